@@ -1,0 +1,1 @@
+"""Finds targets: statically in source files, then live."""

@@ -1,0 +1,158 @@
+"""What a piece of source binds and what it reads: scopes, on the syntax tree alone."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+Chain = tuple[str, ...]
+"""A dotted name, split: ``m.helper`` is ``("m", "helper")``."""
+
+
+@dataclass(frozen=True)
+class Import:
+    """What an import statement binds a name to. ``name`` is None for a module itself."""
+
+    level: int
+    module: str
+    name: str | None
+
+
+@dataclass
+class Bindings:
+    """Everything at module level that gives one name its value: alternatives and later changes included."""
+
+    nodes: list[ast.AST] = field(default_factory=list)
+    imports: list[Import] = field(default_factory=list)
+
+
+def module_names(tree: ast.Module) -> tuple[dict[str, Bindings], tuple[Import, ...]]:
+    """The names at the top of a module, and its star imports."""
+    names: defaultdict[str, Bindings] = defaultdict(Bindings)
+    stars: list[Import] = []
+    _bind(tree.body, [], names, stars)
+    return dict(names), tuple(stars)
+
+
+def dotted(node: ast.AST) -> Chain | None:
+    """``a.b.c`` as a chain; None for any other expression."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return (node.id, *reversed(parts)) if isinstance(node, ast.Name) else None
+
+
+def imports_of(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Import]]:
+    """The names that an import statement binds, ``*`` included."""
+    for alias in node.names:
+        if isinstance(node, ast.ImportFrom):
+            yield alias.asname or alias.name, Import(node.level, node.module or "", alias.name)
+        elif alias.asname:
+            yield alias.asname, Import(0, alias.name, None)
+        else:
+            top = alias.name.partition(".")[0]
+            yield top, Import(0, top, None)
+
+
+def _bind(
+    body: Iterable[ast.stmt], guards: list[ast.AST], names: defaultdict[str, Bindings], stars: list[Import]
+) -> None:
+    for statement in body:
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            for name, imported in imports_of(statement):
+                if name == "*":
+                    stars.append(imported)
+                else:
+                    names[name].imports.append(imported)
+        elif blocks := inner_blocks(statement):
+            heads = [n for n in ast.iter_child_nodes(statement) if not isinstance(n, _BLOCK)]
+            for head in heads:
+                for name in assigned(head):
+                    names[name].nodes += [*heads, *guards]
+            for block in blocks:
+                _bind(block, guards + heads, names, stars)
+        else:
+            for name in {*assigned(statement), *_changed(statement)}:
+                names[name].nodes += [statement, *guards]
+
+
+_BLOCK = (ast.stmt, ast.ExceptHandler, ast.match_case)
+_SCOPE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_COMPREHENSION = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def inner_blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
+    """The blocks of an ``if``, ``try``, ``with``, loop or ``match``; none for ``if __name__ == ...``."""
+    if isinstance(statement, _SCOPE):
+        return []
+    if isinstance(statement, ast.If) and any(dotted(n) == ("__name__",) for n in ast.walk(statement.test)):
+        return [statement.orelse]
+    blocks = [getattr(statement, part, []) for part in ("body", "orelse", "finalbody")]
+    blocks += [part.body for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ()))]
+    return [block for block in blocks if block]
+
+
+def assigned(node: ast.AST) -> Iterator[str]:
+    """Names that running ``node`` binds in its own scope, imports aside."""
+    if isinstance(node, _SCOPE):
+        yield node.name
+    elif isinstance(node, ast.Name):
+        if isinstance(node.ctx, ast.Store):
+            yield node.id
+    elif not isinstance(node, (ast.Lambda, *_COMPREHENSION)):
+        if isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+            yield node.name
+        for child in ast.iter_child_nodes(node):
+            yield from assigned(child)
+
+
+def _changed(statement: ast.stmt) -> Iterator[str]:
+    """Names whose object a module-level statement changes: ``TABLE["a"] = f``, ``A.forward = g``."""
+    targets: list[ast.expr] = []
+    if isinstance(statement, ast.Assign):
+        targets = statement.targets
+    elif isinstance(statement, ast.AugAssign | ast.AnnAssign):
+        targets = [statement.target]
+    elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        targets = [statement.value.func]
+    for target in targets:
+        node: ast.AST = target
+        while isinstance(node, ast.Attribute | ast.Subscript):
+            node = node.value
+        if node is not target and isinstance(node, ast.Name):
+            yield node.id
+
+
+def reads(node: ast.AST) -> set[Chain]:
+    """The dotted names that a piece of code takes from outside itself."""
+    found: set[Chain] = set()
+    _reads(node, frozenset(), found)
+    return found
+
+
+def _reads(node: ast.AST, bound: frozenset[str], found: set[Chain]) -> None:
+    if (chain := dotted(node)) is not None:
+        if chain[0] not in bound:
+            found.add(chain)
+        return
+    inner: list[ast.AST] = []
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        inner = list(node.body) if isinstance(node.body, list) else [node.body]
+        every = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
+        own = {a.arg for a in (*every, node.args.vararg, node.args.kwarg) if a}
+        own |= {name for part in inner for name in assigned(part)}
+        own -= {
+            name for part in inner for n in ast.walk(part) if isinstance(n, ast.Global) for name in n.names
+        }
+    elif isinstance(node, _COMPREHENSION):
+        own = {name for part in node.generators for name in assigned(part.target)}
+        _reads(node.generators[0].iter, bound, found)  # evaluated outside
+        inner = list(ast.iter_child_nodes(node))
+    for child in ast.iter_child_nodes(node):
+        if not any(child is part for part in inner):
+            _reads(child, bound, found)
+    for part in inner:
+        _reads(part, bound | own, found)

@@ -1,0 +1,168 @@
+"""Names in a project's source, followed to where they are defined, without running anything."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_kernelllm.discover.names import Bindings, Chain, Import, module_names
+
+WHOLE_MODULE = "*"
+
+
+@dataclass(frozen=True, eq=False)
+class Module:
+    """A parsed file. ``label`` is its path in POSIX form relative to the project root."""
+
+    path: Path
+    label: str
+    tree: ast.Module
+    names: Mapping[str, Bindings]
+    stars: tuple[Import, ...]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a name comes from: ``name`` at the top of ``module`` (``*``: all of it).
+
+    Without a module: the qualified name of something outside the project.
+    """
+
+    module: Module | None
+    name: str
+
+
+def package_root(path: Path) -> Path:
+    """The folder from which ``path`` is imported: the first one upwards without ``__init__.py``."""
+    folder = path.parent
+    while (folder / "__init__.py").is_file() and folder != folder.parent:
+        folder = folder.parent
+    return folder
+
+
+class Project:
+    """The files of one project, each read and parsed once, on demand."""
+
+    def __init__(self, root: Path) -> None:
+        """``root``: the project root, absolute."""
+        self.root = root
+        self._modules: dict[Path, Module | None] = {}
+        self._files: dict[tuple[Path, Chain], Path | None] = {}
+
+    def parse(self, path: Path, source: bytes | None = None) -> Module:
+        """The parsed file.
+
+        Raises:
+            SyntaxError, ValueError: it is not Python.
+            OSError: it cannot be read.
+        """
+        module = self._modules.get(path)
+        if module is None:
+            tree = ast.parse(path.read_bytes() if source is None else source, filename=str(path))
+            names, stars = module_names(tree)
+            module = self._modules[path] = Module(path, label(path, self.root), tree, names, stars)
+        return module
+
+    def find(self, importer: Module, level: int, parts: Sequence[str]) -> Module | None:
+        """The project's file for a module name that ``importer`` imports; None if it is not the project's."""
+        for folder in self._search(importer.path, level):
+            key = (folder, tuple(parts))
+            if key not in self._files:
+                self._files[key] = _module_file(folder.joinpath(*parts))
+            if (path := self._files[key]) and not _foreign(folder, parts, importer.path):
+                return self._try_parse(path)
+        return None
+
+    def resolve(
+        self, module: Module, chain: Chain, local: Mapping[str, Sequence[Import]] | None = None
+    ) -> list[Origin]:
+        """Where ``chain``, read in ``module``, may come from; empty for builtins and unknown names.
+
+        Args:
+            module: the file in which it is read.
+            chain: the dotted name.
+            local: imports made inside the code that reads it.
+        """
+        found: list[Origin] = []
+        seen: set[tuple[Path, Chain]] = set()
+        if local and chain[0] in local:
+            for imported in local[chain[0]]:
+                self._imported(module, imported, chain[1:], found, seen)
+        else:
+            self._member(module, chain, found, seen)
+        return list(dict.fromkeys(found))
+
+    def _search(self, importer: Path, level: int) -> Iterator[Path]:
+        if level:
+            yield importer.parents[level - 1]
+        else:
+            yield from dict.fromkeys((package_root(importer), self.root, self.root / "src"))
+
+    def _try_parse(self, path: Path) -> Module | None:
+        if path not in self._modules:
+            try:
+                return self.parse(path)
+            except (SyntaxError, ValueError, OSError, RecursionError):
+                self._modules[path] = None
+        return self._modules[path]
+
+    def _member(
+        self, module: Module, chain: Chain, found: list[Origin], seen: set[tuple[Path, Chain]]
+    ) -> None:
+        if not chain:
+            found.append(Origin(module, WHOLE_MODULE))
+            return
+        bindings = module.names.get(chain[0])
+        if bindings and (module.path, chain) not in seen:
+            seen.add((module.path, chain))
+            if bindings.nodes:
+                found.append(Origin(module, chain[0]))
+            for imported in bindings.imports:
+                self._imported(module, imported, chain[1:], found, seen)
+        elif module.path.name == "__init__.py" and (child := self.find(module, 1, chain[:1])):
+            self._member(child, chain[1:], found, seen)
+        elif (module.path, chain) not in seen:
+            seen.add((module.path, chain))
+            if "__getattr__" in module.names:
+                found.append(Origin(module, "__getattr__"))
+            for star in module.stars:
+                self._imported(module, Import(star.level, star.module, None), chain, found, seen)
+
+    def _imported(
+        self,
+        module: Module,
+        imported: Import,
+        rest: Chain,
+        found: list[Origin],
+        seen: set[tuple[Path, Chain]],
+    ) -> None:
+        parts = tuple(imported.module.split(".")) if imported.module else ()
+        chain = (imported.name, *rest) if imported.name else rest
+        # The shortest prefix that is a file: what follows it is looked up there, as Python does.
+        for taken in range(len(chain) + 1):
+            if source := self.find(module, imported.level, parts + chain[:taken]):
+                self._member(source, chain[taken:], found, seen)
+                return
+        found.append(Origin(None, "." * imported.level + ".".join(parts + chain)))
+
+
+def label(path: Path, root: Path) -> str:
+    """``path`` as ids name it: POSIX form, relative to ``root``."""
+    return Path(os.path.relpath(path, root)).as_posix()
+
+
+def _module_file(base: Path) -> Path | None:
+    if (base / "__init__.py").is_file():
+        return base / "__init__.py"
+    file = base.with_name(base.name + ".py")
+    return file if file.is_file() else None
+
+
+def _foreign(folder: Path, parts: Sequence[str], importer: Path) -> bool:
+    """A file that was itself found among installed packages does not make its neighbours the project's."""
+    if folder.name not in ("site-packages", "dist-packages"):
+        return False
+    return not importer.is_relative_to(folder / parts[0])

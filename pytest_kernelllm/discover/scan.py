@@ -1,0 +1,113 @@
+"""Finds targets in source files, without importing them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_kernelllm.discover.marks import MARKER, find_marks, kernelbench_mark
+from pytest_kernelllm.discover.resolve import Project, label
+from pytest_kernelllm.discover.source_hash import source_hash
+from pytest_kernelllm.records import Target
+
+_SKIPPED = frozenset(("__pycache__", "node_modules", "site-packages", "build", "dist"))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A marker that makes no target, or a file that cannot be read. ``str()`` is the line for people."""
+
+    path: str
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        """``path:line: message.``"""
+        return f"{self.path}:{self.line}: {self.message}."
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What a scan found, in the order of the paths, files sorted within a folder."""
+
+    targets: tuple[Target, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+def scan(paths: Iterable[Path], root: Path, *, kernelbench: bool = False, salt: str = "") -> Scan:
+    """Find the targets in files and folders.
+
+    Folders are walked without hidden ones, virtual environments, caches and build output.
+
+    Args:
+        paths: files and folders; one that is given by name is searched whatever it is called.
+        root: the project root, to which ``Target.path`` is relative.
+        kernelbench: also take files in KernelBench's form (``Model``, ``get_inputs``, ``get_init_inputs``).
+        salt: goes into every source hash, see ``source_hash``.
+    """
+    root = root.absolute()
+    project = Project(root)
+    files = dict.fromkeys(file for path in paths for file in python_files(path.absolute()))
+    found = [_scan_file(file, project, kernelbench, salt) for file in files]
+    return Scan(
+        tuple(target for part in found for target in part.targets),
+        tuple(problem for part in found for problem in part.problems),
+    )
+
+
+def scan_file(path: Path, root: Path, *, kernelbench: bool = False, salt: str = "") -> Scan:
+    """Find the targets in one file; the arguments are those of ``scan``."""
+    return _scan_file(path.absolute(), Project(root.absolute()), kernelbench, salt)
+
+
+def python_files(path: Path) -> Iterator[Path]:
+    """``path`` itself if it is a Python file, else those below it, sorted."""
+    if path.suffix == ".py" and path.is_file():
+        yield path
+    elif path.is_dir():
+        yield from map(Path, _walk(str(path)))
+
+
+def _walk(folder: str) -> Iterator[str]:
+    with os.scandir(folder) as listing:
+        entries = sorted(listing, key=lambda entry: entry.name)
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            if entry.name not in _SKIPPED and not Path(entry.path, "pyvenv.cfg").exists():
+                yield from _walk(entry.path)
+        elif entry.name.endswith(".py"):
+            yield entry.path
+
+
+def _scan_file(path: Path, project: Project, kernelbench: bool, salt: str) -> Scan:
+    where = label(path, project.root)
+    try:
+        source = path.read_bytes()
+        marked = MARKER.encode() in source
+        bench = kernelbench and b"get_init_inputs" in source
+        if not (marked or bench):
+            return Scan()
+        module = project.parse(path, source)
+        found = find_marks(project, module)
+        marks = list(found.marks)
+        if bench and (model := kernelbench_mark(module)) and all(mark.name != model.name for mark in marks):
+            marks.append(model)
+        targets = tuple(
+            Target(
+                path=where,
+                name=mark.name,
+                line=mark.line,
+                source_hash=source_hash(project, module, mark, salt),
+                kind=mark.kind,
+                kernel=mark.kernel,
+            )
+            for mark in marks
+        )
+    except (SyntaxError, ValueError, RecursionError, OSError) as error:
+        line = getattr(error, "lineno", None) or 1
+        return Scan((), (Problem(where, line, f"cannot be read as Python ({getattr(error, 'msg', error)})"),))
+    return Scan(targets, tuple(Problem(where, line, message) for line, message in found.problems))

@@ -1,0 +1,1 @@
+"""Generators write completions; ``render`` turns each into a kernel module."""

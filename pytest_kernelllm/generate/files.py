@@ -1,0 +1,100 @@
+"""The ``files`` generator: candidates that people, or other tools, left in a folder."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+from pytest_kernelllm.generate.protocol import GenerateError, Request
+from pytest_kernelllm.records import Completion
+
+_SUFFIXES = (".py", ".txt", ".md")
+
+
+class FilesGenerator:
+    """Takes candidates from files in ``candidates_dir``, named after the class they replace.
+
+    For a target ``RMSNorm`` these are read, in natural order (``_2`` before ``_10``)::
+
+        DIR/RMSNorm.py        DIR/RMSNorm_*.py        DIR/RMSNorm/*.py
+
+    and the same with ``.txt`` or ``.md``. Each file is one candidate, written either as a kernel module (a
+    top-level ``forward`` and no ``ModelNew``) or as KernelLLM answers (a ``ModelNew`` class, alone or
+    fenced in prose). ``samples`` limits how many are taken. A nested class ``Outer.Inner`` is looked up as
+    ``Outer.Inner``.
+
+    Raises:
+        GenerateError: the folder does not exist.
+    """
+
+    name = "files"
+
+    def __init__(self, directory: Path) -> None:
+        if not directory.is_dir():
+            raise GenerateError(
+                f"The `files` generator finds no folder {directory}: create it, or name another with `candidates_dir`."
+            )
+        self._directory = directory
+
+    def identity(self) -> str:
+        """``files:`` and a hash of the name and bytes of every file that could be a candidate."""
+        digest = hashlib.sha256()
+        for path in sorted(p for p in self._directory.rglob("*") if _is_candidate(p)):
+            name = path.relative_to(self._directory).as_posix().encode()
+            content = path.read_bytes()
+            digest.update(b"%d %s %d " % (len(name), name, len(content)) + content)
+        return f"files:{digest.hexdigest()[:16]}"
+
+    def generate(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Completion]]:
+        """One completion a file; for a target without files one empty completion that says what was looked for."""
+        for request in requests:
+            name = request.target.name
+            wanted = self._files(name)[request.first : request.first + request.samples]
+            if not wanted and request.first == 0:
+                note = f"No candidate file {name}.py, {name}_*.py or {name}/*.py (or .txt, .md) in {self._directory}."
+                yield request, Completion(self.name, 0, "", "modelnew", note=note)
+            for index, path in enumerate(wanted, request.first):
+                yield request, self._completion(index, path)
+
+    def _files(self, name: str) -> list[Path]:
+        beside = [p for p in self._directory.iterdir() if p.stem == name or p.name.startswith(f"{name}_")]
+        folder = self._directory / name
+        inside = list(folder.iterdir()) if folder.is_dir() else []
+        return sorted((p for p in [*beside, *inside] if _is_candidate(p)), key=self._order)
+
+    def _order(self, path: Path) -> list[tuple[int, str]]:
+        parts = re.split(r"(\d+)", path.relative_to(self._directory).with_suffix("").as_posix())
+        return [(int(part), "") if part.isdecimal() else (0, part) for part in [*parts, path.suffix]]
+
+    def _completion(self, index: int, path: Path) -> Completion:
+        note = path.relative_to(self._directory).as_posix()
+        try:
+            text = path.read_bytes().decode("utf-8")
+        except UnicodeDecodeError:
+            return Completion(self.name, index, "", "modelnew", note=f"{note} is not UTF-8 text.")
+        return Completion(self.name, index, text, format_of(text), note=note)
+
+
+def format_of(text: str) -> Literal["modelnew", "kernel_module"]:
+    """What a candidate file holds: a top-level ``forward`` and no ``ModelNew`` makes it a kernel module."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            body = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        has_forward = re.search(r"^def forward\b", text, re.MULTILINE) is not None
+        has_model = re.search(r"^class ModelNew\b", text, re.MULTILINE) is not None
+    else:
+        has_forward = any(isinstance(node, ast.FunctionDef) and node.name == "forward" for node in body)
+        has_model = any(isinstance(node, ast.ClassDef) and node.name == "ModelNew" for node in body)
+    return "kernel_module" if has_forward and not has_model else "modelnew"
+
+
+def _is_candidate(path: Path) -> bool:
+    hidden = path.name.startswith((".", "__"))
+    return path.suffix in _SUFFIXES and not hidden and path.is_file()

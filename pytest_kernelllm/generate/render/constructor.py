@@ -1,0 +1,169 @@
+"""What a completion's ``ModelNew.__init__`` sets on ``self``, found without executing it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pytest_kernelllm.generate.render.syntax import defaults, dotted, parameters
+from pytest_kernelllm.generate.render.values import Known, Unknown, argument, evaluate
+
+_SHAPED = frozenset({"ones", "zeros", "empty", "rand", "randn", "full", "Tensor"})
+"""``torch.<these>`` make a tensor from the shape in their first arguments."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One attribute that the constructor sets."""
+
+    kind: Literal["value", "tensor", "layer", "other"]
+    line: int
+    text: str
+    """The right-hand side, for messages."""
+    value: Known | None = None
+    shape: tuple[int, ...] | None = None
+    """Of a tensor, where it can be told."""
+    layer: str = ""
+    """Dotted class of a layer, e.g. ``torch.nn.Linear``."""
+
+
+@dataclass
+class Constructor:
+    """Walks over a constructor's statements and keeps what each attribute was last set to."""
+
+    names: dict[str, Known]
+    """What is known by name: arguments, local variables, constants of the file, ``self.<name>``."""
+    settings: dict[str, Setting] = field(default_factory=dict)
+
+    def walk(self, statements: Iterable[ast.stmt]) -> None:
+        """Take in statements, in order."""
+        for statement in statements:
+            self._take(statement)
+
+    def _take(self, statement: ast.stmt) -> None:
+        if isinstance(statement, ast.Assign):
+            for target in statement.targets:
+                self._set(target, statement.value)
+        elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+            self._set(statement.target, statement.value)
+        elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+            self._register(statement.value)
+        elif isinstance(statement, ast.If):
+            self._branch(statement)
+        elif not isinstance(statement, ast.Expr | ast.Pass | ast.Assert | ast.Raise):
+            self._forget(statement)
+
+    def _set(self, target: ast.expr, value: ast.expr) -> None:
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            for one, its_value in zip(target.elts, value.elts, strict=True):
+                self._set(one, its_value)
+            return
+        name = dotted(target)
+        if name is None:
+            return
+        setting = self._setting(value)
+        if name.startswith("self."):
+            self.settings[name.removeprefix("self.")] = setting
+        self.names.pop(name, None)
+        if setting.value is not None:
+            self.names[name] = setting.value
+
+    def _setting(self, node: ast.expr) -> Setting:
+        line, text = node.lineno, ast.unparse(node)
+        try:
+            return Setting("value", line, text, value=evaluate(node, self.names))
+        except Unknown:
+            pass
+        if not isinstance(node, ast.Call):
+            return Setting("other", line, text)
+        function = dotted(node.func) or ""
+        if function.endswith("nn.Parameter") or function in ("Parameter", "torch.Parameter"):
+            inner = self._setting(node.args[0]) if node.args else None
+            return Setting("tensor", line, text, shape=inner.shape if inner else None)
+        if function.startswith("torch.nn.") and function.rpartition(".")[2][:1].isupper():
+            return Setting("layer", line, text, layer=function)
+        if function.startswith("torch."):
+            return Setting("tensor", line, text, shape=self._shape(function, node.args))
+        return Setting("other", line, text)
+
+    def _shape(self, function: str, arguments: Sequence[ast.expr]) -> tuple[int, ...] | None:
+        if function.removeprefix("torch.") not in _SHAPED or not arguments:
+            return None
+        try:
+            sizes = [evaluate(node, self.names).value for node in arguments]
+        except Unknown:
+            return None
+        shape = sizes[0] if isinstance(sizes[0], tuple) else tuple(sizes)
+        if function == "torch.full":
+            shape = sizes[0] if isinstance(sizes[0], tuple) else (sizes[0],)
+        return shape if all(type(size) is int for size in shape) else None
+
+    def _register(self, call: ast.Call) -> None:
+        if dotted(call.func) not in ("self.register_buffer", "self.register_parameter"):
+            return  # `nn.init.ones_(self.weight)` and its like: weights are carried by name, whatever their values
+        arguments = [*call.args, *(k.value for k in call.keywords if k.arg in ("tensor", "param", "name"))]
+        if len(arguments) >= 2 and isinstance(arguments[0], ast.Constant) and isinstance(arguments[0].value, str):
+            setting = self._setting(arguments[1])
+            if setting.kind != "value":
+                setting = Setting("tensor", setting.line, setting.text, shape=setting.shape)
+            self.settings[arguments[0].value] = setting
+
+    def _branch(self, statement: ast.If) -> None:
+        try:
+            test = evaluate(statement.test, self.names)
+        except Unknown:
+            self._forget(statement)
+        else:
+            self.walk(statement.body if test.value else statement.orelse)
+
+    def _forget(self, statement: ast.stmt) -> None:
+        """What a loop, a ``with`` or an undecided ``if`` sets has no value that we could know."""
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+                name = dotted(node) or ""
+                self.names.pop(name, None)
+                if name.startswith("self."):
+                    text = ast.unparse(statement).split("\n")[0]
+                    self.settings[name.removeprefix("self.")] = Setting("other", statement.lineno, text)
+
+
+def read_constructor(
+    init: ast.FunctionDef | None,
+    constants: Mapping[str, Known],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> dict[str, Setting]:
+    """What a constructor sets when it is called the way the target is built.
+
+    Args:
+        init: ``ModelNew.__init__`` with canonical names (``self``, ``torch.nn.Linear``), or None.
+        constants: module-level and class-level constants of the completion.
+        args: positional constructor arguments of the case, ``self`` left out.
+        kwargs: keyword arguments of the case.
+
+    Returns:
+        By attribute name (``weight``, ``fc``), in the order in which they were set.
+    """
+    if init is None:
+        return {}
+    formal = [p.arg for p in parameters(init.args)][1:]
+    names = {**constants, **_defaults(init.args, constants)}
+    names.update({name: argument(value) for name, value in zip(formal, args, strict=False)})
+    names.update({name: argument(value) for name, value in kwargs.items() if name in formal})
+    if init.args.vararg:
+        names[init.args.vararg.arg] = argument(tuple(args[len(formal) :]))
+    constructor = Constructor(names)
+    constructor.walk(init.body)
+    return constructor.settings
+
+
+def _defaults(arguments: ast.arguments, constants: Mapping[str, Known]) -> dict[str, Known]:
+    known = {}
+    for name, default in defaults(arguments).items():
+        try:
+            known[name] = evaluate(default, constants)
+        except Unknown:
+            continue
+    return known

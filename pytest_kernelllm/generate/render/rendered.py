@@ -1,0 +1,17 @@
+"""What a completion becomes before it is composed into a kernel module."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytest_kernelllm.records import Domain
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """The parts of a kernel module that depend on the completion; ``kernel_module.compose`` puts them together."""
+
+    body: str
+    """Kernels, helpers and ``forward``, without the imports of torch, triton and triton.language."""
+    docstring: str
+    supports: tuple[Domain, ...]

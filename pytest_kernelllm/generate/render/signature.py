@@ -1,0 +1,124 @@
+"""Gives ``forward`` the parameters of the target's own ``forward``."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Collection
+
+from pytest_kernelllm.generate.render.errors import RenderError
+from pytest_kernelllm.generate.render.syntax import bound_names, defaults, literal, name_chain, parameters
+from pytest_kernelllm.generate.render.values import is_plain
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def with_target_parameters(
+    forward: ast.FunctionDef, signature: inspect.Signature, passed: Collection[str]
+) -> ast.FunctionDef:
+    """``forward`` under the target's parameter names, matched by position.
+
+    Args:
+        forward: ``ModelNew.forward`` with ``self`` first.
+        signature: of the target's ``forward``, without ``self``.
+        passed: parameters that some case passes.
+
+    Raises:
+        RenderError: it needs more parameters than the target has, or leaves out one that is passed.
+    """
+    theirs = [p.arg for p in parameters(forward.args)][1:]
+    ours = [name for name, p in signature.parameters.items() if p.kind not in _VARIADIC]
+    own_defaults = defaults(forward.args)
+    required = len(theirs) - len(own_defaults)
+    left_out = [name for name in ours[len(theirs) :] if name in passed]
+    if forward.args.vararg or forward.args.kwarg:
+        raise RenderError(f"Line {forward.lineno}: ModelNew.forward takes *args or **kwargs; it has to name its inputs.")
+    if required > len(ours) or left_out:
+        raise RenderError(
+            f"Line {forward.lineno}: ModelNew.forward takes ({', '.join(theirs)}), "
+            f"the target's forward ({', '.join(ours)})."
+        )
+    extra = theirs[len(ours) :]
+    renamed = {old: new for old, new in zip(theirs, ours, strict=False) if old != new}
+    free = not (set(renamed.values()) & (bound_names(forward) | _loads(forward)))
+    if renamed and free:
+        _Rename(renamed).visit(forward)
+        renamed = {}
+    targets = [*renamed, *extra]
+    values = [*(name_chain(new) for new in renamed.values()), *(own_defaults[name] for name in extra)]
+    if targets:
+        left = ast.Tuple([ast.Name(name, ast.Store()) for name in targets], ast.Store())
+        _after_docstring(forward, ast.Assign([left], ast.Tuple(values, ast.Load())))
+    forward.args = _arguments(signature)
+    forward.decorator_list = []
+    return ast.fix_missing_locations(forward)
+
+
+def header(signature: inspect.Signature) -> str:
+    """``(self, x, mask=None)``: the target's parameters as a kernel module's ``forward`` takes them.
+
+    Raises:
+        RenderError: a default is not a plain value.
+    """
+    return f"({ast.unparse(_arguments(signature))})"
+
+
+def parameter_names(signature: inspect.Signature) -> list[str]:
+    """``["self", "x", "mask"]``."""
+    return ["self", *signature.parameters]
+
+
+def _arguments(signature: inspect.Signature) -> ast.arguments:
+    kind = inspect.Parameter
+    found = ast.arguments(posonlyargs=[], args=[ast.arg("self")], kwonlyargs=[], kw_defaults=[], defaults=[])
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is kind.VAR_POSITIONAL:
+            found.vararg = ast.arg(name)
+        elif parameter.kind is kind.VAR_KEYWORD:
+            found.kwarg = ast.arg(name)
+        elif parameter.kind is kind.KEYWORD_ONLY:
+            found.kwonlyargs.append(ast.arg(name))
+            found.kw_defaults.append(_default(parameter))
+        else:
+            found.args.append(ast.arg(name))
+            if (default := _default(parameter)) is not None:
+                found.defaults.append(default)
+    return found
+
+
+def _default(parameter: inspect.Parameter) -> ast.expr | None:
+    if parameter.default is parameter.empty:
+        return None
+    if not is_plain(parameter.default):
+        raise RenderError(
+            f"The target's parameter `{parameter.name}` has a default that is not a plain value; pass it explicitly."
+        )
+    return literal(parameter.default)
+
+
+def _loads(node: ast.AST) -> set[str]:
+    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+
+
+def _after_docstring(function: ast.FunctionDef, statement: ast.stmt) -> None:
+    function.body.insert(0 if ast.get_docstring(function) is None else 1, statement)
+
+
+class _Rename(ast.NodeTransformer):
+    """Renames local variables."""
+
+    def __init__(self, names: dict[str, str]) -> None:
+        self._names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        node.id = self._names.get(node.id, node.id)
+        return node
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.arg = self._names.get(node.arg, node.arg)
+        return node
+
+
+def rename_locals(function: ast.FunctionDef, names: dict[str, str]) -> None:
+    """Give local variables and parameters of a function other names, in place."""
+    _Rename(names).visit(function)

@@ -1,0 +1,91 @@
+"""Length-prefixed JSON over a socket: all that passes between judge and worker besides the slabs.
+
+Shared by both sides; standard library only. Nothing that arrives is ever unpickled or evaluated.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import time
+from typing import Any
+
+MAX_MESSAGE = 16 * 1024 * 1024
+"""Bytes; a longer message is a protocol error."""
+
+
+class ChannelClosed(Exception):
+    """The other side is gone."""
+
+
+class ChannelTimeout(Exception):
+    """No whole message arrived before the deadline."""
+
+
+class ChannelError(Exception):
+    """The other side sent something that is not a JSON object."""
+
+
+class Channel:
+    """One end of a stream socket that carries JSON objects."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        """Take over ``sock``."""
+        self.sock = sock
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send one object.
+
+        Raises:
+            ChannelClosed: the other side is gone.
+        """
+        body = json.dumps(message).encode()
+        try:
+            self.sock.settimeout(None)
+            self.sock.sendall(struct.pack("<I", len(body)) + body)
+        except OSError as error:
+            raise ChannelClosed from error
+
+    def receive(self, timeout: float | None = None) -> dict[str, Any]:
+        """Wait at most ``timeout`` seconds for one whole object.
+
+        Raises:
+            ChannelTimeout, ChannelClosed, ChannelError: see the classes.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        (length,) = struct.unpack("<I", self._exactly(4, deadline))
+        if length > MAX_MESSAGE:
+            raise ChannelError(f"a message of {length} bytes")
+        try:
+            message = json.loads(self._exactly(length, deadline))
+        except ValueError as error:
+            raise ChannelError("not JSON") from error
+        if not isinstance(message, dict):
+            raise ChannelError("not a JSON object")
+        return message
+
+    def _exactly(self, count: int, deadline: float | None) -> bytes:
+        parts = bytearray()
+        while len(parts) < count:
+            try:
+                if deadline is None:
+                    self.sock.settimeout(None)
+                else:
+                    left = deadline - time.monotonic()
+                    if left <= 0:
+                        raise ChannelTimeout
+                    self.sock.settimeout(left)
+                chunk = self.sock.recv(count - len(parts))
+            except TimeoutError as error:
+                raise ChannelTimeout from error
+            except OSError as error:
+                raise ChannelClosed from error
+            if not chunk:
+                raise ChannelClosed
+            parts += chunk
+        return bytes(parts)
+
+    def close(self) -> None:
+        """Close this end."""
+        self.sock.close()

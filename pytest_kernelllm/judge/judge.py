@@ -1,0 +1,350 @@
+"""The judge: puts one candidate through screen, compiler, exam and clock, and says what it found."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from pytest_kernelllm.judge import numerics
+from pytest_kernelllm.judge.exam import Exam, ExamError, Question, Subject
+from pytest_kernelllm.judge.gpu_lock import hold_gpu
+from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.judge.probes import Probe, covers, plan
+from pytest_kernelllm.judge.race import race
+from pytest_kernelllm.judge.screen import screen
+from pytest_kernelllm.judge.slabs import Arena, slab_bytes
+from pytest_kernelllm.judge.state import in_slab, plain, state_tree
+from pytest_kernelllm.judge.supervisor import ForkServer, Isolation, WorkerDied, WorkerHandle, probe_isolation
+from pytest_kernelllm.judge.timing import Roofline, measure_roofline
+from pytest_kernelllm.kernel_module import KernelModuleError, read_supports
+from pytest_kernelllm.records import Candidate, Case, Check, Environment, Stage, Status, Timing, Verdict
+
+
+@dataclass(frozen=True)
+class Brief:
+    """What the judge is to decide about one target."""
+
+    subject: Subject
+    tolerance: float | None = None
+    min_speedup: float = 1.05
+    timing: bool = True
+
+
+class _Decided(Exception):
+    """A verdict other than acceptance; ends the proceedings."""
+
+    def __init__(self, verdict: Status, stage: Stage, reason: str) -> None:
+        super().__init__(reason)
+        self.verdict, self.stage, self.reason = verdict, stage, reason
+
+
+@dataclass
+class _Proceedings:
+    """What has been found so far about one candidate."""
+
+    checks: list[Check] = field(default_factory=list)
+    timing: list[Timing] = field(default_factory=list)
+    cases: list[str] = field(default_factory=list)
+
+    def check(self, stage: Stage, check: Check) -> None:
+        """Note a check; a failed one is a rejection."""
+        self.checks.append(check)
+        if not check.passed:
+            raise _Decided("rejected", stage, check.detail)
+
+
+class Judge:
+    """Decides about candidates in one environment. Thread-safe; starts its processes on first use."""
+
+    def __init__(self, environment: Environment, *, deadline: float = 60.0, gpu_uuid: str = "", policy: Policy | None = None) -> None:
+        """``deadline``: seconds a candidate's worker may live."""
+        self.environment = environment
+        self.deadline = deadline
+        self.policy = policy or Policy()
+        self.isolation: Isolation = probe_isolation()
+        self.device = torch.device("cuda", 0) if environment.device == "cuda" else torch.device("cpu")
+        self._gpu_uuid = gpu_uuid
+        self._seed = secrets.randbelow(1 << 30)
+        self._lock = threading.Lock()
+        self._exams: dict[int, tuple[Subject, Exam]] = {}
+        self._roofline: Roofline | None = None
+        self._pool = torch.cuda.MemPool() if self.device.type == "cuda" else None
+        if self.device.type == "cuda":
+            self._runner = ForkServer("cuda", self.isolation)
+            self._servers = [self._runner]
+        else:
+            self._runner = ForkServer("interpret", self.isolation)
+            self._compiler = ForkServer("compile", self.isolation, environment.arch)
+            self._servers = [self._runner, self._compiler]
+
+    def __enter__(self) -> Judge:
+        """Start warming up."""
+        for server in self._servers:
+            server.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """End all processes."""
+        for server in self._servers:
+            server.close()
+
+    def judge(self, candidate: Candidate, brief: Brief) -> Verdict:
+        """Decide about one candidate. Never raises for anything a candidate does.
+
+        Raises:
+            supervisor.ServerFailed: the judge's own processes cannot start.
+        """
+        start = time.perf_counter()
+        found = _Proceedings()
+        verdict: Status = "accepted"
+        stage: Stage = "timing" if brief.timing and self.device.type == "cuda" else "correctness"
+        reason = ""
+        try:
+            self._proceed(candidate, brief, found)
+        except _Decided as decided:
+            verdict, stage, reason = decided.verdict, decided.stage, decided.reason
+        except ExamError as error:
+            verdict, stage, reason = "inconclusive", "correctness", f"{error}"
+        except torch.cuda.OutOfMemoryError:
+            verdict, stage = "inconclusive", "correctness"
+            reason = "the judge ran out of GPU memory; free some or declare smaller `dims`"
+        return Verdict(
+            verdict=verdict,
+            stage=stage,
+            reason=reason,
+            kernel_hash=candidate.kernel_hash,
+            environment=self.environment,
+            checks=tuple(found.checks),
+            timing=tuple(found.timing),
+            cases=tuple(found.cases),
+            seconds=round(time.perf_counter() - start, 3),
+            isolation=self.isolation.level,
+        )
+
+    def _proceed(self, candidate: Candidate, brief: Brief, found: _Proceedings) -> None:
+        findings = screen(candidate.source)
+        detail = f"line {findings[0].line}: it {findings[0].reason}" if findings else ""
+        found.check("screen", Check("screen", not findings, float(len(findings)), 0.0, detail))
+        plans = self._plans(candidate, brief.subject)
+        exam = self._exam(brief)
+        if self.device.type == "cpu":
+            self._compile(candidate, plans, exam, found)
+        holding = hold_gpu(self._gpu_uuid, alone=False) if self.device.type == "cuda" else contextlib.nullcontext()
+        with holding:
+            for case, probes in plans:
+                if self._examine(candidate, probes, exam, found):
+                    found.cases.append(case.name)
+        if not found.cases:
+            weak = next(c for c in found.checks if c.name == "telling inputs")
+            raise _Decided("inconclusive", "correctness", weak.detail)
+        if brief.timing and self.device.type == "cuda":
+            self._time(candidate, [case for case, _ in plans if case.name in found.cases], exam, brief, found)
+
+    def _plans(self, candidate: Candidate, subject: Subject) -> list[tuple[Case, list[Probe]]]:
+        """The probes for each case that the candidate says it supports."""
+        try:
+            supports = read_supports(candidate.source)
+        except KernelModuleError as error:
+            raise _Decided("rejected", "screen", str(error)) from None
+        budget = self.policy.gpu_elements if self.device.type == "cuda" else self.policy.cpu_elements
+        plans, refusals = [], []
+        for case in subject.cases:
+            for support in supports:
+                ranges = covers(support, case)
+                if isinstance(ranges, str):
+                    refusals.append(f"{case.name}: {ranges}")
+                    continue
+                floats = (k for k, v in case.domain.attributes.items() if isinstance(v, float))
+                nudged = tuple(k for k in floats if k not in support.attributes)
+                plans.append((case, plan(case, ranges, nudged, self.policy, budget, self._seed)))
+                break
+        if not plans:
+            reason = "; ".join(refusals) or "SUPPORTS is empty"
+            raise _Decided("rejected", "screen", f"it supports none of the target's cases ({reason})")
+        return plans
+
+    def _exam(self, brief: Brief) -> Exam:
+        with self._lock:
+            kept = self._exams.get(id(brief.subject))
+            if kept is None:
+                exam = Exam(brief.subject, str(self.device), self.policy, brief.tolerance)
+                kept = self._exams[id(brief.subject)] = (brief.subject, exam)
+            return kept[1]
+
+    @contextlib.contextmanager
+    def _worker(self, server: ForkServer, size: int, stage: Stage) -> Iterator[tuple[WorkerHandle, Arena]]:
+        """A worker with an arena; its end, however it comes, is a rejection at ``stage``."""
+        arena = Arena(size, self.device, self._pool)
+        try:
+            with server.worker(self.deadline, arena.fd) as worker:
+                yield worker, arena
+        except WorkerDied as error:
+            raise _Decided("rejected", stage, f"the candidate's process failed: {error}") from None
+        finally:
+            arena.close()
+
+    def _compile(self, candidate: Candidate, plans: list[tuple[Case, list[Probe]]], exam: Exam, found: _Proceedings) -> None:
+        """Compile every kernel that ``forward`` launches for the environment's architecture."""
+        questions = [exam.question(probes[0]) for _, probes in plans]
+        with self._worker(self._compiler, max(map(_needs, questions)), "compile") as (worker, arena):
+            self._load(worker, candidate, "compile")
+            for question in questions:
+                arguments, _ = _pose(worker, arena, question)
+                reply = worker.ask("compile", inputs=arguments)
+                kernels = reply.get("kernels", [])
+                passed = "error" not in reply and isinstance(kernels, list)
+                detail = "" if passed else f"it cannot be compiled for {self.environment.arch}: {_said(reply)}"
+                found.check("compile", Check(f"compiles for {self.environment.arch}", passed, str(len(kernels)), None, detail))
+
+    def _load(self, worker: WorkerHandle, candidate: Candidate, stage: Stage) -> None:
+        reply = worker.ask("load", source=candidate.source)
+        if "error" in reply:
+            raise _Decided("rejected", "load", f"it cannot be imported: {_said(reply)}")
+
+    def _examine(self, candidate: Candidate, probes: list[Probe], exam: Exam, found: _Proceedings) -> bool:
+        """Put all questions of one case to one worker; whether the case counts."""
+        counted = False
+        weak = ""
+        size = 0
+        questions: list[Question | Probe] = []
+        for probe in probes:
+            question = exam.question(probe)
+            size = max(size, _needs(question))
+            questions.append(question if question.bytes < 1 << 26 else probe)
+        with self._worker(self._runner, size, "run") as (worker, arena):
+            self._load(worker, candidate, "load")
+            for item in questions:
+                question = item if isinstance(item, Question) else exam.question(item)
+                self._ask(worker, arena, question, exam, found)
+                if question.impostor is None:
+                    counted = True
+                else:
+                    weak = f"{question.impostor} would pass as its output at {question.probe.describe()}"
+        name = probes[0].case
+        detail = "" if counted else f"the inputs of case {name} prove nothing: {weak}; give inputs that tell outputs apart"
+        found.checks.append(Check("telling inputs", counted, weak or None, None, detail))
+        return counted
+
+    def _ask(self, worker: WorkerHandle, arena: Arena, question: Question, exam: Exam, found: _Proceedings) -> None:
+        """One question: run, then look at what was written."""
+        expected, where = question.expected, question.probe.describe()
+        arguments, inputs = _pose(worker, arena, question)
+        slabs = [arena.slab(leaf.shape, leaf.dtype) for leaf in expected.original]
+        for slab, _ in slabs:
+            _poison(slab)
+        reply = worker.ask("run", inputs=arguments, outputs=[description for _, description in slabs])
+        if "error" in reply:
+            raise _Decided("rejected", "run", f"it fails at {where}: {_said(reply)}")
+        wanted = [_leaf(leaf) for leaf in expected.original]
+        got = {"structure": reply.get("structure"), "leaves": reply.get("leaves")}
+        same = got == {"structure": expected.structure, "leaves": wanted}
+        detail = "" if same else f"it returns {_outline(got)}, the original {_outline({'structure': expected.structure, 'leaves': wanted})}, at {where}"
+        found.check("correctness", Check("output types and shapes", same, None, None, detail))
+        launched = reply.get("launches")
+        busy = isinstance(launched, int) and launched > 0
+        found.check("correctness", Check("launches its kernels", busy, str(launched), ">= 1", "" if busy else f"it launched no Triton kernel at {where}"))
+        for name, slab in inputs.items():
+            kept = torch.equal(_bits(slab), _bits(question.arguments[name]))
+            found.check("correctness", Check(f"leaves `{name}` as it was", kept, None, None, "" if kept else f"it changes its input `{name}` in place at {where}"))
+        for i, (slab, _) in enumerate(slabs):
+            difference = numerics.compare(slab, expected, i, self.policy, exam.tolerance)
+            dtype = str(slab.dtype).removeprefix("torch.")
+            detail = "" if difference.passed else (
+                f"output {i} ({dtype} {list(slab.shape)}) is wrong {difference.detail}; "
+                f"relative error {difference.measured:.3g}, allowed {difference.allowed:.3g}, at {where}"
+            )
+            found.check("correctness", Check(f"output {i} at {where}", difference.passed, difference.measured, difference.allowed, detail))
+
+    def _time(self, candidate: Candidate, cases: list[Case], exam: Exam, brief: Brief, found: _Proceedings) -> None:
+        """Time each case at its own sizes, alone on the GPU."""
+        with hold_gpu(self._gpu_uuid, alone=True):
+            if self._roofline is None:
+                self._roofline = measure_roofline()
+            for case in cases:
+                probe = Probe(case.name, tuple(case.sizes.items()), self._seed + 100)
+                question = exam.question(probe)
+                with self._worker(self._runner, 3 * _needs(question), "timing") as (worker, arena):
+                    self._load(worker, candidate, "timing")
+                    self._ask(worker, arena, question, exam, found)
+                    result = race(worker, arena, question, self.policy, self._roofline, random.Random(self._seed))
+                for check in result.checks:
+                    found.check("timing", check)
+                found.timing.append(replace(result.timing, case=case.name))
+                timing = found.timing[-1]
+                wanted = brief.min_speedup
+                enough = timing.speedup.low >= wanted
+                s = timing.speedup
+                detail = f"{s.value:.2f}x eager [{s.low:.2f}, {s.high:.2f}] on {case.name}, wanted at least {wanted:.2f}x"
+                found.checks.append(Check(f"speedup on {case.name}", enough, s.low, wanted, detail))
+        # A kernel is worth having when some case gains and none loses.
+        slow = [c for c in found.checks if c.name.startswith("speedup on") and not c.passed]
+        gains = len(slow) < len(found.timing) and all(t.speedup.high >= 1.0 for t in found.timing)
+        if slow and not gains:
+            raise _Decided("rejected", "timing", f"not fast enough: {slow[0].detail}")
+
+
+def _needs(question: Question) -> int:
+    """Bytes of arena that a question takes."""
+    tensors = [*question.arguments.values(), *question.module.parameters(), *question.module.buffers(), *question.expected.original]
+    return sum(slab_bytes(t.shape, t.dtype) for t in tensors if isinstance(t, torch.Tensor))
+
+
+def _pose(worker: WorkerHandle, arena: Arena, question: Question) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """Write state and inputs of a question into the arena: the arguments as the worker reads them, and their slabs."""
+    arena.clear()
+    tree = state_tree(question.module, arena)
+    arguments: dict[str, Any] = {}
+    inputs: dict[str, torch.Tensor] = {}
+    for name, value in question.arguments.items():
+        if isinstance(value, torch.Tensor):
+            slab, description = arena.slab(value.shape, value.dtype)
+            slab.copy_(value)
+            inputs[name], arguments[name] = slab, {"slab": description}
+        else:
+            plain(arguments, name, value)
+    if arena.device.type == "cuda":
+        torch.cuda.synchronize()
+    reply = worker.ask("state", tree=tree, arena=arena.describe())
+    if "error" in reply:
+        raise _Decided("inconclusive", "load", f"the worker could not be given the module's state: {_said(reply)}")
+    return arguments, inputs
+
+
+def _poison(slab: torch.Tensor) -> None:
+    """Fill an output with what no kernel writes: NaN, or a pattern."""
+    if slab.is_floating_point():
+        slab.fill_(float("nan"))
+    else:
+        slab.view(torch.uint8).fill_(1 if slab.dtype == torch.bool else 0x5A)
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
+def _leaf(leaf: torch.Tensor) -> dict[str, Any]:
+    return {"type": "Tensor", "dtype": str(leaf.dtype).removeprefix("torch."), "shape": list(leaf.shape), "device": leaf.device.type}
+
+
+def _outline(outputs: dict[str, Any]) -> str:
+    """``(float32 [8, 4], int64 [8])``: outputs in words, whatever a worker said they are."""
+    leaves = outputs["leaves"] if isinstance(outputs["leaves"], list) else []
+    parts = [f"{x.get('dtype', x.get('type'))} {x.get('shape', '')} on {x.get('device', '?')}" for x in leaves if isinstance(x, dict)]
+    return (f"{outputs['structure'][0]} " if isinstance(outputs["structure"], list) else "") + "(" + ", ".join(parts) + ")"
+
+
+def _said(reply: dict[str, Any]) -> str:
+    """A worker's error in words. It is untrusted text: bounded, and only shown."""
+    error = reply.get("error")
+    if not isinstance(error, dict):
+        return "an unreadable answer"
+    line = f" (line {error['line']})" if isinstance(error.get("line"), int) else ""
+    return f"{str(error.get('type'))[:80]}: {str(error.get('message'))[:600]}{line}"

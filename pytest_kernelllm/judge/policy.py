@@ -1,0 +1,39 @@
+"""The judge's rules as numbers, in one place. ``docs/trust.md`` derives them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+POLICY_VERSION = "1"
+"""Part of every source hash and record: verdicts under other rules are not believed. Raise it with every change
+of what is accepted."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Thresholds. Errors are relative to the output's scale; ``eps`` is the output dtype's machine epsilon."""
+
+    own_error_factor: float = 4.0
+    """A candidate may err this many times as much as the original does, against float64."""
+    single_eps: float = 16.0
+    """…or this many ``eps``, for float32 and float64 outputs."""
+    half_eps: float = 1.5
+    """…or this many ``eps``, for float16 and bfloat16 outputs: one rounding of a float32 result is half an eps."""
+    conditioning_eps: float = 8.0
+    """…or as much as the exact result moves when the inputs move by this many float32 ``eps``."""
+    conditioning_cap: float = 1e-3
+    """…which never excuses more than this."""
+    cpu_elements: int = 1 << 15
+    """Elements an input may have in the interpreter, where a probe's free dimensions allow it."""
+    gpu_elements: int = 1 << 26
+    """Elements an input may have on a GPU when correctness is checked, where free dimensions allow it."""
+    seeds: int = 3
+    """Random draws at every case's main size."""
+    scales: tuple[float, ...] = (1e-2, 8.0)
+    """Factors on real-valued inputs, beside 1."""
+    timing_rounds: int = 12
+    """Interleaved rounds of baseline and candidate."""
+    timing_calls: int = 10
+    """Calls a round."""
+    clock_tolerance: float = 0.10
+    """How far the worker's event clock and the judge's own may differ, beside 3 µs."""

@@ -1,0 +1,137 @@
+"""Probes: the sizes, seeds and scales at which a case is tried."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.records import Case, Domain, TensorSpec
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One trial of a case."""
+
+    case: str
+    sizes: tuple[tuple[str, int], ...]
+    seed: int
+    scale: float = 1.0
+    nudged: tuple[str, ...] = ()
+    """Float attributes set to another value, because the candidate claims to read them."""
+
+    def describe(self) -> str:
+        """``default-float32, batch=7, seq=13, seed 3, inputs ×0.01``."""
+        parts = [self.case, *(f"{k}={v}" for k, v in self.sizes), f"seed {self.seed}"]
+        if self.scale != 1.0:
+            parts.append(f"inputs ×{self.scale:g}")
+        if self.nudged:
+            parts.append(f"other {', '.join(self.nudged)}")
+        return ", ".join(parts)
+
+
+def elements(domain: Domain, sizes: Mapping[str, int]) -> int:
+    """Elements of the largest input at these sizes."""
+    largest = 1
+    for spec in domain.inputs.values():
+        if isinstance(spec, TensorSpec):
+            largest = max(largest, math.prod(sizes[d] if isinstance(d, str) else d for d in spec.shape))
+    return largest
+
+
+def covers(support: Domain, case: Case) -> Mapping[str, tuple[int, int]] | str:
+    """Which sizes of a case a kernel's domain covers.
+
+    Returns:
+        Inclusive range of each of the case's named dimensions; or, where the domain does not cover the case, why.
+    """
+    want = case.domain
+    if support.training != want.training:
+        return f"made for training={support.training}"
+    if want.grad and not support.grad:
+        return "computes no gradients"
+    if set(support.inputs) != set(want.inputs):
+        return f"takes the arguments {sorted(support.inputs)}, the target {sorted(want.inputs)}"
+    for name, value in want.attributes.items():
+        if name not in support.attributes:
+            if not isinstance(value, float):
+                return f"does not say which `{name}` it was made for"
+        elif support.attributes[name] != value:
+            return f"made for {name}={support.attributes[name]!r}, not {value!r}"
+    ranges = dict(want.dims)
+    for name, spec in want.inputs.items():
+        have = support.inputs[name]
+        if not isinstance(spec, TensorSpec) or not isinstance(have, TensorSpec):
+            if have != spec:
+                return f"made for {name}={have!r}, not {spec!r}"
+            continue
+        if have.dtype != spec.dtype or len(have.shape) != len(spec.shape):
+            return f"made for `{name}` of {have.dtype} with {len(have.shape)} dimensions"
+        for ours, theirs in zip(spec.shape, have.shape, strict=True):
+            low, high = support.dims[theirs] if isinstance(theirs, str) else (theirs, theirs)
+            if isinstance(ours, int):
+                if not low <= ours <= high:
+                    return f"made for another size of `{name}`: {theirs}, not {ours}"
+            else:
+                ranges[ours] = (max(ranges[ours][0], low), min(ranges[ours][1], high))
+                if ranges[ours][0] > ranges[ours][1]:
+                    return f"covers no size of `{ours}` that the target declares"
+    return ranges
+
+
+def plan(
+    case: Case, ranges: Mapping[str, tuple[int, int]], nudged: tuple[str, ...], policy: Policy, budget: int, seed: int
+) -> list[Probe]:
+    """The probes of one case: several seeds and scales at its main size, then the corners of its domain.
+
+    Args:
+        case: what is tried.
+        ranges: of the named dimensions, as ``covers`` returned them.
+        nudged: float attributes that the candidate claims to read.
+        policy: numbers of seeds and scales.
+        budget: elements the largest input may have, as far as free dimensions allow.
+        seed: the judge's secret first seed.
+    """
+    main = _fit(case, ranges, budget)
+    odd = {k: _prime_at_most(v, ranges[k][0]) for k, v in main.items()}
+    low = {k: ranges[k][0] for k in main}
+    corners = [odd, low]
+    for name in main:
+        high = {**low, name: ranges[name][1]}
+        if elements(case.domain, high) <= budget:
+            corners.append(high)
+
+    def probe(sizes: Mapping[str, int], number: int, scale: float = 1.0, other: tuple[str, ...] = ()) -> Probe:
+        return Probe(case.name, tuple(sizes.items()), seed + number, scale, other)
+
+    probes = [probe(main, i) for i in range(policy.seeds)]
+    probes += [probe(main, 10 + i, scale) for i, scale in enumerate(policy.scales)]
+    if nudged:
+        probes.append(probe(main, 20, 1.0, nudged))
+    seen = [main]
+    for i, corner in enumerate(corners):
+        if corner not in seen:
+            probes.append(probe(corner, 30 + i))
+            seen.append(corner)
+    return probes
+
+
+def _fit(case: Case, ranges: Mapping[str, tuple[int, int]], budget: int) -> dict[str, int]:
+    """The case's own sizes, halved where they are largest until they fit the budget."""
+    sizes = {k: min(max(v, ranges[k][0]), ranges[k][1]) for k, v in case.sizes.items()}
+    while elements(case.domain, sizes) > budget:
+        shrinkable = [k for k in sizes if sizes[k] > ranges[k][0] and sizes[k] > 1]
+        if not shrinkable:
+            break
+        largest = max(shrinkable, key=lambda k: sizes[k])
+        sizes[largest] = max(sizes[largest] // 2, ranges[largest][0])
+    return sizes
+
+
+def _prime_at_most(value: int, low: int) -> int:
+    """The largest prime in ``[low, value]`` that is below ``value``; ``low`` where there is none."""
+    for candidate in range(value - 1, max(low, 2) - 1, -1):
+        if all(candidate % d for d in range(2, math.isqrt(candidate) + 1)):
+            return candidate
+    return low

@@ -1,0 +1,106 @@
+"""Slabs: memory the judge makes and shares with one worker, on the CPU or the GPU, without copies.
+
+An ``Arena`` is one shared block; slabs are tensors laid out in it. The judge alone decides the layout. Expected
+values never lie in an arena: on the GPU arenas come from a memory pool of their own, because an IPC handle opens
+the whole segment that the allocator cut a buffer from.
+"""
+
+from __future__ import annotations
+
+import base64
+import mmap
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+ALIGNMENT = 512
+"""Bytes; what PyTorch's CUDA allocator gives every tensor."""
+
+
+def slab_bytes(shape: Sequence[int], dtype: torch.dtype) -> int:
+    """Bytes a slab takes in an arena, alignment included."""
+    count = 1
+    for size in shape:
+        count *= size
+    return -(-max(count * dtype.itemsize, 1) // ALIGNMENT) * ALIGNMENT
+
+
+def view(block: torch.Tensor, offset: int, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """A contiguous tensor at ``offset`` bytes of a uint8 block."""
+    count = 1
+    for size in shape:
+        count *= size
+    return block[offset : offset + count * dtype.itemsize].view(dtype).view(tuple(shape))
+
+
+class Arena:
+    """The judge's end of a shared block of ``size`` bytes on ``device``."""
+
+    def __init__(self, size: int, device: torch.device, pool: Any = None) -> None:
+        """Allocate; ``pool`` is the ``torch.cuda.MemPool`` of arenas on a GPU."""
+        self.size = max(size, ALIGNMENT)
+        self.device = device
+        self._used = 0
+        self.fd = -1
+        if device.type == "cuda":
+            with torch.cuda.use_mem_pool(pool, device=device):
+                self.block = torch.empty(self.size, dtype=torch.uint8, device=device)
+        else:
+            self.fd = os.memfd_create("kernelllm-slabs", os.MFD_CLOEXEC)
+            os.ftruncate(self.fd, self.size)
+            self.block = _map(self.fd, self.size)
+
+    def describe(self) -> dict[str, Any]:
+        """What the worker needs to attach, JSON-ready (the file descriptor travels beside it)."""
+        if self.device.type == "cpu":
+            return {"device": "cpu", "size": self.size}
+        handle = self.block.untyped_storage()._share_cuda_()
+        return {
+            "device": "cuda",
+            "size": self.size,
+            "handle": [_encode(part) for part in handle],
+            "offset": self.block.storage_offset(),
+        }
+
+    def clear(self) -> None:
+        """Forget the layout; the memory stays."""
+        self._used = 0
+
+    def slab(self, shape: Sequence[int], dtype: torch.dtype) -> tuple[torch.Tensor, dict[str, Any]]:
+        """Lay out one more tensor: the judge's view of it, and its description for the worker."""
+        offset = self._used
+        self._used += slab_bytes(shape, dtype)
+        if self._used > self.size:
+            raise MemoryError(f"arena of {self.size} bytes is full")
+        description = {"offset": offset, "shape": list(shape), "dtype": str(dtype).removeprefix("torch.")}
+        return view(self.block, offset, shape, dtype), description
+
+    def close(self) -> None:
+        """Give the memory back."""
+        del self.block
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def attach(description: dict[str, Any], fd: int) -> torch.Tensor:
+    """The worker's end of an arena: a uint8 tensor over the same memory."""
+    if description["device"] == "cpu":
+        return _map(fd, description["size"])
+    storage = torch.UntypedStorage._new_shared_cuda(*[_decode(part) for part in description["handle"]])
+    block = torch.empty(0, dtype=torch.uint8, device=f"cuda:{storage.device.index}")
+    return block.set_(storage, description["offset"], (description["size"],))  # type: ignore[call-overload, no-any-return]  # UntypedStorage is missing from the stub
+
+
+def _map(fd: int, size: int) -> torch.Tensor:
+    return torch.frombuffer(mmap.mmap(fd, size), dtype=torch.uint8)
+
+
+def _encode(part: Any) -> Any:
+    return {"b64": base64.b64encode(part).decode()} if isinstance(part, bytes) else part
+
+
+def _decode(part: Any) -> Any:
+    return base64.b64decode(part["b64"]) if isinstance(part, dict) else part

@@ -1,0 +1,127 @@
+"""``@triton_candidate``: says that a module may be replaced, and how to build and call it.
+
+Standard library only, and cheap to import: marked classes live in production code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, overload
+
+MODULE = TypeVar("MODULE", bound=type)
+
+OPTIONS_ATTRIBUTE = "__kernelllm_options__"
+"""Where a marked class keeps its ``Options`` (looked up in the class's own ``__dict__``: subclasses are not marked)."""
+
+Inputs = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a marker said. The arguments of ``triton_candidate``, normalised."""
+
+    inputs: Mapping[str, Inputs] = field(default_factory=dict)
+    init: Any = ()
+    dtypes: tuple[str, ...] = ()
+    dims: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    backward: bool = False
+    training: bool = False
+    tolerance: float | None = None
+    min_speedup: float | None = None
+    kernel: str | None = None
+
+
+@overload
+def triton_candidate(cls: MODULE, /, **options: Any) -> MODULE: ...
+@overload
+def triton_candidate(
+    *,
+    inputs: Inputs | Mapping[str, Inputs] | None = None,
+    init: Any = (),
+    dtypes: Sequence[str] = (),
+    dims: Mapping[str, tuple[int, int]] | None = None,
+    backward: bool = False,
+    training: bool = False,
+    tolerance: float | None = None,
+    min_speedup: float | None = None,
+    kernel: str | None = None,
+) -> Callable[[MODULE], MODULE]: ...
+
+
+def triton_candidate(
+    cls: MODULE | None = None,
+    /,
+    *,
+    inputs: Inputs | Mapping[str, Inputs] | None = None,
+    init: Any = (),
+    dtypes: Sequence[str] = (),
+    dims: Mapping[str, tuple[int, int]] | None = None,
+    backward: bool = False,
+    training: bool = False,
+    tolerance: float | None = None,
+    min_speedup: float | None = None,
+    kernel: str | None = None,
+) -> MODULE | Callable[[MODULE], MODULE]:
+    """Mark an ``nn.Module`` class as a target; as a decorator, bare or with arguments, or called on a class.
+
+    Args:
+        cls: the class, when called directly: ``triton_candidate(LlamaRMSNorm, inputs=...)``.
+        inputs: callable that returns the arguments of ``forward``: a tensor, a tuple, a dict of keyword
+            arguments, or ``(tuple, dict)``; or a mapping of case name to such callables. Its keyword
+            parameters named in ``dims`` receive sizes; their defaults are the size that is timed.
+        init: constructor arguments: a tuple, a dict of keyword arguments, ``(tuple, dict)``, or a
+            callable that returns one of these or a ready module.
+        dtypes: floating dtypes to judge (``"float32"``, ``"bfloat16"``, ``"float16"``): module and floating
+            inputs are cast to each. Empty: as built.
+        dims: inclusive range of each named dimension that may vary, ``{"batch": (1, 64)}``.
+        backward: gradients are needed as well.
+        training: judge the module in ``train()`` mode instead of ``eval()``.
+        tolerance: largest allowed relative error, in place of the derived one.
+        min_speedup: smallest speedup over eager worth a suggestion, in place of the configured one.
+        kernel: dotted path of the adopted kernel module. The class then runs it inside the domain it was
+            verified on, and the original everywhere else.
+
+    Returns:
+        The class itself. Without ``kernel`` its behaviour is untouched.
+
+    Raises:
+        TypeError: an argument is not of the form above; the text names it.
+    """
+    named: Mapping[str, Inputs]
+    if inputs is None:
+        named = {}
+    elif callable(inputs):
+        named = {"default": inputs}
+    elif isinstance(inputs, Mapping) and inputs and all(callable(make) for make in inputs.values()):
+        named = dict(inputs)
+    else:
+        raise TypeError("triton_candidate: `inputs` must be a callable or a non-empty mapping of case name to callable.")
+    if isinstance(dtypes, str):
+        raise TypeError(f"triton_candidate: `dtypes` must be a sequence of names, e.g. ({dtypes!r},).")
+    for name, bounds in (dims or {}).items():
+        if not (isinstance(bounds, tuple) and len(bounds) == 2 and 1 <= bounds[0] <= bounds[1]):
+            raise TypeError(f"triton_candidate: dims[{name!r}] must be (low, high) with 1 <= low <= high, not {bounds!r}.")
+    options = Options(
+        inputs=named,
+        init=init,
+        dtypes=tuple(str(d).removeprefix("torch.") for d in dtypes),
+        dims=dict(dims or {}),
+        backward=backward,
+        training=training,
+        tolerance=tolerance,
+        min_speedup=min_speedup,
+        kernel=kernel,
+    )
+
+    def mark(target: MODULE) -> MODULE:
+        if not isinstance(target, type):
+            raise TypeError(f"triton_candidate marks classes, not {target!r}.")
+        setattr(target, OPTIONS_ATTRIBUTE, options)
+        if kernel is not None:
+            from pytest_kernelllm import runtime
+
+            runtime.adopt(target, kernel)
+        return target
+
+    return mark if cls is None else mark(cls)

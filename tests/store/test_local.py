@@ -1,0 +1,250 @@
+import json
+import random
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_kernelllm.records import Candidate, Completion, Environment, KernelRecord, Verdict
+from pytest_kernelllm.store import Store
+from pytest_kernelllm.store.entry import DamagedEntry, decode, encode
+
+CPU = Environment("cpu", torch="2.13.0", triton="3.7.1")
+H200 = Environment("cuda", gpu="NVIDIA H200", torch="2.11.0")
+
+
+def completion(index: int = 0, text: str = "text") -> Completion:
+    return Completion("inductor", index, text, "inductor", seconds=0.1)
+
+
+def record(
+    source: str = "x = 1\n", source_hash: str = "a" * 64, environment: Environment = CPU
+) -> KernelRecord:
+    candidate = Candidate("m.py::M", 0, source, "inductor")
+    verdict = Verdict("accepted", "correctness", "", candidate.kernel_hash, environment)
+    return KernelRecord("m.py::M", source_hash, candidate, verdict, "2026-11-21T00:00:00Z")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path)
+
+
+def test_looking_writes_nothing(store: Store) -> None:
+    assert store.completions("h", "id") == []
+    assert store.rendering(completion(), "h", "1") is None
+    assert store.verdict("k", "h", CPU) is None
+    assert list(store.verdicts()) == []
+    assert store.gc([]) == 0
+    assert not store.path.exists()
+
+
+def test_folder_ignores_itself(store: Store) -> None:
+    store.add_completion("h", "id", completion())
+    assert (store.path / ".gitignore").read_text() == "*\n"
+
+
+def test_completions_come_back_in_order_and_per_identity(store: Store) -> None:
+    for index in (1, 0):
+        store.add_completion("h", "temperature=1", completion(index))
+    store.add_completion("h", "temperature=0", completion(0, "other"))
+    assert store.completions("h", "temperature=1") == [completion(0), completion(1)]
+    assert store.completions("h", "temperature=0") == [completion(0, "other")]
+    assert store.completions("g", "temperature=1") == []
+
+
+def test_completions_end_before_the_first_gap(store: Store) -> None:
+    for index in (0, 1, 3):
+        store.add_completion("h", "id", completion(index))
+    assert len(store.completions("h", "id")) == 2
+
+
+def test_a_generator_can_be_exhausted(store: Store) -> None:
+    assert not store.exhausted("h", "id")
+    store.mark_exhausted("h", "id")
+    assert store.exhausted("h", "id") and not store.exhausted("h", "other") and not store.exhausted("g", "id")
+
+
+def test_renderings_are_of_one_completion_source_and_version(store: Store) -> None:
+    candidate = Candidate("m.py::M", 0, "x = 'é'\n", "inductor")
+    store.add_rendering(completion(0), "h", "1", candidate)
+    store.add_rendering(completion(1), "h", "1", "line 3: no ModelNew.")
+    assert store.rendering(completion(0), "h", "1") == candidate
+    assert store.rendering(completion(1), "h", "1") == "line 3: no ModelNew."
+    assert store.rendering(completion(0, "changed"), "h", "1") is None
+    assert store.rendering(completion(0), "h", "2") is None
+    assert store.rendering(completion(0), "g", "1") is None
+    assert store.kernel_path("h", candidate.kernel_hash).read_bytes() == candidate.source.encode()
+
+
+def test_verdicts_are_of_one_kernel_source_and_environment(store: Store) -> None:
+    here, there = record(), record(environment=H200)
+    store.add_verdict(here)
+    store.add_verdict(there)
+    kernel = here.candidate.kernel_hash
+    assert store.verdict(kernel, "a" * 64, CPU) == here
+    assert store.verdict(kernel, "a" * 64, H200) == there
+    assert store.verdict(kernel, "a" * 64, replace(CPU, policy="2")) is None
+    assert store.verdict(kernel, "b" * 64, CPU) is None
+    assert {r.verdict.environment for r in store.verdicts()} == {CPU, H200}
+
+
+def test_odd_source_hashes_stay_in_the_folder(store: Store) -> None:
+    store.add_completion("../../up", "id", completion())
+    assert store.completions("../../up", "id") == [completion()]
+    assert len(list((store.path / "targets").iterdir())) == 1
+
+
+DAMAGE = {
+    "truncated": lambda b: b[: len(b) // 2],
+    "empty": lambda b: b"",
+    "not JSON": lambda b: b"\xff\x00garbage",
+    "altered": lambda b: b.replace(b"accepted", b"rejected"),
+    "another format": lambda b: b.replace(b'"format": 1', b'"format": 99'),
+    "not an entry": lambda b: b"[1, 2]",
+    "another schema": lambda b: encode("verdict", {**json.loads(b)["body"], "schema": 99}),
+    "unknown field": lambda b: encode("verdict", {**json.loads(b)["body"], "extra": 1}),
+    "another kernel": lambda b: encode(
+        "verdict", {**json.loads(b)["body"], "candidate": record("y = 2\n").candidate.to_json()}
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_damaged_entries_are_set_aside_and_reported_once(store: Store, kind: str) -> None:
+    good, bad = record("ok = 1\n"), record()
+    store.add_verdict(good)
+    store.add_verdict(bad)
+    (path,) = store.path.glob(f"targets/*/verdicts/{bad.verdict.kernel_hash}*")
+    path.write_bytes(DAMAGE[kind](path.read_bytes()))
+    assert store.verdict(bad.verdict.kernel_hash, bad.source_hash, CPU) is None
+    assert list(store.verdicts()) == [good]
+    assert not path.exists() and len(list((store.path / "damaged").iterdir())) == 1
+    assert len(store.problems) == 1 and "damaged entry" in store.problems[0] and "\n" not in store.problems[0]
+    store.add_verdict(bad)
+    assert store.verdict(bad.verdict.kernel_hash, bad.source_hash, CPU) == bad
+
+
+def test_an_unwritable_place_is_a_problem_and_no_error(tmp_path: Path) -> None:
+    (tmp_path / ".kernelllm").write_text("a file, not a folder")
+    store = Store(tmp_path)
+    store.add_verdict(record())
+    with store.lock("target"):
+        pass
+    assert list(store.verdicts()) == []
+    assert len(store.problems) == 2
+
+
+def test_gc_keeps_only_the_targets_named(store: Store) -> None:
+    store.add_verdict(record(source_hash="a" * 64))
+    store.add_verdict(record(source_hash="b" * 64))
+    store.add_completion("c" * 64, "id", completion())
+    old = store.path / "targets" / ("a" * 64) / ".killed.tmp"
+    old.write_text("")
+    import os
+
+    os.utime(old, (0, 0))
+    assert store.gc(["a" * 64]) == 2
+    assert [r.source_hash for r in store.verdicts()] == ["a" * 64]
+    assert store.completions("c" * 64, "id") == []
+    assert not old.exists()
+
+
+def test_a_lock_is_held_by_one_at_a_time(tmp_path: Path) -> None:
+    inside, most = 0, 0
+
+    def work() -> None:
+        nonlocal inside, most
+        with Store(tmp_path).lock("target"):
+            inside += 1
+            most = max(most, inside)
+            time.sleep(0.02)
+            inside -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
+
+
+def test_a_lock_is_shared_by_processes_and_freed_by_a_kill(tmp_path: Path) -> None:
+    program = """
+import sys, time, pathlib
+from pytest_kernelllm.store import Store
+with Store(pathlib.Path(sys.argv[1])).lock("target"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+    process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE)
+    assert process.stdout is not None and process.stdout.readline() == b"held\n"
+    entered = threading.Event()
+
+    def enter() -> None:
+        with Store(tmp_path).lock("target"):
+            entered.set()
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    assert not entered.wait(0.2)
+    process.kill()
+    process.wait()
+    assert entered.wait(10)
+    thread.join()
+
+
+WRITER = """
+import sys, itertools, pathlib
+sys.path.insert(0, sys.argv[2])
+from test_local import completion, record
+from pytest_kernelllm.store import Store
+store = Store(pathlib.Path(sys.argv[1]))
+print("go", flush=True)
+for i in itertools.count():
+    store.add_verdict(record("x = 1\\n" * 20_000 + f"y = {i % 7}\\n"))
+    store.add_completion("h", "id", completion(i % 5, "text" * 20_000))
+"""
+
+
+def test_a_kill_at_any_instant_leaves_whole_entries(tmp_path: Path) -> None:
+    moments = random.Random(0)
+    for _ in range(10):
+        process = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(tmp_path), str(Path(__file__).parent)], stdout=subprocess.PIPE
+        )
+        assert process.stdout is not None and process.stdout.readline() == b"go\n"
+        time.sleep(moments.uniform(0, 0.1))
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    store = Store(tmp_path)
+    entries = list(store.path.glob("targets/*/*/*.json")) + list(store.path.glob("targets/*/*/*/*.json"))
+    assert entries
+    assert len(list(store.verdicts())) + len(store.completions("h", "id")) == len(entries)
+    assert store.problems == []
+
+
+@given(
+    st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(), st.lists)
+)
+def test_an_entry_comes_back_as_it_went(body: object) -> None:
+    assert decode("kind", encode("kind", body)) == body
+    with pytest.raises(DamagedEntry):
+        decode("other", encode("kind", body))
+
+
+def test_importing_the_store_is_quick_and_without_torch() -> None:
+    program = (
+        "import time, sys, json, pathlib, inspect, hashlib\nstart = time.perf_counter()\n"
+        "import pytest_kernelllm.store\nprint(time.perf_counter() - start)\n"
+        "assert not {'torch', 'triton', 'libcst', 'filelock'} & set(sys.modules)"
+    )
+    runs = [subprocess.run([sys.executable, "-c", program], capture_output=True, text=True) for _ in range(3)]
+    assert min(float(run.stdout) for run in runs) < 0.03, runs[0].stderr
