@@ -1,6 +1,6 @@
 # `make demo` and `make test` set up everything they need in .venv, once.
 #   make demo PY=python3        use an environment of your own; nothing is installed
-#   make venv PYTHON=python3.12 VENV=/tmp/venv312
+#   make venv PYTHON=python3.12 VENV=../venv312
 #   make test ARGS="-k render"  extra arguments for pytest
 
 .DEFAULT_GOAL := help
@@ -10,8 +10,9 @@ VENV ?= .venv
 ARGS ?=
 
 STAMP := $(VENV)/.installed
-# Whoever names an interpreter brings the environment, so nothing is set up for it.
-ifndef PY
+INSTALL := $(VENV)/bin/python -m pip install --quiet --constraint constraints.txt
+# Whoever names an interpreter (PY=…) brings the environment, so nothing is set up for it.
+ifneq ($(origin PY),command line)
 PY := $(VENV)/bin/python
 READY := $(STAMP)
 endif
@@ -28,20 +29,20 @@ venv: $(STAMP)  ## the development environment, in .venv
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 	  "Python 3.11 or later is needed; $(PYTHON) is %s. Try: make venv PYTHON=python3.12" % sys.version.split()[0])'
-	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing into $(VENV); the first time takes a minute or two."
-	@$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --upgrade pip
-	@# PyTorch alone first: later steps then cannot swap the build that is there for another.
-	@$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt torch
-	@$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[torch]' --group dev transformers
+	@$(PYTHON) -m venv $(VENV)
+	@$(INSTALL) --upgrade pip
+	@# PyTorch on its own first: the build chosen here, CPU or CUDA, then stays.
+	@$(INSTALL) torch
+	@$(INSTALL) --editable '.[torch]' --group dev transformers
 	@touch $@
 
 demo: $(READY)  ## run the plugin over both example projects; ends with its table
 	$(PY) -m pytest --kernelllm --kernelllm-only $(EXAMPLES) $(ARGS)
 
-test: $(READY)  ## unit tests and the examples' own tests; needs no GPU
+test: $(READY)  ## unit tests and the examples' own tests, without a GPU; with ARGS, the unit tests it selects
 	$(PY) -m pytest -m "not gpu" $(ARGS)
-	$(PY) -m pytest $(EXAMPLES)
+	$(if $(ARGS),,$(PY) -m pytest $(EXAMPLES))
 
 test-gpu: $(READY)  ## tests that need a CUDA GPU
 	$(PY) -m pytest -m gpu tests/gpu $(ARGS)
@@ -60,10 +61,12 @@ format: $(READY)  ## fix style and formatting in place
 	$(PY) -m ruff format
 
 constraints: $(STAMP)  ## write the versions installed in .venv to constraints.txt
-	@{ grep '^#' constraints.txt; \
-	   $(VENV)/bin/python -m pip freeze --all --exclude-editable | sed 's/+[a-z0-9.]*$$//' | sort -f; } > $(VENV)/constraints.txt
+	@{ grep '^#' constraints.txt; $(VENV)/bin/python -m pip freeze --all --exclude-editable \
+	   | sed 's/+[a-z0-9.]*$$//' | sort -f; } > $(VENV)/constraints.txt
 	@mv $(VENV)/constraints.txt constraints.txt
+	@touch $(STAMP)
 
 clean:  ## remove what make and the plugin's runs left behind, but for .venv
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .kernelllm
-	find . -name .git -prune -o -path './$(VENV)' -prune -o -type d \( -name __pycache__ -o -name .kernelllm -o -name .pytest_cache -o -name '*.egg-info' \) -exec rm -rf {} +
+	find pytest_kernelllm examples tests benchmarks -depth -type d \
+	  \( -name __pycache__ -o -name .kernelllm -o -name .pytest_cache \) -exec rm -rf {} +

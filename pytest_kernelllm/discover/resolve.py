@@ -72,7 +72,7 @@ class Project:
             key = (folder, tuple(parts))
             if key not in self._files:
                 self._files[key] = _module_file(folder.joinpath(*parts))
-            if (path := self._files[key]) and not _foreign(folder, parts, importer.path):
+            if (path := self._files[key]) and (level or not _foreign(folder, parts, importer.path)):
                 return self._try_parse(path)
         return None
 
@@ -97,7 +97,7 @@ class Project:
 
     def _search(self, importer: Path, level: int) -> Iterator[Path]:
         if level:
-            yield importer.parents[level - 1]
+            yield from importer.parents[level - 1 : level]
         else:
             yield from dict.fromkeys((package_root(importer), self.root, self.root / "src"))
 
@@ -157,7 +157,7 @@ def label(path: Path, root: Path) -> str:
 def _module_file(base: Path) -> Path | None:
     if (base / "__init__.py").is_file():
         return base / "__init__.py"
-    file = base.with_name(base.name + ".py")
+    file = Path(f"{base}.py")
     return file if file.is_file() else None
 
 

@@ -14,6 +14,7 @@ MAX_CHARACTERS = 400_000
 _INVISIBLE = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\u00ad\x00-\x08\x0e-\x1f\x7f]")
 _ODD_SPACE = re.compile("[\u00a0\u2000-\u200a\u202f\u205f\u3000]")
 _FENCE = re.compile(r"^[ \t]{0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)[^`]*$")
+_ANSWERS = frozenset({"ModelNew", "forward", "call"})
 _PYTHON = frozenset({"", "python", "py", "python3", "triton"})
 
 
@@ -33,9 +34,9 @@ class Block:
 def extract(text: str) -> str:
     """The Python code in a completion.
 
-    Takes the text itself where it is a Python file; else its fenced blocks, with or without a language tag and
-    closed or not, of which the last with an answer wins (blocks before it are put in front when it builds on
-    them). Code that was cut off loses its last, incomplete statement.
+    Takes the text itself where it is a Python file, else its fenced blocks, with or without a language tag,
+    closed or not. The last block with an answer in it wins, after the blocks that it builds on. Code that was
+    cut off loses its last, incomplete statement.
 
     Returns:
         Source that parses, with Unix line ends and without invisible characters.
@@ -44,42 +45,39 @@ def extract(text: str) -> str:
         ExtractError: no code, code that does not parse, or a text beyond ``MAX_CHARACTERS``.
     """
     if len(text) > MAX_CHARACTERS:
-        raise ExtractError(f"The completion is {len(text):,} characters long; at most {MAX_CHARACTERS:,} are read.")
+        raise ExtractError(
+            f"The completion has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read."
+        )
     text = _readable(text)
-    if _defines(text):
+    if _definitions(text):
         return text
-    blocks = fenced_blocks(text)
-    code = [block for block in blocks if block.language.lower() in _PYTHON and block.code.strip()]
-    for snippet in _by_preference(code):
-        if _answers(snippet):
+    blocks = [b for b in fenced_blocks(text) if b.language.lower() in _PYTHON and b.code.strip()]
+    head = _before_first_fence(text)
+    snippets = _by_preference([block.code for block in blocks], head)
+    for snippet in snippets:
+        if _definitions(snippet) & _ANSWERS:
             return snippet
-    # A model that continues a prompt ending in an opening fence starts with code and only closes the fence.
-    head = "\n".join(_before_first_fence(text))
-    leftovers = [head, *(block.code for block in reversed(code))]
-    for snippet in leftovers:
-        if (whole := _without_cut_off_end(snippet)) and _answers(whole):
-            return whole
-    for snippet in [*(block.code for block in reversed(code)), head]:
-        if _defines(snippet):
+    for snippet in snippets:
+        if _definitions(snippet):
             return snippet
-    raise ExtractError(_why_not(text, code, head))
+    raise ExtractError(_why_not(text, blocks, head))
 
 
 def fenced_blocks(text: str) -> list[Block]:
-    """Every fenced block of a Markdown text, in order; the last one may be unclosed."""
-    blocks, inside, fence, language = [], [], "", ""
-    for line in text.split("\n"):
-        match = _FENCE.match(line)
-        if not fence:
-            if match:
-                fence, language, inside = match[1], match[2], []
-        elif match and match[1].startswith(fence) and not match[2]:
-            blocks.append(Block(language, "\n".join(inside) + "\n", True))
+    """Every fenced block of a Markdown text, in order; an unclosed one ends where the next begins."""
+    blocks: list[Block] = []
+    fence, language, inside = "", "", list[str]()
+    for line in [*text.split("\n"), None]:
+        match = _FENCE.match(line) if line is not None else None
+        opens = match is not None and (not fence or match[2] != "")
+        closes = match is not None and not opens and match[1].startswith(fence)
+        if fence and (opens or closes or line is None):
+            blocks.append(Block(language, "\n".join(inside) + "\n", closes))
             fence = ""
-        else:
+        elif fence and line is not None:
             inside.append(line)
-    if fence:
-        blocks.append(Block(language, "\n".join(inside) + "\n", False))
+        if match is not None and opens:
+            fence, language, inside = match[1], match[2], []
     return blocks
 
 
@@ -101,65 +99,50 @@ def _readable(text: str) -> str:
     return _ODD_SPACE.sub(" ", _INVISIBLE.sub("", text))
 
 
-def _names(code: str) -> set[str]:
+def _definitions(code: str) -> set[str]:
+    """Names of top-level functions and classes; none where the code does not parse."""
     tree = parse(code)
-    if isinstance(tree, str):
-        return set()
-    definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    return {node.name for node in tree.body if isinstance(node, definitions)}
+    body = [] if isinstance(tree, str) else tree.body
+    return {node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
 
 
-def _defines(code: str) -> bool:
-    return bool(_names(code))
+def _by_preference(blocks: Sequence[str], head: str) -> list[str]:
+    """Snippets from the most to the least likely answer.
+
+    Whole answers come first, from the last block to the first; then blocks joined with all before them; then
+    what is left of cut-off code. ``head`` is code when a model goes on from a prompt that opened the fence.
+    """
+    latest_first = [*reversed(blocks), head]
+    joined = ["\n".join(blocks[:end]) for end in range(len(blocks), 1, -1)]
+    whole = [code for code in latest_first if "triton.jit" in code]
+    return [*whole, *joined, *latest_first, *(_without_cut_off_end(code) for code in latest_first)]
 
 
-def _answers(code: str) -> bool:
-    return bool(_names(code) & {"ModelNew", "forward", "call"})
-
-
-def _by_preference(blocks: Sequence[Block]) -> list[str]:
-    """Answers from the most to the least likely: the last block that stands alone, then blocks joined, then any."""
-    alone = [b.code for b in reversed(blocks)]
-    joined = ["\n".join(b.code for b in blocks[: end + 1]) for end in reversed(range(1, len(blocks)))]
-    return [*(c for c in alone if "triton" in c), *joined, *alone]
-
-
-def _before_first_fence(text: str) -> list[str]:
+def _before_first_fence(text: str) -> str:
     lines = text.split("\n")
     first = next((i for i, line in enumerate(lines) if _FENCE.match(line)), len(lines))
-    return [*lines[:first], ""]
+    return "\n".join(lines[:first]) + "\n"
 
 
 def _without_cut_off_end(code: str) -> str:
-    """The code up to the last top-level statement before the first syntax error, or "" where nothing is left."""
+    """The code without its last top-level statement and that one's decorators; "" if that does not help."""
     lines = code.split("\n")
-    for _ in range(3):
-        try:
-            compile_error = parse("\n".join(lines))
-        except RecursionError:
-            return ""
-        if not isinstance(compile_error, str):
-            return "\n".join(lines).rstrip("\n") + "\n" if any(line.strip() for line in lines) else ""
-        starts = [i for i, line in enumerate(lines) if line[:1].isalpha() or line[:1] in ("@", "_")]
-        while starts and lines[starts[-1] - 1].startswith("@"):
-            starts.pop()
-        if not starts:
-            return ""
-        lines = lines[: starts[-1]]
+    starts = [i for i, line in enumerate(lines) if line[:1].isalpha() or line[:1] in ("@", "_")]
+    for start in reversed(starts[-4:]):
+        shorter = "\n".join(lines[:start])
+        if not isinstance(parse(shorter), str):
+            return shorter
     return ""
 
 
 def _why_not(text: str, blocks: Sequence[Block], head: str) -> str:
     if not text.strip():
         return "The completion is empty."
-    if blocks:
-        last = blocks[-1]
-        error = parse(last.code)
-        cut = "" if last.closed else ", and the text ends before its fence is closed"
-        if isinstance(error, str):
-            return f"The completion's code does not parse: {error}{cut}."
-        return f"The completion's code defines no class and no function{cut}."
-    error = parse(head)
-    if "def " in head and isinstance(error, str):
-        return f"The completion's code does not parse: {error}."
-    return "The completion holds no code."
+    code = blocks[-1].code if blocks else head
+    error = parse(code)
+    if not blocks and "def " not in code:
+        return "The completion holds no code."
+    cut_off = " (the text ends before its fence is closed)" if blocks and not blocks[-1].closed else ""
+    if isinstance(error, str):
+        return f"The completion's code does not parse: {error}{cut_off}."
+    return f"The completion's code defines no class and no function{cut_off}."

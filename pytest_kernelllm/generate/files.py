@@ -28,16 +28,20 @@ class FilesGenerator:
     fenced in prose). ``samples`` limits how many are taken. A nested class ``Outer.Inner`` is looked up as
     ``Outer.Inner``.
 
-    Raises:
-        GenerateError: the folder does not exist.
     """
 
     name = "files"
 
     def __init__(self, directory: Path) -> None:
+        """Reads from one folder.
+
+        Raises:
+            GenerateError: the folder does not exist.
+        """
         if not directory.is_dir():
             raise GenerateError(
-                f"The `files` generator finds no folder {directory}: create it, or name another with `candidates_dir`."
+                f"The `files` generator finds no folder {directory}: "
+                "create it, or name another with `candidates_dir`."
             )
         self._directory = directory
 
@@ -51,12 +55,13 @@ class FilesGenerator:
         return f"files:{digest.hexdigest()[:16]}"
 
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Completion]]:
-        """One completion a file; for a target without files one empty completion that says what was looked for."""
+        """One completion a file; for a target without files an empty one that says what was looked for."""
         for request in requests:
             name = request.target.name
             wanted = self._files(name)[request.first : request.first + request.samples]
             if not wanted and request.first == 0:
-                note = f"No candidate file {name}.py, {name}_*.py or {name}/*.py (or .txt, .md) in {self._directory}."
+                patterns = f"{name}.py, {name}_*.py or {name}/*.py (or .txt, .md)"
+                note = f"No candidate file {patterns} in {self._directory}."
                 yield request, Completion(self.name, 0, "", "modelnew", note=note)
             for index, path in enumerate(wanted, request.first):
                 yield request, self._completion(index, path)

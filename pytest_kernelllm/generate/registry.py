@@ -26,7 +26,9 @@ def make_generators(settings: Settings, root: Path) -> tuple[Generator, ...]:
         raise GenerateError(f"No generator is named: set `generator` to one or more of {known}.")
     for name in names:
         if name not in factories:
-            raise GenerateError(f"There is no generator `{name}`: `generator` takes {known}, comma-separated.")
+            raise GenerateError(
+                f"There is no generator `{name}`: `generator` takes {known}, comma-separated."
+            )
     return tuple(factories[name](settings, root) for name in names)
 
 
@@ -41,4 +43,5 @@ def _files(settings: Settings, root: Path) -> Generator:
 def _inductor(settings: Settings, root: Path) -> Generator:
     from pytest_kernelllm.generate.inductor import InductorGenerator
 
-    return InductorGenerator()
+    generator: Generator = InductorGenerator()
+    return generator

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import secrets
 import threading
@@ -17,7 +18,7 @@ from pytest_kernelllm.judge import numerics
 from pytest_kernelllm.judge.exam import Exam, ExamError, Question, Subject
 from pytest_kernelllm.judge.gpu_lock import hold_gpu
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.probes import Probe, covers, plan
+from pytest_kernelllm.judge.probes import Probe, covers, elements, plan
 from pytest_kernelllm.judge.race import race
 from pytest_kernelllm.judge.screen import screen
 from pytest_kernelllm.judge.slabs import Arena, slab_bytes
@@ -69,7 +70,7 @@ class Judge:
         self.environment = environment
         self.deadline = deadline
         self.policy = policy or Policy()
-        self.isolation: Isolation = probe_isolation()
+        self.isolation: Isolation = probe_isolation("cuda" if environment.device == "cuda" else "interpret")
         self.device = torch.device("cuda", 0) if environment.device == "cuda" else torch.device("cpu")
         self._gpu_uuid = gpu_uuid
         self._seed = secrets.randbelow(1 << 30)
@@ -180,9 +181,9 @@ class Judge:
             return kept[1]
 
     @contextlib.contextmanager
-    def _worker(self, server: ForkServer, size: int, stage: Stage) -> Iterator[tuple[WorkerHandle, Arena]]:
+    def _worker(self, server: ForkServer, stage: Stage) -> Iterator[tuple[WorkerHandle, Arena]]:
         """A worker with an arena; its end, however it comes, is a rejection at ``stage``."""
-        arena = Arena(size, self.device, self._pool)
+        arena = Arena(self.device, self._pool)
         try:
             with server.worker(self.deadline, arena.fd) as worker:
                 yield worker, arena
@@ -194,7 +195,7 @@ class Judge:
     def _compile(self, candidate: Candidate, plans: list[tuple[Case, list[Probe]]], exam: Exam, found: _Proceedings) -> None:
         """Compile every kernel that ``forward`` launches for the environment's architecture."""
         questions = [exam.question(probes[0]) for _, probes in plans]
-        with self._worker(self._compiler, max(map(_needs, questions)), "compile") as (worker, arena):
+        with self._worker(self._compiler, "compile") as (worker, arena):
             self._load(worker, candidate, "compile")
             for question in questions:
                 arguments, _ = _pose(worker, arena, question)
@@ -210,24 +211,18 @@ class Judge:
             raise _Decided("rejected", "load", f"it cannot be imported: {_said(reply)}")
 
     def _examine(self, candidate: Candidate, probes: list[Probe], exam: Exam, found: _Proceedings) -> bool:
-        """Put all questions of one case to one worker; whether the case counts."""
+        """Put all questions of one case to one worker; whether the case counts: some question tells right from wrong."""
         counted = False
         weak = ""
-        size = 0
-        questions: list[Question | Probe] = []
-        for probe in probes:
-            question = exam.question(probe)
-            size = max(size, _needs(question))
-            questions.append(question if question.bytes < 1 << 26 else probe)
-        with self._worker(self._runner, size, "run") as (worker, arena):
+        with self._worker(self._runner, "run") as (worker, arena):
             self._load(worker, candidate, "load")
-            for item in questions:
-                question = item if isinstance(item, Question) else exam.question(item)
+            for probe in probes:
+                question = exam.question(probe)
                 self._ask(worker, arena, question, exam, found)
                 if question.impostor is None:
                     counted = True
                 else:
-                    weak = f"{question.impostor} would pass as its output at {question.probe.describe()}"
+                    weak = f"{question.impostor} would pass as its output at {probe.describe()}"
         name = probes[0].case
         detail = "" if counted else f"the inputs of case {name} prove nothing: {weak}; give inputs that tell outputs apart"
         found.checks.append(Check("telling inputs", counted, weak or None, None, detail))
@@ -240,7 +235,14 @@ class Judge:
         slabs = [arena.slab(leaf.shape, leaf.dtype) for leaf in expected.original]
         for slab, _ in slabs:
             _poison(slab)
-        reply = worker.ask("run", inputs=arguments, outputs=[description for _, description in slabs])
+        try:
+            reply = worker.ask("run", inputs=arguments, outputs=[description for _, description in slabs])
+        except WorkerDied as death:
+            size = elements(exam.subject.case(question.probe.case).domain, dict(question.probe.sizes))
+            if death.hung and self.device.type == "cpu" and size > self.policy.cpu_elements:
+                reason = f"inputs of {size:,} elements are too much for Triton's interpreter; declare smaller `dims` or use a GPU"
+                raise _Decided("inconclusive", "run", reason) from None
+            raise
         if "error" in reply:
             raise _Decided("rejected", "run", f"it fails at {where}: {_said(reply)}")
         wanted = [_leaf(leaf) for leaf in expected.original]
@@ -261,7 +263,7 @@ class Judge:
                 f"output {i} ({dtype} {list(slab.shape)}) is wrong {difference.detail}; "
                 f"relative error {difference.measured:.3g}, allowed {difference.allowed:.3g}, at {where}"
             )
-            found.check("correctness", Check(f"output {i} at {where}", difference.passed, difference.measured, difference.allowed, detail))
+            found.check("correctness", Check(f"output {i} at {where}", difference.passed, _number(difference.measured), difference.allowed, detail))
 
     def _time(self, candidate: Candidate, cases: list[Case], exam: Exam, brief: Brief, found: _Proceedings) -> None:
         """Time each case at its own sizes, alone on the GPU."""
@@ -271,7 +273,7 @@ class Judge:
             for case in cases:
                 probe = Probe(case.name, tuple(case.sizes.items()), self._seed + 100)
                 question = exam.question(probe)
-                with self._worker(self._runner, 3 * _needs(question), "timing") as (worker, arena):
+                with self._worker(self._runner, "timing") as (worker, arena):
                     self._load(worker, candidate, "timing")
                     self._ask(worker, arena, question, exam, found)
                     result = race(worker, arena, question, self.policy, self._roofline, random.Random(self._seed))
@@ -299,7 +301,8 @@ def _needs(question: Question) -> int:
 
 def _pose(worker: WorkerHandle, arena: Arena, question: Question) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     """Write state and inputs of a question into the arena: the arguments as the worker reads them, and their slabs."""
-    arena.clear()
+    # Room for the timing's two further sets of inputs as well, so that they do not move the block.
+    attach = arena.reserve(3 * _needs(question))
     tree = state_tree(question.module, arena)
     arguments: dict[str, Any] = {}
     inputs: dict[str, torch.Tensor] = {}
@@ -312,10 +315,14 @@ def _pose(worker: WorkerHandle, arena: Arena, question: Question) -> tuple[dict[
             plain(arguments, name, value)
     if arena.device.type == "cuda":
         torch.cuda.synchronize()
-    reply = worker.ask("state", tree=tree, arena=arena.describe())
+    reply = worker.ask("state", tree=tree, arena=attach)
     if "error" in reply:
         raise _Decided("inconclusive", "load", f"the worker could not be given the module's state: {_said(reply)}")
     return arguments, inputs
+
+
+def _number(value: float) -> float | str:
+    return value if math.isfinite(value) else "not finite"
 
 
 def _poison(slab: torch.Tensor) -> None:

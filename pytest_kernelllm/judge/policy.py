@@ -25,7 +25,7 @@ class Policy:
     """…which never excuses more than this."""
     cpu_elements: int = 1 << 15
     """Elements an input may have in the interpreter, where a probe's free dimensions allow it."""
-    gpu_elements: int = 1 << 26
+    gpu_elements: int = 1 << 22
     """Elements an input may have on a GPU when correctness is checked, where free dimensions allow it."""
     seeds: int = 3
     """Random draws at every case's main size."""

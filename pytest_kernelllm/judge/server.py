@@ -19,8 +19,6 @@ from typing import Any
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-CLONE_NEWUSER = 0x10000000
-CLONE_NEWNET = 0x40000000
 
 
 def main(argv: list[str]) -> None:
@@ -82,8 +80,8 @@ def _become_worker(order: dict[str, Any], fds: list[int], libc: ctypes.CDLL) -> 
         null = os.open(os.devnull, os.O_RDWR)
         for fd in (0, 1, 2):
             os.dup2(null, fd)
-        if order["network"] == "none":
-            libc.unshare(CLONE_NEWUSER | CLONE_NEWNET)
+        if order["unshare"]:
+            libc.unshare(order["unshare"])
         for name, value in order["limits"].items():
             kind = getattr(resource, name)
             _, hard = resource.getrlimit(kind)

@@ -36,50 +36,51 @@ def view(block: torch.Tensor, offset: int, shape: Sequence[int], dtype: torch.dt
 
 
 class Arena:
-    """The judge's end of a shared block of ``size`` bytes on ``device``."""
+    """The judge's end of a block on ``device`` that it shares with one worker."""
 
-    def __init__(self, size: int, device: torch.device, pool: Any = None) -> None:
-        """Allocate; ``pool`` is the ``torch.cuda.MemPool`` of arenas on a GPU."""
-        self.size = max(size, ALIGNMENT)
+    def __init__(self, device: torch.device, pool: Any = None) -> None:
+        """``pool`` is the ``torch.cuda.MemPool`` that arenas on a GPU come from."""
         self.device = device
+        self.fd = os.memfd_create("kernelllm-slabs", os.MFD_CLOEXEC) if device.type == "cpu" else -1
+        self._pool = pool
+        self._block = torch.empty(0, dtype=torch.uint8)
         self._used = 0
-        self.fd = -1
-        if device.type == "cuda":
-            with torch.cuda.use_mem_pool(pool, device=device):
-                self.block = torch.empty(self.size, dtype=torch.uint8, device=device)
-        else:
-            self.fd = os.memfd_create("kernelllm-slabs", os.MFD_CLOEXEC)
-            os.ftruncate(self.fd, self.size)
-            self.block = _map(self.fd, self.size)
 
-    def describe(self) -> dict[str, Any]:
-        """What the worker needs to attach, JSON-ready (the file descriptor travels beside it)."""
+    def reserve(self, size: int) -> dict[str, Any] | None:
+        """Forget the layout and make room for ``size`` bytes.
+
+        Returns:
+            What the worker needs to attach, JSON-ready, if the block is a new one; None if it holds it already.
+        """
+        self._used = 0
+        if size <= self._block.numel():
+            return None
         if self.device.type == "cpu":
-            return {"device": "cpu", "size": self.size}
-        handle = self.block.untyped_storage()._share_cuda_()
+            os.ftruncate(self.fd, size)
+            self._block = _map(self.fd, size)
+            return {"device": "cpu", "size": size}
+        with torch.cuda.use_mem_pool(self._pool, device=self.device):
+            self._block = torch.empty(size, dtype=torch.uint8, device=self.device)
+        handle = self._block.untyped_storage()._share_cuda_()
         return {
             "device": "cuda",
-            "size": self.size,
+            "size": size,
             "handle": [_encode(part) for part in handle],
-            "offset": self.block.storage_offset(),
+            "offset": self._block.storage_offset(),
         }
-
-    def clear(self) -> None:
-        """Forget the layout; the memory stays."""
-        self._used = 0
 
     def slab(self, shape: Sequence[int], dtype: torch.dtype) -> tuple[torch.Tensor, dict[str, Any]]:
         """Lay out one more tensor: the judge's view of it, and its description for the worker."""
         offset = self._used
         self._used += slab_bytes(shape, dtype)
-        if self._used > self.size:
-            raise MemoryError(f"arena of {self.size} bytes is full")
+        if self._used > self._block.numel():
+            raise MemoryError(f"an arena of {self._block.numel()} bytes is full")
         description = {"offset": offset, "shape": list(shape), "dtype": str(dtype).removeprefix("torch.")}
-        return view(self.block, offset, shape, dtype), description
+        return view(self._block, offset, shape, dtype), description
 
     def close(self) -> None:
         """Give the memory back."""
-        del self.block
+        del self._block
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -89,6 +90,7 @@ def attach(description: dict[str, Any], fd: int) -> torch.Tensor:
     """The worker's end of an arena: a uint8 tensor over the same memory."""
     if description["device"] == "cpu":
         return _map(fd, description["size"])
+    torch.cuda.init()  # opening a handle before that is a segmentation fault
     storage = torch.UntypedStorage._new_shared_cuda(*[_decode(part) for part in description["handle"]])
     block = torch.empty(0, dtype=torch.uint8, device=f"cuda:{storage.device.index}")
     return block.set_(storage, description["offset"], (description["size"],))  # type: ignore[call-overload, no-any-return]  # UntypedStorage is missing from the stub

@@ -36,22 +36,32 @@ PASSED_ON = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VIS
 class WorkerDied(Exception):
     """A worker ended, hung or spoke nonsense; the text says which, for people."""
 
+    def __init__(self, text: str, *, hung: bool = False) -> None:
+        """``hung``: it ran into the deadline."""
+        super().__init__(text)
+        self.hung = hung
+
 
 class ServerFailed(RuntimeError):
     """A fork server did not start; the text says why and what to do."""
+
+
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWNET = 0x40000000
 
 
 @dataclass(frozen=True)
 class Isolation:
     """What holds a worker in this environment, as reported in records."""
 
-    network: Literal["none", "host"]
+    unshare: int
+    """Flags of ``unshare(2)`` that give a worker a network of its own with nothing in it; 0: not possible here."""
 
     @property
     def level(self) -> str:
         """One line: the measures in force."""
         parts = ["own process group", "clean environment", "resource limits"]
-        return ", ".join([*parts, "no network"] if self.network == "none" else parts)
+        return ", ".join([*parts, "no network"] if self.unshare else parts)
 
 
 def _import_paths() -> list[str]:
@@ -65,11 +75,18 @@ def _import_paths() -> list[str]:
     return list(dict.fromkeys(paths))
 
 
-def probe_isolation() -> Isolation:
-    """Find out what this machine allows without root: a network namespace, or not."""
-    script = "import ctypes,sys; sys.exit(ctypes.CDLL(None).unshare(0x50000000) != 0)"
-    allowed = subprocess.run([sys.executable, "-S", "-c", script], check=False, capture_output=True).returncode == 0
-    return Isolation("none" if allowed else "host")
+def probe_isolation(mode: Mode) -> Isolation:
+    """Find out what this machine allows.
+
+    Without root a network namespace needs a user namespace, across which CUDA's shared memory does not open: GPU
+    workers then keep the host's network.
+    """
+    for flags in (CLONE_NEWNET, CLONE_NEWUSER | CLONE_NEWNET)[: 1 if mode == "cuda" else 2]:
+        script = f"import ctypes,sys; sys.exit(ctypes.CDLL(None).unshare({flags}) != 0)"
+        tried = subprocess.run([sys.executable, "-S", "-c", script], check=False, capture_output=True)
+        if tried.returncode == 0:
+            return Isolation(flags)
+    return Isolation(0)
 
 
 class WorkerHandle:
@@ -92,7 +109,7 @@ class WorkerHandle:
             self._channel.send({"op": op, **fields})
             return self._channel.receive(max(self._deadline - time.monotonic(), 0.001))
         except ChannelTimeout:
-            raise WorkerDied(f"it did not finish `{op}` before the deadline and was ended") from None
+            raise WorkerDied(f"it did not finish `{op}` before the deadline and was ended", hung=True) from None
         except ChannelClosed:
             raise WorkerDied(f"the process ended during `{op}`: {self._server.how_it_ended(self._pid)}") from None
         except ChannelError as error:
@@ -160,7 +177,7 @@ class ForkServer:
         order = {
             "id": number,
             "directory": str(directory),
-            "network": self.isolation.network,
+            "unshare": self.isolation.unshare,
             "arch": self.arch,
             "limits": self._limits(seconds),
         }

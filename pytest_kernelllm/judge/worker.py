@@ -107,7 +107,7 @@ class Worker:
 
     def state(self, order: dict[str, Any]) -> dict[str, Any]:
         """Build the stand-in for ``self`` from tensors in slabs and plain values."""
-        if "arena" in order:
+        if order["arena"] is not None:
             self.block = attach(order["arena"], self.fd)
         self.instance = self._stand_in(order["tree"])
         return {"ok": True}
@@ -252,6 +252,6 @@ def _describe(error: BaseException, directory: Path) -> dict[str, Any]:
     for frame in traceback.extract_tb(error.__traceback__):
         if Path(frame.filename).parent == directory:
             line = frame.lineno
-    message = " ".join(str(error).split())
+    message = " ".join(str(error).split("\nSearch for `cuda")[0].split())  # CUDA's advice helps nobody here
     return {"type": type(error).__name__, "message": message[:600], "line": line}
 

@@ -22,7 +22,7 @@ def digest(*parts: str) -> str:
 
 
 def write_atomic(path: Path, content: bytes, mode: int | None = None) -> None:
-    """Put ``content`` at ``path`` so that a reader, or a kill at any instant, sees the old file or the new one.
+    """Put ``content`` at ``path`` so that a reader, or a kill at any moment, sees the old file or the new.
 
     Args:
         path: in a folder that exists.

@@ -2,8 +2,9 @@
 
 import torch
 import torch.nn.functional as F
-from pytest_kernelllm import triton_candidate
 from torch import Tensor, nn
+
+from pytest_kernelllm import triton_candidate
 
 
 def projections(batch: int = 8, seq: int = 1024, width: int = 8192) -> tuple[Tensor, Tensor]:

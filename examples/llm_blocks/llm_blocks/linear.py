@@ -2,8 +2,9 @@
 
 import torch
 import torch.nn.functional as F
-from pytest_kernelllm import triton_candidate
 from torch import Tensor, nn
+
+from pytest_kernelllm import triton_candidate
 
 SIZES = {"batch": (1, 32), "seq": (1, 4096)}
 
@@ -33,7 +34,8 @@ class GatedMLP(nn.Module):
 class Projection(nn.Module):
     """A linear layer and nothing else: one matrix product, in which there is nothing to win.
 
-    Marked to show what an honest "no kernel" looks like. Input: ``(batch, seq, hidden)``; output: ``(batch, seq, out)``.
+    Marked to show what an honest "no kernel" looks like.
+    Input: ``(batch, seq, hidden)``; output: ``(batch, seq, out)``.
     """
 
     def __init__(self, hidden: int, out: int) -> None:

@@ -1,8 +1,9 @@
 """Training objectives, as they are evaluated."""
 
 import torch
-from pytest_kernelllm import triton_candidate
 from torch import Tensor, nn
+
+from pytest_kernelllm import triton_candidate
 
 
 def predictions(tokens: int = 4096, vocab: int = 32000) -> tuple[Tensor, Tensor]:
@@ -15,7 +16,8 @@ def predictions(tokens: int = 4096, vocab: int = 32000) -> tuple[Tensor, Tensor]
 class SoftmaxCrossEntropy(nn.Module):
     """Mean negative log-likelihood of the right tokens, in float32.
 
-    Inputs: ``logits`` of ``(tokens, vocab)``, ``labels`` of ``(tokens,)``, int64 below ``vocab``. Output: a scalar.
+    Inputs: ``logits`` of ``(tokens, vocab)``, and ``labels`` of ``(tokens,)``, int64 below ``vocab``.
+    Output: a scalar.
     """
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:

@@ -2,8 +2,9 @@
 
 import torch
 import torch.nn.functional as F
-from pytest_kernelllm import triton_candidate
 from torch import Tensor, nn
+
+from pytest_kernelllm import triton_candidate
 
 SIZES = {"batch": (1, 32), "seq": (1, 4096)}
 

@@ -1,8 +1,9 @@
 """Rotary position embedding."""
 
 import torch
-from pytest_kernelllm import triton_candidate
 from torch import Tensor, nn
+
+from pytest_kernelllm import triton_candidate
 
 
 def rotary_tables(seq: int, head_dim: int, base: float = 10000.0) -> tuple[Tensor, Tensor]:
@@ -30,8 +31,9 @@ def attention_heads(batch: int = 8, seq: int = 2048) -> tuple[Tensor, Tensor, Te
 class RotaryEmbedding(nn.Module):
     """Turn queries and keys by their position.
 
-    Inputs: ``q`` of ``(batch, heads, seq, head_dim)``, ``k`` of ``(batch, kv_heads, seq, head_dim)``, ``cos`` and
-    ``sin`` of ``(seq, head_dim)``. Outputs: turned ``q`` and ``k``, shapes kept.
+    Inputs: ``q`` of ``(batch, heads, seq, head_dim)``, ``k`` of ``(batch, kv_heads, seq, head_dim)``,
+    ``cos`` and ``sin`` of ``(seq, head_dim)``.
+    Outputs: turned ``q`` and ``k``, shapes kept.
     """
 
     def forward(self, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""The blocks against torch.nn.functional, at the marked widths and few tokens; on the GPU as well if there is one.
+"""The blocks against torch.nn.functional, at the marked widths and few tokens; on a GPU too if there is one.
 
 Nothing here knows about kernels: these tests hold before and after one is adopted.
 """

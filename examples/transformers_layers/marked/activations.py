@@ -1,7 +1,6 @@
 """Activations that eager PyTorch runs as a chain of elementwise kernels."""
 
 import torch
-from pytest_kernelllm import triton_candidate
 from torch import Tensor
 from transformers.activations import (
     ClippedGELUActivation,
@@ -10,6 +9,8 @@ from transformers.activations import (
     QuickGELUActivation,
     ReLUSquaredActivation,
 )
+
+from pytest_kernelllm import triton_candidate
 
 SIZES = {"tokens": (1, 65536), "width": (1, 16384)}
 

@@ -1,9 +1,10 @@
 """Gemma: a normalisation whose weight is an offset from one."""
 
 import torch
-from pytest_kernelllm import triton_candidate
 from torch import Tensor
 from transformers.models.gemma.modeling_gemma import GemmaRMSNorm
+
+from pytest_kernelllm import triton_candidate
 
 
 def prompt(batch: int = 8, seq: int = 2048) -> Tensor:

@@ -1,11 +1,12 @@
 """GPT-2: the feed-forward block and its activation, which eager PyTorch runs as eight kernels."""
 
 import torch
-from pytest_kernelllm import triton_candidate
 from torch import Tensor
 from transformers import GPT2Config
 from transformers.activations import NewGELUActivation
 from transformers.models.gpt2.modeling_gpt2 import GPT2MLP
+
+from pytest_kernelllm import triton_candidate
 
 SIZES = {"batch": (1, 64), "seq": (1, 1024)}
 

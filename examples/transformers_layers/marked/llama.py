@@ -1,10 +1,11 @@
 """Llama: the normalisation, the feed-forward block and the tables of the rotary embedding."""
 
 import torch
-from pytest_kernelllm import triton_candidate
 from torch import Tensor
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm, LlamaRotaryEmbedding
+
+from pytest_kernelllm import triton_candidate
 
 SIZES = {"batch": (1, 32), "seq": (1, 4096)}
 

@@ -1,10 +1,11 @@
 """T5: the normalisation and the gated feed-forward block of T5 1.1."""
 
 import torch
-from pytest_kernelllm import triton_candidate
 from torch import Tensor
 from transformers import T5Config
 from transformers.models.t5.modeling_t5 import T5DenseGatedActDense, T5LayerNorm
+
+from pytest_kernelllm import triton_candidate
 
 SIZES = {"batch": (1, 64), "seq": (1, 2048)}
 

@@ -1,4 +1,4 @@
-"""Every marked layer can be built and called as its marker says, and computes what its paper says."""
+"""Every marked layer can be built and called as its marker says, and computes what its formula says."""
 
 import pytest
 import torch

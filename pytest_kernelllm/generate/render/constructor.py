@@ -56,7 +56,11 @@ class Constructor:
             self._forget(statement)
 
     def _set(self, target: ast.expr, value: ast.expr) -> None:
-        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        if (
+            isinstance(target, ast.Tuple)
+            and isinstance(value, ast.Tuple)
+            and len(target.elts) == len(value.elts)
+        ):
             for one, its_value in zip(target.elts, value.elts, strict=True):
                 self._set(one, its_value)
             return
@@ -102,9 +106,13 @@ class Constructor:
 
     def _register(self, call: ast.Call) -> None:
         if dotted(call.func) not in ("self.register_buffer", "self.register_parameter"):
-            return  # `nn.init.ones_(self.weight)` and its like: weights are carried by name, whatever their values
+            return  # `nn.init.ones_(self.weight)` and its like: values of weights come from the target
         arguments = [*call.args, *(k.value for k in call.keywords if k.arg in ("tensor", "param", "name"))]
-        if len(arguments) >= 2 and isinstance(arguments[0], ast.Constant) and isinstance(arguments[0].value, str):
+        if (
+            len(arguments) >= 2
+            and isinstance(arguments[0], ast.Constant)
+            and isinstance(arguments[0].value, str)
+        ):
             setting = self._setting(arguments[1])
             if setting.kind != "value":
                 setting = Setting("tensor", setting.line, setting.text, shape=setting.shape)

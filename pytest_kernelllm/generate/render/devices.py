@@ -13,12 +13,28 @@ _NO_EFFECT = frozenset(
     {"torch.cuda.synchronize", "torch.cuda.set_device", "torch.cuda.empty_cache", "torch.cuda.init"}
 )
 _TENSOR_ONLY = frozenset(
-    "contiguous data_ptr device dim dtype is_contiguous is_cuda ndim new_empty numel reshape shape size stride view".split()
+    [
+        "contiguous",
+        "data_ptr",
+        "device",
+        "dim",
+        "dtype",
+        "is_contiguous",
+        "is_cuda",
+        "ndim",
+        "new_empty",
+        "numel",
+        "reshape",
+        "shape",
+        "size",
+        "stride",
+        "view",
+    ]
 )
 
 
 def is_device(node: ast.AST, names: Collection[str] = ()) -> bool:
-    """Whether an expression names a CUDA device: ``"cuda"``, ``torch.device("cuda:0")``, or one of ``names``."""
+    """Whether an expression is a CUDA device: ``"cuda"``, ``torch.device("cuda:0")``, one of ``names``."""
     if isinstance(node, ast.Constant):
         return isinstance(node.value, str) and re.fullmatch(r"cuda(:\d+)?", node.value) is not None
     if isinstance(node, ast.Call) and dotted(node.func) == "torch.device":
@@ -37,7 +53,7 @@ def tensor_parameter(function: ast.FunctionDef) -> str | None:
         for node in ast.walk(function)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr in _TENSOR_ONLY
     }
-    return next((p.arg for p in parameters(function.args) if p.arg in used), None)
+    return next((p.arg for p in parameters(function.args) if p.arg in used - {"self", "ctx"}), None)
 
 
 class OnInputDevice(ast.NodeTransformer):
@@ -107,7 +123,9 @@ class OnInputDevice(ast.NodeTransformer):
         """Decided operands drop out."""
         self.generic_visit(node)
         decisive = isinstance(node.op, ast.Or)
-        node.values = [v for v in node.values if not (isinstance(v, ast.Constant) and v.value is not decisive)]
+        node.values = [
+            v for v in node.values if not (isinstance(v, ast.Constant) and v.value is not decisive)
+        ]
         if any(isinstance(v, ast.Constant) and v.value is decisive for v in node.values):
             return ast.copy_location(ast.Constant(decisive), node)
         if not node.values:

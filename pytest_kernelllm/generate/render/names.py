@@ -1,186 +1,165 @@
-"""What the names in a completion stand for: imports (also forgotten ones), spelt one way.
-
-A kernel module imports ``torch``, ``triton``, ``triton.language as tl`` and ``math``; whatever a completion
-called their contents (``F.linear``, ``nn.Parameter``, ``from triton.language import load``) is spelt from there.
-"""
+"""Names that a reader can follow: for kernels, their parameters, indices and temporaries."""
 
 from __future__ import annotations
 
 import ast
-import builtins
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+import keyword
+import re
+from collections.abc import Iterable, Mapping
 
-from pytest_kernelllm.generate.render.errors import RenderError
-from pytest_kernelllm.generate.render.syntax import bound_names, dotted, is_jitted, name_chain, parameters
+from pytest_kernelllm.generate.render.program import Kernel
+from pytest_kernelllm.generate.render.trees import call_name
 
-_ALLOWED = frozenset({"torch", "torch.nn", "torch.nn.functional", "triton", "triton.language", "math"})
-_FORGOTTEN: Mapping[str, str] = {
-    "torch": "torch",
-    "nn": "torch.nn",
-    "F": "torch.nn.functional",
-    "triton": "triton",
-    "tl": "tl",
-    "math": "math",
+_POINTWISE = {
+    "xnumel": "n_elements",
+    "XBLOCK": "BLOCK",
+    "xoffset": "start",
+    "xindex": "offsets",
+    "xmask": "mask",
 }
-"""Names that only ever mean one thing, for code that forgot the import."""
-_COMPILER_HELPERS = ("libdevice", "triton_helpers", "tl_math")
-"""Modules whose functions are lowered to plain ``tl`` afterwards, under these short names."""
+_TILES = {
+    "xnumel": "n_columns",
+    "ynumel": "n_rows",
+    "XBLOCK": "BLOCK_COLUMNS",
+    "YBLOCK": "BLOCK_ROWS",
+    "xoffset": "column_start",
+    "yoffset": "row_start",
+    "xindex": "columns",
+    "yindex": "rows",
+    "xmask": "column_mask",
+    "ymask": "row_mask",
+}
+_REDUCTION = {
+    "xnumel": "n_rows",
+    "XBLOCK": "BLOCK_ROWS",
+    "xoffset": "row_start",
+    "xindex": "rows",
+    "xmask": "row_mask",
+    **{f"{r}numel": "n_columns" for r in ("r", "r0_")},
+    **{f"{r}BLOCK": "BLOCK_COLUMNS" for r in ("R", "R0_")},
+    **{f"{r}offset": "column_start" for r in ("r", "r0_")},
+    **{f"{r}index": "columns" for r in ("r", "r0_")},
+    **{f"{r}base": "column_range" for r in ("r", "r0_")},
+    **{f"{r}mask": "column_mask" for r in ("r", "r0_")},
+}
+_RESULTS = {
+    "tl.sum": "total",
+    "nan_max": "largest",
+    "nan_min": "smallest",
+    "tl.max": "largest",
+    "tl.min": "smallest",
+    "tl.cumsum": "running",
+}
 
 
-@dataclass(frozen=True)
-class Imported:
-    """What an import statement bound to a name."""
-
-    module: str
-    path: str
-    """Dotted path of what the name stands for."""
-    line: int
+def snake(name: str) -> str:
+    """``LlamaRMSNorm`` as ``llama_rms_norm``."""
+    name = re.sub(r"[^A-Za-z0-9]+", "_", name)
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
+    return name.lower().strip("_") or "module"
 
 
-def imports(tree: ast.Module) -> dict[str, Imported]:
-    """Every import of a file by the name it binds, wherever it stands."""
-    found = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                bound = alias.asname or alias.name.split(".")[0]
-                path = alias.name if alias.asname else bound
-                found[bound] = Imported(path, path, node.lineno)
-        elif isinstance(node, ast.ImportFrom):
-            module = "." * node.level + (node.module or "")
-            for alias in node.names:
-                path = f"{module}.{alias.name}"
-                found[alias.asname or alias.name] = Imported(module, path, node.lineno)
-    return found
+def plain(text: str) -> str:
+    """``self.fc.weight`` as ``fc_weight``, ``embeddings[0]`` as ``embeddings_0``."""
+    name = re.sub(r"\W+", "_", text.removeprefix("self.")).strip("_")
+    return name if name.isidentifier() and not keyword.iskeyword(name) else f"arg_{name}"
 
 
-def without_annotations(tree: ast.Module) -> ast.Module:
-    """The tree without annotations, but for those that Triton reads (``BLOCK: tl.constexpr``)."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            node.returns = None
-            for parameter in [*parameters(node.args), node.args.vararg, node.args.kwarg]:
-                if parameter is not None and not (is_jitted(node) and _is_constexpr(parameter.annotation)):
-                    parameter.annotation = None
-    return tree
+class Names:
+    """Gives out names that are not taken yet."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self.taken = set(taken)
+
+    def take(self, name: str) -> str:
+        """The name itself, or the name with the first free number."""
+        free, number = name, 0
+        while free in self.taken:
+            number += 1
+            free = f"{name}_{number}"
+        self.taken.add(free)
+        return free
 
 
-def _is_constexpr(annotation: ast.expr | None) -> bool:
-    return annotation is not None and (dotted(annotation) or "").rpartition(".")[2] == "constexpr"
+def kernel_names(
+    kernel: Kernel, function: ast.FunctionDef, arguments: Mapping[str, str], reserved: Iterable[str]
+) -> dict[str, str]:
+    """New names for the parameters and locals of a kernel.
+
+    Args:
+        kernel: as read: its kind decides what its indices are called.
+        function: the tidied kernel.
+        arguments: what each pointer and size parameter receives, as a plain name.
+        reserved: names of functions that the kernel calls.
+    """
+    parameters = [a.arg for a in function.args.args]
+    known = dict(_POINTWISE if kernel.kind == "pointwise" else _REDUCTION)
+    if kernel.kind == "pointwise" and "YBLOCK" in parameters:
+        known = dict(_TILES)
+    names = Names({"tl", "triton", *reserved})
+    result: dict[str, str] = {}
+    for parameter in parameters:
+        if parameter in known:
+            result[parameter] = names.take(known[parameter])
+        elif parameter in arguments:
+            suffix = "_ptr" if "ptr" in parameter else ""
+            result[parameter] = names.take(arguments[parameter] + suffix)
+        else:
+            result[parameter] = names.take(parameter)
+    for node in _assignments(function):
+        for target in _target_names(node):
+            if target not in result:
+                result[target] = names.take(_local(target, node, known, result))
+    return result
 
 
-class Canonical(ast.NodeTransformer):
-    """Spells names from torch, triton, tl and math; drops imports, prints and annotated assignments' types."""
+def _assignments(function: ast.FunctionDef) -> list[ast.stmt]:
+    return [n for n in _in_order(function.body) if isinstance(n, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.For)]
 
-    def __init__(
-        self,
-        imported: Mapping[str, Imported],
-        defined: Collection[str],
-        renamed: Mapping[str, str],
-        constants: Mapping[str, ast.expr],
-        *,
-        lenient: bool = False,
-    ) -> None:
-        """Of one completion.
 
-        Args:
-            imported: its imports.
-            defined: names that its top level defines; they win over imports.
-            renamed: top-level names that must change, with their new names.
-            constants: literals by top-level name; Triton no longer lets kernels read these as globals.
-            lenient: leave what cannot be spelt, for code that is only read (the constructor).
-        """
-        self._imported, self._defined, self._renamed, self._constants = imported, defined, renamed, constants
-        self._lenient = lenient
-        self._local: set[str] = set()
-        self._in_kernel = False
+def _in_order(body: Iterable[ast.stmt]) -> Iterable[ast.stmt]:
+    for statement in body:
+        yield statement
+        if isinstance(statement, ast.For | ast.If):
+            yield from _in_order(statement.body)
+            yield from _in_order(statement.orelse)
 
-    def statement(self, node: ast.stmt) -> ast.stmt:
-        """One top-level statement or method, in canonical spelling.
 
-        Raises:
-            RenderError: it uses an import that a kernel module may not have, or a name that nothing defines.
-        """
-        self._local = bound_names(node) if isinstance(node, ast.FunctionDef) else set()
-        self._in_kernel = is_jitted(node)
-        result = self.visit(node)
-        assert isinstance(result, ast.stmt)
-        return ast.fix_missing_locations(result)
+def _target_names(node: ast.stmt) -> list[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]  # type: ignore[attr-defined]
+    return [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        """A definition takes its new name; a body that held only imports becomes ``pass``."""
-        self.generic_visit(node)
-        node.body = node.body or [ast.Pass()]
-        if node.name not in self._local:
-            node.name = self._renamed.get(node.name, node.name)
-        return node
 
-    def visit_Import(self, node: ast.Import) -> None:
-        """Imports are spelt out where they are used."""
+def _local(target: str, node: ast.stmt, known: Mapping[str, str], renamed: Mapping[str, str]) -> str:
+    if target in known:
+        return known[target]
+    if not re.fullmatch(r"_?tmp\d+(_\w+)?", target):
+        return target
+    value = getattr(node, "value", None)
+    if target.startswith("_tmp"):
+        return "acc"
+    if value is None:
+        return "t"
+    for call in (n for n in ast.walk(value) if isinstance(n, ast.Call)):
+        name = call_name(call)
+        if name == "tl.load":
+            pointer = next((n.id for n in ast.walk(call.args[0]) if isinstance(n, ast.Name)), "")
+            return renamed.get(pointer, "value_ptr").removesuffix("_ptr")
+        if name in _RESULTS:
+            return _RESULTS[name]
+    return "t"
 
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        """Imports are spelt out where they are used."""
 
-    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
-        """Prints compute nothing."""
-        if isinstance(node.value, ast.Call) and dotted(node.value.func) == "print":
-            return None
-        return self.generic_visit(node)
+class Rename(ast.NodeTransformer):
+    """Apply new names to every name, parameter and keyword of a kernel."""
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        """``x: int = 1`` is ``x = 1``; in kernels the annotation may say ``tl.constexpr`` and stays."""
-        if self._in_kernel or node.value is None:
-            return self.generic_visit(node)
-        return self.visit(ast.copy_location(ast.Assign([node.target], node.value), node))  # type: ignore[no-any-return]  # typeshed: visit() -> Any
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        """A chain of names that starts at an import is spelt as a whole."""
-        path = dotted(node)
-        root = path.split(".")[0] if path else ""
-        if path is None or root in self._local or root in self._defined:
-            return self.generic_visit(node)
-        return ast.copy_location(name_chain(self._spell(path, node.lineno)), node)
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self.names = names
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        """A single name: local, defined at top level, imported, forgotten or unknown."""
-        if node.id in self._local:
-            return node
-        if node.id in self._defined:
-            if self._in_kernel and node.id in self._constants:
-                return ast.copy_location(self._constants[node.id], node)
-            return ast.copy_location(ast.Name(self._renamed.get(node.id, node.id), node.ctx), node)
-        if isinstance(node.ctx, ast.Load):
-            return ast.copy_location(name_chain(self._spell(node.id, node.lineno)), node)
+        return ast.copy_location(ast.Name(self.names.get(node.id, node.id), node.ctx), node)
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        self.generic_visit(node)
+        node.arg = self.names.get(node.arg, node.arg)
         return node
-
-    def _spell(self, path: str, line: int) -> str:
-        root, _, rest = path.partition(".")
-        if origin := self._imported.get(root):
-            full = origin.path + (f".{rest}" if rest else "")
-            if not self._lenient and not _may_import(origin, full):
-                raise RenderError(
-                    f"Line {origin.line} imports {origin.module}, which a kernel module may not: "
-                    "only torch, triton, triton.language and math."
-                )
-            return _short(full)
-        if root in _FORGOTTEN:
-            return _short(_FORGOTTEN[root] + (f".{rest}" if rest else ""))
-        if self._lenient or hasattr(builtins, root) or root in _COMPILER_HELPERS or root == "__name__":
-            return path
-        raise RenderError(f"Line {line} uses `{root}`, which the completion defines nowhere.")
-
-
-def _may_import(origin: Imported, full: str) -> bool:
-    return origin.module in _ALLOWED or origin.path in _ALLOWED or _short(full).split(".")[0] in _COMPILER_HELPERS
-
-
-def _short(path: str) -> str:
-    """``tl.load`` for ``triton.language.load``, ``libdevice.exp`` for any of the places where that has lived."""
-    parts = path.split(".")
-    for helper in ("libdevice", "triton_helpers"):
-        if helper in parts:
-            return ".".join(parts[parts.index(helper) :])
-    if path == "triton.language" or path.startswith("triton.language."):
-        return "tl" + path.removeprefix("triton.language")
-    return path

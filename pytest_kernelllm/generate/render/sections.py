@@ -74,5 +74,5 @@ def read(text: str) -> Sequence[Section]:
         try:
             sections.append(Section.from_json({**json.loads(header), "source": source}))
         except ValueError as error:
-            raise RenderError(f"the header of section {len(sections) + 1} of the completion cannot be read ({error}).") from None
+            raise RenderError(f"The header of section {len(sections) + 1} of the completion cannot be read ({error}).") from None
     return sections

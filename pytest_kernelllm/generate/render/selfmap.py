@@ -37,7 +37,7 @@ class SelfMap(ast.NodeTransformer):
         self._attributes = domain.attributes
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """``self._helper(x)`` becomes ``_helper(self, x)``; only stock GEMM and convolution layers stay calls."""
+        """``self._helper(x)`` becomes ``_helper(self, x)``; only GEMM and convolution layers stay calls."""
         path = dotted(node.func) or ""
         name = path.removeprefix("self.")
         if path.startswith("self.") and name in self._methods:
@@ -48,8 +48,8 @@ class SelfMap(ast.NodeTransformer):
         cls = self._attributes.get(f"{name}.__class__") if path.startswith("self.") else None
         if isinstance(cls, str) and not _is_stock_layer(cls, _CALLABLE):
             raise RenderError(
-                f"Line {node.lineno} calls self.{name}, a {cls.rpartition('.')[2]}: of the target's layers only "
-                "Linear, Embedding, Bilinear and convolutions can be called, the rest has to be computed."
+                f"Line {node.lineno} calls self.{name}, a {cls.rpartition('.')[2]}: of the target's layers "
+                "only Linear, Embedding, Bilinear and convolutions can be called."
             )
         return self.generic_visit(node)
 
@@ -64,13 +64,17 @@ class SelfMap(ast.NodeTransformer):
         if not path.startswith("self."):
             return self.generic_visit(node)
         if not isinstance(node.ctx, ast.Load):
-            raise RenderError(f"Line {node.lineno} changes {path} in forward; a kernel module keeps no state.")
+            raise RenderError(
+                f"Line {node.lineno} changes {path} in forward; a kernel module keeps no state."
+            )
         return ast.copy_location(self._carry(path.removeprefix("self."), node.lineno), node)
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         """``self`` itself is the target's instance, of which a completion knows nothing."""
         if node.id == "self":
-            raise RenderError(f"Line {node.lineno} passes self on as a whole; only its attributes can be carried.")
+            raise RenderError(
+                f"Line {node.lineno} passes self on as a whole; only its attributes can be carried."
+            )
         return node
 
     def _carry(self, name: str, line: int) -> ast.expr:
@@ -83,7 +87,9 @@ class SelfMap(ast.NodeTransformer):
         if setting is None:
             if self._target_has(name):
                 return name_chain(f"self.{name}")
-            raise RenderError(f"Line {line} reads self.{name}, which ModelNew never sets and {self._target_list()}.")
+            raise RenderError(
+                f"Line {line} reads self.{name}, which ModelNew never sets and {self._target_list()}."
+            )
         if setting.kind == "tensor":
             return self._tensor(name, first, setting)
         if setting.kind == "layer":
@@ -93,7 +99,7 @@ class SelfMap(ast.NodeTransformer):
         if self._target_has(name):
             return name_chain(f"self.{name}")
         raise RenderError(
-            f"self.{first} = {_short(setting.text)} (line {setting.line}) cannot be worked out from the "
+            f"{_where(first, setting)} cannot be worked out from the "
             f"constructor's arguments, and {self._target_list()}."
         )
 
@@ -102,8 +108,8 @@ class SelfMap(ast.NodeTransformer):
         spec = self._attributes.get(own)
         if not isinstance(spec, TensorSpec):
             raise RenderError(
-                f"self.{first} (line {setting.line}) is a tensor that cannot be carried: weights are carried by "
-                f"name, and {self._target_list(tensors=True)}."
+                f"{_where(first, setting)} cannot be carried: weights are carried by name, "
+                f"and {self._target_list(tensors=True)}."
             )
         if setting.shape is not None and setting.shape != spec.shape:
             raise RenderError(
@@ -116,8 +122,7 @@ class SelfMap(ast.NodeTransformer):
         cls = self._attributes.get(f"{first}.__class__")
         if not isinstance(cls, str):
             raise RenderError(
-                f"self.{first} = {_short(setting.text)} (line {setting.line}) cannot be carried: "
-                "the target has no submodule of that name."
+                f"{_where(first, setting)} cannot be carried: the target has no submodule of that name."
             )
         if not _is_stock_layer(cls, {layer}):
             raise RenderError(f"self.{first} (line {setting.line}) is a {layer}, the target's is a {cls}.")
@@ -131,8 +136,7 @@ class SelfMap(ast.NodeTransformer):
                 known = evaluate(name_chain(f"self.{name}"), {f"self.{first}": known})
             except Unknown:
                 raise RenderError(
-                    f"self.{first} = {_short(setting.text)} (line {setting.line}) is an object, and "
-                    f"{self._target_list()}."
+                    f"{_where(first, setting)} is an object, and {self._target_list()}."
                 ) from None
         value = known.value
         if name in self._attributes and _is(self._attributes[name], value):
@@ -142,8 +146,8 @@ class SelfMap(ast.NodeTransformer):
         for leaf in known.read:
             if not self._pinned(leaf):
                 raise RenderError(
-                    f"self.{first} = {_short(setting.text)} (line {setting.line}) comes from the constructor argument "
-                    f"{leaf!r}, which no attribute of the target holds, so the kernel could be used with another."
+                    f"{_where(first, setting)} comes from the constructor argument {leaf!r}, which "
+                    "no attribute of the target holds: the kernel could meet another."
                 )
         return literal(value)
 
@@ -186,5 +190,6 @@ def _is_stock_layer(cls: str, names: set[str] | frozenset[str]) -> bool:
     return module.startswith("torch.nn.modules.") and name in names
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= 60 else text[:57] + "..."
+def _where(name: str, setting: Setting) -> str:
+    text = setting.text if len(setting.text) <= 60 else setting.text[:57] + "..."
+    return f"self.{name} = {text} (line {setting.line})"

@@ -32,7 +32,9 @@ def with_target_parameters(
     required = len(theirs) - len(own_defaults)
     left_out = [name for name in ours[len(theirs) :] if name in passed]
     if forward.args.vararg or forward.args.kwarg:
-        raise RenderError(f"Line {forward.lineno}: ModelNew.forward takes *args or **kwargs; it has to name its inputs.")
+        raise RenderError(
+            f"Line {forward.lineno}: ModelNew.forward takes *args or **kwargs; it has to name its inputs."
+        )
     if required > len(ours) or left_out:
         raise RenderError(
             f"Line {forward.lineno}: ModelNew.forward takes ({', '.join(theirs)}), "
@@ -47,25 +49,11 @@ def with_target_parameters(
     targets = [*renamed, *extra]
     values = [*(name_chain(new) for new in renamed.values()), *(own_defaults[name] for name in extra)]
     if targets:
-        left = ast.Tuple([ast.Name(name, ast.Store()) for name in targets], ast.Store())
-        _after_docstring(forward, ast.Assign([left], ast.Tuple(values, ast.Load())))
+        assignment = ast.parse(f"{', '.join(targets)} = {', '.join(ast.unparse(value) for value in values)}")
+        _after_docstring(forward, assignment.body[0])
     forward.args = _arguments(signature)
     forward.decorator_list = []
     return ast.fix_missing_locations(forward)
-
-
-def header(signature: inspect.Signature) -> str:
-    """``(self, x, mask=None)``: the target's parameters as a kernel module's ``forward`` takes them.
-
-    Raises:
-        RenderError: a default is not a plain value.
-    """
-    return f"({ast.unparse(_arguments(signature))})"
-
-
-def parameter_names(signature: inspect.Signature) -> list[str]:
-    """``["self", "x", "mask"]``."""
-    return ["self", *signature.parameters]
 
 
 def _arguments(signature: inspect.Signature) -> ast.arguments:
@@ -91,7 +79,8 @@ def _default(parameter: inspect.Parameter) -> ast.expr | None:
         return None
     if not is_plain(parameter.default):
         raise RenderError(
-            f"The target's parameter `{parameter.name}` has a default that is not a plain value; pass it explicitly."
+            f"The target's parameter `{parameter.name}` has a default that is not a plain value, "
+            "which a kernel module cannot spell."
         )
     return literal(parameter.default)
 

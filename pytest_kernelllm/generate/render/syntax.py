@@ -46,17 +46,15 @@ def defaults(arguments: ast.arguments) -> dict[str, ast.expr]:
 
 
 def bound_names(node: ast.AST) -> set[str]:
-    """Names that a function binds anywhere inside: parameters, assignments, loops, nested definitions; not imports."""
+    """Names that a function binds anywhere inside, but by imports: parameters, assignments, definitions."""
     names = set()
     for inner in ast.walk(node):
         if isinstance(inner, ast.arg):
             names.add(inner.arg)
         elif isinstance(inner, ast.Name) and not isinstance(inner.ctx, ast.Load):
             names.add(inner.id)
-        elif isinstance(inner, ast.FunctionDef | ast.ClassDef) and inner is not node:
-            names.add(inner.name)
-        elif isinstance(inner, ast.ExceptHandler) and inner.name:
-            names.add(inner.name)
+        elif isinstance(inner, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler) and inner is not node:
+            names.add(inner.name or "")
     return names
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 Node = TypeVar("Node", bound=ast.AST)
@@ -25,12 +26,28 @@ def call_name(call: ast.Call) -> str:
     return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
 
 
+_OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+
+
 def const_int(node: ast.expr) -> int | None:
     """The value of an integer expression without names, or None."""
-    if any(not isinstance(n, ast.Constant | ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop) for n in ast.walk(node)):
-        return None
-    value = eval(compile(ast.Expression(node), "<size>", "eval"), {"__builtins__": {}})
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    if isinstance(node, ast.Constant):
+        return node.value if type(node.value) is int else None
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        value = const_int(node.operand)
+        return None if value is None else -value
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
+        left, right = const_int(node.left), const_int(node.right)
+        if left is None or right is None or (right == 0 and isinstance(node.op, ast.FloorDiv | ast.Mod)):
+            return None
+        return _OPERATIONS[type(node.op)](left, right)
+    return None
 
 
 def names(node: ast.AST) -> set[str]:

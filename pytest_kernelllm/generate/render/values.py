@@ -72,7 +72,9 @@ def evaluate(node: ast.expr, names: Mapping[str, Known]) -> Known:
     if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
         return _apply(_BINARY[type(node.op)], [evaluate(node.left, names), evaluate(node.right, names)])
     if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _COMPARE:
-        return _apply(_COMPARE[type(node.ops[0])], [evaluate(n, names) for n in (node.left, node.comparators[0])])
+        return _apply(
+            _COMPARE[type(node.ops[0])], [evaluate(n, names) for n in (node.left, node.comparators[0])]
+        )
     if isinstance(node, ast.IfExp):
         test = evaluate(node.test, names)
         chosen = evaluate(node.body if test.value else node.orelse, names)
@@ -87,7 +89,11 @@ def evaluate(node: ast.expr, names: Mapping[str, Known]) -> Known:
         return known
     if isinstance(node, ast.Subscript):
         return _apply(_item, [evaluate(node.value, names), evaluate(node.slice, names)])
-    if isinstance(node, ast.Call) and not node.keywords and (function := _FUNCTIONS.get(dotted(node.func) or "")):
+    if (
+        isinstance(node, ast.Call)
+        and not node.keywords
+        and (function := _FUNCTIONS.get(dotted(node.func) or ""))
+    ):
         return _apply(function, [evaluate(item, names) for item in node.args])
     raise Unknown
 
@@ -189,7 +195,7 @@ _COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "int": _numbers(int),
-    "float": _numbers(float),
+    "float": float,
     "bool": bool,
     "abs": _numbers(abs),
     "round": _numbers(round),

@@ -41,14 +41,14 @@ def parse(source: str) -> ast.Module:
     except SyntaxError as error:
         last = len(source.rstrip("\n").splitlines())
         cut = " (the text was probably cut off)" if error.lineno is not None and error.lineno >= last - 1 else ""
-        raise RenderError(f"line {error.lineno} is not Python: {error.msg}{cut}.") from None
+        raise RenderError(f"Line {error.lineno} is not Python: {error.msg}{cut}.") from None
 
 
 def _call(tree: ast.Module) -> ast.FunctionDef:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name == "call" and node.args.args[-1:]:
             return node
-    raise RenderError("there is no `call` function that launches the kernels.")
+    raise RenderError("There is no `call` function that launches the kernels.")
 
 
 # --------------------------------------------------------------------------- kernels
@@ -74,7 +74,7 @@ def _from_string(name: str, tree: ast.Module) -> Kernel:
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and is_jit(node)]
     main = next((f for f in functions if f.name == name), None)
     if main is None:
-        raise RenderError(f"the source of `{name}` holds no kernel of that name.")
+        raise RenderError(f"The source of `{name}` holds no kernel of that name.")
     return _kernel(name, main, tuple(f for f in functions if f is not main))
 
 
@@ -149,7 +149,7 @@ class _Reader:
                 self.returns = tuple(self._resolve(item) for item in items)
             elif not isinstance(statement, ast.Delete | ast.Pass):
                 raise RenderError(
-                    f"line {statement.lineno} of `call` is not understood: {ast.unparse(statement).splitlines()[0]}"
+                    f"Line {statement.lineno} of `call` is not understood: {ast.unparse(statement).splitlines()[0]}"
                 )
 
     def _resolve(self, node: ast.expr) -> ast.expr:
@@ -161,7 +161,7 @@ class _Reader:
             self.arguments = tuple(ast.unparse(e) for e in elements)
             return
         if not isinstance(target, ast.Name):
-            raise RenderError(f"line {target.lineno} of `call` assigns to `{ast.unparse(target)}`.")
+            raise RenderError(f"Line {target.lineno} of `call` assigns to `{ast.unparse(target)}`.")
         name = target.id
         value = self._resolve(value)
         if isinstance(value, ast.Call) and call_name(value) == "get_raw_stream":
@@ -189,7 +189,7 @@ class _Reader:
         elif isinstance(call.func, ast.Subscript) and ast.unparse(call.func.value) in self.kernels:
             self._grid_launch(self.kernels[ast.unparse(call.func.value)], call)
         elif isinstance(call.func, ast.Subscript):
-            raise RenderError(f"line {call.lineno} launches `{ast.unparse(call.func.value)}`, which is not defined.")
+            raise RenderError(f"Line {call.lineno} launches `{ast.unparse(call.func.value)}`, which is not defined.")
         else:
             value = self._resolve(call)
             self.steps.append(Do(value))
@@ -213,7 +213,7 @@ class _Reader:
         if isinstance(grid, ast.Call) and call_name(grid) == "grid" and 1 <= len(grid.args) <= 3:
             numels = tuple(self._resolve(a) for a in reversed(grid.args))
         else:
-            raise RenderError(f"line {call.lineno}: the launch grid `{ast.unparse(grid)}` is not understood.")
+            raise RenderError(f"Line {call.lineno}: the launch grid `{ast.unparse(grid)}` is not understood.")
         options = {k.arg: const_int(k.value) for k in call.keywords if k.arg}
         blocks = {k: v for k, v in options.items() if k.endswith("BLOCK") and v is not None}
         arguments = tuple(self._resolve(a) for a in call.args)
@@ -224,7 +224,7 @@ class _Reader:
         wanted = [a.arg for a in runtime_parameters(kernel.function)]
         if len(wanted) != len(arguments):
             raise RenderError(
-                f"line {call.lineno} gives `{kernel.name}` {len(arguments)} arguments; it takes {len(wanted)}"
+                f"Line {call.lineno} gives `{kernel.name}` {len(arguments)} arguments; it takes {len(wanted)}"
                 f" ({', '.join(wanted)})."
             )
 

@@ -1,0 +1,80 @@
+"""Imports a user's file, under the module name it has in the user's project."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from pytest_kernelllm.discover.errors import TargetError, in_one_line
+from pytest_kernelllm.discover.resolve import label, package_root
+
+
+def import_file(path: Path, root: Path) -> ModuleType:
+    """The module of a Python file; the one already imported, if there is one.
+
+    A file in a package is imported under its dotted name, with the package's parent folder first in
+    ``sys.path``; any other file under its own name, with its folder first. ``root`` and ``root/src`` come last.
+
+    Raises:
+        TargetError: importing it fails, or another file has taken its name.
+    """
+    if loaded := _loaded(path):
+        return loaded
+    top = package_root(path)
+    for folder in (root / "src", root):
+        if folder.is_dir() and str(folder) not in sys.path:
+            sys.path.append(str(folder))
+    if str(top) not in sys.path:
+        sys.path.insert(0, str(top))
+    parts = path.relative_to(top).with_suffix("").parts
+    if parts[-1] == "__init__":
+        parts = parts[:-1]
+    try:
+        if len(path.relative_to(top).parts) > 1 and all(part.isidentifier() for part in parts):
+            module = importlib.import_module(".".join(parts))
+        else:
+            module = _import_alone(path)
+    except (Exception, SystemExit) as error:
+        raise TargetError(f"{label(path, root)} cannot be imported: {in_one_line(error, path)}.") from error
+    if not _same_file(module, path):
+        raise TargetError(
+            f"{label(path, root)} cannot be imported as {module.__name__}: that name is taken by "
+            f"{getattr(module, '__file__', None)}; rename one of them."
+        )
+    return module
+
+
+def _import_alone(path: Path) -> ModuleType:
+    name = path.stem
+    if not name.isidentifier() or name in sys.modules or name in sys.stdlib_module_names:
+        name = f"kernelllm_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None  # it ends in .py
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # before it runs: dataclasses and pickle look themselves up there
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    return module
+
+
+def _loaded(path: Path) -> ModuleType | None:
+    for name, module in list(sys.modules.items()):
+        if name != "__main__" and isinstance(module, ModuleType) and _same_file(module, path):
+            return module
+    return None
+
+
+def _same_file(module: ModuleType, path: Path) -> bool:
+    # From the module's own dictionary: a lazy module would import something to answer.
+    file = vars(module).get("__file__")
+    if not isinstance(file, str) or os.path.basename(file) != path.name:
+        return False
+    return Path(file).resolve() == path.resolve()

@@ -1,0 +1,75 @@
+"""The ``inductor`` generator: TorchInductor's Triton, on any machine.
+
+It needs no model and no GPU, and what it writes is real: the floor that other generators have to beat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from pytest_kernelllm.generate.protocol import GenerateError, Request
+from pytest_kernelllm.generate.render.sections import Tuning
+from pytest_kernelllm.records import Completion
+
+if TYPE_CHECKING:
+    from pytest_kernelllm.discover.live import LiveTarget
+
+VERSION = 1
+"""Raised whenever the same target would get another text."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to have a module compiled."""
+
+    note: str
+    tuning: Tuning = Tuning()
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """TorchInductor options."""
+
+
+VARIANTS = (
+    Variant("Inductor's fusion, one row a program"),
+    Variant("larger tiles", Tuning(pointwise=4096, reduction=4096, rows=4, warps=8)),
+    Variant("reductions in one pass, not split", Tuning(reduction=4096), {"split_reductions": False}),
+    Variant("looped reductions", Tuning(reduction=1024, warps=4), {"triton.persistent_reductions": False}),
+    Variant("small tiles", Tuning(pointwise=512, reduction=1024, warps=2)),
+    Variant("looped reductions, not split", Tuning(reduction=2048), {"triton.persistent_reductions": False, "split_reductions": False}),
+    Variant("largest tiles", Tuning(pointwise=2048, reduction=8192, rows=8, warps=16)),
+)
+"""Most promising first; those that make no difference to a target are left out."""
+
+
+class InductorGenerator:
+    """Writes what TorchInductor writes, in several variants (``generate.protocol.Generator``)."""
+
+    name = "inductor"
+
+    def identity(self) -> str:
+        """Versions of everything that shapes the text; imports neither torch nor triton."""
+        versions = []
+        for package in ("torch", "triton"):
+            try:
+                versions.append(f"{package}={metadata.version(package)}")
+            except metadata.PackageNotFoundError:
+                versions.append(f"{package}=none")
+        return f"inductor/{VERSION} {' '.join(versions)}"
+
+    def generate(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Completion]]:
+        """Yield up to ``samples`` distinct completions for each target.
+
+        Raises:
+            GenerateError: torch or triton is not installed.
+        """
+        try:
+            from pytest_kernelllm.generate import inductor_cases
+        except ImportError as error:
+            raise GenerateError(
+                f"The inductor generator needs torch and triton ({error}); pip install 'pytest-kernelllm[torch]'."
+            ) from error
+        for request in requests:
+            for completion in inductor_cases.completions(request.live(), VARIANTS, request.first, request.samples):
+                yield request, completion

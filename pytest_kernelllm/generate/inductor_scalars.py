@@ -1,0 +1,92 @@
+"""Find out which numbers in a compiled text are attributes of the module, such as an epsilon.
+
+The module is traced again with the attribute changed: if exactly the literals with its value change to the new
+value, the kernel can take it as an argument and serves every value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_kernelllm.generate.inductor_trace import Trace, TraceError
+from pytest_kernelllm.records import Domain
+
+_MOST = 6
+"""More float attributes than this are not tried: each costs another trace."""
+_LITERAL = re.compile(r"tl\.full\((\[[1, ]*\]), (-?[\d.]+(?:e[+-]?\d+)?), tl\.float32\)")
+"""Where Inductor writes a float constant."""
+
+
+@dataclass(frozen=True)
+class Free:
+    """A text whose numbers have names."""
+
+    source: str
+    scalars: dict[str, str]
+    """``{"eps": "self.eps"}``"""
+
+
+def free_scalars(taken: Trace, domain: Domain, module: Any, again: Callable[[], Trace]) -> Free:
+    """Replace the literals of float attributes by names, where a second trace proves it.
+
+    Args:
+        taken: the trace with the module's own values.
+        domain: its ``attributes`` name the candidates.
+        module: what is traced; an attribute is changed and put back.
+        again: traces ``module`` once more, in the same way.
+    """
+    source = taken.source
+    floats = {k: v for k, v in domain.attributes.items() if type(v) is float}
+    candidates = {k: v for k, v in floats.items() if any(float(m[2]) == v for m in _LITERAL.finditer(source))}
+    if len(candidates) > _MOST:
+        return Free(source, {})
+    scalars: dict[str, str] = {}
+    replaced: dict[int, str] = {}
+    for path, value in candidates.items():
+        owner_path, _, attribute = path.rpartition(".")
+        try:
+            owner = module.get_submodule(owner_path)
+            other = value * 1.375 + 0.0078125
+            setattr(owner, attribute, other)
+        except (AttributeError, TypeError):
+            continue  # a read-only attribute, or a chain through another object: it stays pinned
+        try:
+            changed = again().source
+        except TraceError:
+            continue
+        finally:
+            setattr(owner, attribute, value)
+        places = _places(source, changed, value, other)
+        if places:
+            name = re.sub(r"\W+", "_", path)
+            scalars[name] = f"self.{path}"
+            replaced |= dict.fromkeys(places, name)
+    count = iter(range(len(source)))
+
+    def name_it(match: re.Match[str]) -> str:
+        name = replaced.get(next(count))
+        return match[0] if name is None else f"tl.full({match[1]}, {name}, tl.float32)"
+
+    return Free(_LITERAL.sub(name_it, source), scalars)
+
+
+def _places(source: str, changed: str, value: float, other: float) -> list[int]:
+    """Numbers of the literals that changed from ``value`` to ``other``; empty if anything else differs."""
+    if _LITERAL.sub("", _stable(source)) != _LITERAL.sub("", _stable(changed)):
+        return []
+    places = []
+    pairs = zip(_LITERAL.finditer(source), _LITERAL.finditer(changed), strict=True)
+    for number, (before, after) in enumerate(pairs):
+        if before[0] != after[0]:
+            if float(before[2]) != value or float(after[2]) != other:
+                return []
+            places.append(number)
+    return places
+
+
+def _stable(source: str) -> str:
+    """Without comments: they repeat literals and name cache files."""
+    return "\n".join(line for line in source.splitlines() if not line.lstrip().startswith("#"))

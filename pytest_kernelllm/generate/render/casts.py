@@ -1,0 +1,85 @@
+"""Remove conversions to float32 of what is float32 already.
+
+A compiler writes them where a value would have been rounded to the module's dtype; without them the kernel for
+bfloat16 differs from the one for float32 in its loads only, and one text can serve both.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from pytest_kernelllm.generate.render.trees import call_name
+
+_ELEMENTWISE = frozenset(
+    {"exp", "exp2", "log", "log2", "sin", "cos", "sqrt", "rsqrt", "erf", "floor", "ceil", "abs", "sigmoid"}
+)
+_SHAPING = frozenset({"sum", "max", "min", "cumsum", "broadcast_to", "expand_dims", "reshape"})
+_DEVICE = frozenset(
+    {"maximum", "minimum", "nan_max", "nan_min", "tanh", "sinh", "cosh", "tan", "expm1", "log1p", "power", "trunc"}
+)
+
+
+def drop_casts(body: Iterable[ast.stmt]) -> None:
+    """Remove them from a block of statements, in place."""
+    _Casts().block(body)
+
+
+class _Casts(ast.NodeTransformer):
+    def __init__(self) -> None:
+        self.floats: set[str] = set()
+
+    def block(self, body: Iterable[ast.stmt]) -> None:
+        for statement in body:
+            if isinstance(statement, ast.For | ast.If):
+                self.block(statement.body)
+                self.block(statement.orelse)
+                continue
+            self.visit(statement)
+            if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+                name = statement.targets[0].id
+                (self.floats.add if self.is_float(statement.value) else self.floats.discard)(name)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if _casts_to_float(node) and isinstance(node.func, ast.Attribute) and self.is_float(node.func.value):
+            return node.func.value
+        return node
+
+    def is_float(self, node: ast.expr) -> bool:
+        """Whether an expression is certainly a float32 tensor."""
+        if isinstance(node, ast.Name):
+            return node.id in self.floats
+        if isinstance(node, ast.Subscript):
+            return self.is_float(node.value)
+        if isinstance(node, ast.UnaryOp):
+            return isinstance(node.op, ast.USub) and self.is_float(node.operand)
+        if isinstance(node, ast.BinOp):
+            return self._agree([node.left, node.right])
+        if not isinstance(node, ast.Call):
+            return False
+        if _casts_to_float(node):
+            return True
+        name = call_name(node)
+        if name == "tl.full":
+            return ast.unparse(node.args[-1]) == "tl.float32"
+        if name == "tl.where":
+            return self._agree(node.args[1:])
+        short = name.removeprefix("tl.")
+        if short in (_ELEMENTWISE | _SHAPING if name.startswith("tl.") else _DEVICE):
+            return self.is_float(node.args[0]) and (short not in ("maximum", "minimum") or self._agree(node.args))
+        return False
+
+    def _agree(self, nodes: list[ast.expr]) -> bool:
+        """Every one a float32 tensor or a number, at least one a tensor."""
+        tensors = [n for n in nodes if not isinstance(n, ast.Constant)]
+        return bool(tensors) and all(self.is_float(n) for n in tensors)
+
+
+def _casts_to_float(node: ast.Call) -> bool:
+    return (
+        isinstance(node.func, ast.Attribute)
+        and node.func.attr == "to"
+        and [ast.unparse(a) for a in node.args] == ["tl.float32"]
+        and not node.keywords
+    )

@@ -1,0 +1,322 @@
+"""Triton functions that stand in for what ``tl`` has none of; ``lower`` copies the ones a kernel needs into its module.
+
+They use plain ``tl`` only, so they run in Triton's interpreter as well. Accurate to float32 unless said otherwise;
+NaN goes through wherever torch lets it through.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def log1p(x):
+    """log(1 + x), accurate near zero: log(u) is corrected by the rounding error of u = 1 + x."""
+    u = 1.0 + x
+    corrected = tl.log(u) * (x / (u - 1.0))
+    return tl.where((u == 1.0) | (u == float("inf")), x, corrected)
+
+
+@triton.jit
+def expm1(x):
+    """exp(x) - 1, accurate near zero: u - 1 is corrected by x / log(u) for u = exp(x)."""
+    u = tl.exp(x)
+    corrected = (u - 1.0) * (x / tl.log(u))
+    plain = (u == float("inf")) | (u - 1.0 == -1.0)
+    return tl.where(u == 1.0, x, tl.where(plain, u - 1.0, corrected))
+
+
+@triton.jit
+def tanh(x):
+    """Hyperbolic tangent, accurate near zero."""
+    e = expm1(-2.0 * tl.abs(x))
+    magnitude = -e / (2.0 + e)
+    return tl.where(x < 0, -magnitude, tl.where(x == 0, x, magnitude))
+
+
+@triton.jit
+def sinh(x):
+    """Hyperbolic sine, accurate near zero."""
+    e = expm1(tl.abs(x))
+    # exp(|x|) alone overflows before sinh does, so the half goes inside the product.
+    half = tl.exp(0.5 * tl.abs(x))
+    magnitude = tl.where(tl.abs(x) > 20.0, 0.5 * half * half, 0.5 * (e + e / (e + 1.0)))
+    return tl.where(x < 0, -magnitude, tl.where(x == 0, x, magnitude))
+
+
+@triton.jit
+def cosh(x):
+    """Hyperbolic cosine."""
+    half = tl.exp(0.5 * tl.abs(x))
+    return 0.5 * half * half + 0.5 / (half * half)
+
+
+@triton.jit
+def tan(x):
+    """Tangent."""
+    return tl.sin(x) / tl.cos(x)
+
+
+@triton.jit
+def log10(x):
+    """Logarithm to base 10."""
+    return tl.log(x) * 0.4342944819032518
+
+
+@triton.jit
+def trunc(x):
+    """Round towards zero."""
+    return tl.where(x < 0, tl.ceil(x), tl.floor(x))
+
+
+@triton.jit
+def round_half_even(x):
+    """Round to the nearest integer, halves to the even one."""
+    low = tl.floor(x)
+    rest = x - low
+    odd = low - 2.0 * tl.floor(0.5 * low) != 0
+    rounded = tl.where((rest > 0.5) | ((rest == 0.5) & odd), low + 1.0, low)
+    return tl.where(tl.abs(x) < 8388608.0, rounded, x)
+
+
+@triton.jit
+def power(base, exponent):
+    """base ** exponent as C's pow; computed in float64, because float32 loses digits in large exponents."""
+    b = base.to(tl.float64)
+    y = (exponent + tl.zeros_like(base)).to(tl.float64)
+    magnitude = tl.exp(y * tl.log(tl.abs(b)))
+    whole = tl.floor(y) == y
+    odd = whole & (tl.floor(0.5 * y) != 0.5 * y)
+    signed = tl.where((b < 0) & odd, -magnitude, magnitude)
+    infinite = (b == float("-inf")) | (tl.abs(y) == float("inf"))
+    result = tl.where((b < 0) & ~whole & ~infinite, float("nan"), signed)
+    one = (y == 0) | (b == 1) | ((b == -1) & (tl.abs(y) == float("inf")))
+    return tl.where(one, 1.0, result).to(base.dtype)
+
+
+@triton.jit
+def pow_integer(base, exponent):
+    """base ** exponent for integers, by squaring."""
+    result = tl.full(base.shape, 1, base.dtype)
+    factor = base
+    left = exponent + tl.zeros_like(base)
+    for _ in range(6):
+        result = tl.where((left & 1) != 0, result * factor, result)
+        factor = factor * factor
+        left = left >> 1
+    return result
+
+
+@triton.jit
+def is_nan(x):
+    """Whether x is NaN."""
+    return x != x
+
+
+@triton.jit
+def is_inf(x):
+    """Whether x is infinite."""
+    return tl.abs(x) == float("inf")
+
+
+@triton.jit
+def sign_bit(x):
+    """Whether the sign bit of a float32 is set (-0.0 has it)."""
+    return x.to(tl.float32).to(tl.int32, bitcast=True) < 0
+
+
+@triton.jit
+def copysign(x, sign):
+    """|x| with the sign of ``sign``."""
+    return tl.where(sign_bit(sign), -tl.abs(x), tl.abs(x))
+
+
+@triton.jit
+def fmod(a, b):
+    """Remainder with the sign of the dividend; float32 in float64, so that large quotients stay exact."""
+    wide = a.to(tl.float64)
+    divisor = b.to(tl.float64)
+    quotient = wide / divisor
+    whole = tl.where(quotient < 0, tl.ceil(quotient), tl.floor(quotient))
+    rest = wide - whole * divisor
+    unbounded = (tl.abs(divisor) == float("inf")) & (tl.abs(wide) != float("inf"))
+    return tl.where(unbounded, wide, rest).to(a.dtype)
+
+
+@triton.jit
+def floor_divide(a, b):
+    """Integer division rounded down, as Python's."""
+    quotient = a // b
+    return tl.where((a % b != 0) & ((a < 0) != (b < 0)), quotient - 1, quotient)
+
+
+@triton.jit
+def floor_remainder(a, b):
+    """Integer remainder with the sign of the divisor, as Python's."""
+    rest = a % b
+    return tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
+
+
+@triton.jit
+def maximum(a, b):
+    """The larger one; NaN wins, as in torch."""
+    larger = a > b
+    if a.dtype.is_floating():
+        larger |= a != a
+    return tl.where(larger, a, b)
+
+
+@triton.jit
+def minimum(a, b):
+    """The smaller one; NaN wins, as in torch."""
+    smaller = a < b
+    if a.dtype.is_floating():
+        smaller |= a != a
+    return tl.where(smaller, a, b)
+
+
+@triton.jit
+def nan_max(values, axis: tl.constexpr):
+    """Maximum along an axis; NaN wins, as in torch."""
+    largest = tl.max(values, axis)
+    if values.dtype.is_floating():
+        has_nan = tl.max((values != values).to(tl.int32), axis)
+        largest = tl.where(has_nan != 0, float("nan"), largest)
+    return largest
+
+
+@triton.jit
+def nan_min(values, axis: tl.constexpr):
+    """Minimum along an axis; NaN wins, as in torch."""
+    smallest = tl.min(values, axis)
+    if values.dtype.is_floating():
+        has_nan = tl.max((values != values).to(tl.int32), axis)
+        smallest = tl.where(has_nan != 0, float("nan"), smallest)
+    return smallest
+
+
+@triton.jit
+def _first(best, index, axis: tl.constexpr):
+    """The smallest index among those marked best."""
+    return tl.min(tl.where(best, index, 9223372036854775807), axis)
+
+
+@triton.jit
+def max_with_index(values, index, axis: tl.constexpr):
+    """Maximum along an axis and the first index that has it; NaN wins, as in torch."""
+    largest = nan_max(values, axis)
+    best = values == tl.expand_dims(largest, axis)
+    if values.dtype.is_floating():
+        best |= values != values
+        best &= (values != values) | tl.expand_dims(largest == largest, axis)
+    return largest, _first(best, index, axis).to(index.dtype)
+
+
+@triton.jit
+def min_with_index(values, index, axis: tl.constexpr):
+    """Minimum along an axis and the first index that has it; NaN wins, as in torch."""
+    smallest = nan_min(values, axis)
+    best = values == tl.expand_dims(smallest, axis)
+    if values.dtype.is_floating():
+        best |= values != values
+        best &= (values != values) | tl.expand_dims(smallest == smallest, axis)
+    return smallest, _first(best, index, axis).to(index.dtype)
+
+
+@triton.jit
+def maximum_with_index(a, a_index, b, b_index):
+    """Elementwise maximum with its index; NaN wins, then the smaller index."""
+    take_a = a > b
+    equal = a == b
+    if a.dtype.is_floating():
+        a_nan = a != a
+        b_nan = b != b
+        take_a |= a_nan & ~b_nan
+        equal |= a_nan & b_nan
+    take_a |= equal & (a_index < b_index)
+    return tl.where(take_a, a, b), tl.where(take_a, a_index, b_index)
+
+
+@triton.jit
+def minimum_with_index(a, a_index, b, b_index):
+    """Elementwise minimum with its index; NaN wins, then the smaller index."""
+    take_a = a < b
+    equal = a == b
+    if a.dtype.is_floating():
+        a_nan = a != a
+        b_nan = b != b
+        take_a |= a_nan & ~b_nan
+        equal |= a_nan & b_nan
+    take_a |= equal & (a_index < b_index)
+    return tl.where(take_a, a, b), tl.where(take_a, a_index, b_index)
+
+
+@triton.jit
+def any_true(values, axis: tl.constexpr):
+    """Whether any value along an axis is set."""
+    return tl.max((values != 0).to(tl.int32), axis) != 0
+
+
+@triton.jit
+def _multiply(a, b):
+    return a * b
+
+
+@triton.jit
+def product(values, axis: tl.constexpr):
+    """Product along an axis."""
+    return tl.reduce(values, axis, _multiply)
+
+
+@triton.jit
+def select_one(values, mask, axis: tl.constexpr, keep_dims: tl.constexpr = False):
+    """The one value along an axis that the mask marks."""
+    return tl.sum(tl.where(mask, values, 0), axis, keep_dims=keep_dims)
+
+
+@triton.jit
+def at_least_1d(x):
+    """A scalar as a tensor of one element."""
+    return x + tl.zeros((1,), tl.int1)
+
+
+@triton.jit
+def welford_next(value, mean, m2, weight, first_iteration):
+    """Running mean, sum of squared deviations and count, with one more value."""
+    if first_iteration:
+        new_weight = tl.full(weight.shape, 1, weight.dtype)
+        new_mean = value
+        new_m2 = tl.zeros_like(m2)
+    else:
+        delta = value - mean
+        new_weight = weight + 1
+        new_mean = mean + delta / new_weight
+        new_m2 = m2 + delta * (value - new_mean)
+    return new_mean, new_m2, new_weight
+
+
+@triton.jit
+def welford_total(mean, m2, weight, axis: tl.constexpr):
+    """Mean, sum of squared deviations and count of parts along an axis that each have their own."""
+    total = tl.sum(weight, axis)
+    centre = tl.sum(mean * weight, axis) / tl.where(total == 0, 1.0, total)
+    delta = mean - tl.expand_dims(centre, axis)
+    return centre, tl.sum(m2 + weight * delta * delta, axis), total
+
+
+@triton.jit
+def online_softmax_next(largest, total, values, fast: tl.constexpr):
+    """Running maximum and sum of exponentials, with one more value for each."""
+    new_largest = maximum(largest, values)
+    # -inf minus -inf is NaN; nothing but -inf was seen then, and the sum stays as it is.
+    old_scale = tl.where(new_largest == largest, 1.0, tl.exp(largest - new_largest))
+    step = tl.where(new_largest == float("-inf"), 0.0, tl.exp(values - new_largest))
+    return new_largest, total * old_scale + step
+
+
+@triton.jit
+def online_softmax_total(largest, total, axis: tl.constexpr, fast: tl.constexpr):
+    """Maximum and sum of exponentials over parts along an axis."""
+    top = nan_max(largest, axis)
+    wide = tl.expand_dims(top, axis)
+    scale = tl.where(wide == float("-inf"), 0.0, tl.exp(largest - wide))
+    return top, tl.sum(total * scale, axis)

@@ -1,0 +1,59 @@
+"""The text of one kernel as it stands in a kernel module."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections.abc import Sequence
+
+WIDTH = 100
+
+
+def function_text(function: ast.FunctionDef) -> str:
+    """A function as text, its parameters wrapped."""
+    decorators = "".join(f"@{ast.unparse(d)}\n" for d in function.decorator_list)
+    parameters = [_parameter(a) for a in function.args.args]
+    body = "\n".join(statement_text(s) for s in function.body)
+    return f"{decorators}{call_text(f'def {function.name}', parameters, ':')}\n{textwrap.indent(body, '    ')}\n"
+
+
+def statement_text(statement: ast.stmt, indent: int = 4) -> str:
+    """A statement as text, calls that are too long wrapped."""
+    ast.fix_missing_locations(statement)
+    if isinstance(statement, ast.For | ast.If) and not statement.orelse:
+        head = ast.unparse(statement).partition("\n")[0]
+        body = "\n".join(statement_text(s, indent + 4) for s in statement.body)
+        return f"{head}\n{textwrap.indent(body, '    ')}"
+    text = ast.unparse(statement)
+    if len(text) + indent <= WIDTH or not isinstance(statement, ast.Assign | ast.Expr):
+        return text
+    call, tail = statement.value, ""
+    while isinstance(call, ast.Subscript) or (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)):
+        if isinstance(call, ast.Subscript):
+            inner = call.value
+        elif isinstance(call.func.value, ast.Call):  # type: ignore[attr-defined]  # checked by the loop
+            inner = call.func.value  # type: ignore[attr-defined]
+        else:
+            break
+        tail = ast.unparse(call)[len(ast.unparse(inner)) :] + tail
+        call = inner
+    if not isinstance(call, ast.Call):
+        return text
+    start = text[: len(text) - len(ast.unparse(statement.value))]
+    arguments = [*map(ast.unparse, call.args), *(f"{k.arg}={ast.unparse(k.value)}" for k in call.keywords)]
+    return call_text(f"{start}{ast.unparse(call.func)}", arguments, tail, indent)
+
+
+def _parameter(arg: ast.arg) -> str:
+    return arg.arg if arg.annotation is None else f"{arg.arg}: {ast.unparse(arg.annotation)}"
+
+
+def call_text(head: str, arguments: Sequence[str], tail: str = "", indent: int = 0) -> str:
+    """``head(a, b)tail`` on one line, or wrapped; ``indent`` is how far the text will be moved to the right."""
+    line = f"{head}({', '.join(arguments)}){tail}"
+    if len(line) + indent <= WIDTH:
+        return line
+    inner = ", ".join(arguments)
+    if len(inner) + indent + 4 <= WIDTH:
+        return f"{head}(\n    {inner}\n){tail}"
+    return f"{head}(\n" + "".join(f"    {a},\n" for a in arguments) + f"){tail}"

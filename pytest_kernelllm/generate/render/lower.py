@@ -1,0 +1,200 @@
+"""Lower a compiler-made kernel to plain ``tl``: no libdevice, no compiler helpers, nothing that is not Triton."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import copy
+import functools
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from pytest_kernelllm.generate.render.errors import RenderError
+from pytest_kernelllm.generate.render.trees import call_name, expression
+
+_SAME = ("exp", "exp2", "log", "log2", "sin", "cos", "sqrt", "rsqrt", "erf", "floor", "ceil", "abs", "fma")
+_PLAIN = {
+    **{f"{module}.{name}": f"tl.{name}" for module in ("libdevice", "tl_math", "tl.math", "math") for name in _SAME},
+    "libdevice.fabs": "tl.abs",
+    "tl_math.fabs": "tl.abs",
+}
+"""What ``tl`` has under its own name."""
+
+_DEVICE = {
+    **{
+        f"{module}.{name}": function
+        for module in ("libdevice", "tl_math")
+        for name, function in {
+            "tanh": "tanh",
+            "fast_tanhf": "tanh",
+            "sinh": "sinh",
+            "cosh": "cosh",
+            "tan": "tan",
+            "expm1": "expm1",
+            "log1p": "log1p",
+            "log10": "log10",
+            "pow": "power",
+            "fmod": "fmod",
+            "trunc": "trunc",
+            "nearbyint": "round_half_even",
+            "rint": "round_half_even",
+            "round": "round_half_even",
+            "isnan": "is_nan",
+            "isinf": "is_inf",
+            "signbit": "sign_bit",
+            "copysign": "copysign",
+        }.items()
+    },
+    "triton_helpers.maximum": "maximum",
+    "triton_helpers.minimum": "minimum",
+    "triton_helpers.max2": "nan_max",
+    "triton_helpers.min2": "nan_min",
+    "triton_helpers.max_with_index": "max_with_index",
+    "triton_helpers.min_with_index": "min_with_index",
+    "triton_helpers.maximum_with_index": "maximum_with_index",
+    "triton_helpers.minimum_with_index": "minimum_with_index",
+    "triton_helpers.any": "any_true",
+    "triton_helpers.prod": "product",
+    "triton_helpers.promote_to_tensor": "at_least_1d",
+    "triton_helpers.div_floor_integer": "floor_divide",
+    "triton_helpers.remainder_integer": "floor_remainder",
+    "triton_helpers.pow_integer": "pow_integer",
+    "triton_helpers.select_one": "select_one",
+    "triton_helpers.welford_reduce": "welford_next",
+    "triton_helpers.welford": "welford_total",
+    "triton_helpers.online_softmax_combine": "online_softmax_next",
+    "triton_helpers.online_softmax_reduce": "online_softmax_total",
+}
+"""What a function of ``device`` stands in for."""
+
+_DROPPED = ("tl.device_assert", "tl.static_assert", "tl.static_print", "tl.device_print", "triton_helpers.set_driver_to_gpu")
+_BUILTINS = {"float", "int", "bool", "range", "min", "max", "len", "abs"}
+
+
+def lower(
+    function: ast.FunctionDef, helpers: Iterable[ast.FunctionDef] = (), scalars: Iterable[str] = ()
+) -> ast.FunctionDef:
+    """A copy of a kernel that uses plain ``tl`` and functions of ``device`` only, with the one decorator ``@triton.jit``.
+
+    Args:
+        function: the kernel as written.
+        helpers: other ``@triton.jit`` functions of its source, which it may call.
+        scalars: names that will become parameters.
+
+    Raises:
+        RenderError: it calls something that has no such form; the text names it.
+    """
+    result = copy.deepcopy(function)
+    result.decorator_list = [expression("triton.jit")]
+    result.returns = None
+    result.body = [s for s in result.body if not _is_docstring(s)]
+    sums = {helper.name for helper in helpers if _adds(helper)}
+    result = ast.fix_missing_locations(_Lower(function.name, sums).visit(result))
+    _check(result, {helper.name for helper in helpers} | set(scalars))
+    return result
+
+
+def device_functions(names: Iterable[str]) -> list[str]:
+    """Source of the named functions of ``device`` and of those that they call, in the file's order."""
+    sources = _device_sources()
+    wanted: set[str] = set()
+    todo = [name for name in names if name in sources]
+    while todo:
+        name = todo.pop()
+        if name not in wanted:
+            wanted.add(name)
+            todo += [n.id for n in ast.walk(ast.parse(sources[name])) if isinstance(n, ast.Name) and n.id in sources]
+    return [source for name, source in sources.items() if name in wanted]
+
+
+def device_names() -> frozenset[str]:
+    """Names of all functions of ``device``."""
+    return frozenset(_device_sources())
+
+
+@functools.cache
+def _device_sources() -> Mapping[str, str]:
+    path = Path(__file__).with_name("device.py")
+    text = path.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    found = {}
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef):
+            found[node.name] = "\n".join(lines[node.decorator_list[0].lineno - 1 : node.end_lineno])
+    return found
+
+
+def _is_docstring(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def _adds(helper: ast.FunctionDef) -> bool:
+    """Whether a combine function of two arguments is their sum."""
+    try:
+        *_, last = helper.body
+        if not isinstance(last, ast.Return) or last.value is None or len(helper.args.args) != 2:
+            return False
+        first, second = (a.arg for a in helper.args.args)
+        values = {ast.unparse(s.targets[0]): s.value for s in helper.body[:-1] if isinstance(s, ast.Assign)}
+        value = values.get(ast.unparse(last.value), last.value)
+    except ValueError:
+        return False
+    return ast.unparse(value) in (f"{first} + {second}", f"{second} + {first}")
+
+
+class _Lower(ast.NodeTransformer):
+    """Replace calls; ``sums`` are combine functions that only add."""
+
+    def __init__(self, kernel: str, sums: set[str]) -> None:
+        self.kernel = kernel
+        self.sums = sums
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:  # noqa: D102  (ast's own protocol)
+        if not isinstance(node.value, ast.Call):
+            return None
+        if call_name(node.value) in _DROPPED:
+            return None
+        if call_name(node.value).startswith("tl.") and call_name(node.value) in ("tl.full", "tl.arange", "tl.where"):
+            return None
+        return self.generic_visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:  # noqa: D102
+        self.generic_visit(node)
+        target = node.targets[0]
+        one = isinstance(target, ast.Tuple) and len(target.elts) == 1
+        if one and isinstance(node.value, ast.Call) and call_name(node.value) == "tl.cumsum":
+            assert isinstance(target, ast.Tuple)
+            node.targets = [target.elts[0]]
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:  # noqa: D102
+        # float("nan") reads better than a constant of the compiler's own; both mean the same.
+        if ast.unparse(node) in ("tl.core.constexpr", "triton.language.constexpr"):
+            return expression("tl.constexpr")
+        return self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: D102
+        self.generic_visit(node)
+        name = call_name(node)
+        if name in _PLAIN:
+            node.func = expression(_PLAIN[name])
+        elif name in _DEVICE:
+            node.func = ast.Name(_DEVICE[name], ast.Load())
+        elif name == "tl.associative_scan" and isinstance(node.args[0], ast.Tuple) and len(node.args[0].elts) == 1:
+            if ast.unparse(node.args[2]) in self.sums:
+                return ast.Call(expression("tl.cumsum"), [node.args[0].elts[0], node.args[1]], [])
+        elif name.split(".")[0] in ("libdevice", "tl_math", "triton_helpers", "math"):
+            raise RenderError(f"`{self.kernel}` calls `{name}`, which plain Triton has no form of.")
+        return node
+
+
+def _check(function: ast.FunctionDef, helpers: set[str]) -> None:
+    """Every name is local, ``tl``, a helper or a builtin; anything else would fail when the kernel runs."""
+    local = {a.arg for a in function.args.args}
+    local |= {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    allowed = local | helpers | {"tl", "triton"} | set(_device_sources()) | _BUILTINS
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name) and node.id not in allowed and not hasattr(builtins, node.id):
+            raise RenderError(f"`{function.name}` uses `{node.id}`, which is not defined.")
+        if isinstance(node, ast.Attribute) and ast.unparse(node).startswith(("tl.extra", "tl.inline_asm")):
+            raise RenderError(f"`{function.name}` uses `{ast.unparse(node)}`, which does not run in the interpreter.")

@@ -1,0 +1,217 @@
+"""What the names in a completion stand for: imports (also forgotten ones), spelt one way.
+
+A kernel module imports ``torch``, ``triton``, ``triton.language as tl`` and ``math``; whatever a completion
+called their contents (``F.linear``, ``from triton.language import load``) is spelt from there.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from pytest_kernelllm.generate.render.errors import RenderError
+from pytest_kernelllm.generate.render.syntax import bound_names, dotted, is_jitted, name_chain, parameters
+
+_ALLOWED = frozenset({"torch", "torch.nn", "torch.nn.functional", "triton", "triton.language", "math"})
+_FORGOTTEN: Mapping[str, str] = {
+    "torch": "torch",
+    "nn": "torch.nn",
+    "F": "torch.nn.functional",
+    "triton": "triton",
+    "tl": "tl",
+    "math": "math",
+}
+"""Names that only ever mean one thing, for code that forgot the import."""
+_COMPILER_HELPERS = ("libdevice", "triton_helpers", "tl_math")
+"""Modules whose functions are lowered to plain ``tl`` afterwards, under these short names."""
+
+_TL_MATH = frozenset(
+    [
+        "abs",
+        "cdiv",
+        "ceil",
+        "clamp",
+        "cos",
+        "div_rn",
+        "erf",
+        "exp",
+        "exp2",
+        "fdiv",
+        "floor",
+        "fma",
+        "log",
+        "log2",
+        "maximum",
+        "minimum",
+        "rsqrt",
+        "sin",
+        "softmax",
+        "sqrt",
+        "sqrt_rn",
+        "umulhi",
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What an import statement bound to a name."""
+
+    module: str
+    path: str
+    """Dotted path of what the name stands for."""
+    line: int
+
+
+def imports(tree: ast.Module) -> dict[str, Imported]:
+    """Every import of a file by the name it binds, wherever it stands."""
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                bound = alias.asname or alias.name.split(".")[0]
+                path = alias.name if alias.asname else bound
+                found[bound] = Imported(path, path, node.lineno)
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            for alias in node.names:
+                path = f"{module}.{alias.name}"
+                found[alias.asname or alias.name] = Imported(module, path, node.lineno)
+    return found
+
+
+def without_annotations(tree: ast.Module) -> ast.Module:
+    """The tree without annotations, but for those that Triton reads (``BLOCK: tl.constexpr``)."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
+            for parameter in [*parameters(node.args), node.args.vararg, node.args.kwarg]:
+                if parameter is not None and not (is_jitted(node) and _is_constexpr(parameter.annotation)):
+                    parameter.annotation = None
+    return tree
+
+
+def _is_constexpr(annotation: ast.expr | None) -> bool:
+    return annotation is not None and (dotted(annotation) or "").rpartition(".")[2] == "constexpr"
+
+
+class Canonical(ast.NodeTransformer):
+    """Spells names from torch, triton, tl and math; drops imports, prints and types of variables."""
+
+    def __init__(
+        self,
+        imported: Mapping[str, Imported],
+        defined: Collection[str],
+        renamed: Mapping[str, str],
+        constants: Mapping[str, ast.expr],
+        *,
+        lenient: bool = False,
+    ) -> None:
+        """Of one completion.
+
+        Args:
+            imported: its imports.
+            defined: names that its top level defines; they win over imports.
+            renamed: top-level names that must change, with their new names.
+            constants: literals by top-level name; Triton no longer lets kernels read these as globals.
+            lenient: leave what cannot be spelt, for code that is only read (the constructor).
+        """
+        self._imported, self._defined, self._renamed, self._constants = imported, defined, renamed, constants
+        self._lenient = lenient
+        self._local: set[str] = set()
+        self._in_kernel = False
+
+    def statement(self, node: ast.stmt) -> ast.stmt:
+        """One top-level statement or method, in canonical spelling.
+
+        Raises:
+            RenderError: it uses an import that a kernel module may not have, or a name that nothing defines.
+        """
+        self._local = bound_names(node) if isinstance(node, ast.FunctionDef) else set()
+        self._in_kernel = is_jitted(node)
+        result = self.visit(node)
+        assert isinstance(result, ast.stmt)
+        return ast.fix_missing_locations(result)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        """A body that held only imports becomes ``pass``."""
+        self.generic_visit(node)
+        node.body = node.body or [ast.Pass()]
+        return node
+
+    def visit_Import(self, node: ast.Import) -> None:
+        """Imports are spelt out where they are used."""
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        """Imports are spelt out where they are used."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        """Prints compute nothing."""
+        if isinstance(node.value, ast.Call) and dotted(node.value.func) == "print":
+            return None
+        return self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        """``x: int = 1`` is ``x = 1``; in kernels the annotation may say ``tl.constexpr`` and stays."""
+        if self._in_kernel or node.value is None:
+            return self.generic_visit(node)
+        return self.visit(ast.copy_location(ast.Assign([node.target], node.value), node))  # type: ignore[no-any-return]  # typeshed: visit() -> Any
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        """A chain of names that starts at an import is spelt as a whole."""
+        path = dotted(node)
+        root = path.split(".")[0] if path else ""
+        if path is None or root in self._local or root in self._defined:
+            return self.generic_visit(node)
+        return ast.copy_location(name_chain(self._spell(path, node.lineno)), node)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        """A single name: local, defined at top level, imported, forgotten or unknown."""
+        if node.id in self._local:
+            return node
+        if node.id in self._defined:
+            if self._in_kernel and node.id in self._constants:
+                return ast.copy_location(self._constants[node.id], node)
+            return ast.copy_location(ast.Name(self._renamed.get(node.id, node.id), node.ctx), node)
+        if isinstance(node.ctx, ast.Load):
+            return ast.copy_location(name_chain(self._spell(node.id, node.lineno)), node)
+        return node
+
+    def _spell(self, path: str, line: int) -> str:
+        root, _, rest = path.partition(".")
+        if origin := self._imported.get(root):
+            full = origin.path + (f".{rest}" if rest else "")
+            if not self._lenient and not _may_import(origin, full):
+                raise RenderError(
+                    f"Line {origin.line} imports {origin.module}, which a kernel module may not: "
+                    "only torch, triton, triton.language and math."
+                )
+            return _short(full)
+        if root in _FORGOTTEN:
+            return _short(_FORGOTTEN[root] + (f".{rest}" if rest else ""))
+        if self._lenient or hasattr(builtins, root) or root in _COMPILER_HELPERS or root == "__name__":
+            return path
+        raise RenderError(f"Line {line} uses `{root}`, which the completion defines nowhere.")
+
+
+def _may_import(origin: Imported, full: str) -> bool:
+    return (
+        origin.module in _ALLOWED
+        or origin.path in _ALLOWED
+        or _short(full).split(".")[0] in _COMPILER_HELPERS
+    )
+
+
+def _short(path: str) -> str:
+    """``tl.load`` for ``triton.language.load``, ``libdevice.exp`` wherever that was imported from."""
+    parts = path.split(".")
+    for helper in ("libdevice", "triton_helpers"):
+        if helper in parts:
+            return ".".join(parts[parts.index(helper) :])
+    if path.startswith(("tl.math.", "triton.language.math.")) and parts[-1] not in _TL_MATH:
+        return f"libdevice.{parts[-1]}"  # `tl.math` was libdevice once
+    if path == "triton.language" or path.startswith("triton.language."):
+        return "tl" + path.removeprefix("triton.language")
+    return path

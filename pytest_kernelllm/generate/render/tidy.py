@@ -1,0 +1,264 @@
+"""Make a lowered kernel readable without changing what it computes.
+
+Dead assignments go, names that only stand for another go, constants and temporaries that are used once move to
+where they are used. Every rule is local to one block of statements; where a rule is not sure, it does nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections import Counter
+from collections.abc import Sequence
+
+from pytest_kernelllm.generate.render.casts import drop_casts
+from pytest_kernelllm.generate.render.trees import Substitute, call_name, names
+
+WIDTH = 96
+"""Longest statement that moving temporaries may make."""
+
+_EFFECTS = ("tl.store", "tl.atomic", "tl.debug_barrier")
+_OWN_LINE = ("tl.load", "tl.sum", "tl.max", "tl.min", "tl.cumsum", "tl.reduce", "tl.associative_scan", "tl.program_id")
+_OWN_LINE_HELPERS = ("nan_", "max_with", "min_with", "any_true", "product", "welford", "online_softmax", "select_one")
+
+
+def tidy(function: ast.FunctionDef) -> ast.FunctionDef:
+    """A readable copy of a lowered kernel."""
+    function = copy.deepcopy(function)
+    function.body = _drop_dead(function.body)
+    _forward_names(function.body)
+    drop_casts(function.body)
+    _forward_names(function.body)
+    function.body = _drop_dead(function.body)
+    _move_once_used(function)
+    function.body = _drop_dead(function.body)
+    return ast.fix_missing_locations(function)
+
+
+def drop_stores(function: ast.FunctionDef, pointers: set[str]) -> ast.FunctionDef:
+    """A copy without the stores to some pointer parameters, and without these parameters."""
+
+    class Drop(ast.NodeTransformer):
+        def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+            if isinstance(node.value, ast.Call) and call_name(node.value) == "tl.store":
+                return None if base_pointer(node.value) in pointers else node
+            return node
+
+    result = Drop().visit(copy.deepcopy(function))
+    assert isinstance(result, ast.FunctionDef)
+    result.args.args = [a for a in result.args.args if a.arg not in pointers]
+    return ast.fix_missing_locations(result)
+
+
+def base_pointer(call: ast.Call) -> str:
+    """The pointer that a load, store or atomic works on: ``in_ptr0`` for ``in_ptr0 + (x0)``."""
+    node = call.args[0]
+    while isinstance(node, ast.BinOp):
+        node = node.left
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def stores(function: ast.FunctionDef) -> set[str]:
+    """Pointer parameters that a kernel writes."""
+    return _accessed(function, ("tl.store", "tl.atomic"))
+
+
+def loads(function: ast.FunctionDef) -> set[str]:
+    """Pointer parameters that a kernel reads, atomics included."""
+    return _accessed(function, ("tl.load", "tl.atomic"))
+
+
+def _accessed(function: ast.FunctionDef, operations: tuple[str, ...]) -> set[str]:
+    calls = (n for n in ast.walk(function) if isinstance(n, ast.Call))
+    return {base_pointer(c) for c in calls if c.args and call_name(c).startswith(operations)}
+
+
+# --------------------------------------------------------------------------- dead code
+
+
+def _drop_dead(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """Without assignments whose names nothing that has an effect needs."""
+    live: set[str] = set()
+    while True:
+        before = len(live)
+        for statement in body:
+            _grow(statement, live)
+        if len(live) == before:
+            break
+    return _keep(body, live)
+
+
+def _grow(statement: ast.stmt, live: set[str]) -> None:
+    """Add the names that a statement needs, if it is needed itself."""
+    if isinstance(statement, ast.For | ast.If):
+        inner: set[str] = set()
+        for child in [*statement.body, *statement.orelse]:
+            before = set(live)
+            _grow(child, live)
+            inner |= live - before
+            if _has_effect(child) or _targets(child) & live:
+                inner.add("")
+        if inner:
+            live |= names(statement.iter if isinstance(statement, ast.For) else statement.test)
+    elif _has_effect(statement) or _targets(statement) & live:
+        live |= names(statement)
+
+
+def _targets(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+def _has_effect(node: ast.AST) -> bool:
+    calls = (n for n in ast.walk(node) if isinstance(n, ast.Call))
+    return isinstance(node, ast.Return) or any(call_name(c).startswith(_EFFECTS) for c in calls)
+
+
+def _keep(body: Sequence[ast.stmt], live: set[str]) -> list[ast.stmt]:
+    kept: list[ast.stmt] = []
+    for statement in body:
+        if isinstance(statement, ast.For | ast.If):
+            statement.body = _keep(statement.body, live)
+            statement.orelse = _keep(statement.orelse, live)
+            if statement.body:
+                kept.append(statement)
+        elif _has_effect(statement) or _targets(statement) & live:
+            kept.append(statement)
+    return kept
+
+
+# --------------------------------------------------------------------------- names and constants
+
+
+def _forward_names(body: Sequence[ast.stmt]) -> None:
+    """After ``a = b`` use ``b``; after ``a = tl.full([1], 0.5, tl.float32)`` use 0.5 where that means the same."""
+    aliases: dict[str, ast.expr] = {}
+    constants: dict[str, ast.Constant] = {}
+    for statement in body:
+        written = _targets(statement)
+        if isinstance(statement, ast.For | ast.If):  # written more than once: not safe to look through
+            for name in written:
+                _forget(aliases, constants, name)
+        Substitute(aliases).visit(statement)
+        _Constants(constants).visit(statement)
+        if isinstance(statement, ast.For | ast.If):
+            _forward_names(statement.body)
+            _forward_names(statement.orelse)
+            continue
+        for name in written:
+            _forget(aliases, constants, name)
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            target, value = statement.targets[0].id, statement.value
+            if isinstance(value, ast.Name) and value.id != target:
+                aliases[target] = value
+            elif (number := _full(value)) is not None:
+                constants[target] = number
+
+
+def _forget(aliases: dict[str, ast.expr], constants: dict[str, ast.Constant], name: str) -> None:
+    aliases.pop(name, None)
+    constants.pop(name, None)
+    for other in [k for k, v in aliases.items() if isinstance(v, ast.Name) and v.id == name]:
+        del aliases[other]
+
+
+def _full(value: ast.expr) -> ast.Constant | None:
+    """The number of ``tl.full([1, 1], number, dtype)``."""
+    if not (isinstance(value, ast.Call) and call_name(value) == "tl.full" and len(value.args) == 3):
+        return None
+    shape, number, dtype = value.args
+    if not (isinstance(shape, ast.List) and all(isinstance(e, ast.Constant) and e.value == 1 for e in shape.elts)):
+        return None
+    if isinstance(number, ast.Name) and ast.unparse(dtype) == "tl.float32":
+        return number  # type: ignore[return-value]  # a scalar parameter of the kernel stands in for a number
+    if isinstance(number, ast.UnaryOp) and isinstance(number.op, ast.USub) and isinstance(number.operand, ast.Constant):
+        number = ast.Constant(-number.operand.value)  # type: ignore[operator]  # the grammar allows numbers only
+    if not isinstance(number, ast.Constant):
+        return None
+    kind = {"tl.float32": float, "tl.float64": float, "tl.int32": int, "tl.int64": int}.get(ast.unparse(dtype))
+    return number if kind is not None and type(number.value) is kind else None
+
+
+class _Constants(ast.NodeTransformer):
+    """Put constants where the other operand fixes the type: a scalar takes the tensor's dtype there.
+
+    Integers only in comparisons: ``x * 8`` in int64 must not become int32.
+    """
+
+    def __init__(self, constants: dict[str, ast.Constant]) -> None:
+        self.constants = constants
+
+    def _value(self, node: ast.expr, other: ast.expr, *, integers: bool) -> ast.expr:
+        if isinstance(node, ast.Name) and node.id in self.constants and not self._constant(other):
+            value = self.constants[node.id]
+            if integers or not (isinstance(value, ast.Constant) and isinstance(value.value, int)):
+                return copy.deepcopy(value)
+        return node
+
+    def _constant(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Constant) or (isinstance(node, ast.Name) and node.id in self.constants)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        left, right = node.left, node.right
+        node.left = self._value(left, right, integers=False)
+        node.right = self._value(right, left, integers=False)
+        return node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        self.generic_visit(node)
+        if len(node.comparators) == 1:
+            left, right = node.left, node.comparators[0]
+            node.left = self._value(left, right, integers=True)
+            node.comparators = [self._value(right, left, integers=True)]
+        return node
+
+
+# --------------------------------------------------------------------------- temporaries
+
+
+def _move_once_used(function: ast.FunctionDef) -> None:
+    """Put a temporary that is assigned once and read once into the statement that reads it."""
+    reads = Counter(n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+    writes = Counter(n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    single = {name for name, count in reads.items() if count == 1 and writes[name] == 1}
+    _move(function.body, single)
+
+
+def _move(body: list[ast.stmt], single: set[str]) -> None:
+    for index in range(len(body)):
+        statement = body[index]
+        if isinstance(statement, ast.For | ast.If):
+            _move(statement.body, single)
+            _move(statement.orelse, single)
+            continue
+        if not (isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)):
+            continue
+        name = statement.targets[0].id
+        if name not in single or not _movable(statement.value):
+            continue
+        user = _user(body, index, name, names(statement.value))
+        if user is not None:
+            changed = Substitute({name: statement.value}).apply(user)
+            if len(ast.unparse(changed)) <= WIDTH:
+                body[body.index(user)] = changed
+
+
+def _movable(value: ast.expr) -> bool:
+    if isinstance(value, ast.Constant | ast.Name):
+        return False
+    calls = [call_name(n) for n in ast.walk(value) if isinstance(n, ast.Call)]
+    return not any(c.startswith((*_OWN_LINE, *_OWN_LINE_HELPERS, *_EFFECTS)) for c in calls)
+
+
+def _user(body: Sequence[ast.stmt], index: int, name: str, needs: set[str]) -> ast.stmt | None:
+    """The plain statement after ``index`` that reads ``name``, if what it needs is unchanged until there."""
+    for statement in body[index + 1 :]:
+        if isinstance(statement, ast.For | ast.If):
+            if name in names(statement) or _targets(statement) & needs:
+                return None
+            continue
+        if name in names(statement):
+            return statement
+        if _targets(statement) & needs:
+            return None
+    return None

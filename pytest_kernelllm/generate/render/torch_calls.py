@@ -1,0 +1,101 @@
+"""The calls of a compiler's wrapper as plain torch: allocations, views, and what is left to the vendor library."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+
+from pytest_kernelllm.generate.render.errors import RenderError
+from pytest_kernelllm.generate.render.trees import call_name, const_int, expression
+
+ALLOCATIONS = ("empty_strided_cuda", "empty_strided_cpu", "torch.empty_strided", "empty_strided")
+MATMULS = ("mm", "addmm", "bmm", "baddbmm", "_addmm")
+
+
+def is_allocation(node: ast.expr) -> bool:
+    """Whether an expression makes an uninitialised buffer."""
+    return isinstance(node, ast.Call) and call_name(node) in ALLOCATIONS
+
+
+def allocation(call: ast.Call) -> tuple[Sequence[ast.expr], Sequence[ast.expr], str]:
+    """Shape, strides and dtype (``torch.float32``) of an allocation."""
+    shape, strides = call.args[:2]
+    dtype = call.args[2] if len(call.args) > 2 else next((k.value for k in call.keywords if k.arg == "dtype"), None)
+    if not (isinstance(shape, ast.Tuple) and isinstance(strides, ast.Tuple) and dtype is not None):
+        raise RenderError(f"The allocation `{ast.unparse(call)}` is not understood.")
+    return shape.elts, strides.elts, ast.unparse(dtype)
+
+
+def contiguous_strides(shape: Sequence[ast.expr]) -> list[ast.expr]:
+    """Row-major strides of a shape."""
+    strides: list[ast.expr] = []
+    step: ast.expr = ast.Constant(1)
+    for size in reversed(shape):
+        strides.insert(0, step)
+        step = ast.BinOp(step, ast.Mult(), size) if const_int(step) != 1 else size
+    return strides
+
+
+def is_contiguous(shape: Sequence[ast.expr], strides: Sequence[ast.expr]) -> bool:
+    """Whether strides are row-major; a dimension of size 1 may have any."""
+    usual = contiguous_strides(shape)
+    return all(const_int(n) == 1 or same(s, u) for n, s, u in zip(shape, strides, usual, strict=True))
+
+
+def same(a: ast.expr, b: ast.expr) -> bool:
+    """Whether two size expressions are equal for two different choices of the sizes they name."""
+    from pytest_kernelllm.generate.render.trees import names
+
+    free = sorted(names(a) | names(b))
+    for seed in (11, 101):
+        values = {name: seed + 2 * i for i, name in enumerate(free)}
+        if evaluate(a, values) is None or evaluate(a, values) != evaluate(b, values):
+            return False
+    return True
+
+
+def evaluate(node: ast.expr, values: Mapping[str, int]) -> int | None:
+    """A size expression as a number."""
+    from pytest_kernelllm.generate.render.trees import Substitute
+
+    return const_int(Substitute({k: ast.Constant(v) for k, v in values.items()}).apply(node))
+
+
+def vendor_call(call: ast.Call, view: Callable[[ast.expr], ast.expr]) -> ast.Call:
+    """A matrix multiplication or convolution in torch's public form, without ``out=``.
+
+    Args:
+        call: as the compiler wrote it.
+        view: how an argument is written.
+
+    Raises:
+        RenderError: another operation; the text names it.
+    """
+    name = call_name(call)
+    short = name.rpartition(".")[2]
+    keywords = {k.arg: k.value for k in call.keywords if k.arg and k.arg != "out"}
+    if name.startswith("extern_kernels.") and short in MATMULS:
+        kept = [ast.keyword(k, v) for k, v in keywords.items() if k in ("alpha", "beta") and const_int(v) != 1]
+        return ast.Call(expression(f"torch.{short.lstrip('_')}"), [view(a) for a in call.args], kept)
+    if name == "extern_kernels.convolution":
+        return _convolution([view(a) for a in call.args], {k: view(v) for k, v in keywords.items()})
+    operation = name.removeprefix("torch.ops.").removeprefix("extern_kernels.")
+    raise RenderError(f"It needs `{operation}`, which no Triton kernel or allowed library call replaces.")
+
+
+def _convolution(args: list[ast.expr], options: dict[str, ast.expr]) -> ast.Call:
+    dims = len(options["stride"].elts) if isinstance(options.get("stride"), ast.Tuple) else 0  # type: ignore[attr-defined]
+    if dims not in (1, 2, 3):
+        raise RenderError("A convolution without plain strides is not understood.")
+    transposed = ast.unparse(options.get("transposed", ast.Constant(False))) == "True"
+    function = f"torch.nn.functional.conv{'_transpose' if transposed else ''}{dims}d"
+    named = ["bias", "stride", "padding", *(["output_padding"] if transposed else []), "groups", "dilation"]
+    defaults = {"stride": 1, "padding": 0, "output_padding": 0, "groups": 1, "dilation": 1}
+    keywords = []
+    for name in named:
+        value = options.get(name)
+        elements = value.elts if isinstance(value, ast.Tuple) else [value]
+        if value is None or all(isinstance(e, ast.Constant) and e.value in (defaults.get(name), None) for e in elements):
+            continue
+        keywords.append(ast.keyword(name, value))
+    return ast.Call(expression(function), args, keywords)

@@ -1,0 +1,291 @@
+"""Collectors and items: each candidate of each target is a test of its correctness and one of its speed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_kernelllm.config import ConfigError, Settings, load_settings
+from pytest_kernelllm.discover.scan import Scan, python_files, scan_file
+from pytest_kernelllm.generate.protocol import GenerateError, Generator
+from pytest_kernelllm.outcome import ADOPTED, Outcome, best
+from pytest_kernelllm.records import Target
+from pytest_kernelllm.report.explain import explain
+from pytest_kernelllm.session import Overrides, Session, SessionError
+from pytest_kernelllm.adoption import adoption_state
+
+OPTIONS = ("generator", "samples", "candidates_dir", "device", "arch", "min_speedup", "deadline", "workers")
+
+
+class Run:
+    """One ``pytest --kernelllm``: the session, and what its items report. Registered as a plugin."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        """Read the settings; nothing is imported, built or asked yet."""
+        self.config = config
+        self.root = config.rootpath
+        self.only = bool(config.getoption("kernelllm_only"))
+        given: dict[str, Any] = {name: config.getoption(f"kernelllm_{name}") for name in OPTIONS}
+        given["timing"] = False if config.getoption("kernelllm_no_timing") else None
+        given["require_kernels"] = True if config.getoption("kernelllm_strict") else None
+        try:
+            self.settings: Settings = load_settings(self.root, given)
+            self.session = Session(
+                self.root,
+                self.settings,
+                generators=self._generators_of_plugins(),
+                overrides=self._overrides,
+                progress=self._progress,
+            )
+            self.candidates_per_target = self.session.candidates_per_target
+        except (ConfigError, GenerateError) as error:
+            raise pytest.UsageError(str(error)) from None
+        self.outcomes: dict[tuple[str, int], Outcome] = {}
+        self._told: dict[str, Overrides] = {}
+
+    # ------------------------------------------------------------------ collecting
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self, session: pytest.Session) -> None:
+        """Add ``kernelllm_paths`` to the paths that are collected."""
+        extra = [*self.config.getini("kernelllm_paths"), *self.settings.paths]
+        given = session.config.args
+        session.config.args = [*given, *(str(self.root / p) for p in extra if str(self.root / p) not in given)]
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """With ``--kernelllm-only``, leave out files without targets."""
+        if self.only and collection_path.is_file():
+            return True if not self.scan(collection_path).targets else None
+        return None
+
+    def scan(self, path: Path) -> Scan:
+        """The targets of one file."""
+        return scan_file(path, self.root) if path.suffix == ".py" else Scan()
+
+    def collect_file(self, path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+        """A collector for a file with targets, or with markers that make none."""
+        if path.suffix != ".py":
+            return None
+        found = self.scan(path)
+        if not found.targets and not found.problems:
+            return None
+        return TargetFile.from_parent(parent, path=path, run=self, found=found)
+
+    # ------------------------------------------------------------------ reporting
+
+    def pytest_report_header(self) -> list[str]:
+        """Who writes, where it is judged, where it is kept."""
+        environment = self.session.environment
+        where = f"{environment.gpu} ({environment.arch})" if environment.gpu else f"no GPU: Triton's interpreter, compiled for {environment.arch}"
+        names = ", ".join(g.name for g in self.session.generators)
+        return [f"kernelllm: {names}, {self.settings.samples} candidates a target; {where}; store {self.session.store.path.name}/"]
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Nothing to change; here to keep the order that the files give."""
+
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
+        """Tell the session what was selected, so that candidates of one target are judged side by side."""
+        for item in session.items:
+            if isinstance(item, CandidateItem):
+                self.session.want(item.target, item.index)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Gather outcomes, from this process or from pytest-xdist's workers."""
+        data = getattr(report, "kernelllm", None)
+        if data is None or hasattr(self.config, "workerinput"):
+            return
+        outcome = Outcome.from_json(data)
+        key = (outcome.target.id, outcome.index)
+        if key not in self.outcomes:
+            self.outcomes[key] = outcome
+            self.config.hook.pytest_kernelllm_verdict(config=self.config, outcome=outcome)
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """The closing table, the patches and the JSON report."""
+        if not self.outcomes:
+            return
+        from pytest_kernelllm.report.summary import write_summary
+        from pytest_kernelllm.suggest.suggestions import write_suggestions
+
+        outcomes = list(self.outcomes.values())
+        suggestions = write_suggestions(self.session.store, self.root, outcomes)
+        write_summary(terminalreporter, self.root, outcomes, suggestions, self.session.store.problems)
+        if path := self.config.getoption("kernelllm_report"):
+            from pytest_kernelllm.report.json import write_report
+
+            write_report(Path(path), self.session.environment, outcomes, suggestions)
+
+    def pytest_unconfigure(self) -> None:
+        """End the judge."""
+        self.session.close()
+
+    # ------------------------------------------------------------------ what a conftest adds
+
+    def _generators_of_plugins(self) -> list[Generator]:
+        lists: list[list[Generator] | None] = self.config.hook.pytest_kernelllm_generators(config=self.config)
+        return [generator for part in lists if part for generator in part]
+
+    def _overrides(self, target: Target) -> Overrides:
+        if target.id not in self._told:
+            hook = self.config.hook
+            self._told[target.id] = Overrides(
+                inputs=hook.pytest_kernelllm_inputs(config=self.config, target=target),
+                tolerance=hook.pytest_kernelllm_tolerance(config=self.config, target=target),
+            )
+        return self._told[target.id]
+
+    def _progress(self, text: str) -> None:
+        """Show what is being done, on a terminal only."""
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None and reporter.isatty and reporter.verbosity >= 0:
+            reporter.rewrite(f"  {text} …", erase=True)
+
+
+class TargetFile(pytest.File):
+    """A file with targets."""
+
+    def __init__(self, *, run: Run, found: Scan, **kwargs: Any) -> None:
+        """``found`` is what the scan saw."""
+        super().__init__(**kwargs)
+        self.run = run
+        self.found = found
+
+    def collect(self) -> Iterator[pytest.Collector]:
+        """One collector a target."""
+        for problem in self.found.problems:
+            self.warn(pytest.PytestCollectionWarning(str(problem)))
+        for target in self.found.targets:
+            yield TargetClass.from_parent(self, name=target.name, run=self.run, target=target)
+
+
+class TargetClass(pytest.Collector):
+    """A target."""
+
+    def __init__(self, *, run: Run, target: Target, **kwargs: Any) -> None:
+        """``target`` as the scan saw it."""
+        super().__init__(**kwargs)
+        self.run = run
+        self.target = target
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Correctness and speed of the adopted kernel, and of every candidate unless that one is current."""
+        indices = list(range(self.run.candidates_per_target))
+        if self.target.kernel is not None:
+            current = adoption_state(self.run.root, self.target) == "current"
+            indices = [ADOPTED] if current else [ADOPTED, *indices]
+        for kind in (CorrectnessItem, SpeedupItem):
+            for index in indices:
+                label = "adopted" if index == ADOPTED else str(index)
+                yield kind.from_parent(self, name=f"{kind.label}[{label}]", run=self.run, target=self.target, index=index)
+        if self.run.settings.require_kernels and self.target.kernel is None:
+            yield VerifiedItem.from_parent(self, name="verified", run=self.run, target=self.target, index=0)
+
+
+class CandidateItem(pytest.Item):
+    """A test of one candidate."""
+
+    label = ""
+
+    def __init__(self, *, run: Run, target: Target, index: int, **kwargs: Any) -> None:
+        """``index`` of the candidate, or ``ADOPTED``."""
+        super().__init__(**kwargs)
+        self.run = run
+        self.target = target
+        self.index = index
+        self.outcome: Outcome | None = None
+
+    def settle(self) -> Outcome:
+        """What became of the candidate."""
+        self.outcome = self.run.session.outcome(self.target, self.index)
+        return self.outcome
+
+    def fail_or_xfail(self, text: str) -> None:
+        """A candidate that fails is expected to; an adopted kernel that fails is a failure."""
+        if self.index == ADOPTED:
+            pytest.fail(text, pytrace=False)
+        pytest.xfail(text)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Where the marker stands."""
+        return self.path, self.target.line - 1, f"{self.target.name}.{self.name}"
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """One sentence for what a person can put right; a traceback only for our own mistakes."""
+        if isinstance(excinfo.value, SessionError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    @pytest.hookimpl
+    def runtest(self) -> None:
+        """Judge, then say what was found."""
+        raise NotImplementedError
+
+
+class CorrectnessItem(CandidateItem):
+    """``correctness[3]``: the candidate computes what the target computes."""
+
+    label = "correctness"
+
+    def runtest(self) -> None:
+        """Pass if the candidate is right."""
+        outcome = self.settle()
+        verdict = outcome.verdict
+        if verdict is None:
+            if self.index == ADOPTED:
+                pytest.fail(f"{self.target.id}: {outcome.reason}", pytrace=False)
+            pytest.skip(outcome.reason)
+        if verdict.verdict == "inconclusive":
+            if self.index == ADOPTED:
+                pytest.fail(explain(self.run.root, outcome, self.nodeid), pytrace=False)
+            pytest.skip(f"could not be judged: {verdict.reason}")
+        if not verdict.correct:
+            self.fail_or_xfail(explain(self.run.root, outcome, self.nodeid))
+        if self.index == ADOPTED and adoption_state(self.run.root, self.target) == "stale":
+            pytest.fail(
+                f"{self.target.id} has changed since {self.target.kernel} was adopted: the kernel is stale and the "
+                "original runs. Take the new suggestion, or remove `kernel=`.",
+                pytrace=False,
+            )
+
+
+class SpeedupItem(CandidateItem):
+    """``speedup[3]``: the candidate is faster than the target, by enough."""
+
+    label = "speedup"
+
+    def runtest(self) -> None:
+        """Pass if the speedup's interval clears the threshold."""
+        outcome = self.settle()
+        verdict = outcome.verdict
+        if verdict is None or not verdict.correct:
+            pytest.skip(outcome.reason or "not correct, so not timed")
+        if not self.run.settings.timing:
+            pytest.skip("timing is off")
+        if not verdict.timing:
+            pytest.skip("no GPU")
+        if not verdict.accepted:
+            self.fail_or_xfail(explain(self.run.root, outcome, self.nodeid))
+
+
+class VerifiedItem(CandidateItem):
+    """``verified`` (with ``--kernelllm-strict``): some candidate was accepted."""
+
+    def runtest(self) -> None:
+        """Pass if there is a kernel worth having."""
+        session = self.run.session
+        outcomes = [session.outcome(self.target, i) for i in range(self.run.candidates_per_target)]
+        if best(outcomes) is None:
+            reasons = [o.verdict.reason if o.verdict else o.reason for o in outcomes]
+            listed = "\n".join(f"  candidate {i}: {reason}" for i, reason in enumerate(reasons))
+            pytest.fail(f"{self.target.id} has no verified kernel (--kernelllm-strict):\n{listed}", pytrace=False)
+
+
+def attach_outcome(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Let the outcome travel on the report, also from pytest-xdist's workers."""
+    if isinstance(item, CandidateItem) and item.outcome is not None and report.when == "call":
+        data: Mapping[str, Any] = item.outcome.to_json()
+        report.kernelllm = data  # type: ignore[attr-defined]  # reports carry plugins' data as attributes

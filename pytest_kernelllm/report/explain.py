@@ -1,0 +1,29 @@
+"""Verdicts in words, for a failed item's report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pytest_kernelllm.outcome import Outcome
+
+
+def explain(root: Path, outcome: Outcome, nodeid: str) -> str:
+    """Why a candidate did not pass: the reason, where its text lies, and one command to see it again.
+
+    Args:
+        root: project root.
+        outcome: with a verdict.
+        nodeid: of the item.
+    """
+    verdict, target = outcome.verdict, outcome.target
+    assert verdict is not None
+    lines = [f"{verdict.stage}: {verdict.reason}"]
+    if outcome.candidate is not None:
+        kernel = target.kernel if outcome.index < 0 else f"{outcome.candidate.generator} #{outcome.index}"
+        note = f" ({outcome.candidate.note})" if outcome.candidate.note else ""
+        lines.append(f"kernel: {kernel}{note}, sha256 {outcome.candidate.kernel_hash[:12]}")
+    else:
+        lines.append(f"candidate: #{outcome.index}")
+    lines.append(f"target: {target.path}:{target.line} {target.name}")
+    lines.append(f'again: pytest --kernelllm "{nodeid}"')
+    return "\n".join(lines)

@@ -1,0 +1,90 @@
+"""The table a person reads in five seconds: one line a target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from pytest_kernelllm.outcome import ADOPTED, Outcome, best
+from pytest_kernelllm.records import Ratio, Timing
+
+
+def render_table(outcomes: Sequence[Outcome], patches: Mapping[str, str], width: int, color: bool) -> str:
+    """The closing table as text.
+
+    Args:
+        outcomes: of all candidates of all targets.
+        patches: path of the patch by ``Target.id``.
+        width: columns of the terminal.
+        color: whether to use terminal colours.
+    """
+    timed = any(o.verdict and o.verdict.timing for o in outcomes)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("target", overflow="fold")
+    table.add_column("verified/tried", justify="right")
+    if timed:
+        table.add_column("speedup vs eager", justify="right")
+        table.add_column("vs compile", justify="right")
+        table.add_column("roofline", justify="right")
+    table.add_column("result", overflow="fold")
+    for identity in dict.fromkeys(o.target.id for o in outcomes):
+        own = [o for o in outcomes if o.target.id == identity]
+        table.add_row(*_row(own, patches.get(identity), timed))
+    console = Console(width=width, force_terminal=color, no_color=not color, highlight=False, legacy_windows=False)
+    with console.capture() as capture:
+        console.print(table)
+    return "\n".join(line.rstrip() for line in capture.get().splitlines()).strip("\n")
+
+
+def _row(outcomes: Sequence[Outcome], patch: str | None, timed: bool) -> list[str]:
+    target = outcomes[0].target
+    adopted = next((o for o in outcomes if o.index == ADOPTED), None)
+    tried = [o for o in outcomes if o.verdict is not None]
+    verified = [o for o in tried if o.verdict is not None and o.verdict.correct]
+    winner = best(outcomes) or adopted
+    timing = winner.verdict.timing if winner and winner.verdict else ()
+    row = [target.name, f"{len(verified)}/{len(tried)}"]
+    if timed:
+        row += [_ratio(winner.verdict.speedup if winner and winner.verdict else None), _compiled(timing), _roofline(timing)]
+    return [*row, _result(outcomes, adopted, patch, bool(timing))]
+
+
+def _result(outcomes: Sequence[Outcome], adopted: Outcome | None, patch: str | None, timed: bool) -> str:
+    if adopted is not None:
+        right = adopted.verdict is not None and adopted.verdict.correct
+        state = "adopted" if right else f"[red]adopted kernel fails:[/] {_why(adopted)}"
+        return f"{state}; {patch}" if patch else state
+    if best(outcomes) is not None:
+        note = "" if timed else " (speed unknown)"
+        return f"[green]{patch or 'verified'}[/]{note}"
+    reasons = [o for o in outcomes if o.verdict is not None] or outcomes
+    return _why(reasons[0])
+
+
+def _why(outcome: Outcome) -> str:
+    text = outcome.verdict.reason if outcome.verdict else outcome.reason
+    text = text if len(text) <= 110 else text[:107] + "…"
+    return text.replace("[", r"\[")
+
+
+def _ratio(ratio: Ratio | None) -> str:
+    return f"{ratio.value:.2f}x \\[{ratio.low:.2f}, {ratio.high:.2f}]" if ratio else "–"
+
+
+def _compiled(timing: Sequence[Timing]) -> str:
+    values = [t.speedup_compiled.value for t in timing if t.speedup_compiled]
+    return f"{_mean(values):.2f}x" if values else "–"
+
+
+def _roofline(timing: Sequence[Timing]) -> str:
+    return f"{_mean([t.roofline_share for t in timing]):.0%}" if timing else "–"
+
+
+def _mean(values: Sequence[float]) -> float:
+    product = 1.0
+    for value in values:
+        product *= value
+    return float(product ** (1 / len(values)))

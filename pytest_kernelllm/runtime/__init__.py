@@ -1,0 +1,71 @@
+"""Adopted kernels at run time: the kernel inside the domain it was verified on, the original elsewhere.
+
+Set ``KERNELLLM_DISABLE=1`` to run originals only; it is read once a class, at its first call.
+``KERNELLLM_STRICT=1`` raises what a kernel raises, where otherwise the original takes over with one warning.
+``KERNELLLM_INTERPRET=1`` together with ``TRITON_INTERPRET=1`` lets kernels run on CPU tensors, in Triton's
+interpreter: an aid for debugging and tests, thousands of times slower. Under ``torch.compile``,
+``torch.export`` and every kind of tracing the original runs, so that compilers see ordinary PyTorch.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+DISPATCHER = "__kernelllm_dispatcher__"
+"""Where the function that stands in for ``forward`` keeps what decides."""
+ORIGINAL = "__kernelllm_original__"
+"""Where it keeps the class's own ``forward``."""
+
+
+class KernelLLMWarning(UserWarning):
+    """An adopted kernel cannot be used; the original runs, and the text says what to do."""
+
+
+def adopt(cls: type, kernel: str) -> None:
+    """Let a class run an adopted kernel: replaces ``cls.forward`` by a function that chooses at every call.
+
+    The original stays reachable as ``cls.forward.__kernelllm_original__``; ``state_dict``, pickles, copies and
+    subclasses are as before. Finds and imports nothing yet. Adopting again replaces the earlier kernel.
+
+    Args:
+        cls: an ``nn.Module`` class.
+        kernel: dotted path of the kernel module. For a marker in a file outside any package it is looked up
+            beside that file first.
+
+    Raises:
+        TypeError: the class has no ``forward`` that is a plain function.
+    """
+    from pytest_kernelllm.runtime.dispatch import install
+    from pytest_kernelllm.runtime.kernel import Kernel
+
+    names = _caller(sys._getframe()).f_globals
+    file = names.get("__file__")
+    install(cls, Kernel(cls, kernel, Path(file).absolute() if file else None, not names.get("__package__")))
+
+
+def explain(module: Any, *args: Any, **kwargs: Any) -> str:
+    """Say in words what calling an ``nn.Module`` with these arguments would run, and why. Runs neither.
+
+    Args:
+        module: the module, adopted or not.
+        args: positional arguments of the call.
+        kwargs: keyword arguments of the call.
+    """
+    name = type(module).__qualname__
+    dispatcher = getattr(type(module).forward, DISPATCHER, None)
+    if dispatcher is None:
+        return f"{name} runs its own forward: no kernel is adopted for it."
+    reason = dispatcher.reason(module, args, kwargs)
+    if reason is None:
+        return f"{name} runs the kernel {dispatcher.kernel.dotted}: the call is inside its verified domain."
+    return f"{name} runs its original forward, not the kernel {dispatcher.kernel.dotted}: {reason}."
+
+
+def _caller(frame: FrameType) -> FrameType:
+    """The frame outside this package: the file that holds the marker."""
+    while frame.f_back and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "pytest_kernelllm":
+        frame = frame.f_back
+    return frame

@@ -1,0 +1,198 @@
+"""Whether a call lies inside a domain. The one place that says what the fields of ``Domain`` mean."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from pytest_kernelllm.records import Domain, TensorSpec
+
+MISSING = object()
+_SCALARS = (bool, int, float, str, type(None))
+_CLASS = ".__class__"
+
+
+def matches(
+    domain: Domain, module: nn.Module, bound: inspect.BoundArguments, device_type: str = "cuda"
+) -> str | None:
+    """Why a call is outside a domain; None if it is inside.
+
+    Inside means: the same train/eval mode throughout, the same submodules, every parameter, buffer and plain
+    value as listed, every argument as listed and the others at their default; tensors plain, strided,
+    contiguous, on one device, with sizes in the ranges of ``domain.dims``; no gradients wanted unless the
+    kernel computes them. Neither the module nor the arguments are changed.
+
+    Args:
+        domain: the domain.
+        module: the module called.
+        bound: the arguments, bound to the original ``forward``'s signature without ``self``; defaults need
+            not be applied.
+        device_type: where the tensors must be.
+    """
+    devices: dict[torch.device, str] = {}
+    sizes: dict[str, int] = {}
+    return (
+        _structure(domain, module)
+        or _attributes(domain, module, sizes, devices)
+        or _arguments(domain, bound, sizes, devices)
+        or _devices(devices, device_type)
+        or _gradients(domain, module, bound)
+    )
+
+
+def tensor_problem(value: Any) -> str | None:
+    """Why a value is not the plain tensor that kernels are made for, as the rest of a sentence."""
+    if type(value) not in (torch.Tensor, nn.Parameter):
+        return f"is a {type(value).__qualname__}, not a plain tensor"
+    if value.is_nested or value.layout is not torch.strided:
+        return "is not a strided tensor"
+    if not value.is_contiguous():
+        return "is not contiguous"
+    if value.is_neg():
+        return "is lazily negated"
+    return None
+
+
+def same_value(listed: Any, actual: Any) -> bool:
+    """Whether a plain value is the listed one: equal and of the same type; a function or class by its name."""
+    if callable(actual):
+        return bool(listed == _named(actual))
+    if type(actual) is not type(listed) or not isinstance(actual, _SCALARS):
+        return False
+    return bool(actual == listed or (actual != actual and listed != listed))
+
+
+def _structure(domain: Domain, module: nn.Module) -> str | None:
+    listed = {path.removesuffix(_CLASS) for path in domain.attributes if path.endswith(_CLASS)}
+    known = {id(child) for path in listed if (child := _lookup(module, path)) is not MISSING}
+    for path, child in module.named_modules(remove_duplicate=False):
+        where = f"submodule `{path}`" if path else "the module"
+        if child.training != domain.training:
+            return f"{where} is in {_mode(child.training)} mode, the kernel is for {_mode(domain.training)} mode"
+        if path and id(child) not in known:
+            return f"{where} is no part of the verified domain"
+        if path and "forward" in vars(child):
+            return f"{where} has a forward of its own"
+        hooks = (child._forward_hooks, child._forward_pre_hooks, child._backward_hooks, child._backward_pre_hooks)
+        if path and any(hooks):
+            return f"{where} has hooks"
+    for path, _ in (*module.named_parameters(), *module.named_buffers()):
+        if path not in domain.attributes:
+            return f"`{path}` is no part of the verified domain"
+    return None
+
+
+def _attributes(
+    domain: Domain, module: nn.Module, sizes: dict[str, int], devices: dict[torch.device, str]
+) -> str | None:
+    for path, listed in domain.attributes.items():
+        actual = _lookup(module, path)
+        if isinstance(listed, TensorSpec):
+            if problem := _tensor(listed, actual, domain.dims, sizes):
+                return f"`{path}` {problem}"
+            devices.setdefault(actual.device, f"`{path}`")
+        elif not same_value(listed, actual):
+            return f"`{path}` is {_shown(actual)}, the kernel is for {listed!r}"
+    return None
+
+
+def _arguments(
+    domain: Domain, bound: inspect.BoundArguments, sizes: dict[str, int], devices: dict[torch.device, str]
+) -> str | None:
+    for name, parameter in bound.signature.parameters.items():
+        actual = bound.arguments.get(name, parameter.default)
+        if name not in domain.inputs:
+            if name in bound.arguments and not _is_default(parameter, actual):
+                return f"argument `{name}` was not passed when the kernel was verified"
+            continue
+        listed = domain.inputs[name]
+        if isinstance(listed, TensorSpec):
+            if problem := _tensor(listed, actual, domain.dims, sizes):
+                return f"argument `{name}` {problem}"
+            devices.setdefault(actual.device, f"argument `{name}`")
+        elif not same_value(listed, actual):
+            return f"argument `{name}` is {_shown(actual)}, the kernel is for {listed!r}"
+    return None
+
+
+def _is_default(parameter: inspect.Parameter, actual: Any) -> bool:
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        return not actual
+    return actual is parameter.default or same_value(parameter.default, actual)
+
+
+def _tensor(
+    spec: TensorSpec, actual: Any, ranges: Mapping[str, tuple[int, int]], sizes: dict[str, int]
+) -> str | None:
+    if problem := tensor_problem(actual):
+        return problem
+    if (dtype := str(actual.dtype).removeprefix("torch.")) != spec.dtype:
+        return f"is {dtype}, the kernel is for {spec.dtype}"
+    shape = tuple(actual.shape)
+    if len(shape) != len(spec.shape):
+        return f"has shape {shape}, the kernel is for {_shape(spec)}"
+    for size, wanted in zip(shape, spec.shape, strict=True):
+        if isinstance(wanted, int):
+            if size != wanted:
+                return f"has shape {shape}, the kernel is for {_shape(spec)}"
+            continue
+        low, high = ranges.get(wanted, (0, -1))
+        if not low <= size <= high:
+            return f"has {wanted} = {size}, the kernel is for {low} to {high}"
+        if sizes.setdefault(wanted, size) != size:
+            return f"has {wanted} = {size} where another tensor has {sizes[wanted]}"
+    return None
+
+
+def _devices(devices: Mapping[torch.device, str], device_type: str) -> str | None:
+    for device, where in devices.items():
+        if device.type != device_type:
+            return f"{where} is on {device}, the kernel runs on {device_type}"
+    if len(devices) > 1:
+        return "tensors are on several devices: " + ", ".join(f"{w} on {d}" for d, w in devices.items())
+    return None if devices else "the call has no tensor that says where to run"
+
+
+def _gradients(domain: Domain, module: nn.Module, bound: inspect.BoundArguments) -> str | None:
+    if domain.grad or not torch.is_grad_enabled():
+        return None
+    tensors = [(name, t) for name, t in bound.arguments.items() if isinstance(t, torch.Tensor)]
+    tensors += [(path, t) for path in domain.attributes if isinstance(t := _lookup(module, path), torch.Tensor)]
+    wanting = next((name for name, tensor in tensors if tensor.requires_grad), None)
+    return wanting and (
+        f"gradients are enabled and `{wanting}` requires them, which the kernel does not compute "
+        "(call it under torch.no_grad())"
+    )
+
+
+def _lookup(module: nn.Module, path: str) -> Any:
+    found: Any = module
+    for name in path.split("."):
+        found = getattr(found, name, MISSING)
+    return found
+
+
+def _named(value: Any) -> str:
+    return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', '')}"
+
+
+def _mode(training: bool) -> str:
+    return "train" if training else "eval"
+
+
+def _shape(spec: TensorSpec) -> str:
+    return "(" + ", ".join(str(size) for size in spec.shape) + ("," if len(spec.shape) == 1 else "") + ")"
+
+
+def _shown(value: Any) -> str:
+    if value is MISSING or value is inspect.Parameter.empty:
+        return "missing"
+    if isinstance(value, torch.Tensor):
+        return "a tensor"
+    if callable(value):
+        return _named(value)
+    return repr(value) if isinstance(value, _SCALARS) else f"a {type(value).__qualname__}"

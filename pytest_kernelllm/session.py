@@ -1,0 +1,339 @@
+"""One run: targets in, outcomes out. Everything known comes from the store; torch is imported only for what is not."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_kernelllm.config import Settings
+from pytest_kernelllm.generate.protocol import GenerateError, Generator, Request
+from pytest_kernelllm.generate.registry import make_generators
+from pytest_kernelllm.judge.environment import Gpu, find_environment, find_gpu
+from pytest_kernelllm.outcome import ADOPTED, Outcome
+from pytest_kernelllm.records import Candidate, Completion, Environment, KernelRecord, Target, Verdict
+from pytest_kernelllm.store.local import Store
+
+if TYPE_CHECKING:
+    from pytest_kernelllm.discover.live import LiveTarget
+    from pytest_kernelllm.judge.judge import Judge
+
+Progress = Callable[[str], None]
+
+
+class SessionError(RuntimeError):
+    """Something a person has to put right before a target can be judged; one sentence."""
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """What a conftest says about a target beyond its marker."""
+
+    inputs: Any = None
+    tolerance: float | None = None
+
+    @property
+    def key(self) -> str:
+        """Part of the policy's name in verdicts given under these overrides; empty without any."""
+        if self.inputs is None and self.tolerance is None:
+            return ""
+        makers = self.inputs.values() if isinstance(self.inputs, Mapping) else [self.inputs]
+        code = [getattr(getattr(m, "__code__", None), "co_code", b"").hex() for m in makers]
+        return f"+{self.tolerance}{hash_text(''.join(code))[:8]}"
+
+
+def hash_text(text: str) -> str:
+    """SHA-256 of a text, in hex."""
+    import hashlib
+
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Session:
+    """Generates, renders and judges on demand, and remembers. Close it to end its processes."""
+
+    def __init__(
+        self,
+        root: Path,
+        settings: Settings,
+        *,
+        generators: Sequence[Generator] = (),
+        overrides: Callable[[Target], Overrides] = lambda target: Overrides(),
+        progress: Progress = lambda text: None,
+    ) -> None:
+        """A session for the project at ``root``.
+
+        Args:
+            root: project root; the store lies in it.
+            settings: how to run.
+            generators: further generators, after those the settings name.
+            overrides: asked once a target for what its marker does not say.
+            progress: told in a few words what is being done.
+        """
+        self.root = root
+        self.settings = settings
+        self.store = Store(root, settings.store)
+        self._more_generators = tuple(generators)
+        self._overrides = overrides
+        self._progress = progress
+        self._wanted: dict[str, set[int]] = {}
+        self._outcomes: dict[tuple[str, int], Outcome] = {}
+        self._live: dict[str, LiveTarget] = {}
+        self._open = contextlib.ExitStack()
+
+    @cached_property
+    def environment(self) -> Environment:
+        """Where verdicts of this session hold."""
+        return find_environment(self.settings)
+
+    @cached_property
+    def gpu(self) -> Gpu | None:
+        """The GPU in use."""
+        return find_gpu() if self.environment.device == "cuda" else None
+
+    @cached_property
+    def generators(self) -> tuple[Generator, ...]:
+        """All generators, in order.
+
+        Raises:
+            GenerateError: a setting names none that exists.
+        """
+        return (*make_generators(self.settings, self.root), *self._more_generators)
+
+    @property
+    def candidates_per_target(self) -> int:
+        """How many candidates are asked for, over all generators."""
+        return self.settings.samples * len(self.generators)
+
+    def want(self, target: Target, index: int) -> None:
+        """Announce that ``outcome`` will be asked for, so that a target's candidates are judged side by side."""
+        self._wanted.setdefault(target.id, set()).add(index)
+
+    def outcome(self, target: Target, index: int) -> Outcome:
+        """What became of one candidate; generates and judges what is not yet known.
+
+        Args:
+            target: as the scan found it.
+            index: of the candidate, or ``ADOPTED``.
+
+        Raises:
+            SessionError: the target cannot be imported, built or called, or nothing can be judged here.
+        """
+        if (target.id, index) not in self._outcomes:
+            wanted = sorted(self._wanted.get(target.id, set()) | {index})
+            for outcome in self._settle(target, wanted):
+                self._outcomes[target.id, outcome.index] = outcome
+        return self._outcomes[target.id, index]
+
+    def drafts(self, target: Target) -> Iterator[tuple[Outcome, Completion]]:
+        """All candidates of a target as they were written and rendered, without judging them."""
+        for number, generator in enumerate(self.generators):
+            for completion in self._completions(target, generator, self.settings.samples)[: self.settings.samples]:
+                yield self._rendered(target, number * self.settings.samples + completion.index, completion), completion
+
+    def live(self, target: Target) -> LiveTarget:
+        """The target's class, imported, with its cases.
+
+        Raises:
+            SessionError: it cannot be imported, built or called.
+        """
+        if target.id not in self._live:
+            self._progress(f"{target.name}: importing")
+            _require_torch()
+            from pytest_kernelllm.discover.live import TargetError, load_target
+
+            try:
+                self._live[target.id] = load_target(self.root, target, inputs=self._overrides(target).inputs)
+            except TargetError as error:
+                raise SessionError(str(error)) from None
+        return self._live[target.id]
+
+    def close(self) -> None:
+        """End the judge's processes."""
+        self._open.close()
+
+    # ------------------------------------------------------------------ from target to verdicts
+
+    def _settle(self, target: Target, indices: Sequence[int]) -> list[Outcome]:
+        drafts = [self._adopted(target)] if ADOPTED in indices else []
+        if candidates := [i for i in indices if i >= 0]:
+            drafts += self._candidates(target, candidates)
+        return self._judge_all(target, drafts)
+
+    def _adopted(self, target: Target) -> Outcome:
+        """The kernel that the source names, as it stands in its file."""
+        from pytest_kernelllm.adoption import adopted_file
+
+        assert target.kernel is not None
+        path = adopted_file(self.root, target)
+        if path is None:
+            return Outcome(target, ADOPTED, reason=f"the adopted kernel {target.kernel} is not there")
+        source = path.read_text(encoding="utf-8")
+        return Outcome(target, ADOPTED, Candidate(target.id, ADOPTED, source, "adopted"))
+
+    def _candidates(self, target: Target, indices: Sequence[int]) -> list[Outcome]:
+        samples = self.settings.samples
+        drafts = []
+        for number, generator in enumerate(self.generators):
+            wanted = [i for i in indices if i // samples == number]
+            if not wanted:
+                continue
+            completions = self._completions(target, generator, max(wanted) % samples + 1)
+            for index in wanted:
+                within = index % samples
+                if within >= len(completions):
+                    last = completions[-1].note if completions and not completions[-1].text else ""
+                    reason = last or f"{generator.name} wrote {len(completions)} distinct candidates, not {samples}"
+                    drafts.append(Outcome(target, index, reason=reason))
+                else:
+                    drafts.append(self._rendered(target, index, completions[within]))
+        return drafts
+
+    def _completions(self, target: Target, generator: Generator, count: int) -> list[Completion]:
+        identity = generator.identity()
+
+        def known() -> list[Completion] | None:
+            found = self.store.completions(target.source_hash, identity)
+            enough = len(found) >= count or self.store.exhausted(target.source_hash, identity)
+            return found if enough else None
+
+        if (found := known()) is not None:
+            return found
+        with self.store.lock(f"generate {target.source_hash} {identity}"):
+            if (found := known()) is not None:
+                return found
+            first = len(self.store.completions(target.source_hash, identity))
+            self._progress(f"{target.name}: {generator.name} is writing candidates")
+            request = Request(target, self.settings.samples, first, lambda: self.live(target))
+            written = []
+            try:
+                for _, completion in generator.generate([request]):
+                    self.store.add_completion(target.source_hash, identity, completion)
+                    written.append(completion)
+            except GenerateError as error:
+                raise SessionError(str(error)) from None
+            if first + len(written) < self.settings.samples:
+                self.store.mark_exhausted(target.source_hash, identity)
+            return [*self.store.completions(target.source_hash, identity)[:first], *written]
+
+    def _rendered(self, target: Target, index: int, completion: Completion) -> Outcome:
+        from pytest_kernelllm.generate.render.version import RENDER_VERSION
+
+        if not completion.text:
+            return Outcome(target, index, reason=completion.note or f"{completion.generator} wrote nothing")
+        result = self.store.rendering(completion, target.source_hash, RENDER_VERSION)
+        if result is None:
+            live = self.live(target)
+            from pytest_kernelllm.generate.render import RenderError, render
+
+            try:
+                result = render(completion, live)
+            except RenderError as error:
+                result = str(error)
+            self.store.add_rendering(completion, target.source_hash, RENDER_VERSION, result)
+        if isinstance(result, str):
+            verdict = Verdict("rejected", "render", result, hash_text(completion.text), self.environment)
+            return Outcome(target, index, None, verdict)
+        return Outcome(target, index, replace(result, index=index))
+
+    def _judge_all(self, target: Target, drafts: Sequence[Outcome]) -> list[Outcome]:
+        """Verdicts for all drafts; several candidates side by side where there are several."""
+        settled: dict[int, Outcome] = {}
+        unknown: list[Outcome] = []
+        for draft in drafts:
+            if draft.candidate is None:
+                settled[draft.index] = draft
+            elif (record := self._known(target, draft.candidate)) is not None:
+                settled[draft.index] = replace(draft, verdict=record.verdict, cached=True)
+            else:
+                unknown.append(draft)
+        if unknown:
+            live = self.live(target)
+            judge = self._judge
+            workers = self.settings.workers or min(len(os.sched_getaffinity(0)), 8)
+            with ThreadPoolExecutor(workers) as pool:
+                for number, outcome in enumerate(
+                    pool.map(lambda draft: self._judged(judge, target, live, draft), unknown), 1
+                ):
+                    settled[outcome.index] = outcome
+                    self._progress(f"{target.name}: judged {number} of {len(unknown)} candidates")
+        return [settled[draft.index] for draft in drafts]
+
+    def _judged(self, judge: Judge, target: Target, live: LiveTarget, draft: Outcome) -> Outcome:
+        from pytest_kernelllm.judge.judge import Brief
+        from pytest_kernelllm.judge.supervisor import ServerFailed
+
+        assert draft.candidate is not None
+        override = self._overrides(target)
+        options = live.options
+        brief = Brief(
+            live,
+            tolerance=override.tolerance if override.tolerance is not None else options.tolerance,
+            min_speedup=self.settings.min_speedup if options.min_speedup is None else options.min_speedup,
+            timing=self.settings.timing,
+        )
+        with self.store.lock(f"judge {draft.candidate.kernel_hash} {self.environment.key}"):
+            if (record := self._known(target, draft.candidate)) is not None:
+                return replace(draft, verdict=record.verdict, cached=True)
+            try:
+                verdict = judge.judge(draft.candidate, brief)
+            except ServerFailed as error:
+                raise SessionError(str(error)) from None
+            verdict = replace(verdict, environment=self._environment_for(target))
+            now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+            if verdict.verdict != "inconclusive":
+                self.store.add_verdict(KernelRecord(target.id, target.source_hash, draft.candidate, verdict, now))
+        return replace(draft, verdict=verdict)
+
+    def _known(self, target: Target, candidate: Candidate) -> KernelRecord | None:
+        """The stored verdict, if it answers what this run asks."""
+        record = self.store.verdict(candidate.kernel_hash, target.source_hash, self._environment_for(target))
+        if record is None:
+            return None
+        wants_timing = self.settings.timing and self.environment.device == "cuda"
+        if record.verdict.correct and wants_timing and not record.verdict.timing:
+            return None
+        return record
+
+    def _environment_for(self, target: Target) -> Environment:
+        """The environment, with the rules by the name they have for this target."""
+        policy = self.environment.policy + self._overrides(target).key
+        if self.environment.device == "cuda" and self.settings.min_speedup != Settings.min_speedup:
+            policy += f" {self.settings.min_speedup}x"
+        return replace(self.environment, policy=policy)
+
+    @cached_property
+    def _judge(self) -> Judge:
+        _require_torch()
+        self._progress("starting the judge")
+        from pytest_kernelllm.judge.judge import Judge
+
+        uuid = self.gpu.uuid if self.gpu else ""
+        return self._open.enter_context(Judge(self.environment, deadline=self.settings.deadline, gpu_uuid=uuid))
+
+
+def _require_torch() -> None:
+    for name in ("torch", "triton"):
+        try:
+            __import__(name)
+        except ImportError:
+            raise SessionError(
+                f"{name} is not installed, so nothing can be judged; run `pip install 'pytest-kernelllm[torch]'`."
+            ) from None
+
+
+@contextlib.contextmanager
+def open_session(*args: Any, **kwargs: Any) -> Iterator[Session]:
+    """A session that is closed at the end of the block; arguments are ``Session``'s."""
+    session = Session(*args, **kwargs)
+    try:
+        yield session
+    finally:
+        session.close()
+

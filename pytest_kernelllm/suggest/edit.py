@@ -1,0 +1,202 @@
+"""``kernel="..."`` put into one marker, as edits of text ranges: every other byte of the file stays."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import token
+import tokenize
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_kernelllm.discover.marks import Mark, find_marks, is_marker
+from pytest_kernelllm.discover.names import dotted
+from pytest_kernelllm.discover.resolve import Project
+from pytest_kernelllm.records import Target
+
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+_LAYOUT = (token.NL, token.NEWLINE, token.COMMENT, token.INDENT, token.DEDENT, token.ENDMARKER)
+
+
+class EditError(ValueError):
+    """The marker cannot be changed without guessing; one sentence that says where, why and what to write."""
+
+
+def set_kernel(source: bytes, target: Target, kernel: str, root: Path) -> bytes:
+    """The same file with ``kernel="<kernel>"`` in the target's marker.
+
+    Args:
+        source: the file's bytes; encoding, byte order mark, line ends and a missing last line end are kept.
+        target: whose marker; found by the target's name, so earlier lines may have moved.
+        kernel: dotted path of the kernel module.
+        root: the project root, to which ``target.path`` is relative.
+
+    Raises:
+        EditError: no such marker, or one that cannot be changed safely.
+    """
+    place = f"{target.path}:{target.line}"
+    try:
+        marker = _find(source, target, root)
+        text = _Text(source)
+        edited = text.with_edits(_edits(text, marker, kernel))
+        after = _find(edited, target, root)
+    except (_Unsure, SyntaxError, ValueError, RecursionError) as error:
+        raise EditError(
+            f'{place}: kernel="{kernel}" cannot be written into the marker of {target.name} because {error}; '
+            "write it there by hand."
+        ) from None
+    if ast.dump(_without_kernel(marker)) != ast.dump(_without_kernel(after)) or after.mark.kernel != kernel:
+        raise EditError(
+            f'{place}: kernel="{kernel}" would change more than the marker of {target.name}; '
+            "write it there by hand."
+        )
+    return edited
+
+
+class _Unsure(Exception):
+    """Why an edit would be a guess; completes a sentence."""
+
+
+@dataclass(frozen=True)
+class _Marker:
+    """A marker in a parsed file: ``node`` is the bare name, or the call that takes the options."""
+
+    tree: ast.Module
+    mark: Mark
+    node: ast.expr
+
+
+def _find(source: bytes, target: Target, root: Path) -> _Marker:
+    project = Project(root.absolute())
+    module = project.parse(root.absolute() / target.path, source)
+    mark = next((m for m in find_marks(project, module).marks if m.name == target.name), None)
+    if mark is None:
+        where = (
+            "a KernelBench file has no marker" if target.kind == "kernelbench" else "there is no such marker"
+        )
+        raise _Unsure(where)
+    if mark.node is not None:
+        nodes = [d for d in mark.node.decorator_list if is_marker(project, module, d)]
+    else:
+        calls = [n for n in ast.walk(module.tree) if isinstance(n, ast.Call) and n.lineno == mark.line]
+        named = [call for call in calls if call.args and dotted(call.args[0]) == mark.expression]
+        nodes = [
+            call if is_marker(project, module, call) else call.func
+            for call in named
+            if is_marker(project, module, call)
+            or (isinstance(call.func, ast.Call) and is_marker(project, module, call.func))
+        ]
+    if len(nodes) != 1:
+        raise _Unsure(f"the class has {len(nodes)} markers there")
+    return _Marker(module.tree, mark, nodes[0])
+
+
+def _without_kernel(marker: _Marker) -> ast.Module:
+    """The tree with a bare marker as an empty call, and without the ``kernel`` keyword. Changes the tree."""
+    node = marker.node
+    if isinstance(node, ast.Call):
+        node.keywords = [keyword for keyword in node.keywords if keyword.arg != "kernel"]
+    else:
+        for owner in ast.walk(marker.tree):
+            if isinstance(owner, ast.ClassDef) and node in owner.decorator_list:
+                owner.decorator_list[owner.decorator_list.index(node)] = ast.Call(node, [], [])
+    return marker.tree
+
+
+class _Text:
+    """A decoded source file that translates positions and takes edits."""
+
+    def __init__(self, source: bytes) -> None:
+        self.encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
+        self.text = source.decode(self.encoding)
+        if self.text.encode(self.encoding) != source:
+            raise _Unsure(f"its encoding {self.encoding} does not keep every byte")
+        self.starts = [match.start() for match in _LINE.finditer(self.text)]
+
+    def offset(self, line: int, column: int) -> int:
+        """Index in ``text`` of a position as ``ast`` gives it: 1-based line, UTF-8 bytes into it."""
+        start = self.starts[line - 1]
+        end = self.starts[line] if line < len(self.starts) else len(self.text)
+        return start + len(self.text[start:end].encode()[:column].decode())
+
+    def span(self, node: ast.expr) -> tuple[int, int]:
+        """First index of a node, and the one after its last."""
+        assert node.end_lineno is not None and node.end_col_offset is not None
+        return self.offset(node.lineno, node.col_offset), self.offset(node.end_lineno, node.end_col_offset)
+
+    def line_end(self, index: int) -> int:
+        """Index of the line end at or after ``index``."""
+        match = re.compile(r"[\r\n]|\Z").search(self.text, index)
+        assert match is not None
+        return match.start()
+
+    def own_indent(self, index: int) -> str | None:
+        """The line end and the blanks before ``index`` if nothing else precedes it on its line."""
+        match = re.search(r"(\r\n|\r|\n)([ \t\f]*)\Z", self.text[:index])
+        return match.group() if match else None
+
+    def with_edits(self, edits: list[tuple[int, int, str]]) -> bytes:
+        """The file's bytes with ``text[start:end]`` replaced for each edit."""
+        text = self.text
+        for start, end, new in sorted(edits, reverse=True):
+            text = text[:start] + new + text[end:]
+        return text.encode(self.encoding)
+
+
+def _edits(text: _Text, marker: _Marker, kernel: str) -> list[tuple[int, int, str]]:
+    argument = f'kernel="{kernel}"'
+    if not isinstance(marker.node, ast.Call):
+        _, end = text.span(marker.node)
+        return [(end, end, f"({argument})")]
+    for keyword in marker.node.keywords:
+        if keyword.arg is None:
+            raise _Unsure(f"`**{ast.unparse(keyword.value)}` may hold a kernel already")
+        if keyword.arg == "kernel":
+            return [_replaced(text, keyword.value, kernel)]
+    return _added(text, marker.node, argument)
+
+
+def _replaced(text: _Text, value: ast.expr, kernel: str) -> tuple[int, int, str]:
+    if not (isinstance(value, ast.Constant) and isinstance(value.value, str | None)):
+        raise _Unsure(f"its kernel is the expression `{ast.unparse(value)}`")
+    start, end = text.span(value)
+    quote = "'" if text.text[start] == "'" else '"'
+    return start, end, f"{quote}{kernel}{quote}"
+
+
+def _added(text: _Text, call: ast.Call, argument: str) -> list[tuple[int, int, str]]:
+    """A new last argument, laid out as the call's others are."""
+    start, end = text.span(call)
+    last = _last_before_closing(text, start, end)
+    if not (call.args or call.keywords):
+        return [(last, last, argument)]
+    comma = text.text[last - 1] == ","
+    newline = text.own_indent(_start_of_last(text, call))
+    if newline is None:
+        return [(last, last, f" {argument}," if comma else f", {argument}")]
+    # On a line of its own, after a comment that belongs to the argument before.
+    line_end = text.line_end(last)
+    place = line_end if line_end < end else last
+    if comma:
+        return [(place, place, f"{newline}{argument},")]
+    if place == last:
+        return [(last, last, f",{newline}{argument}")]
+    return [(last, last, ","), (place, place, f"{newline}{argument}")]
+
+
+def _start_of_last(text: _Text, call: ast.Call) -> int:
+    """Index at which the last argument begins: its name, for a keyword."""
+    starts = [text.span(node)[0] for node in call.args]
+    starts += [text.offset(keyword.lineno, keyword.col_offset) for keyword in call.keywords]
+    return max(starts)
+
+
+def _last_before_closing(text: _Text, start: int, end: int) -> int:
+    """Index after the last token inside a call's parentheses: of an argument, a comma or the opening one."""
+    # Line ends are made plain for the tokenizer, at equal length, so that its positions hold.
+    segment = text.text[start:end].replace("\r\n", " \n").replace("\r", "\n")
+    starts = [0, *(match.end() for match in re.finditer("\n", segment))]
+    tokens = [t for t in tokenize.generate_tokens(io.StringIO(segment).readline) if t.type not in _LAYOUT]
+    line, column = tokens[-2].end
+    return start + starts[line - 1] + column

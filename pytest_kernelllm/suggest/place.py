@@ -1,0 +1,104 @@
+"""Where an adopted kernel lies: ``_triton/<class>.py`` beside the target's file."""
+
+from __future__ import annotations
+
+import hashlib
+import keyword
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from pytest_kernelllm.discover.resolve import package_root
+from pytest_kernelllm.records import Target
+
+FOLDER = "_triton"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A kernel module's place in the project."""
+
+    path: str
+    """File, POSIX form, relative to the project root."""
+    dotted: str
+    """How it is imported, and what ``kernel=`` says."""
+    package: str | None
+    """The ``__init__.py`` that the import needs; None beside a file that is in no package, where the folder
+    must stay a namespace package so that every such folder of the project can have its own."""
+
+
+def place(root: Path, target: Target, targets: Iterable[Target] = ()) -> Place:
+    """Where the kernel of a target goes; the same answer whichever targets are handled first.
+
+    An adopted target keeps the place it has. Two targets that want one name get longer ones: with the name of
+    their file, and with a few digits of a hash where that is equal as well.
+
+    Args:
+        root: the project root.
+        target: whose kernel.
+        targets: all targets of the project, as far as they are known; a kernel file that another target has
+            on disk counts as well.
+    """
+    file = root / target.path
+    packages = file.parent.relative_to(package_root(file)).parts
+    folder = PurePosixPath(target.path).parent / FOLDER
+
+    def at(name: str) -> Place:
+        package = str(folder / "__init__.py") if packages else None
+        return Place(str(folder / f"{name}.py"), ".".join((*packages, FOLDER, name)), package)
+
+    prefix = at("").dotted
+    if (
+        target.kernel
+        and target.kernel.startswith(prefix)
+        and target.kernel.removeprefix(prefix).isidentifier()
+    ):
+        return at(target.kernel.removeprefix(prefix))
+
+    others = [other for other in targets if other.id != target.id and _share(root, other, target)]
+    digits = hashlib.sha256(target.id.encode()).hexdigest()[:6]
+    for spell in (_short, _with_stem):
+        name = spell(target)
+        wanted = any(spell(other) == name for other in others)
+        if not wanted and _owner(root / at(name).path) in (None, target.id):
+            return at(name)
+    return at(f"{_with_stem(target)}_{digits}")
+
+
+def snake(name: str) -> str:
+    """A class's qualified name as a module name: ``LlamaRMSNorm`` → ``llama_rms_norm``."""
+    words = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", name)
+    words = re.sub(r"([a-z\d])([A-Z])", r"\1_\2", words)
+    words = re.sub(r"\W|_{2,}", "_", words).strip("_").lower()
+    return words if words.isidentifier() else f"_{words}"
+
+
+def _short(target: Target) -> str:
+    name = snake(target.name)
+    return f"kernel_{name}_kernel" if keyword.iskeyword(name) or _collected(name) else name
+
+
+def _with_stem(target: Target) -> str:
+    name = f"{snake(PurePosixPath(target.path).stem)}_{snake(target.name)}"
+    return f"kernel_{name}_kernel" if _collected(name) else name
+
+
+def _collected(name: str) -> bool:
+    """Whether pytest would take the file for tests of its own."""
+    return name == "conftest" or name.startswith("test_") or name.endswith("_test")
+
+
+def _share(root: Path, one: Target, other: Target) -> bool:
+    """Whether two targets' kernels are imported from one namespace: the same package, or none."""
+    first, second = PurePosixPath(one.path).parent, PurePosixPath(other.path).parent
+    return first == second or not any((root / folder / "__init__.py").is_file() for folder in (first, second))
+
+
+def _owner(path: Path) -> str | None:
+    """The target named in a kernel module's header; None if there is no file."""
+    try:
+        first = path.read_text(encoding="utf-8", errors="replace").partition("\n")[0]
+    except OSError:
+        return None
+    return first.removeprefix("# Triton kernel for ").strip()

@@ -1,0 +1,91 @@
+from pathlib import Path
+
+import pytest
+
+from pytest_kernelllm.records import Target
+from pytest_kernelllm.suggest.place import Place, place, snake
+
+
+def target(path: str, name: str = "RMSNorm", kernel: str | None = None) -> Target:
+    return Target(path, name, 1, "h", "decorator", kernel)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for package in ("src/pkg", "src/pkg/sub"):
+        (tmp_path / package).mkdir(parents=True)
+        (tmp_path / package / "__init__.py").touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        ("RMSNorm", "rms_norm"),
+        ("LlamaRMSNorm", "llama_rms_norm"),
+        ("MLP", "mlp"),
+        ("Conv2dBN", "conv2d_bn"),
+        ("GELU_v2", "gelu_v2"),
+        ("Outer.Inner", "outer_inner"),
+        ("_Private", "private"),
+        ("Größe", "größe"),
+    ],
+)
+def test_snake_case(name: str, module: str) -> None:
+    assert snake(name) == module
+
+
+def test_in_a_package(root: Path) -> None:
+    expected = Place("src/pkg/_triton/rms_norm.py", "pkg._triton.rms_norm", "src/pkg/_triton/__init__.py")
+    assert place(root, target("src/pkg/layers.py")) == expected
+    assert place(root, target("src/pkg/sub/layers.py")).dotted == "pkg.sub._triton.rms_norm"
+
+
+def test_beside_a_loose_file(root: Path) -> None:
+    assert place(root, target("scripts/model.py")) == Place(
+        "scripts/_triton/rms_norm.py", "_triton.rms_norm", None
+    )
+    assert place(root, target("model.py")) == Place("_triton/rms_norm.py", "_triton.rms_norm", None)
+
+
+def test_collisions_do_not_depend_on_order(root: Path) -> None:
+    several = [
+        target("src/pkg/a.py"),
+        target("src/pkg/b.py"),
+        target("src/pkg/b.py", "RmsNorm"),
+        target("src/pkg/c.py", "Other"),
+        target("src/pkg/sub/a.py"),
+        target("loose/a.py", "Alone"),
+        target("loose/a.py"),
+        target("other/a.py"),
+    ]
+    forwards = {t.id: place(root, t, several).dotted for t in several}
+    backwards = {t.id: place(root, t, several[::-1]).dotted for t in several[::-1]}
+    assert forwards == backwards
+    assert len(set(forwards.values())) == len(several)
+    assert forwards["src/pkg/a.py::RMSNorm"] == "pkg._triton.a_rms_norm"
+    assert forwards["src/pkg/c.py::Other"] == "pkg._triton.other"
+    assert forwards["src/pkg/sub/a.py::RMSNorm"] == "pkg.sub._triton.rms_norm"
+
+
+def test_a_file_of_another_target_is_not_taken(root: Path) -> None:
+    (root / "src/pkg/_triton").mkdir()
+    file = root / "src/pkg/_triton/rms_norm.py"
+    file.write_text("# Triton kernel for src/pkg/a.py::RMSNorm\n")
+    assert place(root, target("src/pkg/a.py")).dotted == "pkg._triton.rms_norm"
+    assert place(root, target("src/pkg/b.py")).dotted == "pkg._triton.b_rms_norm"
+    file.write_text("handwritten = True\n")
+    assert place(root, target("src/pkg/a.py")).dotted == "pkg._triton.a_rms_norm"
+
+
+def test_an_adopted_kernel_stays_where_it_is(root: Path) -> None:
+    adopted = target("src/pkg/a.py", kernel="pkg._triton.my_norm")
+    assert place(root, adopted, [adopted, target("src/pkg/b.py")]).path == "src/pkg/_triton/my_norm.py"
+    elsewhere = target("src/pkg/a.py", kernel="other.kernels.norm")
+    assert place(root, elsewhere).dotted == "pkg._triton.rms_norm"
+
+
+@pytest.mark.parametrize("name", ["TestNorm", "NormTest", "Conftest", "Lambda"])
+def test_names_that_python_or_pytest_would_take_for_their_own(root: Path, name: str) -> None:
+    module = place(root, target("src/pkg/a.py", name)).dotted.rpartition(".")[2]
+    assert module.startswith("kernel_") and module.endswith("_kernel")
