@@ -188,10 +188,11 @@ def _verify_pairs(pairs: list[Any], settings: Settings, options: argparse.Namesp
 def run_apply(options: argparse.Namespace) -> int:
     """``kernelllm apply``."""
     from pytest_kernelllm.store import Store
-    from pytest_kernelllm.suggest.patch import PatchError, apply_patch
+    from pytest_kernelllm.suggest.patch import COMBINED, PatchError, apply
 
     folder = Store(Path.cwd(), _settings().store).path / "patches"
-    names = options.names or sorted(p.stem for p in folder.glob("*.patch") if p.stem != "all")
+    # The combined patch, because patches for one file apply each alone, but not one after the other.
+    names = options.names or ([COMBINED] if (folder / f"{COMBINED}.patch").is_file() else [p.stem for p in folder.glob("*.patch")])
     if not names:
         raise CommandError(f"There are no patches in {folder}; run `pytest --kernelllm` first.")
     for name in names:
@@ -199,7 +200,7 @@ def run_apply(options: argparse.Namespace) -> int:
         if not path.is_file():
             raise CommandError(f"There is no patch {name} in {folder}.")
         try:
-            apply_patch(Path.cwd(), path)
+            apply(Path.cwd(), path)
         except PatchError as error:
             raise CommandError(str(error)) from None
         print(f"applied {path.stem}")

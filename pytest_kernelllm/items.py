@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,8 @@ import pytest
 
 from pytest_kernelllm.config import ConfigError, Settings, load_settings
 from pytest_kernelllm.discover.scan import Scan, python_files, scan_file
-from pytest_kernelllm.generate.protocol import GenerateError, Generator
+from pytest_kernelllm.generate.protocol import GenerateError
+from pytest_kernelllm.generate.protocol import Generator as KernelGenerator
 from pytest_kernelllm.outcome import ADOPTED, Outcome, best
 from pytest_kernelllm.records import Target
 from pytest_kernelllm.report.explain import explain
@@ -45,25 +46,35 @@ class Run:
             raise pytest.UsageError(str(error)) from None
         self.outcomes: dict[tuple[str, int], Outcome] = {}
         self._told: dict[str, Overrides] = {}
+        self._scans: dict[Path, Scan] = {}
+        self._tests: list[Path] = []
 
     # ------------------------------------------------------------------ collecting
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self, session: pytest.Session) -> None:
-        """Add ``kernelllm_paths`` to the paths that are collected."""
-        extra = [*self.config.getini("kernelllm_paths"), *self.settings.paths]
-        given = session.config.args
-        session.config.args = [*given, *(str(self.root / p) for p in extra if str(self.root / p) not in given)]
+        """Without paths on the command line, look for targets in ``kernelllm_paths``, or in the whole project."""
+        config = session.config
+        if config.args_source is pytest.Config.ArgsSource.ARGS:
+            return
+        self._tests = [config.invocation_params.dir / arg.partition("::")[0] for arg in config.args]
+        extra = [*config.getini("kernelllm_paths"), *self.settings.paths] or ["."]
+        config.args = [*dict.fromkeys([*config.args, *(str(self.root / path) for path in extra)])]
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
-        """With ``--kernelllm-only``, leave out files without targets."""
-        if self.only and collection_path.is_file():
-            return True if not self.scan(collection_path).targets else None
+        """Leave out files without targets: all of them with ``--kernelllm-only``, else those outside the project's tests."""
+        if not collection_path.is_file():
+            return None
+        is_test = any(collection_path.is_relative_to(folder) for folder in self._tests)
+        if self.only or (self._tests and not is_test):
+            return None if self.scan(collection_path).targets else True
         return None
 
     def scan(self, path: Path) -> Scan:
         """The targets of one file."""
-        return scan_file(path, self.root) if path.suffix == ".py" else Scan()
+        if path not in self._scans:
+            self._scans[path] = scan_file(path, self.root) if path.suffix == ".py" else Scan()
+        return self._scans[path]
 
     def collect_file(self, path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """A collector for a file with targets, or with markers that make none."""
@@ -83,14 +94,21 @@ class Run:
         names = ", ".join(g.name for g in self.session.generators)
         return [f"kernelllm: {names}, {self.settings.samples} candidates a target; {where}; store {self.session.store.path.name}/"]
 
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Nothing to change; here to keep the order that the files give."""
-
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         """Tell the session what was selected, so that candidates of one target are judged side by side."""
+        if hasattr(self.config, "workerinput"):
+            return  # pytest-xdist's workers share the items, each judges its own
         for item in session.items:
             if isinstance(item, CandidateItem):
                 self.session.want(item.target, item.index)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Let the outcome travel on the report, also from pytest-xdist's workers."""
+        report = yield
+        if isinstance(item, CandidateItem) and item.outcome is not None and report.when == "call":
+            report.kernelllm = item.outcome.to_json()  # type: ignore[attr-defined]  # how plugins add to reports
+        return report
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -113,7 +131,7 @@ class Run:
 
         outcomes = list(self.outcomes.values())
         suggestions = write_suggestions(self.session.store, self.root, outcomes)
-        write_summary(terminalreporter, self.root, outcomes, suggestions, self.session.store.problems)
+        write_summary(terminalreporter, self.session.store.path, outcomes, suggestions, self.session.store.problems)
         if path := self.config.getoption("kernelllm_report"):
             from pytest_kernelllm.report.json import write_report
 
@@ -125,8 +143,8 @@ class Run:
 
     # ------------------------------------------------------------------ what a conftest adds
 
-    def _generators_of_plugins(self) -> list[Generator]:
-        lists: list[list[Generator] | None] = self.config.hook.pytest_kernelllm_generators(config=self.config)
+    def _generators_of_plugins(self) -> list[KernelGenerator]:
+        lists: list[list[KernelGenerator] | None] = self.config.hook.pytest_kernelllm_generators(config=self.config)
         return [generator for part in lists if part for generator in part]
 
     def _overrides(self, target: Target) -> Overrides:
@@ -283,9 +301,3 @@ class VerifiedItem(CandidateItem):
             listed = "\n".join(f"  candidate {i}: {reason}" for i, reason in enumerate(reasons))
             pytest.fail(f"{self.target.id} has no verified kernel (--kernelllm-strict):\n{listed}", pytrace=False)
 
-
-def attach_outcome(item: pytest.Item, report: pytest.TestReport) -> None:
-    """Let the outcome travel on the report, also from pytest-xdist's workers."""
-    if isinstance(item, CandidateItem) and item.outcome is not None and report.when == "call":
-        data: Mapping[str, Any] = item.outcome.to_json()
-        report.kernelllm = data  # type: ignore[attr-defined]  # reports carry plugins' data as attributes

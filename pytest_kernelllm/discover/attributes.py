@@ -1,4 +1,4 @@
-"""What a module's behaviour depends on beside its inputs: parameters, buffers and the plain values it holds."""
+"""What a module's behaviour depends on beside its inputs: parameters, buffers and plain values."""
 
 from __future__ import annotations
 
@@ -31,16 +31,19 @@ def dtype_name(dtype: torch.dtype) -> str:
 def attributes(module: nn.Module, dtype: str | None) -> dict[str, TensorSpec | Scalar]:
     """The attributes that pin a domain, by dotted name.
 
-    Parameters and buffers as ``TensorSpec``; scalars as they are; elements of tuples of scalars as ``name[i]``;
-    plain functions by qualified name; the class of each submodule as ``name.__class__``; and what the class
-    reads through other objects, such as ``config.hidden_act``.
+    Parameters and buffers as ``TensorSpec``; scalars as they are; scalars in tuples as ``name[i]``; plain
+    functions by qualified name; the class of each submodule as ``name.__class__``; and what the class reads
+    through other objects, such as ``config.hidden_act``.
 
     Args:
         module: a built module.
         dtype: the floating dtype that parameters and buffers are going to be cast to, or None.
     """
     found: dict[str, TensorSpec | Scalar] = {}
-    tensors = (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False))
+    tensors = (
+        *module.named_parameters(remove_duplicate=False),
+        *module.named_buffers(remove_duplicate=False),
+    )
     for name, tensor in tensors:
         cast = dtype if dtype and tensor.is_floating_point() else dtype_name(tensor.dtype)
         found[name] = TensorSpec(cast, tuple(tensor.shape))

@@ -1,4 +1,4 @@
-"""Cases of a target: which shapes its inputs take, learned by calling the user's callables at several sizes."""
+"""Which shapes a target's inputs take, learned by calling the user's callables at several sizes."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ def _shown(arguments: Mapping[str, Any], where: str) -> Shown:
             shown[name] = value
         else:
             raise TargetError(
-                f"{where}: the argument `{name}` is a {type(value).__name__}; forward's arguments must be tensors "
-                "or plain values (int, float, bool, str, None)."
+                f"{where}: the argument `{name}` is a {type(value).__name__}; forward's arguments must be "
+                "tensors or plain values (int, float, bool, str, None)."
             )
     return shown
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sysconfig
 import traceback
 from pathlib import Path
 
@@ -10,12 +11,23 @@ class TargetError(Exception):
     """A target cannot be imported, built or called; the text is one sentence that says what to do."""
 
 
-def in_one_line(error: BaseException, path: Path | None = None) -> str:
-    """``ValueError: bad size (line 12)``: an exception of the user's code, with the line in ``path`` it passed."""
-    text = " ".join(str(error).split())
+def in_one_line(error: BaseException) -> str:
+    """An exception of the user's code: ``ValueError: bad size (layers.py, line 12)``."""
+    text = " ".join(str(error).split()).rstrip(".")
+    if isinstance(error, SyntaxError):
+        return f"{type(error).__name__}: {text}"  # it names file and line itself
     if len(text) > 300:
         text = text[:299] + "…"
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if path is not None and frame.filename == str(path)]
-    line = error.lineno if isinstance(error, SyntaxError) else (lines[-1] if lines else None)
-    return type(error).__name__ + (f": {text}" if text else "") + (f" (line {line})" if line else "")
+    lines = [f for f in traceback.extract_tb(error.__traceback__) if _is_the_users(f.filename)]
+    place = f" ({Path(lines[-1].filename).name}, line {lines[-1].lineno})" if lines else ""
+    return type(error).__name__ + (f": {text}" if text else "") + place
+
+
+def _is_the_users(filename: str) -> bool:
+    path = Path(filename)
+    others = (
+        Path(__file__).parents[1],
+        Path(sysconfig.get_path("stdlib")),
+        Path(sysconfig.get_path("purelib")),
+    )
+    return not filename.startswith("<") and not any(path.is_relative_to(folder) for folder in others)

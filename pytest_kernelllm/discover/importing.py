@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
-import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +17,8 @@ def import_file(path: Path, root: Path) -> ModuleType:
     """The module of a Python file; the one already imported, if there is one.
 
     A file in a package is imported under its dotted name, with the package's parent folder first in
-    ``sys.path``; any other file under its own name, with its folder first. ``root`` and ``root/src`` come last.
+    ``sys.path``; any other file under its own name, with its folder first. The project root and its ``src``
+    come last.
 
     Raises:
         TargetError: importing it fails, or another file has taken its name.
@@ -40,7 +40,7 @@ def import_file(path: Path, root: Path) -> ModuleType:
         else:
             module = _import_alone(path)
     except (Exception, SystemExit) as error:
-        raise TargetError(f"{label(path, root)} cannot be imported: {in_one_line(error, path)}.") from error
+        raise TargetError(f"{label(path, root)} cannot be imported: {in_one_line(error)}.") from error
     if not _same_file(module, path):
         raise TargetError(
             f"{label(path, root)} cannot be imported as {module.__name__}: that name is taken by "
@@ -75,6 +75,6 @@ def _loaded(path: Path) -> ModuleType | None:
 def _same_file(module: ModuleType, path: Path) -> bool:
     # From the module's own dictionary: a lazy module would import something to answer.
     file = vars(module).get("__file__")
-    if not isinstance(file, str) or os.path.basename(file) != path.name:
+    if not isinstance(file, str) or not file.endswith(path.name):
         return False
     return Path(file).resolve() == path.resolve()

@@ -2,46 +2,35 @@
 
 from __future__ import annotations
 
-import copy
-import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MethodType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import nn
 
-from pytest_kernelllm.discover.attributes import attributes
-from pytest_kernelllm.discover.cases import Layout, Sizes, layout, used_dims
+from pytest_kernelllm.discover import build
+from pytest_kernelllm.discover.attributes import attributes, dtype_name
+from pytest_kernelllm.discover.calls import Call, as_call, placed, seeded
+from pytest_kernelllm.discover.cases import Sizes, layout, used_dims
 from pytest_kernelllm.discover.errors import TargetError, in_one_line
 from pytest_kernelllm.discover.importing import import_file
-from pytest_kernelllm.discover.marks import Mark, find_marks
+from pytest_kernelllm.discover.marks import find_marks, kernelbench_mark
+from pytest_kernelllm.discover.names import Chain
 from pytest_kernelllm.discover.resolve import Project
-from pytest_kernelllm.marker import OPTIONS_ATTRIBUTE, Options, triton_candidate
-from pytest_kernelllm.records import Case, Domain, Target
+from pytest_kernelllm.marker import OPTIONS_ATTRIBUTE, Options
+from pytest_kernelllm.records import Case, Domain, Scalar, Target, TensorSpec
 
 __all__ = ["Call", "LiveTarget", "TargetError", "load_target"]
 
-_SEED = 20_261_121
-"""Initial parameters are drawn under it, so that two builds of a target are equal."""
-
-_ORIGINAL = "__kernelllm_original__"
-"""Where the dispatching ``forward`` of an adopted class keeps the original."""
+Makers = Callable[..., Any] | Mapping[str, Callable[..., Any]]
 
 _TRIAL_ELEMENTS = 1 << 22
-"""Inputs up to this many elements are run through the module for real when it cannot be tried without data."""
-
-
-@dataclass(frozen=True)
-class Call:
-    """Arguments of one call."""
-
-    args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = field(default_factory=dict)
+"""Inputs of at most this many elements are run through the original once, to see that it works."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +42,9 @@ class LiveTarget:
     options: Options
     signature: inspect.Signature
     """Of the original ``forward``, without ``self``."""
-    file: Path
     cases: tuple[Case, ...] = ()
     _makers: Mapping[str, Callable[..., Any]] = field(default_factory=dict, repr=False)
-    """The inputs callable of each case."""
+    """By case name: the callable that makes its inputs."""
 
     def case(self, name: str) -> Case:
         """The case of that name.
@@ -64,5 +52,228 @@ class LiveTarget:
         Raises:
             KeyError: there is none.
         """
-        return next(case for case in self.cases if case.name == name) if name in self._makers else self._none(name)
+        return {case.name: case for case in self.cases}[name]
 
+    def init_arguments(self, case: Case) -> Call:
+        """The constructor's arguments, fresh ones at every call; none if ``init`` returns a ready module.
+
+        Raises:
+            TargetError: ``init`` fails or is of another form.
+        """
+        made = build.init_arguments(self.options.init, self._where)
+        return made if isinstance(made, Call) else Call()
+
+    def build(self, case: Case, device: str = "cpu") -> nn.Module:
+        """A new module for a case: always the same values, and the original ``forward`` at every depth.
+
+        Raises:
+            TargetError: the user's constructor fails.
+        """
+        module = build.construct(self.cls, self.options.init, self._where)
+        return build.finished(module, case.dtype, device, self.options.training)
+
+    def inputs(
+        self, case: Case, seed: int, sizes: Mapping[str, int] | None = None, device: str = "cpu"
+    ) -> Call:
+        """Fresh arguments of ``forward``: contiguous, on ``device``, floating ones in the case's dtype.
+
+        Args:
+            case: one of ``cases``.
+            seed: of PyTorch's generators while the user's callable runs.
+            sizes: of named dimensions, in place of the case's own.
+            device: where the user's callable makes its tensors.
+
+        Raises:
+            TargetError: the user's callable fails.
+            KeyError: ``sizes`` names a dimension that the case does not have.
+        """
+        for name in sizes or {}:
+            case.sizes[name]
+        call = self._make(self._makers[case.name], {**case.sizes, **(sizes or {})}, seed, device)
+        return call.map(lambda value: placed(value, case.dtype, device))
+
+    def bind(self, call: Call) -> dict[str, Any]:
+        """The arguments that were passed, by parameter name of ``forward``.
+
+        Raises:
+            TargetError: they do not fit, or go into ``*args`` or ``**kwargs``.
+        """
+        shown = f"forward{self.signature}"
+        try:
+            arguments = self.signature.bind(*call.args, **call.kwargs).arguments
+        except TypeError as error:
+            raise TargetError(f"{self._where}: its inputs do not fit {shown}: {error}.") from None
+        for name in arguments:
+            parameter = self.signature.parameters[name]
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                raise TargetError(
+                    f"{self._where}: its inputs go into {parameter} of {shown}; name the parameters."
+                )
+        return dict(arguments)
+
+    @property
+    def _where(self) -> str:
+        return f"{self.target.path}: {self.target.name}"
+
+    def _make(self, make: Callable[..., Any], sizes: Mapping[str, int], seed: int, device: str) -> Call:
+        given = ", ".join(f"{name}={size}" for name, size in sizes.items())
+        try:
+            with seeded(seed, device):
+                made = make(**sizes)
+        except Exception as error:
+            text = f"{self._where}: its inputs callable fails when called with ({given}) on {device}"
+            raise TargetError(f"{text}: {in_one_line(error)}.") from error
+        call = as_call(made)
+        if call is None:
+            raise TargetError(
+                f"{self._where}: its inputs callable returns a {type(made).__name__}; it must return a "
+                "tensor, a tuple, a dict of keyword arguments, or (tuple, dict)."
+            )
+        if device != "meta" and any(
+            getattr(v, "is_meta", False) for v in (*call.args, *call.kwargs.values())
+        ):
+            raise TargetError(
+                f"{self._where}: its inputs callable returns tensors without data; make new ones each time."
+            )
+        return call
+
+
+def load_target(root: Path, target: Target, inputs: Makers | None = None) -> LiveTarget:
+    """Import a target's file, build its module once and learn its cases.
+
+    Args:
+        root: the project root.
+        target: as the scan found it.
+        inputs: used in place of the marker's ``inputs``.
+
+    Raises:
+        TargetError: it cannot be imported, built or called; the text says what to do.
+    """
+    root = root.absolute()
+    file = (root / target.path).resolve()
+    where = f"{target.path}: {target.name}"
+    cls, options = _marked_class(import_file(file, root), target, file, root)
+    if inputs is not None:
+        options = replace(options, inputs={"default": inputs} if callable(inputs) else dict(inputs))
+    if not options.inputs:
+        raise TargetError(
+            f"{where} has no inputs; write triton_candidate(inputs=make_inputs), a callable that returns "
+            "forward's arguments."
+        )
+    _check_options(options, where)
+    parameters = list(inspect.signature(build.original_forward(cls)).parameters.values())
+    live = LiveTarget(target, cls, options, inspect.Signature(parameters[1:]))
+    return _with_cases(live, where)
+
+
+def _marked_class(
+    module: ModuleType, target: Target, file: Path, root: Path
+) -> tuple[type[nn.Module], Options]:
+    where = f"{target.path}: {target.name}"
+    cls: Any = module
+    for name in _expression(target, file, root):
+        cls = getattr(cls, name, None)
+    if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
+        raise TargetError(
+            f"{where} is not an nn.Module class; mark a class that derives from torch.nn.Module."
+        )
+    if target.kind == "kernelbench":
+        makers = vars(module)
+        return cls, Options(inputs={"default": makers["get_inputs"]}, init=makers["get_init_inputs"])
+    options = vars(cls).get(OPTIONS_ATTRIBUTE)
+    if not isinstance(options, Options):
+        raise TargetError(f"{where} is not marked once {target.path} is imported; mark it unconditionally.")
+    return cls, options
+
+
+def _expression(target: Target, file: Path, root: Path) -> Chain:
+    project = Project(root)
+    module = project.parse(file)
+    if target.kind == "kernelbench" and (bench := kernelbench_mark(module)):
+        return bench.expression
+    for mark in find_marks(project, module).marks:
+        if mark.name == target.name:
+            return mark.expression
+    raise TargetError(f"{target.path} no longer marks {target.name}; run the scan again.")
+
+
+def _check_options(options: Options, where: str) -> None:
+    for dtype in options.dtypes:
+        if not (isinstance(found := getattr(torch, dtype, None), torch.dtype) and found.is_floating_point):
+            raise TargetError(
+                f"{where}: dtypes has {dtype!r}; write floating dtypes such as 'float32' or 'bfloat16'."
+            )
+    taken = {name for make in options.inputs.values() for name in inspect.signature(make).parameters}
+    for name in options.dims:
+        if name not in taken:
+            raise TargetError(
+                f"{where}: dims names {name!r}, but no inputs callable has a parameter of that name."
+            )
+
+
+def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
+    """Every inputs callable with every dtype, each callable tried once."""
+    options = live.options
+    module = build.construct(live.cls, options.init, where)
+    held = {dtype: attributes(module, dtype) for dtype in options.dtypes or (None,)}
+    cases: list[Case] = []
+    makers: dict[str, Callable[..., Any]] = {}
+    for name, make in options.inputs.items():
+        found = layout(_probe(live, make), used_dims(make, options.dims, where), options.dims, where)
+        for dtype in held:
+            domain = Domain(
+                inputs={argument: _cast(value, dtype) for argument, value in found.inputs.items()},
+                attributes=held[dtype],
+                dims=found.dims,
+                training=options.training,
+                grad=options.backward,
+            )
+            cases.append(Case(f"{name}-{dtype}" if dtype else name, dtype, domain, found.sizes))
+            makers[cases[-1].name] = make
+    live = replace(live, cases=tuple(cases), _makers=makers)
+    tried = "float32" if "float32" in held else next(iter(held))
+    module = build.finished(module, tried, "cpu", options.training)
+    for case in cases:
+        if case.dtype == tried:
+            _try(live, module, case, where)
+    return live
+
+
+def _probe(live: LiveTarget, make: Callable[..., Any]) -> Callable[[Sizes], dict[str, Any]]:
+    def probe(sizes: Sizes) -> dict[str, Any]:
+        try:
+            # Shapes without memory; not every callable works without data.
+            return live.bind(live._make(make, sizes, 0, "meta"))
+        except TargetError:
+            return live.bind(live._make(make, sizes, 0, "cpu"))
+
+    return probe
+
+
+def _cast(value: TensorSpec | Scalar, dtype: str | None) -> TensorSpec | Scalar:
+    if dtype and isinstance(value, TensorSpec) and getattr(torch, value.dtype).is_floating_point:
+        return replace(value, dtype=dtype)
+    return value
+
+
+def _try(live: LiveTarget, module: nn.Module, case: Case, where: str) -> None:
+    """Run the original once, on the CPU at small sizes; large inputs are left to the judge."""
+    sizes = {name: max(low, min(high, 4)) for name, (low, high) in case.domain.dims.items()}
+    for value in case.domain.inputs.values():
+        if isinstance(value, TensorSpec):
+            shape = [sizes[entry] if isinstance(entry, str) else entry for entry in value.shape]
+            if math.prod(shape) > _TRIAL_ELEMENTS:
+                return
+    call = live.inputs(case, 0, sizes)
+    try:
+        with seeded(0, "cpu"), torch.no_grad():
+            module(*call.args, **call.kwargs)
+    except Exception as error:
+        shown = ", ".join(f"{name}: {_shown(value)}" for name, value in live.bind(call).items())
+        raise TargetError(
+            f"{where}: forward({shown}) fails: {in_one_line(error)}; check init= and inputs=."
+        ) from error
+
+
+def _shown(value: Any) -> str:
+    return f"{dtype_name(value.dtype)}{list(value.shape)}" if isinstance(value, torch.Tensor) else repr(value)

@@ -43,7 +43,8 @@ def adopt(cls: type, kernel: str) -> None:
 
     names = _caller(sys._getframe()).f_globals
     file = names.get("__file__")
-    install(cls, Kernel(cls, kernel, Path(file).absolute() if file else None, not names.get("__package__")))
+    marker = Path(file).absolute() if file else None
+    install(cls, Kernel(cls.__qualname__, kernel, marker, loose=not names.get("__package__")))
 
 
 def explain(module: Any, *args: Any, **kwargs: Any) -> str:

@@ -72,12 +72,19 @@ def _structure(domain: Domain, module: nn.Module) -> str | None:
     for path, child in module.named_modules(remove_duplicate=False):
         where = f"submodule `{path}`" if path else "the module"
         if child.training != domain.training:
-            return f"{where} is in {_mode(child.training)} mode, the kernel is for {_mode(domain.training)} mode"
+            return (
+                f"{where} is in {_mode(child.training)} mode, the kernel is for {_mode(domain.training)} mode"
+            )
         if path and id(child) not in known:
             return f"{where} is no part of the verified domain"
         if path and "forward" in vars(child):
             return f"{where} has a forward of its own"
-        hooks = (child._forward_hooks, child._forward_pre_hooks, child._backward_hooks, child._backward_pre_hooks)
+        hooks = (
+            child._forward_hooks,
+            child._forward_pre_hooks,
+            child._backward_hooks,
+            child._backward_pre_hooks,
+        )
         if path and any(hooks):
             return f"{where} has hooks"
     for path, _ in (*module.named_parameters(), *module.named_buffers()):
@@ -161,7 +168,9 @@ def _gradients(domain: Domain, module: nn.Module, bound: inspect.BoundArguments)
     if domain.grad or not torch.is_grad_enabled():
         return None
     tensors = [(name, t) for name, t in bound.arguments.items() if isinstance(t, torch.Tensor)]
-    tensors += [(path, t) for path in domain.attributes if isinstance(t := _lookup(module, path), torch.Tensor)]
+    tensors += [
+        (path, t) for path in domain.attributes if isinstance(t := _lookup(module, path), torch.Tensor)
+    ]
     wanting = next((name for name, tensor in tensors if tensor.requires_grad), None)
     return wanting and (
         f"gradients are enabled and `{wanting}` requires them, which the kernel does not compute "

@@ -6,7 +6,6 @@ import functools
 import hashlib
 import importlib
 import importlib.util
-import inspect
 import os
 import re
 import sys
@@ -18,6 +17,9 @@ from pytest_kernelllm.kernel_module import KernelModuleError, read_supports
 from pytest_kernelllm.records import Domain
 
 _HEADER = re.compile(r"# Triton kernel for (?P<target>.+)\n(?:# .*\n)*?# source hash: (?P<hash>\w+)\n")
+
+
+_AGAIN = "run pytest --kernelllm for a new one"
 
 
 class Unavailable(Exception):
@@ -32,9 +34,16 @@ class Unavailable(Exception):
 class Kernel:
     """A kernel module by its dotted path, for one adopted class."""
 
-    def __init__(self, cls: type, dotted: str, marker: Path | None, loose: bool) -> None:
-        """``marker``: the file with the marker; ``loose``: it is in no package."""
-        self.cls, self.dotted, self.marker, self.loose = cls, dotted, marker, loose
+    def __init__(self, name: str, dotted: str, marker: Path | None, loose: bool) -> None:
+        """The kernel ``dotted`` of the class ``name``.
+
+        Args:
+            name: the class's qualified name.
+            dotted: the kernel module's path.
+            marker: the file that holds the marker, if there is one.
+            loose: that file is in no package.
+        """
+        self.name, self.dotted, self.marker, self.loose = name, dotted, marker, loose
 
     @functools.cached_property
     def path(self) -> Path:
@@ -43,17 +52,17 @@ class Kernel:
         Raises:
             Unavailable: there is none.
         """
-        if self.loose and self.marker:
-            beside = self.marker.parent.joinpath(*self.dotted.split(".")).with_suffix(".py")
-            if beside.is_file():
-                return beside
+        beside = self._beside()
+        if beside is not None and beside.is_file():
+            return beside
         try:
             spec = importlib.util.find_spec(self.dotted)
         except Exception:  # finding it imports the packages above, which are the user's
             spec = None
         if spec is None or not spec.origin or not Path(spec.origin).is_file():
             raise Unavailable(
-                f"there is no module {self.dotted}", "apply its patch again, or take kernel= out of the marker"
+                f"there is no module {self.dotted}",
+                "apply its patch again, or take kernel= out of the marker",
             )
         return Path(spec.origin)
 
@@ -71,9 +80,7 @@ class Kernel:
         try:
             return read_supports(self.path.read_text(encoding="utf-8"))
         except (KernelModuleError, OSError, UnicodeDecodeError) as error:
-            raise Unavailable(
-                f"{self.path} is no kernel module ({error})", "run pytest --kernelllm for a new one"
-            ) from None
+            raise Unavailable(f"{self.path} is no kernel module ({error})", _AGAIN) from None
 
     @functools.cached_property
     def forward(self) -> Callable[..., Any]:
@@ -83,21 +90,52 @@ class Kernel:
             Unavailable: it is stale or cannot be imported.
         """
         if self._stale():
-            raise Unavailable(
-                f"{self.cls.__qualname__} changed since {self.dotted} was verified",
-                "run pytest --kernelllm for a new one",
-            )
+            raise Unavailable(f"{self.name} changed since {self.dotted} was verified", _AGAIN)
         try:
-            forward = self._import().forward
-            names, expected = list(inspect.signature(forward).parameters), list(inspect.signature(self.original).parameters)
+            return self._import().forward  # type: ignore[no-any-return]  # ours to call, theirs to type
         except Exception as error:
-            raise Unavailable(
-                f"{self.path} fails to import ({type(error).__name__}: {error})",
-                "mend it, or take kernel= out of the marker",
-            ) from error
-        if names != expected[: len(names)]:
-            raise Unavailable(
-                f"forward of {self.dotted} takes {', '.join(names)}, the original {', '.join(expected)}",
-                "run pytest --kernelllm for a new one",
-            )
-        return forward  # type: ignore[no-any-return]  # what the user's file holds
+            told = f"{self.path} fails to import ({type(error).__name__}: {error})"
+            raise Unavailable(told, "mend it, or take kernel= out of the marker") from error
+
+    def _import(self) -> Any:
+        if self.path != self._beside():
+            return importlib.import_module(self.dotted)
+        # Several folders may have a `_triton` of their own, so the name must come from the path.
+        name = f"_kernelllm_{hashlib.sha256(str(self.path).encode()).hexdigest()[:12]}"
+        if name not in sys.modules:
+            spec = importlib.util.spec_from_file_location(name, self.path)
+            assert spec is not None and spec.loader is not None
+            module = sys.modules[name] = importlib.util.module_from_spec(spec)
+            try:
+                spec.loader.exec_module(module)
+            except BaseException:
+                del sys.modules[name]
+                raise
+        return sys.modules[name]
+
+    def _beside(self) -> Path | None:
+        if not (self.loose and self.marker):
+            return None
+        return self.marker.parent.joinpath(*self.dotted.split(".")).with_suffix(".py")
+
+    def _stale(self) -> bool:
+        """Whether the source is known to differ from what the kernel was verified against.
+
+        Known only where the marker's file lies below a project root as it did then (not in an installed wheel).
+        """
+        header = _HEADER.match(self.path.read_text(encoding="utf-8"))
+        if header is None or self.marker is None:
+            return False
+        path, _, name = header["target"].partition("::")
+        if not self.marker.as_posix().endswith(f"/{path}"):
+            return False
+        root = Path(self.marker.as_posix().removesuffix(path))
+
+        from pytest_kernelllm.discover.scan import scan_file
+        from pytest_kernelllm.judge.policy import POLICY_VERSION
+
+        for salt in (POLICY_VERSION, ""):
+            for target in scan_file(self.marker, root, salt=salt).targets:
+                if target.name == name and target.source_hash == header["hash"]:
+                    return False
+        return True

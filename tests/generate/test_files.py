@@ -95,7 +95,7 @@ def test_identity_follows_names_and_bytes(folder: Path) -> None:
 
 
 def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(GenerateError, match="no folder .*nowhere.*candidates_dir"):
+    with pytest.raises(GenerateError, match=r"no folder .*nowhere.*candidates_dir"):
         FilesGenerator(tmp_path / "nowhere")
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import textwrap
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from rendering import COMPLETIONS, LIVE, rendered, run_against_originals
+from rendering import COMPLETIONS, completion, live, rendered, run_against_originals
 
-from pytest_kernelllm.generate.render.errors import RenderError
+from pytest_kernelllm.generate.render import RenderError, render
 
 ANSWERS = {
     "hand_add": "Add",
@@ -18,6 +19,7 @@ ANSWERS = {
     "hand_add_function": "Add",
     "hand_add_two_blocks": "Add",
     "hand_add_untagged": "Add",
+    "hand_block": "Block",
     "hand_layer_norm": "LayerNorm",
     "hand_linear_functional": "LinearGelu",
     "hand_linear_gelu": "LinearGelu",
@@ -94,6 +96,17 @@ def test_only_what_forward_reaches_is_kept() -> None:
 
 def test_unchanged_kernels_keep_their_comments() -> None:
     assert "# one block a program" in rendered("Add", answer("hand_add")).source
+
+
+def test_constants_are_written_out_in_kernels_and_kept_for_the_host() -> None:
+    source = rendered("Add", answer("hand_add_constant")).source
+    assert "tl.program_id(0) * 128 + tl.arange(0, 128)" in source
+    assert "BLOCK = 128\n" in source and "DEVICE" not in source
+
+
+def test_stand_ins_for_libdevice_come_along() -> None:
+    source = rendered("Scale", answer("hand_scale")).source
+    assert "def tanh(x):" in source and "libdevice" not in source
 
 
 def test_renamed_scalar_is_taken_from_the_target() -> None:
@@ -218,5 +231,25 @@ def test_supports_are_the_cases_domains() -> None:
     from pytest_kernelllm.kernel_module import read_supports
 
     candidate = rendered("Scale", answer("hand_scale"))
-    assert read_supports(candidate.source) == tuple(case.domain for case in LIVE["Scale"].cases)
+    assert read_supports(candidate.source) == tuple(case.domain for case in live("Scale").cases)
     assert not candidate.translated
+
+
+def test_gradients_keep_the_autograd_function() -> None:
+    add = live("Add")
+    cases = tuple(replace(case, domain=replace(case.domain, grad=True)) for case in add.cases)
+    source = render(completion(answer("hand_add_function")), replace(add, cases=cases)).source
+    assert "class AddFunction(torch.autograd.Function):" in source and "AddFunction.apply(x, y)" in source
+
+
+def test_modules_of_its_own_become_functions() -> None:
+    source = rendered("Block", answer("hand_block")).source
+    names = [n.name for n in ast.parse(source).body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+    assert names == ["rms_norm_kernel", "_norm", "_norm_normalise", "forward"]
+    assert "self.norm.weight, out, cols, self.norm.variance_epsilon" in source
+
+
+def test_an_autograd_function_that_needs_its_context() -> None:
+    text = answer("hand_add_function").replace("return out", "return out * ctx.shape[0]")
+    with pytest.raises(RenderError, match="Line 22: forward of AddFunction needs its context"):
+        rendered("Add", text)

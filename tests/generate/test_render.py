@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 
 import pytest
-from rendering import COMPLETIONS, LIVE, completion, rendered
+from rendering import COMPLETIONS, completion, live, rendered
 
 from pytest_kernelllm.generate.render import RenderError, render
 from pytest_kernelllm.kernel_module import format_supports, read_supports
@@ -23,7 +23,7 @@ import math
 def forward(self, x, y):
     return x + y
 '''
-DOMAINS = tuple(case.domain for case in LIVE["Add"].cases)
+DOMAINS = tuple(case.domain for case in live("Add").cases)
 
 
 def test_a_complete_kernel_module_passes_unchanged() -> None:
@@ -51,7 +51,7 @@ def test_model_and_revision_are_in_the_header() -> None:
     [
         (
             MODULE.replace("x, y)", "x, z)"),
-            r"Line 14: forward takes \(self, x, z\); the target needs \(self, x, y\)",
+            r"Line 13: forward takes \(self, x, z\); the target needs \(self, x, y\)",
         ),
         (MODULE.replace("def forward", "def backward"), "no top-level function `forward`"),
         (MODULE.replace("# kept", "SUPPORTS = 3"), "cannot be read: line 10"),
@@ -64,8 +64,14 @@ def test_broken_kernel_modules_are_named(text: str, message: str) -> None:
 
 
 def test_no_text_gives_the_generators_reason() -> None:
-    with pytest.raises(RenderError, match="^the server said no$"):
-        render(completion("  \n", note="the server said no"), LIVE["Add"])  # type: ignore[arg-type]
+    with pytest.raises(RenderError, match=r"^the server said no$"):
+        render(completion("  \n", note="the server said no"), live("Add"))
+
+
+def test_code_nested_beyond_measure() -> None:
+    text = f"class ModelNew:\n    def forward(self, x):\n        return {'-' * 1200}x\n"
+    with pytest.raises(RenderError, match="nested too deeply|cannot be parsed"):
+        rendered("Scale", text)
 
 
 def test_prose_is_refused() -> None:

@@ -26,18 +26,24 @@ def render(completion: Completion, live: LiveTarget) -> Candidate:
     Raises:
         RenderError: one sentence that names what is missing or cannot be carried, and where.
     """
-    from pytest_kernelllm.generate.render import dialect, modelnew
-
     if not completion.text.strip():
         raise RenderError(completion.note or "The completion is empty.")
+    try:
+        return _rendered(completion, live)
+    except ExtractError as error:
+        raise RenderError(str(error)) from None
+    except RecursionError:
+        raise RenderError("The completion's code is nested too deeply to be read.") from None
+
+
+def _rendered(completion: Completion, live: LiveTarget) -> Candidate:
+    from pytest_kernelllm.generate.render import dialect, modelnew
+
     if completion.format == "inductor":
         return _composed(
             dialect.translate(completion.text, live, completion), completion, live, translated=True
         )
-    try:
-        code = extract(completion.text)
-    except ExtractError as error:
-        raise RenderError(str(error)) from None
+    code = extract(completion.text)
     if completion.format == "kernel_module":
         return _kernel_module(code, completion, live)
     if dialect.is_dialect(code):

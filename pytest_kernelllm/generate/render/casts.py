@@ -7,9 +7,9 @@ bfloat16 differs from the one for float32 in its loads only, and one text can se
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from pytest_kernelllm.generate.render.trees import call_name
+from pytest_kernelllm.generate.render.trees import base_pointer, call_name
 
 _ELEMENTWISE = frozenset(
     {"exp", "exp2", "log", "log2", "sin", "cos", "sqrt", "rsqrt", "erf", "floor", "ceil", "abs", "sigmoid"}
@@ -20,13 +20,14 @@ _DEVICE = frozenset(
 )
 
 
-def drop_casts(body: Iterable[ast.stmt]) -> None:
-    """Remove them from a block of statements, in place."""
-    _Casts().block(body)
+def drop_casts(body: Iterable[ast.stmt], pointers: Collection[str] = ()) -> None:
+    """Remove them from a block of statements, in place; ``pointers`` are those to float32."""
+    _Casts(pointers).block(body)
 
 
 class _Casts(ast.NodeTransformer):
-    def __init__(self) -> None:
+    def __init__(self, pointers: Collection[str]) -> None:
+        self.pointers = pointers
         self.floats: set[str] = set()
 
     def block(self, body: Iterable[ast.stmt]) -> None:
@@ -63,6 +64,8 @@ class _Casts(ast.NodeTransformer):
         name = call_name(node)
         if name == "tl.full":
             return ast.unparse(node.args[-1]) == "tl.float32"
+        if name == "tl.load":
+            return base_pointer(node) in self.pointers
         if name == "tl.where":
             return self._agree(node.args[1:])
         short = name.removeprefix("tl.")

@@ -1,14 +1,15 @@
-"""What a completion's ``ModelNew.__init__`` sets on ``self``, found without executing it."""
+"""What a completion's ``__init__`` sets on ``self``, found without executing it."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from pytest_kernelllm.generate.render.syntax import defaults, dotted, parameters
-from pytest_kernelllm.generate.render.values import Known, Unknown, argument, evaluate
+from pytest_kernelllm.generate.render.values import UNKNOWN, Known, Unknown, evaluate
+from pytest_kernelllm.records import Scalar
 
 _SHAPED = frozenset({"ones", "zeros", "empty", "rand", "randn", "full", "Tensor"})
 """``torch.<these>`` make a tensor from the shape in their first arguments."""
@@ -18,7 +19,7 @@ _SHAPED = frozenset({"ones", "zeros", "empty", "rand", "randn", "full", "Tensor"
 class Setting:
     """One attribute that the constructor sets."""
 
-    kind: Literal["value", "tensor", "layer", "other"]
+    kind: Literal["value", "tensor", "layer", "module", "other"]
     line: int
     text: str
     """The right-hand side, for messages."""
@@ -26,7 +27,10 @@ class Setting:
     shape: tuple[int, ...] | None = None
     """Of a tensor, where it can be told."""
     layer: str = ""
-    """Dotted class of a layer, e.g. ``torch.nn.Linear``."""
+    """Dotted class of a layer, e.g. ``torch.nn.Linear``; of a ``module``, the completion's own class."""
+    args: tuple[Known, ...] = ()
+    """What a module of the completion's own class is built with."""
+    kwargs: tuple[tuple[str, Known], ...] = ()
 
 
 @dataclass
@@ -35,7 +39,11 @@ class Constructor:
 
     names: dict[str, Known]
     """What is known by name: arguments, local variables, constants of the file, ``self.<name>``."""
+    classes: Collection[str] = ()
+    """Names of the completion's own classes."""
     settings: dict[str, Setting] = field(default_factory=dict)
+    conditions: tuple[Scalar, ...] = ()
+    """Constructor arguments that decided which branch is walked."""
 
     def walk(self, statements: Iterable[ast.stmt]) -> None:
         """Take in statements, in order."""
@@ -68,6 +76,9 @@ class Constructor:
         if name is None:
             return
         setting = self._setting(value)
+        if setting.value is not None and self.conditions:
+            known = Known(setting.value.value, setting.value.read + self.conditions)
+            setting = replace(setting, value=known)
         if name.startswith("self."):
             self.settings[name.removeprefix("self.")] = setting
         self.names.pop(name, None)
@@ -83,6 +94,10 @@ class Constructor:
         if not isinstance(node, ast.Call):
             return Setting("other", line, text)
         function = dotted(node.func) or ""
+        if function in self.classes:
+            args = tuple(self._argument(item) for item in node.args)
+            kwargs = tuple((k.arg, self._argument(k.value)) for k in node.keywords if k.arg)
+            return Setting("module", line, text, layer=function, args=args, kwargs=kwargs)
         if function.endswith("nn.Parameter") or function in ("Parameter", "torch.Parameter"):
             inner = self._setting(node.args[0]) if node.args else None
             return Setting("tensor", line, text, shape=inner.shape if inner else None)
@@ -91,6 +106,12 @@ class Constructor:
         if function.startswith("torch."):
             return Setting("tensor", line, text, shape=self._shape(function, node.args))
         return Setting("other", line, text)
+
+    def _argument(self, node: ast.expr) -> Known:
+        try:
+            return evaluate(node, self.names)
+        except Unknown:
+            return UNKNOWN
 
     def _shape(self, function: str, arguments: Sequence[ast.expr]) -> tuple[int, ...] | None:
         if function.removeprefix("torch.") not in _SHAPED or not arguments:
@@ -124,7 +145,9 @@ class Constructor:
         except Unknown:
             self._forget(statement)
         else:
+            outside, self.conditions = self.conditions, self.conditions + test.read
             self.walk(statement.body if test.value else statement.orelse)
+            self.conditions = outside
 
     def _forget(self, statement: ast.stmt) -> None:
         """What a loop, a ``with`` or an undecided ``if`` sets has no value that we could know."""
@@ -138,31 +161,32 @@ class Constructor:
 
 
 def read_constructor(
-    init: ast.FunctionDef | None,
+    init: ast.FunctionDef,
     constants: Mapping[str, Known],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
+    args: Sequence[Known],
+    kwargs: Mapping[str, Known],
+    classes: Collection[str],
 ) -> dict[str, Setting]:
     """What a constructor sets when it is called the way the target is built.
 
     Args:
-        init: ``ModelNew.__init__`` with canonical names (``self``, ``torch.nn.Linear``), or None.
+        init: ``__init__`` with canonical names (``self``, ``torch.nn.Linear``).
         constants: module-level and class-level constants of the completion.
-        args: positional constructor arguments of the case, ``self`` left out.
-        kwargs: keyword arguments of the case.
+        args: positional arguments, ``self`` left out.
+        kwargs: keyword arguments.
+        classes: names of the completion's own classes.
 
     Returns:
         By attribute name (``weight``, ``fc``), in the order in which they were set.
     """
-    if init is None:
-        return {}
     formal = [p.arg for p in parameters(init.args)][1:]
     names = {**constants, **_defaults(init.args, constants)}
-    names.update({name: argument(value) for name, value in zip(formal, args, strict=False)})
-    names.update({name: argument(value) for name, value in kwargs.items() if name in formal})
-    if init.args.vararg:
-        names[init.args.vararg.arg] = argument(tuple(args[len(formal) :]))
-    constructor = Constructor(names)
+    given = {**dict(zip(formal, args, strict=False)), **{k: v for k, v in kwargs.items() if k in formal}}
+    names.update(given)
+    for name, known in given.items():
+        if known is UNKNOWN:
+            del names[name]
+    constructor = Constructor(names, classes)
     constructor.walk(init.body)
     return constructor.settings
 

@@ -104,7 +104,7 @@ class _Writer:
             for name, kernel in self.program.kernels.items()
             if any(isinstance(s, Launch) and s.kernel == name for s in self.program.steps)
         }
-        pruned = prune(self.program.steps, lowered, list(returned.values()))
+        pruned = prune(self.program.steps, lowered, self.program.kernels, list(returned.values()))
         self.functions = pruned.functions
         self._know_arguments()
         for number, value in returned.items():

@@ -8,30 +8,30 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Collection
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pytest_kernelllm.generate.extract import parse
 from pytest_kernelllm.generate.render.autograd import as_functions, is_autograd_function
-from pytest_kernelllm.generate.render.constructor import Setting, read_constructor
 from pytest_kernelllm.generate.render.describe import describe
 from pytest_kernelllm.generate.render.devices import OnInputDevice, is_device, tensor_parameter
 from pytest_kernelllm.generate.render.errors import RenderError
+from pytest_kernelllm.generate.render.instances import Instance, instances
 from pytest_kernelllm.generate.render.lower import device_functions
 from pytest_kernelllm.generate.render.rendered import Rendered
 from pytest_kernelllm.generate.render.selfmap import SelfMap
-from pytest_kernelllm.generate.render.signature import rename_locals, with_target_parameters
+from pytest_kernelllm.generate.render.signature import with_target_parameters
 from pytest_kernelllm.generate.render.spelling import Canonical, imports, without_annotations
 from pytest_kernelllm.generate.render.standins import with_stand_ins
 from pytest_kernelllm.generate.render.syntax import (
     bound_names,
-    dotted,
+    free_name,
     global_loads,
     is_jitted,
+    literal,
     name_chain,
-    parameters,
 )
-from pytest_kernelllm.generate.render.values import Known, Unknown, evaluate
+from pytest_kernelllm.generate.render.values import Known, Unknown, argument, evaluate
 from pytest_kernelllm.records import Completion, TensorSpec
 
 if TYPE_CHECKING:
@@ -70,44 +70,43 @@ class _Answer:
         self._domain = live.cases[0].domain
         self._imports = imports(tree)
         self._top = _definitions(tree if self._domain.grad else as_functions(tree, self._imports))
-        model = self._top.pop("ModelNew", None)
-        if not isinstance(model, ast.ClassDef):
+        if not isinstance(self._top.get("ModelNew"), ast.ClassDef):
             raise RenderError("The completion defines no class `ModelNew`.")
-        self._members = _members(model)
-        if "forward" not in self._members:
-            raise RenderError(f"Line {model.lineno}: ModelNew has no forward.")
-        self._methods = self._method_names()
         self._devices = {n for n, d in self._top.items() if isinstance(d, ast.Assign) and is_device(d.value)}
+        self._renamed = {name: free_name(f"_{name}", self._top) for name in _RESERVED & set(self._top)}
+        constants = _constants(self._top)
         literals = {
-            n: d.value for n, d in self._top.items() if isinstance(d, ast.Assign) and _is_literal(d.value)
+            n: literal(k.value) for n, k in constants.items() if isinstance(k.value, bool | int | float)
         }
-        self._renamed = {name: _free(f"_{name}", self._top) for name in _RESERVED & set(self._top)}
         self._spelling = Canonical(self._imports, self._top, self._renamed, literals)
-        self._self_map = SelfMap(self._settings(model), self._methods, self._domain)
+        reading = Canonical(self._imports, self._top, {}, {}, lenient=True)
+        given = live.init_arguments(live.cases[0])
+        args = [argument(value) for value in given.args]
+        kwargs = {name: argument(value) for name, value in given.kwargs.items()}
+        self._instances = instances(self._top, reading, constants, args, kwargs, {*self._top, *_RESERVED})
 
     def body(self) -> str:
         """Everything that ``forward`` reaches, in the order of the source, then methods, then ``forward``."""
         new_names = {self._renamed.get(name, name): name for name in self._top}
-        functions = {new: name for name, new in self._methods.items()}
+        methods = {new: (i, name) for i in self._instances.values() for name, new in i.functions.items()}
         kept: dict[str, ast.stmt] = {}
-        methods: dict[str, ast.stmt] = {"forward": self._method("forward")}
-        todo = [methods["forward"]]
+        own: dict[str, ast.stmt] = {"forward": self._method(*methods["forward"])}
+        todo = [own["forward"]]
         while todo:
             for load in global_loads(todo.pop()):
-                if (name := functions.get(load.id)) and name not in methods:
-                    todo.append(methods.setdefault(name, self._method(name)))
+                if load.id in methods and load.id not in own:
+                    todo.append(own.setdefault(load.id, self._method(*methods[load.id])))
                 elif (name := new_names.get(load.id)) and name not in kept:
                     todo.append(kept.setdefault(name, self._statement(name)))
-        constants = [
-            self._text(name, kept[name]) for name in self._top if isinstance(kept.get(name), ast.Assign)
+        statements = list(device_functions(self._stand_ins))
+        written = {id(self._top[name]): self._text(name, kept[name]) for name in self._top if name in kept}
+        statements += written.values()
+        statements += [
+            ast.unparse(own[name])
+            for name in [*(n for n in methods if n != "forward"), "forward"]
+            if name in own
         ]
-        helpers = [
-            self._text(name, kept[name]) for name in self._top if isinstance(kept.get(name), ast.FunctionDef)
-        ]
-        own = [ast.unparse(methods[name]) for name in self._members if name in methods and name != "forward"]
-        parts = ["\n".join(constants)] if constants else []
-        parts += [*device_functions(self._stand_ins), *helpers, *own, ast.unparse(methods["forward"])]
-        text = "\n\n\n".join(parts) + "\n"
+        text = "\n\n\n".join(statements) + "\n"
         return f"import math\n\n\n{text}" if _uses_math(text) else text
 
     def _statement(self, name: str) -> ast.stmt:
@@ -147,18 +146,19 @@ class _Answer:
         self._stand_ins |= stand_ins
         return kernel
 
-    def _method(self, name: str) -> ast.FunctionDef:
-        new = self._spelling.statement(_with_self(copy.deepcopy(self._members[name])))
+    def _method(self, instance: Instance, name: str) -> ast.FunctionDef:
+        """A method as a function on the target's instance."""
+        new = self._spelling.statement(copy.deepcopy(instance.methods[name]))
         assert isinstance(new, ast.FunctionDef)
         tensor = tensor_parameter(new)
-        if name == "forward":
+        new.name = instance.functions[name]
+        if new.name == "forward":
             inputs = [n for n, spec in self._domain.inputs.items() if isinstance(spec, TensorSpec)]
             new = with_target_parameters(new, self._live.signature, self._domain.inputs)
             tensor = inputs[0] if inputs else tensor
-        new.name = self._methods[name]
-        new.decorator_list = []
         OnInputDevice(tensor, self._devices).visit(new)
-        new.body = [self._self_map.visit(statement) for statement in new.body]
+        mapping = SelfMap(instance, self._instances, self._domain)
+        new.body = [mapping.visit(statement) for statement in new.body]
         return ast.fix_missing_locations(new)
 
     def _text(self, name: str, new: ast.stmt) -> str:
@@ -171,68 +171,6 @@ class _Answer:
             if isinstance(again, ast.Module) and [ast.dump(s) for s in again.body] == [ast.dump(old)]:
                 return text
         return ast.unparse(ast.fix_missing_locations(new))
-
-    def _method_names(self) -> dict[str, str]:
-        functions = [name for name in self._members if name != "__init__"]
-        taken = {*self._top, *_RESERVED}
-        return {
-            n: n if n == "forward" else _free(n if n.startswith("_") else f"_{n}", taken) for n in functions
-        }
-
-    def _settings(self, model: ast.ClassDef) -> dict[str, Setting]:
-        """What the class body and the constructor set on ``self``."""
-        constants: dict[str, Known] = {}
-        for name, definition in self._top.items():
-            if isinstance(definition, ast.Assign):
-                try:
-                    constants[name] = evaluate(definition.value, constants)
-                except Unknown:
-                    continue
-        init = self._members.get("__init__", ast.parse("def __init__(self): pass").body[0])
-        assert isinstance(init, ast.FunctionDef)
-        init = _with_self(copy.deepcopy(init))
-        class_level = [copy.deepcopy(node) for node in model.body if isinstance(node, ast.Assign)]
-        for assign in class_level:
-            assign.targets = [_on_self(target) for target in assign.targets]
-        init.body = [*class_level, *init.body]
-        read = Canonical(self._imports, self._top, {}, {}, lenient=True).statement(init)
-        assert isinstance(read, ast.FunctionDef)
-        arguments = self._live.init_arguments(self._live.cases[0])
-        return read_constructor(read, constants, arguments.args, arguments.kwargs)
-
-
-class _ThroughSelf(ast.NodeTransformer):
-    """``ModelNew.name`` is ``self.name``."""
-
-    def visit_Name(self, node: ast.Name) -> ast.Name:
-        return ast.copy_location(ast.Name("self", node.ctx), node) if node.id == "ModelNew" else node
-
-
-def _with_self(method: ast.FunctionDef) -> ast.FunctionDef:
-    """The method with a first parameter called ``self``, also where it was a static method."""
-    _ThroughSelf().visit(method)
-    decorators = {dotted(decorator) for decorator in method.decorator_list}
-    if "staticmethod" in decorators:
-        method.args.args.insert(0, ast.arg("self"))
-    first = _first_parameter(method)
-    if first is None:
-        raise RenderError(f"Line {method.lineno}: {method.name} has no self parameter.")
-    if first != "self":
-        rename_locals(method, {first: "self"})
-    return method
-
-
-def _on_self(target: ast.expr) -> ast.expr:
-    return (
-        ast.Attribute(ast.Name("self", ast.Load()), target.id, ast.Store())
-        if isinstance(target, ast.Name)
-        else target
-    )
-
-
-def _first_parameter(node: ast.AST) -> str | None:
-    names = parameters(node.args) if isinstance(node, ast.FunctionDef) else []
-    return names[0].arg if names else None
 
 
 def _definitions(tree: ast.Module) -> dict[str, ast.stmt]:
@@ -251,21 +189,15 @@ def _definitions(tree: ast.Module) -> dict[str, ast.stmt]:
     return found
 
 
-def _members(model: ast.ClassDef) -> dict[str, ast.FunctionDef]:
-    return {node.name: node for node in model.body if isinstance(node, ast.FunctionDef)}
-
-
-def _is_literal(node: ast.expr) -> bool:
-    try:
-        return isinstance(evaluate(node, {}).value, bool | int | float)
-    except Unknown:
-        return False
-
-
-def _free(name: str, taken: Collection[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name
+def _constants(top: Mapping[str, ast.stmt]) -> dict[str, Known]:
+    constants: dict[str, Known] = {}
+    for name, node in top.items():
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            try:
+                constants[name] = evaluate(node.value, constants)
+            except Unknown:
+                continue
+    return constants
 
 
 def _uses_math(text: str) -> bool:

@@ -23,6 +23,8 @@ class Kernel:
     """Number of elements along each of ``x``, ``y``, ``z``, ``r`` when it was written, rounded up to powers of two."""
     inner: bool = True
     """A reduction along contiguous memory."""
+    types: Mapping[str, str] | None = None
+    """Triton's type of each parameter where the decorator says it: ``*fp32``, ``*bf16``, ``i32``."""
 
 
 @dataclass(frozen=True)

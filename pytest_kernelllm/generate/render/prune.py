@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_kernelllm.generate.render.program import Assign, Launch, Step
+from pytest_kernelllm.generate.render.program import Assign, Kernel, Launch, Step
 from pytest_kernelllm.generate.render.tidy import drop_stores, loads, stores, tidy
 from pytest_kernelllm.generate.render.trees import names
 from pytest_kernelllm.generate.render.wrapper import runtime_parameters
@@ -21,12 +21,18 @@ class Pruned:
     functions: Mapping[str, ast.FunctionDef]
 
 
-def prune(steps: Sequence[Step], functions: Mapping[str, ast.FunctionDef], returned: Sequence[ast.expr]) -> Pruned:
+def prune(
+    steps: Sequence[Step],
+    functions: Mapping[str, ast.FunctionDef],
+    kernels: Mapping[str, Kernel],
+    returned: Sequence[ast.expr],
+) -> Pruned:
     """Go backwards from what is returned.
 
     Args:
         steps: of the program.
         functions: each launched kernel, lowered.
+        kernels: as read.
         returned: the results that are used.
     """
     live = {name for value in returned for name in names(value)}
@@ -46,7 +52,7 @@ def prune(steps: Sequence[Step], functions: Mapping[str, ast.FunctionDef], retur
                     if p in given and names(given[p]) <= allocated - live
                 }
                 function = drop_stores(function, dead)
-            function = result.setdefault(step.kernel, tidy(function))
+            function = result.setdefault(step.kernel, tidy(function, kernels[step.kernel].types))
             if not stores(function):
                 continue
             used = names(function)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from pytest_kernelllm.generate.render.constructor import Setting
 from pytest_kernelllm.generate.render.errors import RenderError
+from pytest_kernelllm.generate.render.instances import Instance
 from pytest_kernelllm.generate.render.syntax import dotted, literal, name_chain
 from pytest_kernelllm.generate.render.values import Known, Unknown, evaluate, is_plain, same
 from pytest_kernelllm.records import Domain, Scalar, TensorSpec
@@ -25,16 +26,26 @@ class SelfMap(ast.NodeTransformer):
     pins the constructor arguments they came from.
     """
 
-    def __init__(self, settings: Mapping[str, Setting], methods: Mapping[str, str], domain: Domain) -> None:
-        """For one completion.
+    def __init__(self, instance: Instance, others: Mapping[str, Instance], domain: Domain) -> None:
+        """For the methods of one module of a completion.
 
         Args:
-            settings: what its constructor and class body set, by attribute name.
-            methods: new function name by method name.
+            instance: that module.
+            others: all modules of the completion, by path.
             domain: of any case; the attributes are the same in all.
         """
-        self._settings, self._methods, self._domain = settings, methods, domain
-        self._attributes = domain.attributes
+        self._settings, self._domain = instance.settings, domain
+        self._at = f"{instance.path}." if instance.path else ""
+        below = {p.removeprefix(self._at): o for p, o in others.items() if p.startswith(self._at) and p}
+        self._methods = dict(instance.functions)
+        for path, other in below.items():
+            self._methods[path] = other.functions["forward"]
+            self._methods.update({f"{path}.{m}": function for m, function in other.functions.items()})
+        self._attributes = {
+            name.removeprefix(self._at): spec
+            for name, spec in domain.attributes.items()
+            if name.startswith(self._at)
+        }
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """``self._helper(x)`` becomes ``_helper(self, x)``; only GEMM and convolution layers stay calls."""
@@ -86,7 +97,7 @@ class SelfMap(ast.NodeTransformer):
         setting = self._settings.get(name) or self._settings.get(first)
         if setting is None:
             if self._target_has(name):
-                return name_chain(f"self.{name}")
+                return self._own(name)
             raise RenderError(
                 f"Line {line} reads self.{name}, which ModelNew never sets and {self._target_list()}."
             )
@@ -97,11 +108,14 @@ class SelfMap(ast.NodeTransformer):
         if setting.value is not None:
             return self._value(name, first, setting.value, setting)
         if self._target_has(name):
-            return name_chain(f"self.{name}")
+            return self._own(name)
         raise RenderError(
             f"{_where(first, setting)} cannot be worked out from the "
             f"constructor's arguments, and {self._target_list()}."
         )
+
+    def _own(self, name: str) -> ast.expr:
+        return name_chain(f"self.{self._at}{name}")
 
     def _tensor(self, name: str, first: str, setting: Setting) -> ast.expr:
         own = name if name in self._attributes else first
@@ -115,7 +129,7 @@ class SelfMap(ast.NodeTransformer):
             raise RenderError(
                 f"self.{own} (line {setting.line}) has shape {setting.shape}, the target's has {spec.shape}."
             )
-        return name_chain(f"self.{name}")
+        return self._own(name)
 
     def _layer(self, name: str, first: str, setting: Setting) -> ast.expr:
         layer = setting.layer.rpartition(".")[2]
@@ -126,12 +140,12 @@ class SelfMap(ast.NodeTransformer):
             )
         if not _is_stock_layer(cls, {layer}):
             raise RenderError(f"self.{first} (line {setting.line}) is a {layer}, the target's is a {cls}.")
-        return name_chain(f"self.{name}")
+        return self._own(name)
 
     def _value(self, name: str, first: str, known: Known, setting: Setting) -> ast.expr:
         if not is_plain(known.value):
             if self._target_has(name):
-                return name_chain(f"self.{name}")
+                return self._own(name)
             try:
                 known = evaluate(name_chain(f"self.{name}"), {f"self.{first}": known})
             except Unknown:
@@ -140,9 +154,9 @@ class SelfMap(ast.NodeTransformer):
                 ) from None
         value = known.value
         if name in self._attributes and _is(self._attributes[name], value):
-            return name_chain(f"self.{name}")
+            return self._own(name)
         if known.read and name not in self._attributes and (twin := self._only_attribute_with(value)):
-            return name_chain(f"self.{twin}")
+            return self._own(twin)
         for leaf in known.read:
             if not self._pinned(leaf):
                 raise RenderError(
@@ -154,7 +168,8 @@ class SelfMap(ast.NodeTransformer):
     def _only_attribute_with(self, value: object) -> str | None:
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             return None  # too common to prove anything
-        twins = [k for k, v in self._attributes.items() if not k.endswith("__class__") and _is(v, value)]
+        named = {k: v for k, v in self._attributes.items() if not k.endswith("__class__") and "[" not in k}
+        twins = [name for name, spec in named.items() if _is(spec, value)]
         return twins[0] if len(twins) == 1 else None
 
     def _pinned(self, leaf: Scalar) -> bool:
@@ -162,7 +177,7 @@ class SelfMap(ast.NodeTransformer):
             return False
         return any(
             leaf in spec.shape if isinstance(spec, TensorSpec) else _is(spec, leaf)
-            for spec in self._attributes.values()
+            for spec in self._domain.attributes.values()
         )
 
     def _target_has(self, name: str) -> bool:

@@ -7,7 +7,14 @@ import inspect
 from collections.abc import Collection
 
 from pytest_kernelllm.generate.render.errors import RenderError
-from pytest_kernelllm.generate.render.syntax import bound_names, defaults, literal, name_chain, parameters
+from pytest_kernelllm.generate.render.syntax import (
+    bound_names,
+    defaults,
+    literal,
+    name_chain,
+    parameters,
+    rename_locals,
+)
 from pytest_kernelllm.generate.render.values import is_plain
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -44,7 +51,7 @@ def with_target_parameters(
     renamed = {old: new for old, new in zip(theirs, ours, strict=False) if old != new}
     free = not (set(renamed.values()) & (bound_names(forward) | _loads(forward)))
     if renamed and free:
-        _Rename(renamed).visit(forward)
+        rename_locals(forward, renamed)
         renamed = {}
     targets = [*renamed, *extra]
     values = [*(name_chain(new) for new in renamed.values()), *(own_defaults[name] for name in extra)]
@@ -91,23 +98,3 @@ def _loads(node: ast.AST) -> set[str]:
 
 def _after_docstring(function: ast.FunctionDef, statement: ast.stmt) -> None:
     function.body.insert(0 if ast.get_docstring(function) is None else 1, statement)
-
-
-class _Rename(ast.NodeTransformer):
-    """Renames local variables."""
-
-    def __init__(self, names: dict[str, str]) -> None:
-        self._names = names
-
-    def visit_Name(self, node: ast.Name) -> ast.Name:
-        node.id = self._names.get(node.id, node.id)
-        return node
-
-    def visit_arg(self, node: ast.arg) -> ast.arg:
-        node.arg = self._names.get(node.arg, node.arg)
-        return node
-
-
-def rename_locals(function: ast.FunctionDef, names: dict[str, str]) -> None:
-    """Give local variables and parameters of a function other names, in place."""
-    _Rename(names).visit(function)

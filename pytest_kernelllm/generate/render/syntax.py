@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 
 def dotted(node: ast.AST) -> str | None:
@@ -71,3 +71,30 @@ def is_jitted(node: ast.AST) -> bool:
     return isinstance(node, ast.FunctionDef) and any(
         dotted(d.func if isinstance(d, ast.Call) else d) in ("triton.jit", "jit") for d in node.decorator_list
     )
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """The name, with underscores behind it while it is taken."""
+    while name in taken:
+        name += "_"
+    return name
+
+
+class _Rename(ast.NodeTransformer):
+    """Renames local variables."""
+
+    def __init__(self, names: dict[str, str]) -> None:
+        self._names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        node.id = self._names.get(node.id, node.id)
+        return node
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.arg = self._names.get(node.arg, node.arg)
+        return node
+
+
+def rename_locals(function: ast.FunctionDef, names: dict[str, str]) -> None:
+    """Give local variables and parameters of a function other names, in place."""
+    _Rename(names).visit(function)

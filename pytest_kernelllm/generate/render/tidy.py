@@ -9,10 +9,10 @@ from __future__ import annotations
 import ast
 import copy
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pytest_kernelllm.generate.render.casts import drop_casts
-from pytest_kernelllm.generate.render.trees import Substitute, call_name, names
+from pytest_kernelllm.generate.render.trees import Substitute, base_pointer, call_name, names
 
 WIDTH = 96
 """Longest statement that moving temporaries may make."""
@@ -22,12 +22,12 @@ _OWN_LINE = ("tl.load", "tl.sum", "tl.max", "tl.min", "tl.cumsum", "tl.reduce", 
 _OWN_LINE_HELPERS = ("nan_", "max_with", "min_with", "any_true", "product", "welford", "online_softmax", "select_one")
 
 
-def tidy(function: ast.FunctionDef) -> ast.FunctionDef:
-    """A readable copy of a lowered kernel."""
+def tidy(function: ast.FunctionDef, types: Mapping[str, str] | None = None) -> ast.FunctionDef:
+    """A readable copy of a lowered kernel; ``types`` are Triton's types of its parameters, where known."""
     function = copy.deepcopy(function)
     function.body = _drop_dead(function.body)
     _forward_names(function.body)
-    drop_casts(function.body)
+    drop_casts(function.body, {name for name, kind in (types or {}).items() if kind == "*fp32"})
     _forward_names(function.body)
     function.body = _drop_dead(function.body)
     _move_once_used(function)
@@ -48,14 +48,6 @@ def drop_stores(function: ast.FunctionDef, pointers: set[str]) -> ast.FunctionDe
     assert isinstance(result, ast.FunctionDef)
     result.args.args = [a for a in result.args.args if a.arg not in pointers]
     return ast.fix_missing_locations(result)
-
-
-def base_pointer(call: ast.Call) -> str:
-    """The pointer that a load, store or atomic works on: ``in_ptr0`` for ``in_ptr0 + (x0)``."""
-    node = call.args[0]
-    while isinstance(node, ast.BinOp):
-        node = node.left
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 def stores(function: ast.FunctionDef) -> set[str]:

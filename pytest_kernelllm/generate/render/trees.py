@@ -55,6 +55,14 @@ def names(node: ast.AST) -> set[str]:
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
 
+def base_pointer(call: ast.Call) -> str:
+    """The pointer that a load, store or atomic works on: ``in_ptr0`` for ``in_ptr0 + (x0)``."""
+    node = call.args[0]
+    while isinstance(node, ast.BinOp):
+        node = node.left
+    return node.id if isinstance(node, ast.Name) else ""
+
+
 class Substitute(ast.NodeTransformer):
     """Replace names that are read by expressions."""
 

@@ -33,6 +33,10 @@ class Known:
     read: tuple[Scalar, ...] = ()
 
 
+UNKNOWN = Known(object())
+"""An argument that cannot be evaluated."""
+
+
 def argument(value: Any) -> Known:
     """A constructor argument of the case."""
     value = tuple(value) if isinstance(value, list) else value

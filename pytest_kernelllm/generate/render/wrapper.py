@@ -100,7 +100,8 @@ def _kernel(name: str, function: ast.FunctionDef, helpers: tuple[ast.FunctionDef
         if len([k for k in hints if str(k).startswith("r")]) > 1:
             raise RenderError(f"`{name}` reduces over two blocked dimensions, which is not supported.")
         hint = ast.unparse(options["reduction_hint"]) if "reduction_hint" in options else "INNER"
-        return Kernel(name, function, helpers, _KINDS[heuristic], sizes, hint.endswith(("INNER", "DEFAULT")))
+        inner = hint.endswith(("INNER", "DEFAULT"))
+        return Kernel(name, function, helpers, _KINDS[heuristic], sizes, inner, _types(options.get("triton_meta")))
     names = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
     loops = any(isinstance(node, ast.For) for node in ast.walk(function))
     kind: Kind = "pointwise" if not names & {"rindex", "r0_index"} else "reduction" if loops else "persistent"
@@ -113,6 +114,15 @@ def _literal_entry(node: ast.expr | None, key: str) -> str | None:
             if isinstance(k, ast.Constant) and k.value == key and isinstance(v, ast.Constant):
                 return str(v.value)
     return None
+
+
+def _types(meta: ast.expr | None) -> Mapping[str, str]:
+    """Triton's type of each parameter, from ``triton_meta={"signature": {...}}``."""
+    if isinstance(meta, ast.Dict):
+        for key, value in zip(meta.keys, meta.values, strict=True):
+            if isinstance(key, ast.Constant) and key.value == "signature" and isinstance(value, ast.Dict):
+                return {str(k): str(v) for k, v in ast.literal_eval(value).items()}
+    return {}
 
 
 # --------------------------------------------------------------------------- call

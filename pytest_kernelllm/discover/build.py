@@ -1,0 +1,92 @@
+"""Builds a target's module as its marker says, always with the original ``forward``."""
+
+from __future__ import annotations
+
+import copy
+from types import MethodType
+from typing import Any
+
+import torch
+from torch import nn
+
+from pytest_kernelllm.discover.calls import Call, as_call, seeded
+from pytest_kernelllm.discover.errors import TargetError, in_one_line
+
+_SEED = 20_261_121
+"""Initial parameters are drawn under it, so that two builds of a target are equal."""
+
+_ORIGINAL = "__kernelllm_original__"
+"""Where the dispatching ``forward`` of an adopted class keeps the original."""
+
+
+def original_forward(cls: type[nn.Module]) -> Any:
+    """The ``forward`` that the user wrote, also where an adopted kernel's dispatcher stands in its place."""
+    return getattr(cls.forward, _ORIGINAL, cls.forward)
+
+
+def init_arguments(init: Any, where: str) -> Call | nn.Module:
+    """Constructor arguments from a marker's ``init``; a module if its callable returns a ready one.
+
+    Every call gives fresh objects: a module that is built from them may keep or change them.
+
+    Raises:
+        TargetError: ``init`` is of another form, or its callable fails.
+    """
+    if isinstance(init, nn.Module):
+        raise TargetError(f"{where}: init= is a module; write `init=lambda: module`.")
+    made = init
+    if callable(init):
+        try:
+            with seeded(_SEED, "cpu"):
+                made = init()
+        except Exception as error:
+            raise TargetError(f"{where}: its init callable fails: {in_one_line(error)}.") from error
+        if isinstance(made, nn.Module):
+            return copy.deepcopy(made)
+    call = as_call(made)
+    if call is None:
+        raise TargetError(
+            f"{where}: init= gives a {type(made).__name__}; it must be a tuple, a dict of keyword arguments, "
+            "(tuple, dict), or a callable that returns one of these or a ready module."
+        )
+    return copy.deepcopy(call)
+
+
+def construct(cls: type[nn.Module], init: Any, where: str) -> nn.Module:
+    """A new instance on the CPU, parameters drawn under a fixed seed.
+
+    Raises:
+        TargetError: the constructor fails.
+    """
+    made = init_arguments(init, where)
+    if isinstance(made, Call):
+        try:
+            with seeded(_SEED, "cpu"):
+                made = cls(*made.args, **made.kwargs)
+        except Exception as error:
+            hint = "check init=" if init != () else "give its constructor's arguments with init=(...)"
+            raise TargetError(f"{where} cannot be built: {in_one_line(error)}; {hint}.") from error
+    if not isinstance(made, cls):
+        raise TargetError(
+            f"{where}: its init callable returns a {type(made).__name__}, not a {cls.__name__}."
+        )
+    for part in made.modules():
+        if original := getattr(type(part).forward, _ORIGINAL, None):
+            part.forward = MethodType(original, part)
+    return made
+
+
+def finished(module: nn.Module, dtype: str | None, device: str, training: bool) -> nn.Module:
+    """The module itself: on ``device``, floating parameters and buffers cast to ``dtype``, in its mode."""
+    if dtype:
+        wanted = getattr(torch, dtype)
+        # One by one: nn.Module.to(dtype) would make complex ones real.
+        for tensor in (*module.parameters(), *module.buffers()):
+            if tensor.is_floating_point():
+                tensor.data = tensor.data.to(wanted)
+    module.to(device).train(training)
+    for part in module.modules():
+        for name, value in vars(part).items():
+            if type(value) is torch.Tensor:  # kept as a plain attribute, which nn.Module.to does not move
+                vars(part)[name] = value.to(device)
+    return module

@@ -1,0 +1,50 @@
+"""Arguments as users write them, made into the arguments of one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True)
+class Call:
+    """Arguments of one call."""
+
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+    def map(self, change: Callable[[Any], Any]) -> Call:
+        """The call with every argument changed."""
+        return Call(tuple(map(change, self.args)), {k: change(v) for k, v in self.kwargs.items()})
+
+
+def as_call(value: Any) -> Call | None:
+    """From a tensor, a tuple or list, a dict, or ``(tuple, dict)``; None for anything else."""
+    if isinstance(value, torch.Tensor):
+        return Call((value,))
+    if isinstance(value, dict):
+        return Call((), value)
+    if isinstance(value, tuple) and [type(part) for part in value] == [tuple, dict]:
+        return Call(*value)
+    return Call(tuple(value)) if isinstance(value, tuple | list) else None
+
+
+def placed(value: Any, dtype: str | None, device: str) -> Any:
+    """A tensor on ``device``, contiguous, without history, floating ones in ``dtype``; others unchanged."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    wanted = getattr(torch, dtype) if dtype and value.is_floating_point() else value.dtype
+    return value.detach().to(device, wanted).contiguous()
+
+
+@contextmanager
+def seeded(seed: int, device: str) -> Iterator[None]:
+    """PyTorch's random numbers start at ``seed``, new tensors go to ``device``; both only in the block."""
+    cuda = [torch.device(device)] if device.startswith("cuda") else []
+    with torch.random.fork_rng(devices=cuda), torch.device(device):
+        torch.manual_seed(seed)
+        yield

@@ -1,0 +1,35 @@
+"""What a run ends with: the table, where the patches are, and what went wrong with the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_kernelllm.outcome import Outcome
+from pytest_kernelllm.report.table import render_table
+
+
+def write_summary(
+    terminal: Any, store: Path, outcomes: Sequence[Outcome], patches: Mapping[str, str], problems: Sequence[str]
+) -> None:
+    """Write the closing section to pytest's terminal reporter.
+
+    Args:
+        terminal: pytest's ``TerminalReporter``.
+        store: the store's folder.
+        outcomes: of all candidates of all targets.
+        patches: path of the patch by ``Target.id``.
+        problems: sentences about damaged or unwritable entries.
+    """
+    terminal.section("kernelllm")
+    width = max(terminal._tw.fullwidth, 100)
+    terminal.write_line(render_table(outcomes, patches, width, terminal.hasmarkup))
+    known = sum(o.cached for o in outcomes)
+    judged = sum(o.verdict is not None for o in outcomes)
+    terminal.write_line("")
+    terminal.write_line(f"{judged} verdicts, {known} of them known before, in {store.name}/.")
+    if patches:
+        terminal.write_line("Adopt with: kernelllm apply   (all), or `git apply` one of the patches above.")
+    for problem in problems:
+        terminal.write_line(problem, yellow=True)
