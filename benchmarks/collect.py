@@ -52,7 +52,7 @@ def inputs(batch: int = 8, seq: int = 512):
     return torch.randn(batch, seq, WIDTH)
 
 
-@triton_candidate(inputs=inputs, init=(WIDTH,), dtypes=("float32",), dims={{"batch": (1, 64), "seq": (1, 4096)}})
+@triton_candidate(inputs=inputs, init=(WIDTH,), dtypes=("float32",), dims={{"batch": (1, 64)}})
 class {name}(nn.Module):
     def __init__(self, width):
         super().__init__()

@@ -8,14 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_kernelllm.generate.protocol import GenerateError, Request
 from pytest_kernelllm.generate.render.sections import Tuning
 from pytest_kernelllm.records import Completion
-
-if TYPE_CHECKING:
-    from pytest_kernelllm.discover.live import LiveTarget
 
 VERSION = 1
 """Raised whenever the same target would get another text."""
@@ -32,13 +29,17 @@ class Variant:
 
 
 VARIANTS = (
-    Variant("Inductor's fusion, one row a program"),
-    Variant("larger tiles", Tuning(pointwise=4096, reduction=4096, rows=4, warps=8)),
-    Variant("reductions in one pass, not split", Tuning(reduction=4096), {"split_reductions": False}),
-    Variant("looped reductions", Tuning(reduction=1024, warps=4), {"triton.persistent_reductions": False}),
-    Variant("small tiles", Tuning(pointwise=512, reduction=1024, warps=2)),
-    Variant("looped reductions, not split", Tuning(reduction=2048), {"triton.persistent_reductions": False, "split_reductions": False}),
-    Variant("largest tiles", Tuning(pointwise=2048, reduction=8192, rows=8, warps=16)),
+    Variant("Inductor's fusion, its usual block sizes"),
+    Variant("larger blocks", Tuning(pointwise=4096, pointwise_warps=8, reduction=4096, rows=4)),
+    Variant("reductions not split", Tuning(reduction=4096), {"split_reductions": False}),
+    Variant("looped reductions", Tuning(reduction=1024), {"triton.persistent_reductions": False}),
+    Variant("fewer warps", Tuning(pointwise=512, pointwise_warps=2, reduction=1024, reduction_warps=2)),
+    Variant("more warps", Tuning(pointwise=2048, pointwise_warps=8, reduction=8192, reduction_warps=16)),
+    Variant(
+        "looped reductions, not split",
+        Tuning(reduction=2048),
+        {"triton.persistent_reductions": False, "split_reductions": False},
+    ),
 )
 """Most promising first; those that make no difference to a target are left out."""
 
@@ -71,5 +72,7 @@ class InductorGenerator:
                 f"The inductor generator needs torch and triton ({error}); pip install 'pytest-kernelllm[torch]'."
             ) from error
         for request in requests:
-            for completion in inductor_cases.completions(request.live(), VARIANTS, request.first, request.samples):
+            for completion in inductor_cases.completions(
+                request.live(), VARIANTS, request.first, request.samples
+            ):
                 yield request, completion

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelllm.generate.inductor_scalars import free_scalars
-from pytest_kernelllm.generate.inductor_trace import Trace, TraceError, trace
+from pytest_kernelllm.generate.inductor_trace import Exported, TraceError, export, lower
 from pytest_kernelllm.generate.render import RenderError, sections
 from pytest_kernelllm.generate.render.dialect import translate
 from pytest_kernelllm.generate.render.sections import Section
-from pytest_kernelllm.records import Case, Completion, Domain, TensorSpec
+from pytest_kernelllm.records import Case, Completion, TensorSpec
 
 if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import Call, LiveTarget
@@ -23,93 +22,125 @@ if TYPE_CHECKING:
 def completions(
     live: LiveTarget, variants: Sequence[Variant], first: int, samples: int
 ) -> Iterator[Completion]:
-    """Distinct completions of a target, from index ``first`` on.
+    """Up to ``samples`` distinct completions of a target, by rising index from ``first``.
 
     A target that Inductor can do nothing for gets one with empty text and the reason as its note.
     """
+    started = time.monotonic()
+    seen: list[str] = []
+    try:
+        tracers = _tracers(live)
+        for variant in variants:
+            if len(seen) == first + samples:
+                return
+            completion = _completion(tracers, variant, len(seen))
+            # Variants that come to the same kernel count once, so the rendered text is what is compared.
+            body = translate(completion.text, live, completion).body
+            if body in seen:
+                continue
+            seen.append(body)
+            if completion.index >= first:
+                now = time.monotonic()
+                yield dataclasses.replace(completion, seconds=round(now - started, 3))
+                started = now
+    except (TraceError, RenderError) as error:
+        if not seen:
+            yield Completion("inductor", 0, "", "inductor", note=str(error).rstrip("."))
+
+
+def _tracers(live: LiveTarget) -> list[CaseTracer]:
     if live.options.backward:
-        yield _nothing("gradients are wanted, and this generator writes forward passes only")
-        return
-    seen: set[str] = set()
-    for variant in variants:
-        if len(seen) >= samples:
-            return
-        started = time.monotonic()
+        raise TraceError("gradients are wanted, and this generator writes forward passes only")
+    return [CaseTracer(live, case) for case in live.cases]
+
+
+def _completion(tracers: Sequence[CaseTracer], variant: Variant, index: int) -> Completion:
+    text = sections.write([tracer.section(variant) for tracer in tracers])
+    if "@triton.jit" not in text:
+        raise TraceError("nothing but library calls (matrix multiplication, attention…) is left after fusion")
+    return Completion("inductor", index, text, "inductor", note=variant.note)
+
+
+class CaseTracer:
+    """Exports one case of a target once, and compiles it in as many variants as are wanted."""
+
+    def __init__(self, live: LiveTarget, case: Case) -> None:
+        self.live = live
+        self.module = live.build(case)
+        self.exports: dict[str, Exported] = {}
+        self.sources: dict[str, tuple[str, dict[str, str]]] = {}
         try:
-            made = [_section(live, case, variant) for case in live.cases]
-        except TraceError as error:
-            if not seen:
-                yield _nothing(str(error))
-            return
-        text = sections.write(made)
-        if "@triton.jit" not in text:
-            yield _nothing("only matrix multiplications are left after fusion; the vendor library does those already")
-            return
-        completion = Completion("inductor", len(seen), text, "inductor", seconds=0.0, note=variant.note)
-        # Variants that come to the same kernel count once, so the rendered text is what is compared.
-        try:
-            body = translate(text, live, completion).body
-        except RenderError:
-            body = text
-        if body in seen:
-            continue
-        seen.add(body)
-        if completion.index >= first:
-            yield dataclasses.replace(completion, seconds=round(time.monotonic() - started, 3))
-
-
-def _nothing(note: str) -> Completion:
-    return Completion("inductor", 0, "", "inductor", note=note)
-
-
-def _section(live: LiveTarget, case: Case, variant: Variant) -> Section:
-    """One case, with its named dimensions left open if Inductor can; otherwise fixed at the case's sizes."""
-    module = live.build(case)
-    parameters = list(live.signature.parameters)
-    if case.domain.dims:
-        call = live.inputs(case, 0, _tracing_sizes(case))
-        dynamic = _dynamic_shapes(live, case, call)
-        try:
-            taken = trace(module, parameters, call.args, call.kwargs, dynamic, variant.config)
+            if not case.domain.dims:
+                raise TraceError("no dimension is open")
+            self.call = live.inputs(case, 0, _tracing_sizes(case))
+            self.dynamic = _dynamic_shapes(live, case, self.call)
+            self.case = case
+            self._export("")
         except TraceError:
-            case = fixed(case)
-        else:
-            return _finished(case, taken, module, parameters, call, dynamic, variant)
-    call = live.inputs(case, 0)
-    taken = trace(module, parameters, call.args, call.kwargs, None, variant.config)
-    return _finished(case, taken, module, parameters, call, None, variant)
+            # What cannot be traced for every size is written for the case's own.
+            self.call = live.inputs(case, 0)
+            self.dynamic = None
+            self.case = _fixed(case)
+            self._export("")
 
+    def section(self, variant: Variant) -> Section:
+        """This case in one variant."""
+        key = repr(sorted(variant.config.items()))
+        if key not in self.sources:  # variants that differ in their blocks only share the code
+            source = lower(self.exports[""], variant.config)
+            free = free_scalars(
+                source,
+                self.case.domain,
+                lambda path, value: lower(self._changed(path, value), variant.config),
+            )
+            self.sources[key] = (free.source, free.scalars)
+        source, scalars = self.sources[key]
+        pinned = {k: v for k, v in self.case.domain.attributes.items() if f"self.{k}" not in scalars.values()}
+        case = dataclasses.replace(self.case, domain=dataclasses.replace(self.case.domain, attributes=pinned))
+        exported = self.exports[""]
+        return Section(case, exported.arguments, exported.output, scalars, variant.tuning, source)
 
-def _finished(
-    case: Case,
-    taken: Trace,
-    module: Any,
-    parameters: Sequence[str],
-    call: Call,
-    dynamic: Mapping[str, Any] | None,
-    variant: Variant,
-) -> Section:
-    free = free_scalars(
-        taken,
-        case.domain,
-        module,
-        lambda: trace(module, parameters, call.args, call.kwargs, dynamic, variant.config),
-    )
-    attributes = {k: v for k, v in case.domain.attributes.items() if f"self.{k}" not in free.scalars.values()}
-    case = dataclasses.replace(case, domain=dataclasses.replace(case.domain, attributes=attributes))
-    return Section(case, taken.arguments, taken.output, free.scalars, variant.tuning, free.source)
+    def _export(self, key: str) -> Exported:
+        if key not in self.exports:
+            names = list(self.live.signature.parameters)
+            self.exports[key] = export(self.module, names, self.call.args, self.call.kwargs, self.dynamic)
+        return self.exports[key]
+
+    def _changed(self, path: str, value: float) -> Exported:
+        """The same case with one attribute changed."""
+        key = f"{path}={value}"
+        if key in self.exports:
+            return self.exports[key]
+        owner_path, _, attribute = path.rpartition(".")
+        try:
+            owner = self.module.get_submodule(owner_path)
+            before = getattr(owner, attribute)
+            setattr(owner, attribute, value)
+        except (
+            AttributeError,
+            TypeError,
+        ) as error:  # read-only, or reached through an object that is no module
+            raise TraceError(f"`{path}` cannot be changed") from error
+        try:
+            return self._export(key)
+        finally:
+            setattr(owner, attribute, before)
 
 
 def _tracing_sizes(case: Case) -> dict[str, int]:
     """The case's own sizes, but never 0 or 1: torch would take these for constants."""
-    return {name: max(case.sizes.get(name, low), min(2, high)) for name, (low, high) in case.domain.dims.items()}
+    return {
+        name: max(case.sizes.get(name, low), min(2, high)) for name, (low, high) in case.domain.dims.items()
+    }
 
 
 def _dynamic_shapes(live: LiveTarget, case: Case, call: Call) -> dict[str, Any]:
     """What ``torch.export`` takes: for each argument that is passed, its open dimensions."""
     from torch.export import Dim
 
-    dims = {name: Dim(name, min=low, max=high) for name, (low, high) in case.domain.dims.items() if low < high}
+    dims = {
+        name: Dim(name, min=low, max=high) for name, (low, high) in case.domain.dims.items() if low < high
+    }
     result: dict[str, Any] = {}
     for name in live.bind(call):
         spec = case.domain.inputs.get(name)
@@ -120,7 +151,7 @@ def _dynamic_shapes(live: LiveTarget, case: Case, call: Call) -> dict[str, Any]:
     return result
 
 
-def fixed(case: Case) -> Case:
+def _fixed(case: Case) -> Case:
     """The same case with its named dimensions at the case's own sizes."""
     sizes = {name: case.sizes.get(name, low) for name, (low, _) in case.domain.dims.items()}
     inputs = {
@@ -131,6 +162,3 @@ def fixed(case: Case) -> Case:
     }
     domain = dataclasses.replace(case.domain, inputs=inputs, dims={})
     return dataclasses.replace(case, domain=domain)
-
-
-_ = inspect, Domain

@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from pytest_kernelllm.generate.inductor_trace import Trace, TraceError
+from pytest_kernelllm.generate.inductor_trace import TraceError
 from pytest_kernelllm.records import Domain
 
 _MOST = 6
@@ -29,16 +28,14 @@ class Free:
     """``{"eps": "self.eps"}``"""
 
 
-def free_scalars(taken: Trace, domain: Domain, module: Any, again: Callable[[], Trace]) -> Free:
+def free_scalars(source: str, domain: Domain, again: Callable[[str, float], str]) -> Free:
     """Replace the literals of float attributes by names, where a second trace proves it.
 
     Args:
-        taken: the trace with the module's own values.
+        source: the text with the module's own values.
         domain: its ``attributes`` name the candidates.
-        module: what is traced; an attribute is changed and put back.
-        again: traces ``module`` once more, in the same way.
+        again: the text with one attribute, by dotted name, at another value.
     """
-    source = taken.source
     floats = {k: v for k, v in domain.attributes.items() if type(v) is float}
     candidates = {k: v for k, v in floats.items() if any(float(m[2]) == v for m in _LITERAL.finditer(source))}
     if len(candidates) > _MOST:
@@ -46,20 +43,11 @@ def free_scalars(taken: Trace, domain: Domain, module: Any, again: Callable[[], 
     scalars: dict[str, str] = {}
     replaced: dict[int, str] = {}
     for path, value in candidates.items():
-        owner_path, _, attribute = path.rpartition(".")
+        other = value * 1.375 + 0.0078125
         try:
-            owner = module.get_submodule(owner_path)
-            other = value * 1.375 + 0.0078125
-            setattr(owner, attribute, other)
-        except (AttributeError, TypeError):
-            continue  # a read-only attribute, or a chain through another object: it stays pinned
-        try:
-            changed = again().source
+            places = _places(source, again(path, other), value, other)
         except TraceError:
             continue
-        finally:
-            setattr(owner, attribute, value)
-        places = _places(source, changed, value, other)
         if places:
             name = re.sub(r"\W+", "_", path)
             scalars[name] = f"self.{path}"
@@ -75,7 +63,7 @@ def free_scalars(taken: Trace, domain: Domain, module: Any, again: Callable[[], 
 
 def _places(source: str, changed: str, value: float, other: float) -> list[int]:
     """Numbers of the literals that changed from ``value`` to ``other``; empty if anything else differs."""
-    if _LITERAL.sub("", _stable(source)) != _LITERAL.sub("", _stable(changed)):
+    if _LITERAL.sub("", source) != _LITERAL.sub("", changed):
         return []
     places = []
     pairs = zip(_LITERAL.finditer(source), _LITERAL.finditer(changed), strict=True)
@@ -85,8 +73,3 @@ def _places(source: str, changed: str, value: float, other: float) -> list[int]:
                 return []
             places.append(number)
     return places
-
-
-def _stable(source: str) -> str:
-    """Without comments: they repeat literals and name cache files."""
-    return "\n".join(line for line in source.splitlines() if not line.lstrip().startswith("#"))

@@ -7,7 +7,9 @@ code exists; nothing is compiled or run. Every private piece of torch that this 
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
+import re
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,11 +33,12 @@ class TraceError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Trace:
-    """Inductor's output code and what its arguments and results are."""
+class Exported:
+    """A module as a graph of ATen operations, for one call."""
 
-    source: str
+    graph: torch.fx.GraphModule
     arguments: tuple[str, ...]
+    """What each input of the graph is: ``self.fc.weight``, or an expression over forward's parameters."""
     output: Any
     """See ``render.sections.Section``."""
 
@@ -102,7 +105,9 @@ def _as_if_gpu(taken: list[str], config: Mapping[str, Any]) -> Iterator[None]:
             if hasattr(GraphLowering, name):
                 stack.enter_context(mock.patch.object(GraphLowering, name, take))
         stack.enter_context(
-            mock.patch.object(CpuInterface.Worker, "get_device_properties", staticmethod(lambda _=None: Properties()))
+            mock.patch.object(
+                CpuInterface.Worker, "get_device_properties", staticmethod(lambda _=None: Properties())
+            )
         )
         driver.set_active(_NoGpuDriver())
         create.cache_clear()
@@ -125,15 +130,14 @@ def _has(root: Any, path: str) -> bool:
     return True
 
 
-def trace(
+def export(
     module: nn.Module,
     parameters: Sequence[str],
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     dynamic: Mapping[str, Any] | None = None,
-    config: Mapping[str, Any] | None = None,
-) -> Trace:
-    """Capture one module for one call.
+) -> Exported:
+    """One module for one call.
 
     Args:
         module: on CPU, in the mode (train or eval) that is wanted.
@@ -141,30 +145,31 @@ def trace(
         args: positional arguments of ``forward``, tensors on CPU.
         kwargs: keyword arguments of ``forward``.
         dynamic: by parameter name what ``torch.export`` takes as dynamic shapes; None: every size is fixed.
-        config: TorchInductor options beside the usual ones.
 
     Raises:
-        TraceError: not exportable, not compilable by Inductor, or of a kind that no kernel module can express.
+        TraceError: not exportable, or of a kind that no kernel module can express.
     """
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        program = _export(module, args, dict(kwargs), dynamic)
-        graph = program.graph_module
-        arguments = _arguments(program, parameters)
-        output = _output(program)
-        return Trace(_lower(graph, config or {}), arguments, output)
-
-
-def _export(
-    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic: Mapping[str, Any] | None
-) -> torch.export.ExportedProgram:
     from torch._inductor.decomposition import select_decomp_table
 
-    try:
-        program = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic, strict=False)
-        return program.run_decompositions(select_decomp_table())
-    except Exception as error:  # torch.export raises many kinds
-        raise TraceError(f"torch.export cannot trace it ({_first_line(error)})") from error
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            program = torch.export.export(module, args, dict(kwargs), dynamic_shapes=dynamic, strict=False)
+            program = program.run_decompositions(select_decomp_table())
+        except Exception as error:  # torch.export raises many kinds
+            raise TraceError(f"torch.export cannot trace it ({_first_line(error)})") from error
+        _refuse_randomness(program.graph)
+        arguments = _arguments(program, parameters)
+        output = _output(program)
+        return Exported(program.graph_module, arguments, output)
+
+
+def _refuse_randomness(graph: torch.fx.Graph) -> None:
+    for node in graph.nodes:
+        tags = getattr(node.target, "tags", ())
+        attention = "scaled_dot_product" in str(node.target)  # seeded for a dropout that is off
+        if torch.Tag.nondeterministic_seeded in tags and not attention:
+            raise TraceError(f"it draws random numbers ({node.target})")
 
 
 def _first_line(error: BaseException) -> str:
@@ -196,7 +201,9 @@ def _input_paths(program: torch.export.ExportedProgram, parameters: Sequence[str
     names = {}
     for (kind, first, *rest), leaf in paths:
         root = parameters[first.idx] if kind.idx == 0 else first.key
-        names[leaf] = root + "".join(f"[{getattr(key, 'idx', None) if hasattr(key, 'idx') else repr(key.key)}]" for key in rest)
+        names[leaf] = root + "".join(
+            f"[{getattr(key, 'idx', None) if hasattr(key, 'idx') else repr(key.key)}]" for key in rest
+        )
     return [names[leaf] for leaf in range(spec.num_leaves)]
 
 
@@ -228,7 +235,9 @@ def _structure(spec: Any, leaves: Iterator[Any]) -> Any:
         return {spec.type.__name__: children}
     if spec.type is dict and all(isinstance(key, str) for key in spec.context):
         return {"dict": dict(zip(spec.context, children, strict=True))}
-    raise TraceError(f"it returns a {spec.type.__name__}; tensors, tuples, lists and dicts can be rebuilt")
+    raise TraceError(
+        f"it returns a {spec.type.__module__}.{spec.type.__qualname__}; only tensors, tuples, lists and dicts can be rebuilt"
+    )
 
 
 def _children(spec: Any) -> Any:
@@ -236,18 +245,27 @@ def _children(spec: Any) -> Any:
     return spec.children() if children is None else children
 
 
-def _lower(graph: torch.fx.GraphModule, config: Mapping[str, Any]) -> str:
-    """TorchInductor's output code for a functional graph of ATen operations."""
+def lower(exported: Exported, config: Mapping[str, Any]) -> str:
+    """TorchInductor's output code for an exported module.
+
+    Args:
+        exported: stays as it is.
+        config: TorchInductor options beside the usual ones.
+
+    Raises:
+        TraceError: TorchInductor cannot compile it.
+    """
     from torch._guards import TracingContext, detect_fake_mode, tracing
     from torch._inductor.compile_fx import compile_fx_inner
     from torch._inductor.fx_passes.joint_graph import joint_graph_passes
     from torch._inductor.virtualized import V
 
+    graph = torch.fx.GraphModule(exported.graph, copy.deepcopy(exported.graph.graph))
     inputs = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
     mode = detect_fake_mode(inputs)
     taken: list[str] = []
     try:
-        with _as_if_gpu(taken, config), tracing(TracingContext(mode)), V.set_fake_mode(mode):
+        with torch.no_grad(), _as_if_gpu(taken, config), tracing(TracingContext(mode)), V.set_fake_mode(mode):
             joint_graph_passes(graph)
             compile_fx_inner(graph, inputs)
     except _Finished:
@@ -261,5 +279,8 @@ def _lower(graph: torch.fx.GraphModule, config: Mapping[str, Any]) -> str:
 
 
 def _essential(source: str) -> str:
-    """The output code without what only serves Inductor's own benchmark."""
-    return source.partition("\nrunner = Runner(")[0].partition("\ndef benchmark_compiled_module")[0] + "\n"
+    """The output code without what differs between machines and what only serves Inductor's own benchmark."""
+    source = source.partition("\nrunner = Runner(")[0].partition("\ndef benchmark_compiled_module")[0]
+    source = re.sub(r"'backend_hash': '\w*', ", "", source)
+    lines = (line for line in source.splitlines() if not line.lstrip().startswith("#"))
+    return "\n".join(lines).strip("\n") + "\n"

@@ -27,8 +27,8 @@ class KernelLLMWarning(UserWarning):
 def adopt(cls: type, kernel: str) -> None:
     """Let a class run an adopted kernel: replaces ``cls.forward`` by a function that chooses at every call.
 
-    The original stays reachable as ``cls.forward.__kernelllm_original__``; ``state_dict``, pickles, copies and
-    subclasses are as before. Finds and imports nothing yet. Adopting again replaces the earlier kernel.
+    The original stays reachable as ``cls.forward.__kernelllm_original__``; ``state_dict``, pickles, copies
+    and subclasses are as before. Finds and imports nothing yet. Adopting again replaces the earlier kernel.
 
     Args:
         cls: an ``nn.Module`` class.

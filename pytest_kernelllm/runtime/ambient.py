@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch.autograd import forward_ad
+from torch.nn.modules import module as _hooks
 from torch.utils._device import DeviceContext
 
 
@@ -38,6 +39,8 @@ def ambient_reason() -> str | None:
         return "a torch dispatch mode is active"
     if _function_modes() and not _only_default_devices():
         return "a torch function mode is active"
+    if _hooks._global_forward_hooks or _hooks._global_forward_pre_hooks:
+        return "hooks on all modules are registered, which a kernel does not call"
     if getattr(forward_ad, "_current_level", -1) >= 0:
         return "forward-mode gradients are active"
     return None

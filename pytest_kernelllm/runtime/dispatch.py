@@ -16,12 +16,15 @@ from torch import nn
 
 from pytest_kernelllm.runtime import DISPATCHER, ORIGINAL, KernelLLMWarning
 from pytest_kernelllm.runtime.ambient import ambient_reason, autocast_reason
-from pytest_kernelllm.runtime.domain import matches, tensor_problem
+from pytest_kernelllm.runtime.domain import matches
 from pytest_kernelllm.runtime.kernel import Kernel, Unavailable
 from pytest_kernelllm.runtime.snapshot import Snapshot
 
 _KEYS = 1024
 """Decisions remembered per module instance; more than that many distinct call shapes start over."""
+
+_INSTANCES = 4096
+"""Instances remembered per class, for those that references in a circle keep from being forgotten."""
 
 _PLAIN = (torch.Tensor, nn.Parameter)
 _SCALARS = (bool, int, float, str, type(None))
@@ -88,7 +91,8 @@ class Dispatcher:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A class pickled by value takes its dispatcher along, without what it remembers."""
-        return Dispatcher, (self.cls, self.original, self.kernel)
+        kernel = Kernel(self.kernel.name, self.kernel.dotted, self.kernel.marker, self.kernel.loose)
+        return Dispatcher, (self.cls, self.original, kernel)
 
     # ------------------------------------------------------------------ at every call
 
@@ -98,9 +102,11 @@ class Dispatcher:
             return None
         try:
             instance = self._instances.get(id(module))
-            if instance is None or instance.alive() is not module or not instance.snapshot.holds():
+            if instance is None or instance.alive() is not module or not instance.snapshot.holds(module):
                 instance = self._look(module)
             key = _key(instance.snapshot, args, kwargs)
+            if key is None:
+                return None
             if key in instance.decisions:
                 device = instance.decisions[key]
             else:
@@ -139,21 +145,26 @@ class Dispatcher:
             return self.off
         try:
             reason = ambient_reason() or self._outside(module, args, kwargs)
-            return reason or autocast_reason(_device(args, kwargs))
+            return reason or autocast_reason(_device(module, args, kwargs))
         except Unavailable as unavailable:
             return str(unavailable)
 
     def _look(self, module: nn.Module) -> _Instance:
         number = id(module)
         paths = dict.fromkeys(path for domain in self.kernel.domains for path in domain.attributes)
-        instance = _Instance(module, Snapshot(module, paths), lambda _: self._instances.pop(number, None))
+        instance = _Instance(module, Snapshot(module, paths), lambda _: self._forget(number))
+        if len(self._instances) >= _INSTANCES:
+            self._instances.clear()
         self._instances[number] = instance
         return instance
+
+    def _forget(self, number: int) -> None:
+        self._instances.pop(number, None)
 
     def _decide(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> torch.device | None:
-        return _device(args, kwargs) if self._outside(module, args, kwargs) is None else None
+        return _device(module, args, kwargs) if self._outside(module, args, kwargs) is None else None
 
     def _outside(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
         """Why a call is outside every domain; None if it is inside one, and the kernel can take it.
@@ -162,6 +173,9 @@ class Dispatcher:
             Unavailable: the kernel cannot be used at all.
         """
         domains = self.kernel.domains
+        for value in (*args, *kwargs.values()):
+            if type(value) not in (*_PLAIN, *_SCALARS):
+                return f"an argument is a {type(value).__qualname__}, neither a plain tensor nor a number"
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -201,8 +215,11 @@ class Dispatcher:
             warnings.warn(message, KernelLLMWarning, stacklevel=4)
 
 
-def _key(snapshot: Snapshot, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a decision depends on beside the snapshot: the form of each argument, and whether gradients flow."""
+def _key(snapshot: Snapshot, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
+    """What a decision depends on beside the snapshot: each argument's form, and whether gradients flow.
+
+    None for arguments that no kernel takes.
+    """
     grad = torch.is_grad_enabled()
     parts: list[Any] = [grad and snapshot.requires_grad()]
     for value in (*args, *kwargs.values()) if kwargs else args:
@@ -218,17 +235,17 @@ def _key(snapshot: Snapshot, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
                     grad and value.requires_grad,
                 )
             )
-        elif isinstance(value, _SCALARS):
+        elif type(value) in _SCALARS:
             parts.append((type(value), value))
         else:
-            parts.append(type(value))
+            return None
     return (tuple(parts), tuple(kwargs)) if kwargs else tuple(parts)
 
 
-def _device(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> torch.device:
-    """The device of the first plain tensor; the domain check sees to it that there is only one."""
-    tensors = (value for value in (*args, *kwargs.values()) if tensor_problem(value) is None)
-    return next((tensor.device for tensor in tensors), torch.device("cpu"))
+def _device(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> torch.device:
+    """The device of the first tensor; the domain check sees to it that all are on one."""
+    values = (*args, *kwargs.values(), *module.parameters(), *module.buffers())
+    return next((value.device for value in values if isinstance(value, torch.Tensor)), torch.device("cpu"))
 
 
 def _device_type() -> str:

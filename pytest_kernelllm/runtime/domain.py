@@ -58,7 +58,7 @@ def tensor_problem(value: Any) -> str | None:
 
 
 def same_value(listed: Any, actual: Any) -> bool:
-    """Whether a plain value is the listed one: equal and of the same type; a function or class by its name."""
+    """Whether a plain value is the listed one: equal and of one type; a function or class by its name."""
     if callable(actual):
         return bool(listed == _named(actual))
     if type(actual) is not type(listed) or not isinstance(actual, _SCALARS):

@@ -121,7 +121,7 @@ class Kernel:
     def _stale(self) -> bool:
         """Whether the source is known to differ from what the kernel was verified against.
 
-        Known only where the marker's file lies below a project root as it did then (not in an installed wheel).
+        Known only where the marker's file lies in the project as it did then, not in an installed wheel.
         """
         header = _HEADER.match(self.path.read_text(encoding="utf-8"))
         if header is None or self.marker is None:

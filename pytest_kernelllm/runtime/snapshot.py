@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from typing import Any
 
 import torch
@@ -21,25 +21,24 @@ class Snapshot:
         """``paths``: the dotted names whose values count."""
         self._same: list[tuple[Mapping[str, Any], str, Any]] = []
         self._computed: list[tuple[Any, str, Any]] = []
-        self._sizes: list[tuple[Any, int]] = [(vars(module), len(vars(module)))]
+        self._sizes: list[tuple[Sized, int]] = [(vars(module), len(vars(module)))]
         self._tensors: list[tuple[torch.Tensor, Any, Any, Any]] = []
         self._class = type(module)
-        self._module = module
         seen: set[tuple[int, str]] = set()
         for path in paths:
             self._add(module, path, seen)
         for child in module.modules():
             self._same.append((vars(child), "training", child.training))
-            counted = [child._modules, child._parameters, child._buffers]
+            counted: list[Sized] = [child._modules, child._parameters, child._buffers]
             if child is not module:
                 counted += [child._forward_hooks, child._forward_pre_hooks]
                 counted += [child._backward_hooks, child._backward_pre_hooks]
                 counted.append(vars(child))
             self._sizes += [(each, len(each)) for each in counted]
 
-    def holds(self) -> bool:
-        """Whether the module is still as it was."""
-        if type(self._module) is not self._class:
+    def holds(self, module: nn.Module) -> bool:
+        """Whether the module, the one this was made of, is still as it was."""
+        if type(module) is not self._class:
             return False
         for namespace, name, value in self._same:
             if namespace.get(name, MISSING) is not value:
@@ -52,13 +51,17 @@ class Snapshot:
                 return False
             if not tensor.is_contiguous():
                 return False
-        return all(getattr(owner, name, MISSING) is value for owner, name, value in self._computed)
+        for owner, name, value in self._computed:
+            if getattr(module if owner is None else owner, name, MISSING) is not value:
+                return False
+        return True
 
     def requires_grad(self) -> bool:
         """Whether any of the tensors wants a gradient."""
         return any(tensor.requires_grad for tensor, *_ in self._tensors)
 
-    def _add(self, owner: Any, path: str, seen: set[tuple[int, str]]) -> None:
+    def _add(self, root: nn.Module, path: str, seen: set[tuple[int, str]]) -> None:
+        owner: Any = root
         for name in path.split("."):
             value = getattr(owner, name, MISSING)
             if (id(owner), name) not in seen:
@@ -66,7 +69,8 @@ class Snapshot:
                 if namespace := _namespace(owner, name, value):
                     self._same.append((namespace, name, value))
                 else:
-                    self._computed.append((owner, name, value))
+                    # None for the module itself, which must not be kept alive from here
+                    self._computed.append((None if owner is root else owner, name, value))
                 if isinstance(value, torch.Tensor):
                     self._tensors.append((value, value.dtype, value.device, value.shape))
             owner = value

@@ -194,6 +194,7 @@ def test_devices_and_imports_are_spelt_one_way(written: str, expected: str) -> N
         ("Scale", "self.causal = third", "return x * self.causal", "self.causal .*argument True"),
         ("Scale", "self.n = 1 if third else first", "return x * self.n", "self.n .*argument True"),
         ("Scale", "self.n = torch.rand(1).item()", "return x * self.n", "self.n .*cannot be worked out"),
+        ("Scale", "self.n = 9**9**9", "return x * self.n", "self.n .*cannot be worked out"),
         ("Scale", "pass", "self.count = 1", "Line 21 changes self.count"),
         ("Scale", "pass", "return helper(self, x)", "Line 21 uses `helper`"),
         ("Scale", "pass", "return max(self, x)", "Line 21 passes self on"),

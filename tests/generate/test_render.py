@@ -70,7 +70,7 @@ def test_no_text_gives_the_generators_reason() -> None:
 
 def test_code_nested_beyond_measure() -> None:
     text = f"class ModelNew:\n    def forward(self, x):\n        return {'-' * 1200}x\n"
-    with pytest.raises(RenderError, match="nested too deeply|cannot be parsed"):
+    with pytest.raises(RenderError, match=r"nested too deeply|cannot be parsed"):
         rendered("Scale", text)
 
 

@@ -12,22 +12,59 @@ from collections.abc import Collection, Iterable
 from pytest_kernelllm.generate.render.trees import base_pointer, call_name
 
 _ELEMENTWISE = frozenset(
-    {"exp", "exp2", "log", "log2", "sin", "cos", "sqrt", "rsqrt", "erf", "floor", "ceil", "abs", "sigmoid"}
+    {
+        "exp",
+        "exp2",
+        "log",
+        "log2",
+        "sin",
+        "cos",
+        "sqrt",
+        "sqrt_rn",
+        "rsqrt",
+        "erf",
+        "floor",
+        "ceil",
+        "abs",
+        "sigmoid",
+    }
 )
 _SHAPING = frozenset({"sum", "max", "min", "cumsum", "broadcast_to", "expand_dims", "reshape"})
 _DEVICE = frozenset(
-    {"maximum", "minimum", "nan_max", "nan_min", "tanh", "sinh", "cosh", "tan", "expm1", "log1p", "power", "trunc"}
+    {
+        "maximum",
+        "minimum",
+        "nan_max",
+        "nan_min",
+        "tanh",
+        "sinh",
+        "cosh",
+        "tan",
+        "expm1",
+        "log1p",
+        "power",
+        "trunc",
+    }
 )
 
 
-def drop_casts(body: Iterable[ast.stmt], pointers: Collection[str] = ()) -> None:
-    """Remove them from a block of statements, in place; ``pointers`` are those to float32."""
-    _Casts(pointers).block(body)
+def drop_casts(
+    body: Iterable[ast.stmt], pointers: Collection[str] = (), scalars: Collection[str] = ()
+) -> None:
+    """Remove them from a block of statements, in place.
+
+    Args:
+        body: changed.
+        pointers: names of pointers to float32.
+        scalars: names of float parameters.
+    """
+    _Casts(pointers, scalars).block(body)
 
 
 class _Casts(ast.NodeTransformer):
-    def __init__(self, pointers: Collection[str]) -> None:
+    def __init__(self, pointers: Collection[str], scalars: Collection[str]) -> None:
         self.pointers = pointers
+        self.scalars = scalars
         self.floats: set[str] = set()
 
     def block(self, body: Iterable[ast.stmt]) -> None:
@@ -62,6 +99,8 @@ class _Casts(ast.NodeTransformer):
         if _casts_to_float(node):
             return True
         name = call_name(node)
+        if name == "tl.cast":
+            return ast.unparse(node.args[1]) == "tl.float32"
         if name == "tl.full":
             return ast.unparse(node.args[-1]) == "tl.float32"
         if name == "tl.load":
@@ -70,13 +109,19 @@ class _Casts(ast.NodeTransformer):
             return self._agree(node.args[1:])
         short = name.removeprefix("tl.")
         if short in (_ELEMENTWISE | _SHAPING if name.startswith("tl.") else _DEVICE):
-            return self.is_float(node.args[0]) and (short not in ("maximum", "minimum") or self._agree(node.args))
+            return self.is_float(node.args[0]) and (
+                short not in ("maximum", "minimum") or self._agree(node.args)
+            )
         return False
 
     def _agree(self, nodes: list[ast.expr]) -> bool:
         """Every one a float32 tensor or a number, at least one a tensor."""
-        tensors = [n for n in nodes if not isinstance(n, ast.Constant)]
+        tensors = [n for n in nodes if not isinstance(n, ast.Constant) and not self._scalar(n)]
         return bool(tensors) and all(self.is_float(n) for n in tensors)
+
+
+    def _scalar(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Name) and node.id in self.scalars
 
 
 def _casts_to_float(node: ast.Call) -> bool:

@@ -175,51 +175,51 @@ def minimum(a, b):
 
 
 @triton.jit
-def nan_max(values, axis: tl.constexpr):
+def nan_max(values, dim: tl.constexpr):
     """Maximum along an axis; NaN wins, as in torch."""
-    largest = tl.max(values, axis)
+    largest = tl.max(values, dim)
     if values.dtype.is_floating():
-        has_nan = tl.max((values != values).to(tl.int32), axis)
+        has_nan = tl.max((values != values).to(tl.int32), dim)
         largest = tl.where(has_nan != 0, float("nan"), largest)
     return largest
 
 
 @triton.jit
-def nan_min(values, axis: tl.constexpr):
+def nan_min(values, dim: tl.constexpr):
     """Minimum along an axis; NaN wins, as in torch."""
-    smallest = tl.min(values, axis)
+    smallest = tl.min(values, dim)
     if values.dtype.is_floating():
-        has_nan = tl.max((values != values).to(tl.int32), axis)
+        has_nan = tl.max((values != values).to(tl.int32), dim)
         smallest = tl.where(has_nan != 0, float("nan"), smallest)
     return smallest
 
 
 @triton.jit
-def _first(best, index, axis: tl.constexpr):
+def _first(best, index, dim: tl.constexpr):
     """The smallest index among those marked best."""
-    return tl.min(tl.where(best, index, 9223372036854775807), axis)
+    return tl.min(tl.where(best, index, 2147483647), dim)
 
 
 @triton.jit
-def max_with_index(values, index, axis: tl.constexpr):
+def max_with_index(values, index, dim: tl.constexpr):
     """Maximum along an axis and the first index that has it; NaN wins, as in torch."""
-    largest = nan_max(values, axis)
-    best = values == tl.expand_dims(largest, axis)
+    largest = nan_max(values, dim)
+    best = values == tl.expand_dims(largest, dim)
     if values.dtype.is_floating():
         best |= values != values
-        best &= (values != values) | tl.expand_dims(largest == largest, axis)
-    return largest, _first(best, index, axis).to(index.dtype)
+        best &= (values != values) | tl.expand_dims(largest == largest, dim)
+    return largest, _first(best, index, dim).to(index.dtype)
 
 
 @triton.jit
-def min_with_index(values, index, axis: tl.constexpr):
+def min_with_index(values, index, dim: tl.constexpr):
     """Minimum along an axis and the first index that has it; NaN wins, as in torch."""
-    smallest = nan_min(values, axis)
-    best = values == tl.expand_dims(smallest, axis)
+    smallest = nan_min(values, dim)
+    best = values == tl.expand_dims(smallest, dim)
     if values.dtype.is_floating():
         best |= values != values
-        best &= (values != values) | tl.expand_dims(smallest == smallest, axis)
-    return smallest, _first(best, index, axis).to(index.dtype)
+        best &= (values != values) | tl.expand_dims(smallest == smallest, dim)
+    return smallest, _first(best, index, dim).to(index.dtype)
 
 
 @triton.jit
@@ -251,9 +251,9 @@ def minimum_with_index(a, a_index, b, b_index):
 
 
 @triton.jit
-def any_true(values, axis: tl.constexpr):
+def any_true(values, dim: tl.constexpr):
     """Whether any value along an axis is set."""
-    return tl.max((values != 0).to(tl.int32), axis) != 0
+    return tl.max((values != 0).to(tl.int32), dim) != 0
 
 
 @triton.jit
@@ -262,15 +262,15 @@ def _multiply(a, b):
 
 
 @triton.jit
-def product(values, axis: tl.constexpr):
+def product(values, dim: tl.constexpr):
     """Product along an axis."""
-    return tl.reduce(values, axis, _multiply)
+    return tl.reduce(values, dim, _multiply)
 
 
 @triton.jit
-def select_one(values, mask, axis: tl.constexpr, keep_dims: tl.constexpr = False):
+def select_one(values, mask, dim: tl.constexpr, keep_dims: tl.constexpr = False):
     """The one value along an axis that the mask marks."""
-    return tl.sum(tl.where(mask, values, 0), axis, keep_dims=keep_dims)
+    return tl.sum(tl.where(mask, values, 0), dim, keep_dims=keep_dims)
 
 
 @triton.jit
@@ -295,12 +295,12 @@ def welford_next(value, mean, m2, weight, first_iteration):
 
 
 @triton.jit
-def welford_total(mean, m2, weight, axis: tl.constexpr):
+def welford_total(mean, m2, weight, dim: tl.constexpr):
     """Mean, sum of squared deviations and count of parts along an axis that each have their own."""
-    total = tl.sum(weight, axis)
-    centre = tl.sum(mean * weight, axis) / tl.where(total == 0, 1.0, total)
-    delta = mean - tl.expand_dims(centre, axis)
-    return centre, tl.sum(m2 + weight * delta * delta, axis), total
+    total = tl.sum(weight, dim)
+    centre = tl.sum(mean * weight, dim) / tl.where(total == 0, 1.0, total)
+    delta = mean - tl.expand_dims(centre, dim)
+    return centre, tl.sum(m2 + weight * delta * delta, dim), total
 
 
 @triton.jit
@@ -314,9 +314,9 @@ def online_softmax_next(largest, total, values, fast: tl.constexpr):
 
 
 @triton.jit
-def online_softmax_total(largest, total, axis: tl.constexpr, fast: tl.constexpr):
+def online_softmax_total(largest, total, dim: tl.constexpr, fast: tl.constexpr):
     """Maximum and sum of exponentials over parts along an axis."""
-    top = nan_max(largest, axis)
-    wide = tl.expand_dims(top, axis)
+    top = nan_max(largest, dim)
+    wide = tl.expand_dims(top, dim)
     scale = tl.where(wide == float("-inf"), 0.0, tl.exp(largest - wide))
-    return top, tl.sum(total * scale, axis)
+    return top, tl.sum(total * scale, dim)

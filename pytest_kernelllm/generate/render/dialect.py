@@ -22,7 +22,7 @@ from pytest_kernelllm.generate.render.rendered import Rendered
 from pytest_kernelllm.generate.render.sections import Tuning
 from pytest_kernelllm.generate.render.signature import with_target_parameters
 from pytest_kernelllm.generate.render.wrapper import read_program
-from pytest_kernelllm.records import Completion, Domain
+from pytest_kernelllm.records import Case, Completion, Domain
 
 if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import LiveTarget
@@ -37,7 +37,9 @@ def is_dialect(source: str) -> bool:
     """Whether a text is TorchInductor's output code, or written in its manner: kernels, and ``call(args)``."""
     if sections.is_sections(source):
         return True
-    return re.search(r"^\s*def call\(", source, re.MULTILINE) is not None and _SIGNS.search(source) is not None
+    return (
+        re.search(r"^\s*def call\(", source, re.MULTILINE) is not None and _SIGNS.search(source) is not None
+    )
 
 
 def translate(source: str, live: LiveTarget, completion: Completion) -> Rendered:
@@ -72,7 +74,8 @@ class _Version:
     binding: Binding
     domain: Domain
     tuning: Tuning
-    case: str
+    suffix: str
+    """What tells its text apart from that of other cases."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,12 @@ def _from_section(section: sections.Section) -> _Version:
         )
     arguments = dict(zip(program.arguments, section.arguments, strict=True))
     binding = Binding(arguments, section.output, section.scalars)
-    return _Version(program, binding, section.case.domain, section.tuning, section.case.name)
+    return _Version(program, binding, section.case.domain, section.tuning, _suffix(section.case))
+
+
+def _suffix(case: Case) -> str:
+    """``float32``, ``bfloat16``, ``long_bfloat16``."""
+    return snake(case.name.removeprefix("default-") if case.name != "default" else case.dtype or case.name)
 
 
 def _written(versions: Sequence[_Version], stem: str, parameters: Sequence[str]) -> list[_Group]:
@@ -106,7 +114,7 @@ def _written(versions: Sequence[_Version], stem: str, parameters: Sequence[str])
                 groups[index] = _Group(both, (*group.versions, version), group.suffix)
                 break
         else:
-            groups.append(_Group(written, (version,), snake(version.case)))
+            groups.append(_Group(written, (version,), version.suffix))
     if len(groups) == 1:
         return groups
     # Different texts: names say which case they are for.
@@ -129,7 +137,7 @@ def _renamed(written: Written, stem: str, suffix: str) -> Written:
     return Written(
         tuple(map(rename, written.kernels)),
         tuple(map(rename, written.names)),
-        tuple(map(rename, written.statements)),
+        tuple(rename(s) if isinstance(s, str) else s for s in written.statements),
         written.helpers,
     )
 
@@ -140,7 +148,7 @@ def _body(groups: Sequence[_Group], live: LiveTarget) -> str:
     for group in groups:
         parts += group.written.kernels
     if len(groups) == 1:
-        parts.append(_forward("forward", groups[0].written.statements, live, groups[0].versions[0].domain))
+        parts.append(_forward("forward", groups[0].written.lines(), live, groups[0].versions[0].domain))
     else:
         parts += _dispatching(groups, live)
     return "\n\n\n".join(part.strip("\n") for part in parts) + "\n"
@@ -156,7 +164,7 @@ def _dispatching(groups: Sequence[_Group], live: LiveTarget) -> list[str]:
         lines.append(f"if {test}:\n    {call}" if group is not groups[-1] else call)
     functions = [
         f"def _forward_{group.suffix}({', '.join(['self', *names])}):\n"
-        + textwrap.indent("\n".join(group.written.statements), "    ")
+        + textwrap.indent("\n".join(group.written.lines()), "    ")
         for group in groups
     ]
     return [*functions, _forward("forward", lines, live, groups[0].versions[0].domain)]
@@ -168,5 +176,7 @@ def _forward(name: str, statements: Sequence[str], live: LiveTarget, domain: Dom
     plain = [p for p, skip in zip(live.signature.parameters, variadic, strict=True) if not skip]
     function = ast.parse(f"def {name}({', '.join(['self', *plain])}): pass").body[0]
     assert isinstance(function, ast.FunctionDef)
-    head = ast.unparse(with_target_parameters(function, live.signature, list(domain.inputs))).partition("\n")[0]
+    head = ast.unparse(with_target_parameters(function, live.signature, list(domain.inputs))).partition("\n")[
+        0
+    ]
     return head + "\n" + textwrap.indent("\n".join(statements), "    ")

@@ -22,7 +22,9 @@ def conditions(groups: Sequence[Sequence[Domain]]) -> list[str]:
     result = []
     for group in groups:
         tests = list(dict.fromkeys(_test(domain, inputs or telling, everything) for domain in group))
-        result.append(" or ".join(f"({t})" if " and " in t else t for t in tests) if len(tests) > 1 else tests[0])
+        result.append(
+            " or ".join(f"({t})" if " and " in t else t for t in tests) if len(tests) > 1 else tests[0]
+        )
     if len(set(result)) < len(result):
         raise RenderError("Two cases need different kernels, but nothing that forward sees tells them apart.")
     return result
@@ -38,7 +40,9 @@ def _test(domain: Domain, names: Sequence[str], everything: Sequence[Domain]) ->
         value = _seen(domain).get(name)
         others = [_seen(d).get(name) for d in everything]
         if not isinstance(value, TensorSpec):
-            parts.append(f"{name} is {value}" if value is None or isinstance(value, bool) else f"{name} == {value!r}")
+            parts.append(
+                f"{name} is {value}" if value is None or isinstance(value, bool) else f"{name} == {value!r}"
+            )
             continue
         specs = [o for o in others if isinstance(o, TensorSpec)]
         if len(specs) < len(others):

@@ -13,9 +13,9 @@ from pytest_kernelllm.generate.render.kernel_text import call_text, function_tex
 from pytest_kernelllm.generate.render.lower import device_names, lower
 from pytest_kernelllm.generate.render.names import Names, Rename, kernel_names, plain
 from pytest_kernelllm.generate.render.program import Assign, Binding, Do, Launch, Program
-from pytest_kernelllm.generate.render.prune import prune
+from pytest_kernelllm.generate.render.prune import fold_outputs, prune
 from pytest_kernelllm.generate.render.sections import Tuning
-from pytest_kernelllm.generate.render.trees import const_int, expression, names
+from pytest_kernelllm.generate.render.trees import const_int, expression, names, names_in_order
 from pytest_kernelllm.generate.render.views import Buffers, domain_layout
 from pytest_kernelllm.generate.render.wrapper import runtime_parameters
 from pytest_kernelllm.records import Domain, TensorSpec
@@ -25,20 +25,58 @@ _MAX_GRID = 65535
 
 
 @dataclass(frozen=True)
+class Allocation:
+    """A statement that makes a buffer."""
+
+    head: str
+    sizes: tuple[str, ...]
+    """Its shape, and its strides where they are not row-major."""
+    dtypes: tuple[str, ...]
+    """``torch.float32``: in each domain that the text serves."""
+    reference: str
+    """The tensor whose device it takes."""
+    references: tuple[str, ...]
+    """Dtype of the reference in each domain."""
+    output: bool
+
+    def text(self) -> str | None:
+        """The statement; None if no one text makes the right dtype in every domain."""
+        same = self.dtypes == self.references
+        if len(set(self.dtypes)) == 1 and not (same and (self.output or self.dtypes[0] != "torch.float32")):
+            dtype = self.dtypes[0]
+        elif same:
+            dtype = f"{self.reference}.dtype"
+        else:
+            return None
+        return call_text(
+            self.head, [*self.sizes, f"dtype={dtype}", f"device={self.reference}.device"], indent=4
+        )
+
+
+@dataclass(frozen=True)
 class Written:
     """Text of one program."""
 
     kernels: tuple[str, ...]
     """Definitions, in the order of their launches."""
     names: tuple[str, ...]
-    statements: tuple[str, ...]
+    statements: tuple[str | Allocation, ...]
     """Of ``forward``, not indented."""
     helpers: frozenset[str]
     """Functions of ``device`` that the kernels call."""
 
+    def lines(self) -> list[str]:
+        """The statements as text."""
+        return [s if isinstance(s, str) else s.text() or "" for s in self.statements]
+
 
 def write(
-    program: Program, binding: Binding, domain: Domain, tuning: Tuning, kernel_name: str, parameters: Sequence[str]
+    program: Program,
+    binding: Binding,
+    domain: Domain,
+    tuning: Tuning,
+    kernel_name: str,
+    parameters: Sequence[str],
 ) -> Written:
     """The text of one program.
 
@@ -92,7 +130,7 @@ class _Writer:
         self.kernels: dict[str, _Kernel] = {}
         self.texts: list[str] = []
         self.helpers: set[str] = set()
-        self.lines: list[str] = []
+        self.lines: list[str | Allocation] = []
         self.reference = ""
         """A tensor whose device and, where they agree, dtype new buffers take."""
 
@@ -104,7 +142,9 @@ class _Writer:
             for name, kernel in self.program.kernels.items()
             if any(isinstance(s, Launch) and s.kernel == name for s in self.program.steps)
         }
-        pruned = prune(self.program.steps, lowered, self.program.kernels, list(returned.values()))
+        pruned = prune(
+            fold_outputs(self.program.steps), lowered, self.program.kernels, list(returned.values())
+        )
         self.functions = pruned.functions
         self._know_arguments()
         for number, value in returned.items():
@@ -139,8 +179,12 @@ class _Writer:
             spec = specs.get(written)
             layout = domain_layout(spec.shape, symbols) if isinstance(spec, TensorSpec) else None
             self.buffers.add(argument, written, layout, given=True)
-        tensors = [w for w in self.binding.arguments.values() if isinstance(specs.get(w), TensorSpec) or "[" in w]
-        self.reference = next((w for w in tensors if not w.startswith("self.")), tensors[0] if tensors else "")
+        tensors = [
+            w for w in self.binding.arguments.values() if isinstance(specs.get(w), TensorSpec) or "[" in w
+        ]
+        self.reference = next(
+            (w for w in tensors if not w.startswith("self.")), tensors[0] if tensors else ""
+        )
         self.specs = specs
 
     def _assign(self, step: Assign) -> None:
@@ -158,33 +202,32 @@ class _Writer:
         else:
             name = self.locals.take(self.outputs.get(step.name, "product"))
             self.lines.append(f"{name} = {ast.unparse(self._library(value))}")
-            layout = self.program.layouts.get(step.name)
-            shape = [expression(s) for s in layout.shape] if layout else None
-            strides = [expression(s) for s in layout.strides] if layout else None
-            self.buffers.add(step.name, name, (shape, strides) if shape is not None and strides is not None else None)
+            self.buffers.add(step.name, name, self._layout(step.name))
+
+    def _layout(self, name: str) -> tuple[Sequence[ast.expr], Sequence[ast.expr]] | None:
+        """Shape and strides of a library call's result: as it was allocated, or as the text asserts."""
+        for step in self.program.steps:
+            if isinstance(step, Assign) and step.name == name and torch_calls.is_allocation(step.value):
+                assert isinstance(step.value, ast.Call)
+                return torch_calls.allocation(step.value)[:2]
+        layout = self.program.layouts.get(name)
+        if layout is None:
+            return None
+        return [expression(s) for s in layout.shape], [expression(s) for s in layout.strides]
 
     def _allocate(self, name: str, call: ast.Call) -> None:
         shape, strides, dtype = torch_calls.allocation(call)
         written = self.locals.take(self.outputs.get(name, "scratch"))
-        sizes = _tuple([self.buffers.rename(n) for n in shape])
-        options = f"dtype={self._dtype(name, dtype)}, device={self.reference}.device"
-        if torch_calls.is_contiguous(shape, strides):
-            arguments = [sizes, *options.split(", ")]
-            head = f"{written} = torch.empty"
-        else:
-            arguments = [sizes, _tuple([self.buffers.rename(n) for n in strides]), *options.split(", ")]
-            head = f"{written} = torch.empty_strided"
-        self.lines.append(call_text(head, arguments, indent=4))
-        self.buffers.add(name, written, (shape, strides))
-
-    def _dtype(self, name: str, dtype: str) -> str:
-        """``x.dtype`` where that is the same: one text then serves several dtypes. Scratch in float32 stays that."""
-        if dtype == "torch.float32" and name not in self.outputs:
-            return dtype
+        sizes = [_tuple([self.buffers.rename(n) for n in shape])]
+        function = "torch.empty"
+        if not torch_calls.is_contiguous(shape, strides):
+            sizes.append(_tuple([self.buffers.rename(n) for n in strides]))
+            function = "torch.empty_strided"
         spec = self.specs.get(self.reference)
-        if isinstance(spec, TensorSpec) and f"torch.{spec.dtype}" == dtype:
-            return f"{self.reference}.dtype"
-        return dtype
+        reference = f"torch.{spec.dtype}" if isinstance(spec, TensorSpec) else ""
+        head, output = f"{written} = {function}", name in self.outputs
+        self.lines.append(Allocation(head, tuple(sizes), (dtype,), self.reference, (reference,), output))
+        self.buffers.add(name, written, (shape, strides))
 
     def _library(self, value: ast.expr) -> ast.expr:
         """A call to the vendor library; into an existing buffer if the program says so."""
@@ -216,7 +259,11 @@ class _Writer:
 
     def _argument(self, value: ast.expr) -> str:
         if const_int(value) is not None or not names(value) & set(self.buffers.layouts):
-            text = self.buffers.tensor(value) if "reinterpret_tensor" in ast.unparse(value) else self.buffers.rename(value)
+            text = (
+                self.buffers.tensor(value)
+                if "reinterpret_tensor" in ast.unparse(value)
+                else self.buffers.rename(value)
+            )
             return ast.unparse(text)
         return ast.unparse(self.buffers.pointer(value))
 
@@ -225,9 +272,14 @@ class _Writer:
         function = copy.deepcopy(self.functions[step.kernel])
         shape = launch.choose(read, function, self.tuning)
         used = names(function)
-        assigned = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        assigned = {
+            n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        }
         scalars = [ast.arg(name) for name in self.binding.scalars if name in used]
         kept = [a for a in function.args.args if a.annotation is None and a.arg in used - assigned]
+        # Parameters in the order of their use, sizes last: the compiler's own order depends on the dtype.
+        order = list(names_in_order(function))
+        kept.sort(key=lambda a: (a.arg.endswith("numel"), "ptr" not in a.arg, order.index(a.arg)))
         blocks = [a for a in function.args.args if a.annotation is not None]
         name = self.module_names.take(self.kernel_name)
         helpers = self._helpers(step.kernel, used)
@@ -256,16 +308,19 @@ class _Writer:
 
     def _hint(self, value: ast.expr) -> str:
         """A plain name for what a parameter receives."""
-        found = sorted(names(self.buffers.tensor(value)) - {"torch"})
         base = value
         while isinstance(base, ast.Call) and base.args:
             base = base.args[0]
         if isinstance(base, ast.Name) and base.id in self.buffers.written:
             return plain(ast.unparse(self.buffers.written[base.id]))
-        return f"n_{'_'.join(found)}" if found else "size"
+        return "size"
 
     def _grid(
-        self, step: Launch, given: Mapping[str, ast.expr], blocks: Mapping[str, int], function: ast.FunctionDef
+        self,
+        step: Launch,
+        given: Mapping[str, ast.expr],
+        blocks: Mapping[str, int],
+        function: ast.FunctionDef,
     ) -> str:
         if step.numels is not None:
             numels = dict(zip("xyz", step.numels, strict=False))
@@ -331,4 +386,3 @@ def _shape_of(node: ast.Subscript) -> tuple[str, int]:
 
 def _tuple(parts: Sequence[ast.expr]) -> str:
     return ast.unparse(ast.Tuple(list(parts), ast.Load()))
-

@@ -14,7 +14,9 @@ def function_text(function: ast.FunctionDef) -> str:
     decorators = "".join(f"@{ast.unparse(d)}\n" for d in function.decorator_list)
     parameters = [_parameter(a) for a in function.args.args]
     body = "\n".join(statement_text(s) for s in function.body)
-    return f"{decorators}{call_text(f'def {function.name}', parameters, ':')}\n{textwrap.indent(body, '    ')}\n"
+    return (
+        f"{decorators}{call_text(f'def {function.name}', parameters, ':')}\n{textwrap.indent(body, '    ')}\n"
+    )
 
 
 def statement_text(statement: ast.stmt, indent: int = 4) -> str:
@@ -28,7 +30,9 @@ def statement_text(statement: ast.stmt, indent: int = 4) -> str:
     if len(text) + indent <= WIDTH or not isinstance(statement, ast.Assign | ast.Expr):
         return text
     call, tail = statement.value, ""
-    while isinstance(call, ast.Subscript) or (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)):
+    while isinstance(call, ast.Subscript) or (
+        isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+    ):
         if isinstance(call, ast.Subscript):
             inner = call.value
         elif isinstance(call.func.value, ast.Call):  # type: ignore[attr-defined]  # checked by the loop

@@ -45,12 +45,15 @@ def choose(kernel: Kernel, function: ast.FunctionDef, tuning: Tuning) -> Shape:
     for name in blocks:
         blocks[name] = min(blocks[name], _LARGEST.get(name, 4096))
         if _mask_left_out(function, name):
-            count = fixed.get({"XBLOCK": "xnumel", "YBLOCK": "ynumel"}.get(name, "r0_numel")) or fixed.get("rnumel")
+            count = fixed.get({"XBLOCK": "xnumel", "YBLOCK": "ynumel"}.get(name, "r0_numel")) or fixed.get(
+                "rnumel"
+            )
             while count is not None and blocks[name] > 1 and count % blocks[name]:
                 blocks[name] //= 2
     per_warp = 256 if kernel.kind == "pointwise" else 128
     most = 8 if kernel.kind == "pointwise" else 16
-    warps = tuning.warps or min(max(_power_of_two(elements // per_warp), 2), most)
+    wanted_warps = tuning.pointwise_warps if kernel.kind == "pointwise" else tuning.reduction_warps
+    warps = wanted_warps or min(max(_power_of_two(elements // per_warp), 2), most)
     return Shape({k: v for k, v in blocks.items() if k in wanted}, warps)
 
 
@@ -85,7 +88,11 @@ def _reduction(
     else:  # neighbours along x are neighbours in memory
         block_columns = min(_power_of_two(columns), max(8, tuning.reduction // 128))
         block_rows = min(64, _power_of_two(max(rows, 1)))
-    return {"XBLOCK": block_rows, "R0_BLOCK": block_columns, "RBLOCK": block_columns}, block_rows * block_columns
+    return {
+        "XBLOCK": block_rows,
+        "R0_BLOCK": block_columns,
+        "RBLOCK": block_columns,
+    }, block_rows * block_columns
 
 
 def _power_of_two(n: int) -> int:
@@ -97,7 +104,9 @@ def assigned(function: ast.FunctionDef) -> dict[str, int]:
     """Sizes that a kernel fixes in its own body (``xnumel = 128``)."""
     found = {}
     for statement in function.body:
-        target = statement.targets[0] if isinstance(statement, ast.Assign) else getattr(statement, "target", None)
+        target = (
+            statement.targets[0] if isinstance(statement, ast.Assign) else getattr(statement, "target", None)
+        )
         value = getattr(statement, "value", None)
         if isinstance(target, ast.Name) and value is not None and (number := const_int(value)) is not None:
             found[target.id] = number
@@ -105,7 +114,13 @@ def assigned(function: ast.FunctionDef) -> dict[str, int]:
 
 
 def _mask_left_out(function: ast.FunctionDef, block: str) -> bool:
-    mask = {"XBLOCK": "xmask", "YBLOCK": "ymask", "ZBLOCK": "zmask", "RBLOCK": "rmask", "R0_BLOCK": "r0_mask"}[block]
+    mask = {
+        "XBLOCK": "xmask",
+        "YBLOCK": "ymask",
+        "ZBLOCK": "zmask",
+        "RBLOCK": "rmask",
+        "R0_BLOCK": "r0_mask",
+    }[block]
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == mask:
             return any(isinstance(n, ast.Call) and call_name(n) == "tl.full" for n in ast.walk(node.value))

@@ -55,7 +55,9 @@ def _binding(program: Program, forward: ast.FunctionDef, live: LiveTarget) -> Bi
             f"Line {forward.lineno}: ModelNew.forward takes ({', '.join(own)}), the target's forward"
             f" ({', '.join(theirs)})."
         )
-    values: dict[str, ast.expr] = {old: ast.Name(new, ast.Load()) for old, new in zip(own, theirs, strict=False)}
+    values: dict[str, ast.expr] = {
+        old: ast.Name(new, ast.Load()) for old, new in zip(own, theirs, strict=False)
+    }
     results = ""
     arguments: dict[str, str] = {}
     output: Any = None
@@ -79,7 +81,9 @@ def _binding(program: Program, forward: ast.FunctionDef, live: LiveTarget) -> Bi
     return Binding(arguments, output, {})
 
 
-def _arguments(call: ast.Call, values: dict[str, ast.expr], program: Program, domain: Domain) -> dict[str, str]:
+def _arguments(
+    call: ast.Call, values: dict[str, ast.expr], program: Program, domain: Domain
+) -> dict[str, str]:
     given = call.args[0].elts if call.args and isinstance(call.args[0], ast.List | ast.Tuple) else []
     if len(given) != len(program.arguments):
         raise RenderError(
@@ -89,10 +93,14 @@ def _arguments(call: ast.Call, values: dict[str, ast.expr], program: Program, do
     for name, node in zip(program.arguments, given, strict=True):
         value = values.get(node.id) if isinstance(node, ast.Name) else node
         if value is None:
-            raise RenderError(f"Line {call.lineno}: `{ast.unparse(node)}` is not defined in ModelNew.forward.")
+            raise RenderError(
+                f"Line {call.lineno}: `{ast.unparse(node)}` is not defined in ModelNew.forward."
+            )
         text = ast.unparse(value)
         if text.startswith("self.") and text.removeprefix("self.") not in domain.attributes:
-            raise RenderError(f"The target has no attribute `{text.removeprefix('self.')}`, which the text reads.")
+            raise RenderError(
+                f"The target has no attribute `{text.removeprefix('self.')}`, which the text reads."
+            )
         bound[name] = text
     return bound
 
@@ -107,7 +115,9 @@ def _output(value: ast.expr, results: str, count: int) -> Any:
             return {"tensor": index}
     if isinstance(value, ast.Name) and value.id == results:
         return {"tuple": [{"tensor": i} for i in range(count)]}
-    raise RenderError(f"Line {value.lineno}: ModelNew.forward returns `{ast.unparse(value)}`, which is not understood.")
+    raise RenderError(
+        f"Line {value.lineno}: ModelNew.forward returns `{ast.unparse(value)}`, which is not understood."
+    )
 
 
 def _domain(case: Case, program: Program, binding: Binding, problems: list[str]) -> Domain | None:
@@ -122,7 +132,9 @@ def _domain(case: Case, program: Program, binding: Binding, problems: list[str])
         if not isinstance(spec, TensorSpec):
             continue
         if spec.dtype in ("float32", "bfloat16", "float16", "float64") and spec.dtype not in written_for:
-            problems.append(f"The text was written for {', '.join(sorted(written_for))}; `{path}` is {spec.dtype}.")
+            problems.append(
+                f"The text was written for {', '.join(sorted(written_for))}; `{path}` is {spec.dtype}."
+            )
             return None
         if layout is None:
             continue

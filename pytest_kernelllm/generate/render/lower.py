@@ -10,11 +10,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from pytest_kernelllm.generate.render.errors import RenderError
-from pytest_kernelllm.generate.render.trees import call_name, expression
+from pytest_kernelllm.generate.render.trees import call_name, expression, names
 
 _SAME = ("exp", "exp2", "log", "log2", "sin", "cos", "sqrt", "rsqrt", "erf", "floor", "ceil", "abs", "fma")
 _PLAIN = {
-    **{f"{module}.{name}": f"tl.{name}" for module in ("libdevice", "tl_math", "tl.math", "math") for name in _SAME},
+    **{
+        f"{module}.{name}": f"tl.{name}"
+        for module in ("libdevice", "tl_math", "tl.math", "math")
+        for name in _SAME
+    },
     "libdevice.fabs": "tl.abs",
     "tl_math.fabs": "tl.abs",
 }
@@ -67,7 +71,13 @@ _DEVICE = {
 }
 """What a function of ``device`` stands in for."""
 
-_DROPPED = ("tl.device_assert", "tl.static_assert", "tl.static_print", "tl.device_print", "triton_helpers.set_driver_to_gpu")
+_DROPPED = (
+    "tl.device_assert",
+    "tl.static_assert",
+    "tl.static_print",
+    "tl.device_print",
+    "triton_helpers.set_driver_to_gpu",
+)
 _BUILTINS = {"float", "int", "bool", "range", "min", "max", "len", "abs"}
 
 
@@ -89,21 +99,26 @@ def lower(
     result.returns = None
     result.body = [s for s in result.body if not _is_docstring(s)]
     sums = {helper.name for helper in helpers if _adds(helper)}
-    result = ast.fix_missing_locations(_Lower(function.name, sums).visit(result))
+    numbers = {a.arg for a in function.args.args if "ptr" not in a.arg}
+    result = ast.fix_missing_locations(_Lower(function.name, sums, numbers).visit(result))
     _check(result, {helper.name for helper in helpers} | set(scalars))
     return result
 
 
-def device_functions(names: Iterable[str]) -> list[str]:
+def device_functions(wanted_names: Iterable[str]) -> list[str]:
     """Source of the named functions of ``device`` and of those that they call, in the file's order."""
     sources = _device_sources()
     wanted: set[str] = set()
-    todo = [name for name in names if name in sources]
+    todo = [name for name in wanted_names if name in sources]
     while todo:
         name = todo.pop()
         if name not in wanted:
             wanted.add(name)
-            todo += [n.id for n in ast.walk(ast.parse(sources[name])) if isinstance(n, ast.Name) and n.id in sources]
+            todo += [
+                n.id
+                for n in ast.walk(ast.parse(sources[name]))
+                if isinstance(n, ast.Name) and n.id in sources
+            ]
     return [source for name, source in sources.items() if name in wanted]
 
 
@@ -143,18 +158,23 @@ def _adds(helper: ast.FunctionDef) -> bool:
 
 
 class _Lower(ast.NodeTransformer):
-    """Replace calls; ``sums`` are combine functions that only add."""
+    """Replace calls; ``sums`` are combine functions that only add, ``numbers`` parameters that are no pointers."""
 
-    def __init__(self, kernel: str, sums: set[str]) -> None:
+    def __init__(self, kernel: str, sums: set[str], numbers: set[str]) -> None:
         self.kernel = kernel
         self.sums = sums
+        self.numbers = numbers
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:  # noqa: D102  (ast's own protocol)
         if not isinstance(node.value, ast.Call):
             return None
         if call_name(node.value) in _DROPPED:
             return None
-        if call_name(node.value).startswith("tl.") and call_name(node.value) in ("tl.full", "tl.arange", "tl.where"):
+        if call_name(node.value).startswith("tl.") and call_name(node.value) in (
+            "tl.full",
+            "tl.arange",
+            "tl.where",
+        ):
             return None
         return self.generic_visit(node)
 
@@ -180,9 +200,17 @@ class _Lower(ast.NodeTransformer):
             node.func = expression(_PLAIN[name])
         elif name in _DEVICE:
             node.func = ast.Name(_DEVICE[name], ast.Load())
-        elif name == "tl.associative_scan" and isinstance(node.args[0], ast.Tuple) and len(node.args[0].elts) == 1:
+        elif (
+            name == "tl.associative_scan"
+            and isinstance(node.args[0], ast.Tuple)
+            and len(node.args[0].elts) == 1
+        ):
             if ast.unparse(node.args[2]) in self.sums:
                 return ast.Call(expression("tl.cumsum"), [node.args[0].elts[0], node.args[1]], [])
+        elif isinstance(node.func, ast.Attribute) and node.func.attr == "to" and names(node.func.value):
+            # A size of 1 reaches the kernel as a constant, which has no methods.
+            if names(node.func.value) <= self.numbers:
+                return ast.Call(expression("tl.cast"), [node.func.value, *node.args], node.keywords)
         elif name.split(".")[0] in ("libdevice", "tl_math", "triton_helpers", "math"):
             raise RenderError(f"`{self.kernel}` calls `{name}`, which plain Triton has no form of.")
         return node
@@ -197,4 +225,6 @@ def _check(function: ast.FunctionDef, helpers: set[str]) -> None:
         if isinstance(node, ast.Name) and node.id not in allowed and not hasattr(builtins, node.id):
             raise RenderError(f"`{function.name}` uses `{node.id}`, which is not defined.")
         if isinstance(node, ast.Attribute) and ast.unparse(node).startswith(("tl.extra", "tl.inline_asm")):
-            raise RenderError(f"`{function.name}` uses `{ast.unparse(node)}`, which does not run in the interpreter.")
+            raise RenderError(
+                f"`{function.name}` uses `{ast.unparse(node)}`, which does not run in the interpreter."
+            )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
-from pytest_kernelllm.generate.render.emit import Written
+from pytest_kernelllm.generate.render.emit import Allocation, Written
 from pytest_kernelllm.generate.render.kernel_text import function_text
 
 
@@ -14,9 +15,8 @@ def merge(a: Written, b: Written) -> Written | None:
     Kernels may differ in conversions to float32 only: such a conversion does nothing to a float32 tensor, so the
     text with all of them is right for both.
     """
-    if a == b:
-        return a
-    if a.statements != b.statements or a.names != b.names or len(a.kernels) != len(b.kernels):
+    statements = _statements(a, b)
+    if statements is None or a.names != b.names or len(a.kernels) != len(b.kernels):
         return None
     kernels = []
     for left, right in zip(a.kernels, b.kernels, strict=True):
@@ -24,7 +24,27 @@ def merge(a: Written, b: Written) -> Written | None:
         if both is None:
             return None
         kernels.append(both)
-    return Written(tuple(kernels), a.names, a.statements, a.helpers | b.helpers)
+    return Written(tuple(kernels), a.names, statements, a.helpers | b.helpers)
+
+
+def _statements(a: Written, b: Written) -> tuple[str | Allocation, ...] | None:
+    """The statements of both, or None: allocations may differ in their dtype, if that of an input does as well."""
+    if len(a.statements) != len(b.statements):
+        return None
+    result: list[str | Allocation] = []
+    for left, right in zip(a.statements, b.statements, strict=True):
+        if isinstance(left, Allocation) and isinstance(right, Allocation):
+            both = replace(
+                left, dtypes=left.dtypes + right.dtypes, references=left.references + right.references
+            )
+            if both.text() is None or replace(right, dtypes=left.dtypes, references=left.references) != left:
+                return None
+            result.append(both)
+        elif left == right:
+            result.append(left)
+        else:
+            return None
+    return tuple(result)
 
 
 def _union(left: str, right: str) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from pytest_kernelllm.generate.extract import parse
@@ -98,16 +98,15 @@ class _Answer:
                     todo.append(own.setdefault(load.id, self._method(*methods[load.id])))
                 elif (name := new_names.get(load.id)) and name not in kept:
                     todo.append(kept.setdefault(name, self._statement(name)))
-        statements = list(device_functions(self._stand_ins))
-        written = {id(self._top[name]): self._text(name, kept[name]) for name in self._top if name in kept}
-        statements += written.values()
-        statements += [
-            ast.unparse(own[name])
-            for name in [*(n for n in methods if n != "forward"), "forward"]
-            if name in own
+        definitions = {id(self._top[name]): name for name in self._top if name in kept}
+        texts = [
+            *device_functions(self._stand_ins),
+            *(self._text(name, kept[name]) for name in definitions.values()),
+            *(ast.unparse(own[name]) for name in methods if name in own and name != "forward"),
+            ast.unparse(own["forward"]),
         ]
-        text = "\n\n\n".join(statements) + "\n"
-        return f"import math\n\n\n{text}" if _uses_math(text) else text
+        head = ["import math"] if _uses_math(texts) else []
+        return "\n\n\n".join([*head, *texts]) + "\n"
 
     def _statement(self, name: str) -> ast.stmt:
         node = self._top[name]
@@ -200,6 +199,6 @@ def _constants(top: Mapping[str, ast.stmt]) -> dict[str, Known]:
     return constants
 
 
-def _uses_math(text: str) -> bool:
-    tree = ast.parse(text)
-    return any(isinstance(node, ast.Name) and node.id == "math" for node in ast.walk(tree))
+def _uses_math(texts: Iterable[str]) -> bool:
+    nodes = (node for text in texts for node in ast.walk(ast.parse(text)))
+    return any(isinstance(node, ast.Name) and node.id == "math" for node in nodes)

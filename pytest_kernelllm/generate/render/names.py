@@ -114,7 +114,11 @@ def kernel_names(
 
 
 def _assignments(function: ast.FunctionDef) -> list[ast.stmt]:
-    return [n for n in _in_order(function.body) if isinstance(n, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.For)]
+    return [
+        n
+        for n in _in_order(function.body)
+        if isinstance(n, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.For)
+    ]
 
 
 def _in_order(body: Iterable[ast.stmt]) -> Iterable[ast.stmt]:

@@ -27,8 +27,12 @@ class Tuning(Record):
     """Elements a program of a reduction holds at once, at most."""
     rows: int = 1
     """Rows a program of a reduction along contiguous memory handles."""
-    warps: int = 0
-    """Warps of every kernel; 0 derives them from the block."""
+    pointwise_warps: int = 0
+    """Warps of a pointwise kernel; 0 derives them from the block."""
+    reduction_warps: int = 0
+    """Warps of a reduction; 0 derives them from the block."""
+    wide_index: bool = False
+    """Element numbers may need 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -74,5 +78,7 @@ def read(text: str) -> Sequence[Section]:
         try:
             sections.append(Section.from_json({**json.loads(header), "source": source}))
         except ValueError as error:
-            raise RenderError(f"The header of section {len(sections) + 1} of the completion cannot be read ({error}).") from None
+            raise RenderError(
+                f"The header of section {len(sections) + 1} of the completion cannot be read ({error})."
+            ) from None
     return sections

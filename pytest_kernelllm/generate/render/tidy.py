@@ -18,21 +18,55 @@ WIDTH = 96
 """Longest statement that moving temporaries may make."""
 
 _EFFECTS = ("tl.store", "tl.atomic", "tl.debug_barrier")
-_OWN_LINE = ("tl.load", "tl.sum", "tl.max", "tl.min", "tl.cumsum", "tl.reduce", "tl.associative_scan", "tl.program_id")
-_OWN_LINE_HELPERS = ("nan_", "max_with", "min_with", "any_true", "product", "welford", "online_softmax", "select_one")
+_OWN_LINE = (
+    "tl.load",
+    "tl.sum",
+    "tl.max",
+    "tl.min",
+    "tl.cumsum",
+    "tl.reduce",
+    "tl.associative_scan",
+    "tl.program_id",
+)
+_OWN_LINE_HELPERS = (
+    "nan_",
+    "max_with",
+    "min_with",
+    "any_true",
+    "product",
+    "welford",
+    "online_softmax",
+    "select_one",
+)
 
 
 def tidy(function: ast.FunctionDef, types: Mapping[str, str] | None = None) -> ast.FunctionDef:
     """A readable copy of a lowered kernel; ``types`` are Triton's types of its parameters, where known."""
     function = copy.deepcopy(function)
+    function = _Slices().visit(function)
     function.body = _drop_dead(function.body)
     _forward_names(function.body)
-    drop_casts(function.body, {name for name, kind in (types or {}).items() if kind == "*fp32"})
+    floats = {name for name, kind in (types or {}).items() if kind == "*fp32"}
+    # What is neither a parameter yet nor assigned becomes a float parameter later.
+    scalars = names(function) - _targets(function) - {a.arg for a in function.args.args}
+    drop_casts(function.body, floats, scalars)
     _forward_names(function.body)
     function.body = _drop_dead(function.body)
     _move_once_used(function)
     function.body = _drop_dead(function.body)
     return ast.fix_missing_locations(function)
+
+
+class _Slices(ast.NodeTransformer):
+    """``x[:]`` is ``x``."""
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        self.generic_visit(node)
+        whole = (
+            isinstance(node.slice, ast.Slice)
+            and node.slice.lower is node.slice.upper is node.slice.step is None
+        )
+        return node.value if whole else node
 
 
 def drop_stores(function: ast.FunctionDef, pointers: set[str]) -> ast.FunctionDef:
@@ -142,6 +176,8 @@ def _forward_names(body: Sequence[ast.stmt]) -> None:
             target, value = statement.targets[0].id, statement.value
             if isinstance(value, ast.Name) and value.id != target:
                 aliases[target] = value
+            elif isinstance(value, ast.Constant) and target.startswith("tmp"):
+                aliases[target] = value
             elif (number := _full(value)) is not None:
                 constants[target] = number
 
@@ -158,22 +194,30 @@ def _full(value: ast.expr) -> ast.Constant | None:
     if not (isinstance(value, ast.Call) and call_name(value) == "tl.full" and len(value.args) == 3):
         return None
     shape, number, dtype = value.args
-    if not (isinstance(shape, ast.List) and all(isinstance(e, ast.Constant) and e.value == 1 for e in shape.elts)):
+    if not (
+        isinstance(shape, ast.List) and all(isinstance(e, ast.Constant) and e.value == 1 for e in shape.elts)
+    ):
         return None
     if isinstance(number, ast.Name) and ast.unparse(dtype) == "tl.float32":
         return number  # type: ignore[return-value]  # a scalar parameter of the kernel stands in for a number
-    if isinstance(number, ast.UnaryOp) and isinstance(number.op, ast.USub) and isinstance(number.operand, ast.Constant):
+    if (
+        isinstance(number, ast.UnaryOp)
+        and isinstance(number.op, ast.USub)
+        and isinstance(number.operand, ast.Constant)
+    ):
         number = ast.Constant(-number.operand.value)  # type: ignore[operator]  # the grammar allows numbers only
     if not isinstance(number, ast.Constant):
         return None
-    kind = {"tl.float32": float, "tl.float64": float, "tl.int32": int, "tl.int64": int}.get(ast.unparse(dtype))
+    kind = {"tl.float32": float, "tl.float64": float, "tl.int32": int, "tl.int64": int}.get(
+        ast.unparse(dtype)
+    )
     return number if kind is not None and type(number.value) is kind else None
 
 
 class _Constants(ast.NodeTransformer):
     """Put constants where the other operand fixes the type: a scalar takes the tensor's dtype there.
 
-    Integers only in comparisons: ``x * 8`` in int64 must not become int32.
+    Integers never in arithmetic: ``x * 8`` in int64 must not become int32.
     """
 
     def __init__(self, constants: dict[str, ast.Constant]) -> None:
@@ -196,6 +240,19 @@ class _Constants(ast.NodeTransformer):
         node.right = self._value(right, left, integers=False)
         return node
 
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        name = call_name(node)
+        if name == "tl.where" and len(node.args) == 3:
+            condition, yes, no = node.args
+            node.args = [condition, self._value(yes, no, integers=True), self._value(no, yes, integers=True)]
+        elif name in ("maximum", "minimum") and len(node.args) == 2:
+            a, b = node.args
+            node.args = [a, self._value(b, a, integers=True)]
+            if self._constant(a) and not self._constant(b):  # either order means the same
+                node.args = [b, self._value(a, b, integers=True)]
+        return node
+
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         self.generic_visit(node)
         if len(node.comparators) == 1:
@@ -210,8 +267,12 @@ class _Constants(ast.NodeTransformer):
 
 def _move_once_used(function: ast.FunctionDef) -> None:
     """Put a temporary that is assigned once and read once into the statement that reads it."""
-    reads = Counter(n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
-    writes = Counter(n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    reads = Counter(
+        n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
+    )
+    writes = Counter(
+        n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    )
     single = {name for name, count in reads.items() if count == 1 and writes[name] == 1}
     _move(function.body, single)
 
@@ -231,7 +292,8 @@ def _move(body: list[ast.stmt], single: set[str]) -> None:
         user = _user(body, index, name, names(statement.value))
         if user is not None:
             changed = Substitute({name: statement.value}).apply(user)
-            if len(ast.unparse(changed)) <= WIDTH:
+            # Conversions on loads do not count: the text must come out the same for every dtype.
+            if len(ast.unparse(changed).replace(".to(tl.float32)", "")) <= WIDTH:
                 body[body.index(user)] = changed
 
 

@@ -20,7 +20,11 @@ def is_allocation(node: ast.expr) -> bool:
 def allocation(call: ast.Call) -> tuple[Sequence[ast.expr], Sequence[ast.expr], str]:
     """Shape, strides and dtype (``torch.float32``) of an allocation."""
     shape, strides = call.args[:2]
-    dtype = call.args[2] if len(call.args) > 2 else next((k.value for k in call.keywords if k.arg == "dtype"), None)
+    dtype = (
+        call.args[2]
+        if len(call.args) > 2
+        else next((k.value for k in call.keywords if k.arg == "dtype"), None)
+    )
     if not (isinstance(shape, ast.Tuple) and isinstance(strides, ast.Tuple) and dtype is not None):
         raise RenderError(f"The allocation `{ast.unparse(call)}` is not understood.")
     return shape.elts, strides.elts, ast.unparse(dtype)
@@ -75,7 +79,9 @@ def vendor_call(call: ast.Call, view: Callable[[ast.expr], ast.expr]) -> ast.Cal
     short = name.rpartition(".")[2]
     keywords = {k.arg: k.value for k in call.keywords if k.arg and k.arg != "out"}
     if name.startswith("extern_kernels.") and short in MATMULS:
-        kept = [ast.keyword(k, v) for k, v in keywords.items() if k in ("alpha", "beta") and const_int(v) != 1]
+        kept = [
+            ast.keyword(k, v) for k, v in keywords.items() if k in ("alpha", "beta") and const_int(v) != 1
+        ]
         return ast.Call(expression(f"torch.{short.lstrip('_')}"), [view(a) for a in call.args], kept)
     if name == "extern_kernels.convolution":
         return _convolution([view(a) for a in call.args], {k: view(v) for k, v in keywords.items()})
@@ -95,7 +101,9 @@ def _convolution(args: list[ast.expr], options: dict[str, ast.expr]) -> ast.Call
     for name in named:
         value = options.get(name)
         elements = value.elts if isinstance(value, ast.Tuple) else [value]
-        if value is None or all(isinstance(e, ast.Constant) and e.value in (defaults.get(name), None) for e in elements):
+        if value is None or all(
+            isinstance(e, ast.Constant) and e.value in (defaults.get(name), None) for e in elements
+        ):
             continue
         keywords.append(ast.keyword(name, value))
     return ast.Call(expression(function), args, keywords)

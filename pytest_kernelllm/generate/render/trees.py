@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 Node = TypeVar("Node", bound=ast.AST)
@@ -53,6 +53,14 @@ def const_int(node: ast.expr) -> int | None:
 def names(node: ast.AST) -> set[str]:
     """Every name that is read anywhere below a node."""
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
+
+def names_in_order(node: ast.AST) -> Iterator[str]:
+    """Every name below a node, in the order of the text."""
+    if isinstance(node, ast.Name):
+        yield node.id
+    for child in ast.iter_child_nodes(node):
+        yield from names_in_order(child)
 
 
 def base_pointer(call: ast.Call) -> str:

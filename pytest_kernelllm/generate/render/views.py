@@ -21,7 +21,9 @@ class Buffers:
         self.layouts: dict[str, tuple[Shape, Shape]] = {}
         self.inputs: set[str] = set()
 
-    def add(self, name: str, written: str, layout: tuple[Shape, Shape] | None = None, *, given: bool = False) -> None:
+    def add(
+        self, name: str, written: str, layout: tuple[Shape, Shape] | None = None, *, given: bool = False
+    ) -> None:
         """Make a tensor or size known.
 
         Args:
@@ -64,11 +66,15 @@ class Buffers:
                 return _method(source, "view", [self.rename(n) for n in shape])
             if len(old_shape) == 2 and _equal(shape, old_shape[::-1]) and _equal(strides, old_strides[::-1]):
                 return _method(source, "t", [])
-        arguments: list[ast.expr] = [ast.Tuple([self.rename(n) for n in part], ast.Load()) for part in (shape, strides)]
+        arguments: list[ast.expr] = [
+            ast.Tuple([self.rename(n) for n in part], ast.Load()) for part in (shape, strides)
+        ]
         if not at_start:
             start = self.rename(offset)
             own = name is not None and name not in self.inputs
-            arguments.append(start if own else ast.BinOp(_method(source, "storage_offset", []), ast.Add(), start))
+            arguments.append(
+                start if own else ast.BinOp(_method(source, "storage_offset", []), ast.Add(), start)
+            )
         return _method(source, "as_strided", arguments)
 
 

@@ -14,7 +14,13 @@ from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.program import Assign, Do, Kernel, Kind, Launch, Layout, Program, Step
 from pytest_kernelllm.generate.render.trees import Substitute, call_name, const_int
 
-_IGNORED_CALLS = ("args.clear", "torch.cuda.set_device", "get_raw_stream", "assert_alignment", "torch._C._set_device")
+_IGNORED_CALLS = (
+    "args.clear",
+    "torch.cuda.set_device",
+    "get_raw_stream",
+    "assert_alignment",
+    "torch._C._set_device",
+)
 _KINDS: Mapping[str, Kind] = {
     "pointwise": "pointwise",
     "reduction": "reduction",
@@ -40,7 +46,11 @@ def parse(source: str) -> ast.Module:
         return ast.parse(source)
     except SyntaxError as error:
         last = len(source.rstrip("\n").splitlines())
-        cut = " (the text was probably cut off)" if error.lineno is not None and error.lineno >= last - 1 else ""
+        cut = (
+            " (the text was probably cut off)"
+            if error.lineno is not None and error.lineno >= last - 1
+            else ""
+        )
         raise RenderError(f"Line {error.lineno} is not Python: {error.msg}{cut}.") from None
 
 
@@ -63,7 +73,9 @@ def _kernels(tree: ast.Module) -> Iterator[tuple[str, Kernel]]:
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             name = ast.unparse(node.targets[0])
-            if call_name(node.value) == "async_compile.triton" and isinstance(node.value.args[1], ast.Constant):
+            if call_name(node.value) == "async_compile.triton" and isinstance(
+                node.value.args[1], ast.Constant
+            ):
                 inner = parse(str(node.value.args[1].value))
                 yield name, _from_string(name, inner)
             elif call_name(node.value).startswith("async_compile."):
@@ -101,7 +113,9 @@ def _kernel(name: str, function: ast.FunctionDef, helpers: tuple[ast.FunctionDef
             raise RenderError(f"`{name}` reduces over two blocked dimensions, which is not supported.")
         hint = ast.unparse(options["reduction_hint"]) if "reduction_hint" in options else "INNER"
         inner = hint.endswith(("INNER", "DEFAULT"))
-        return Kernel(name, function, helpers, _KINDS[heuristic], sizes, inner, _types(options.get("triton_meta")))
+        return Kernel(
+            name, function, helpers, _KINDS[heuristic], sizes, inner, _types(options.get("triton_meta"))
+        )
     names = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
     loops = any(isinstance(node, ast.For) for node in ast.walk(function))
     kind: Kind = "pointwise" if not names & {"rindex", "r0_index"} else "reduction" if loops else "persistent"
@@ -199,7 +213,9 @@ class _Reader:
         elif isinstance(call.func, ast.Subscript) and ast.unparse(call.func.value) in self.kernels:
             self._grid_launch(self.kernels[ast.unparse(call.func.value)], call)
         elif isinstance(call.func, ast.Subscript):
-            raise RenderError(f"Line {call.lineno} launches `{ast.unparse(call.func.value)}`, which is not defined.")
+            raise RenderError(
+                f"Line {call.lineno} launches `{ast.unparse(call.func.value)}`, which is not defined."
+            )
         else:
             value = self._resolve(call)
             self.steps.append(Do(value))
@@ -241,4 +257,8 @@ class _Reader:
 
 def runtime_parameters(function: ast.FunctionDef) -> list[ast.arg]:
     """Parameters that are not ``tl.constexpr``."""
-    return [copy.copy(a) for a in function.args.args if a.annotation is None or "constexpr" not in ast.unparse(a.annotation)]
+    return [
+        copy.copy(a)
+        for a in function.args.args
+        if a.annotation is None or "constexpr" not in ast.unparse(a.annotation)
+    ]

@@ -1,0 +1,91 @@
+"""Completions in the dialect of torch 2.5's Inductor, as models trained on its output write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fusing import COMPLETIONS, errors, from_text
+
+from pytest_kernelllm.generate.extract import extract
+from pytest_kernelllm.generate.render import RenderError
+from pytest_kernelllm.generate.render.dialect import is_dialect
+from pytest_kernelllm.kernel_module import read_supports
+
+SOUND = {
+    "dialect_add_relu": "AddReLU",
+    "dialect_linear_relu": "LinearReLU",
+    "dialect_softmax": "SoftmaxDim",
+    "dialect_layer_norm": "PlainLayerNorm",
+    "dialect_conv_tanh": "ConvTanh",
+    "dialect_mean_square": "MeanSquare",
+    "dialect_swap": "Swap",
+}
+WRONG = {"dialect_softmax_wrong": "SoftmaxDim"}
+BROKEN = {
+    "dialect_cut_in_call": ("PlainLayerNorm", "There is no class ModelNew"),
+    "dialect_cut_before_model": ("SoftmaxDim", "There is no class ModelNew; the text was probably cut off"),
+    "dialect_other_shape": ("SoftmaxDim", r"written for `x` of shape \(8, 512\); the target's is \(4, 4, 4, 4\)"),
+    "dialect_other_name": ("LinearReLU", "no attribute `linear.weight`"),
+    "dialect_argument_count": ("LinearReLU", r"3 arguments; it takes 4 \(in_out_ptr0, in_ptr0, out_ptr0, xnumel\)"),
+    "dialect_pooling": ("LinearReLU", "aten.max_pool2d_with_indices"),
+    "dialect_helper": ("LinearReLU", "triton_helpers.bucketize_binary_search"),
+}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    candidates = {text: (target, from_text(target, text)) for text, target in {**SOUND, **WRONG}.items()}
+    return errors(tmp_path_factory.mktemp("dialect"), candidates)
+
+
+@pytest.mark.parametrize("text", SOUND)
+def test_sound_text_computes_what_the_target_does(results: dict[str, Any], text: str) -> None:
+    error = results[f"{text} default"]
+    assert isinstance(error, float), error
+    assert error < 2e-6
+
+
+def test_wrong_maths_stays_wrong(results: dict[str, Any]) -> None:
+    """Form is repaired, never meaning."""
+    assert results["dialect_softmax_wrong default"] > 0.1
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_broken_text_is_refused_with_the_place(text: str) -> None:
+    target, reason = BROKEN[text]
+    with pytest.raises(RenderError, match=reason):
+        from_text(target, text)
+
+
+@pytest.mark.parametrize("text", [*SOUND, *WRONG, "dialect_other_shape"])
+def test_the_dialect_is_recognised(text: str) -> None:
+    assert is_dialect(extract((COMPLETIONS / f"{text}.txt").read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("text", ["hand_add", "hand_layer_norm", "hand_linear_gelu"])
+def test_hand_style_is_not_taken_for_it(text: str) -> None:
+    assert not is_dialect(extract((COMPLETIONS / f"{text}.txt").read_text(encoding="utf-8")))
+
+
+def test_buffers_kept_for_a_backward_pass_are_left_out() -> None:
+    source = from_text("LinearReLU", "dialect_linear_relu").source
+    assert "torch.bool" not in source and source.count("tl.store") == 1
+    assert "torch.mm(x.view(64, 4), self.fc.weight.t())" in source
+
+
+def test_statistics_that_nothing_reads_are_left_out() -> None:
+    assert from_text("PlainLayerNorm", "dialect_layer_norm").source.count("tl.store") == 1
+
+
+def test_nothing_of_the_dead_interfaces_is_left() -> None:
+    for text, target in SOUND.items():
+        source = from_text(target, text).source
+        for word in ("get_raw_stream", "_inductor", "torch._C", "set_device", "grid(", "assert_size_stride"):
+            assert word not in source, (text, word)
+
+
+def test_size_asserts_become_the_domain() -> None:
+    (domain,) = read_supports(from_text("AddReLU", "dialect_add_relu").source)
+    assert domain.inputs["x"].shape == (4, 4, 4, 4)  # type: ignore[union-attr]
+    assert domain.dims == {}
