@@ -1,4 +1,4 @@
-"""Faster Triton kernels you can trust, from pytest. Cheap to import: marked classes live in production code."""
+"""Faster Triton kernels you can trust, from pytest. Cheap to import: it is part of production code."""
 
 from pytest_kernelllm.marker import triton_candidate
 

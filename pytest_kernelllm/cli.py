@@ -34,7 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("kernelllm", description="Triton kernels for marked PyTorch modules: written, proven, adopted.")
+    parser = argparse.ArgumentParser(
+        "kernelllm", description="Triton kernels for marked PyTorch modules: written, proven, adopted."
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
@@ -44,7 +46,9 @@ def _parser() -> argparse.ArgumentParser:
 
     scan = command("scan", run_scan, "List the targets found in files and folders, without importing them.")
     scan.add_argument("paths", nargs="*", default=["."], help="files and folders (default: here)")
-    scan.add_argument("--kernelbench", action="store_true", help="also take files in KernelBench's form (Model, get_inputs)")
+    scan.add_argument(
+        "--kernelbench", action="store_true", help="also take files in KernelBench's form (Model, get_inputs)"
+    )
     scan.add_argument("--json", action="store_true", help="print JSON, one target a line")
 
     generate = command("generate", run_generate, "Have candidates written for one target and print them.")
@@ -52,24 +56,56 @@ def _parser() -> argparse.ArgumentParser:
     generate.add_argument("-k", "--samples", type=int, help="how many candidates")
     generate.add_argument("--generator", help="inductor, files")
     generate.add_argument("--candidates-dir", help="folder of the files generator")
-    generate.add_argument("--raw", action="store_true", help="print completions as they were written, not kernel modules")
+    generate.add_argument(
+        "--raw", action="store_true", help="print completions as they were written, not kernel modules"
+    )
 
-    verify = command("verify", run_verify, "Judge a candidate file against a reference: exit 0 accepted, 1 rejected, 2 could not be judged.")
-    verify.add_argument("files", nargs="*", metavar="REFERENCE CANDIDATE", help="reference.py in KernelBench's form or file.py::Class, then candidate.py")
-    verify.add_argument("--pairs", metavar="DIR", help="judge every subfolder that holds reference.py and candidate.py")
-    verify.add_argument("--device", choices=("auto", "cpu", "cuda"), help="where the candidate runs; cpu is Triton's interpreter")
+    verify = command(
+        "verify",
+        run_verify,
+        "Judge a candidate file against a reference: exit 0 accepted, 1 rejected, 2 could not be judged.",
+    )
+    verify.add_argument(
+        "files",
+        nargs="*",
+        metavar="REFERENCE CANDIDATE",
+        help="reference.py in KernelBench's form or file.py::Class, then candidate.py",
+    )
+    verify.add_argument(
+        "--pairs", metavar="DIR", help="judge every subfolder that holds reference.py and candidate.py"
+    )
+    verify.add_argument(
+        "--device",
+        choices=("auto", "cpu", "cuda"),
+        help="where the candidate runs; cpu is Triton's interpreter",
+    )
     verify.add_argument("--arch", help="architecture to compile for without a GPU (default sm_90)")
     verify.add_argument("--no-timing", action="store_true", help="prove only")
-    verify.add_argument("--min-speedup", type=float, default=0.0, help="reject below this speedup over eager (default: report only)")
+    verify.add_argument(
+        "--min-speedup",
+        type=float,
+        default=0.0,
+        help="reject below this speedup over eager (default: report only)",
+    )
     verify.add_argument("--deadline", type=float, help="seconds one candidate may take (default 60)")
     verify.add_argument("--workers", type=int, help="pairs judged side by side")
-    verify.add_argument("--json", metavar="FILE", help="write the verdict as JSON, or JSON lines with --pairs; - is standard output")
+    verify.add_argument(
+        "--json",
+        metavar="FILE",
+        help="write the verdict as JSON, or JSON lines with --pairs; - is standard output",
+    )
 
     apply = command("apply", run_apply, "Apply suggested patches to the working tree.")
-    apply.add_argument("names", nargs="*", help="patches by name, as the run's table shows them (default: all)")
+    apply.add_argument(
+        "names", nargs="*", help="patches by name, as the run's table shows them (default: all)"
+    )
 
     store = command("store", run_store, "Look into the store of candidates and verdicts.")
-    store.add_argument("action", choices=("list", "show", "verify", "gc"), help="list verdicts; show one by the start of its hash; verify every entry; gc what no target in PATHS needs")
+    store.add_argument(
+        "action",
+        choices=("list", "show", "verify", "gc"),
+        help="list verdicts; show one by the start of its hash; verify every entry; gc what no target in PATHS needs",
+    )
     store.add_argument("arguments", nargs="*", help="a hash (show) or paths (gc)")
     return parser
 
@@ -85,7 +121,11 @@ def run_scan(options: argparse.Namespace) -> int:
     found = scan([Path(p) for p in options.paths], Path.cwd(), kernelbench=options.kernelbench)
     for target in found.targets:
         adopted = f"  adopted {target.kernel}" if target.kernel else ""
-        print(json.dumps(target.to_json()) if options.json else f"{target.id}  line {target.line}  {target.source_hash[:12]}{adopted}")
+        print(
+            json.dumps(target.to_json())
+            if options.json
+            else f"{target.id}  line {target.line}  {target.source_hash[:12]}{adopted}"
+        )
     for problem in found.problems:
         print(f"kernelllm: {problem}", file=sys.stderr)
     return OK if found.targets else REJECTED
@@ -96,7 +136,9 @@ def run_generate(options: argparse.Namespace) -> int:
     from pytest_kernelllm.generate.protocol import GenerateError
     from pytest_kernelllm.session import SessionError, open_session
 
-    settings = _settings(generator=options.generator, samples=options.samples, candidates_dir=options.candidates_dir)
+    settings = _settings(
+        generator=options.generator, samples=options.samples, candidates_dir=options.candidates_dir
+    )
     target = _target(options.target)
     try:
         with open_session(Path.cwd(), settings) as session:
@@ -105,7 +147,9 @@ def run_generate(options: argparse.Namespace) -> int:
                 text = completion.text if options.raw else draft.candidate.source if draft.candidate else ""
                 if text:
                     written += 1
-                    print(f"# ---- candidate {draft.index}: {completion.generator}, {completion.note}\n{text}")
+                    print(
+                        f"# ---- candidate {draft.index}: {completion.generator}, {completion.note}\n{text}"
+                    )
                 else:
                     reason = draft.verdict.reason if draft.verdict else draft.reason
                     print(f"kernelllm: candidate {draft.index}: {reason}", file=sys.stderr)
@@ -139,16 +183,22 @@ def run_verify(options: argparse.Namespace) -> int:
         with Verifier(settings, options.min_speedup) as verifier:
             verdict = verifier.verify(pair)
     except ImportError as error:
-        raise CommandError(f"{error.name} is not installed; run `pip install 'pytest-kernelllm[torch]'`.") from None
+        raise CommandError(
+            f"{error.name} is not installed; run `pip install 'pytest-kernelllm[torch]'`."
+        ) from None
     if options.json == "-":
         print(json.dumps(verdict.to_json(), indent=1, allow_nan=False))
     else:
         print(f"{verdict.verdict} ({verdict.stage})" + (f": {verdict.reason}" if verdict.reason else ""))
         for timing in verdict.timing:
             s = timing.speedup
-            print(f"  {timing.case}: {timing.kernel.p50:.1f} µs, eager {timing.eager.p50:.1f} µs, {s.value:.2f}x [{s.low:.2f}, {s.high:.2f}]")
+            print(
+                f"  {timing.case}: {timing.kernel.p50:.1f} µs, eager {timing.eager.p50:.1f} µs, {s.value:.2f}x [{s.low:.2f}, {s.high:.2f}]"
+            )
         if options.json:
-            Path(options.json).write_text(json.dumps(verdict.to_json(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+            Path(options.json).write_text(
+                json.dumps(verdict.to_json(), indent=1, allow_nan=False) + "\n", encoding="utf-8"
+            )
     return {"accepted": OK, "rejected": REJECTED, "inconclusive": UNJUDGED}[verdict.verdict]
 
 
@@ -172,11 +222,17 @@ def _verify_pairs(pairs: list[Any], settings: Settings, options: argparse.Namesp
         try:
             verifier = stack.enter_context(Verifier(settings, options.min_speedup))
         except ImportError as error:
-            raise CommandError(f"{error.name} is not installed; run `pip install 'pytest-kernelllm[torch]'`.") from None
+            raise CommandError(
+                f"{error.name} is not installed; run `pip install 'pytest-kernelllm[torch]'`."
+            ) from None
 
         def done(pair: Any, verdict: Any) -> None:
             counts[verdict.verdict] += 1
-            out.write(to_line(pair, verdict) + "\n" if options.json else f"{pair.name}: {verdict.verdict} {verdict.reason}\n")
+            out.write(
+                to_line(pair, verdict) + "\n"
+                if options.json
+                else f"{pair.name}: {verdict.verdict} {verdict.reason}\n"
+            )
             out.flush()
             bar.advance(task)
 
@@ -192,7 +248,9 @@ def run_apply(options: argparse.Namespace) -> int:
 
     folder = Store(Path.cwd(), _settings().store).path / "patches"
     # The combined patch, because patches for one file apply each alone, but not one after the other.
-    names = options.names or ([COMBINED] if (folder / f"{COMBINED}.patch").is_file() else [p.stem for p in folder.glob("*.patch")])
+    names = options.names or (
+        [COMBINED] if (folder / f"{COMBINED}.patch").is_file() else [p.stem for p in folder.glob("*.patch")]
+    )
     if not names:
         raise CommandError(f"There are no patches in {folder}; run `pytest --kernelllm` first.")
     for name in names:
@@ -218,12 +276,16 @@ def run_store(options: argparse.Namespace) -> int:
         for record in records:
             verdict = record.verdict
             speed = f"{verdict.speedup.value:.2f}x" if verdict.speedup else "-"
-            print(f"{verdict.kernel_hash[:12]}  {verdict.verdict:12}  {speed:>7}  {record.target}  {verdict.reason[:80]}")
+            print(
+                f"{verdict.kernel_hash[:12]}  {verdict.verdict:12}  {speed:>7}  {record.target}  {verdict.reason[:80]}"
+            )
     elif options.action == "show":
         wanted = options.arguments[0] if options.arguments else ""
         match = [r for r in records if wanted and r.verdict.kernel_hash.startswith(wanted)]
         if not match:
-            raise CommandError(f"No verdict's hash starts with {wanted!r}; `kernelllm store list` shows them.")
+            raise CommandError(
+                f"No verdict's hash starts with {wanted!r}; `kernelllm store list` shows them."
+            )
         print(json.dumps(match[0].to_json(), indent=1))
     elif options.action == "gc":
         found = scan([Path(p) for p in options.arguments or ["."]], Path.cwd())

@@ -52,7 +52,16 @@ def _coerce(name: str, value: Any, origin: str) -> Any:
     default = next(f.default for f in fields(Settings) if f.name == name)
     try:
         if isinstance(default, bool):
-            if isinstance(value, str) and value.lower() in ("1", "true", "yes", "on", "0", "false", "no", "off"):
+            if isinstance(value, str) and value.lower() in (
+                "1",
+                "true",
+                "yes",
+                "on",
+                "0",
+                "false",
+                "no",
+                "off",
+            ):
                 return value.lower() in ("1", "true", "yes", "on")
             if isinstance(value, bool):
                 return value
@@ -64,7 +73,9 @@ def _coerce(name: str, value: Any, origin: str) -> Any:
         if not isinstance(value, str):
             raise ValueError
     except (TypeError, ValueError):
-        raise ConfigError(f"{origin}: `{name}` cannot be {value!r}; expected {type(default).__name__}.") from None
+        raise ConfigError(
+            f"{origin}: `{name}` cannot be {value!r}; expected {type(default).__name__}."
+        ) from None
     if name == "device" and value not in ("auto", "cpu", "cuda"):
         raise ConfigError(f"{origin}: `device` cannot be {value!r}; expected auto, cpu or cuda.")
     return value
@@ -94,7 +105,9 @@ def load_settings(
         for key, value in table.items():
             name = key.replace("-", "_")
             if name not in names:
-                raise ConfigError(f"{pyproject}: [tool.kernelllm] has no setting `{key}`; it has {', '.join(sorted(names))}.")
+                raise ConfigError(
+                    f"{pyproject}: [tool.kernelllm] has no setting `{key}`; it has {', '.join(sorted(names))}."
+                )
             merged[name] = _coerce(name, value, f"{pyproject}: [tool.kernelllm]")
     for name in names:
         variable = f"KERNELLLM_{name.upper()}"

@@ -90,9 +90,15 @@ class Run:
     def pytest_report_header(self) -> list[str]:
         """Who writes, where it is judged, where it is kept."""
         environment = self.session.environment
-        where = f"{environment.gpu} ({environment.arch})" if environment.gpu else f"no GPU: Triton's interpreter, compiled for {environment.arch}"
+        where = (
+            f"{environment.gpu} ({environment.arch})"
+            if environment.gpu
+            else f"no GPU: Triton's interpreter, compiled for {environment.arch}"
+        )
         names = ", ".join(g.name for g in self.session.generators)
-        return [f"kernelllm: {names}, {self.settings.samples} candidates a target; {where}; store {self.session.store.path.name}/"]
+        return [
+            f"kernelllm: {names}, {self.settings.samples} candidates a target; {where}; store {self.session.store.path.name}/"
+        ]
 
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         """Tell the session what was selected, so that candidates of one target are judged side by side."""
@@ -103,7 +109,9 @@ class Run:
                 self.session.want(item.target, item.index)
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    def pytest_runtest_makereport(
+        self, item: pytest.Item
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Let the outcome travel on the report, also from pytest-xdist's workers."""
         report = yield
         if isinstance(item, CandidateItem) and item.outcome is not None and report.when == "call":
@@ -131,7 +139,9 @@ class Run:
 
         outcomes = list(self.outcomes.values())
         suggestions = write_suggestions(self.session.store, self.root, outcomes)
-        write_summary(terminalreporter, self.session.store.path, outcomes, suggestions, self.session.store.problems)
+        write_summary(
+            terminalreporter, self.session.store.path, outcomes, suggestions, self.session.store.problems
+        )
         if path := self.config.getoption("kernelllm_report"):
             from pytest_kernelllm.report.json import write_report
 
@@ -144,7 +154,9 @@ class Run:
     # ------------------------------------------------------------------ what a conftest adds
 
     def _generators_of_plugins(self) -> list[KernelGenerator]:
-        lists: list[list[KernelGenerator] | None] = self.config.hook.pytest_kernelllm_generators(config=self.config)
+        lists: list[list[KernelGenerator] | None] = self.config.hook.pytest_kernelllm_generators(
+            config=self.config
+        )
         return [generator for part in lists if part for generator in part]
 
     def _overrides(self, target: Target) -> Overrides:
@@ -198,7 +210,9 @@ class TargetClass(pytest.Collector):
         for kind in (CorrectnessItem, SpeedupItem):
             for index in indices:
                 label = "adopted" if index == ADOPTED else str(index)
-                yield kind.from_parent(self, name=f"{kind.label}[{label}]", run=self.run, target=self.target, index=index)
+                yield kind.from_parent(
+                    self, name=f"{kind.label}[{label}]", run=self.run, target=self.target, index=index
+                )
         if self.run.settings.require_kernels and self.target.kernel is None:
             yield VerifiedItem.from_parent(self, name="verified", run=self.run, target=self.target, index=0)
 
@@ -299,5 +313,6 @@ class VerifiedItem(CandidateItem):
         if best(outcomes) is None:
             reasons = [o.verdict.reason if o.verdict else o.reason for o in outcomes]
             listed = "\n".join(f"  candidate {i}: {reason}" for i, reason in enumerate(reasons))
-            pytest.fail(f"{self.target.id} has no verified kernel (--kernelllm-strict):\n{listed}", pytrace=False)
-
+            pytest.fail(
+                f"{self.target.id} has no verified kernel (--kernelllm-strict):\n{listed}", pytrace=False
+            )

@@ -96,12 +96,16 @@ def triton_candidate(
     elif isinstance(inputs, Mapping) and inputs and all(callable(make) for make in inputs.values()):
         named = dict(inputs)
     else:
-        raise TypeError("triton_candidate: `inputs` must be a callable or a non-empty mapping of case name to callable.")
+        raise TypeError(
+            "triton_candidate: `inputs` must be a callable or a non-empty mapping of case name to callable."
+        )
     if isinstance(dtypes, str):
         raise TypeError(f"triton_candidate: `dtypes` must be a sequence of names, e.g. ({dtypes!r},).")
     for name, bounds in (dims or {}).items():
         if not (isinstance(bounds, tuple) and len(bounds) == 2 and 1 <= bounds[0] <= bounds[1]):
-            raise TypeError(f"triton_candidate: dims[{name!r}] must be (low, high) with 1 <= low <= high, not {bounds!r}.")
+            raise TypeError(
+                f"triton_candidate: dims[{name!r}] must be (low, high) with 1 <= low <= high, not {bounds!r}."
+            )
     options = Options(
         inputs=named,
         init=init,

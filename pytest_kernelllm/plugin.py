@@ -18,20 +18,59 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Options; those left out come from ``KERNELLLM_*``, ``[tool.kernelllm]`` or the defaults in ``config.Settings``."""
     group = parser.getgroup("kernelllm", "kernelllm: Triton kernels for modules marked @triton_candidate")
     add = group.addoption
-    add("--kernelllm", action="store_true", help="Write, prove and time kernels for the marked modules found under the given paths.")
+    add(
+        "--kernelllm",
+        action="store_true",
+        help="Write, prove and time kernels for the marked modules found under the given paths.",
+    )
     add("--kernelllm-only", action="store_true", help="Like --kernelllm, without the project's other tests.")
-    add("--kernelllm-generator", metavar="NAMES", help="Who writes candidates: inductor (default), files; several with commas.")
+    add(
+        "--kernelllm-generator",
+        metavar="NAMES",
+        help="Who writes candidates: inductor (default), files; several with commas.",
+    )
     add("--kernelllm-samples", metavar="K", type=int, help="Candidates per target and generator (default 4).")
     add("--kernelllm-candidates-dir", metavar="DIR", help="Folder with candidates for the files generator.")
-    add("--kernelllm-device", choices=("auto", "cpu", "cuda"), help="Where candidates run; cpu is Triton's interpreter (default auto).")
-    add("--kernelllm-arch", metavar="SM", help="GPU architecture to compile for where there is no GPU (default sm_90).")
+    add(
+        "--kernelllm-device",
+        choices=("auto", "cpu", "cuda"),
+        help="Where candidates run; cpu is Triton's interpreter (default auto).",
+    )
+    add(
+        "--kernelllm-arch",
+        metavar="SM",
+        help="GPU architecture to compile for where there is no GPU (default sm_90).",
+    )
     add("--kernelllm-no-timing", action="store_true", help="Prove only; measure no speed.")
-    add("--kernelllm-min-speedup", metavar="X", type=float, help="Smallest speedup over eager worth a suggestion (default 1.05).")
-    add("--kernelllm-deadline", metavar="S", type=float, help="Seconds that one candidate may take (default 60).")
-    add("--kernelllm-workers", metavar="N", type=int, help="Candidates judged side by side (default: by the CPUs).")
+    add(
+        "--kernelllm-min-speedup",
+        metavar="X",
+        type=float,
+        help="Smallest speedup over eager worth a suggestion (default 1.05).",
+    )
+    add(
+        "--kernelllm-deadline",
+        metavar="S",
+        type=float,
+        help="Seconds that one candidate may take (default 60).",
+    )
+    add(
+        "--kernelllm-workers",
+        metavar="N",
+        type=int,
+        help="Candidates judged side by side (default: by the CPUs).",
+    )
     add("--kernelllm-strict", action="store_true", help="Fail targets for which there is no verified kernel.")
-    add("--kernelllm-report", metavar="FILE", help="Write all verdicts as JSON (schema: docs/schema/report.json).")
-    parser.addini("kernelllm_paths", "Files and folders searched for marked modules beside the given paths.", type="args")
+    add(
+        "--kernelllm-report",
+        metavar="FILE",
+        help="Write all verdicts as JSON (schema: docs/schema/report.json).",
+    )
+    parser.addini(
+        "kernelllm_paths",
+        "Files and folders searched for marked modules beside the given paths.",
+        type="args",
+    )
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -53,4 +92,3 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     """Collect the targets of a file."""
     run: Run | None = parent.config.pluginmanager.get_plugin(RUN)
     return run.collect_file(file_path, parent) if run is not None else None
-

@@ -134,8 +134,13 @@ class Session:
     def drafts(self, target: Target) -> Iterator[tuple[Outcome, Completion]]:
         """All candidates of a target as they were written and rendered, without judging them."""
         for number, generator in enumerate(self.generators):
-            for completion in self._completions(target, generator, self.settings.samples)[: self.settings.samples]:
-                yield self._rendered(target, number * self.settings.samples + completion.index, completion), completion
+            for completion in self._completions(target, generator, self.settings.samples)[
+                : self.settings.samples
+            ]:
+                yield (
+                    self._rendered(target, number * self.settings.samples + completion.index, completion),
+                    completion,
+                )
 
     def live(self, target: Target) -> LiveTarget:
         """The target's class, imported, with its cases.
@@ -189,7 +194,10 @@ class Session:
                 within = index % samples
                 if within >= len(completions):
                     last = completions[-1].note if completions and not completions[-1].text else ""
-                    reason = last or f"{generator.name} wrote {len(completions)} distinct candidates, not {samples}"
+                    reason = (
+                        last
+                        or f"{generator.name} wrote {len(completions)} distinct candidates, not {samples}"
+                    )
                     drafts.append(Outcome(target, index, reason=reason))
                 else:
                     drafts.append(self._rendered(target, index, completions[within]))
@@ -210,7 +218,7 @@ class Session:
                 return found
             first = len(self.store.completions(target.source_hash, identity))
             self._progress(f"{target.name}: {generator.name} is writing candidates")
-            request = Request(target, self.settings.samples, first, lambda: self.live(target))
+            request = Request(target, self.settings.samples - first, first, lambda: self.live(target))
             written = []
             try:
                 for _, completion in generator.generate([request]):
@@ -288,7 +296,9 @@ class Session:
             verdict = replace(verdict, environment=self._environment_for(target))
             now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
             if verdict.verdict != "inconclusive":
-                self.store.add_verdict(KernelRecord(target.id, target.source_hash, draft.candidate, verdict, now))
+                self.store.add_verdict(
+                    KernelRecord(target.id, target.source_hash, draft.candidate, verdict, now)
+                )
         return replace(draft, verdict=verdict)
 
     def _known(self, target: Target, candidate: Candidate) -> KernelRecord | None:
@@ -315,7 +325,9 @@ class Session:
         from pytest_kernelllm.judge.judge import Judge
 
         uuid = self.gpu.uuid if self.gpu else ""
-        return self._open.enter_context(Judge(self.environment, deadline=self.settings.deadline, gpu_uuid=uuid))
+        return self._open.enter_context(
+            Judge(self.environment, deadline=self.settings.deadline, gpu_uuid=uuid)
+        )
 
 
 def _require_torch() -> None:
@@ -336,4 +348,3 @@ def open_session(*args: Any, **kwargs: Any) -> Iterator[Session]:
         yield session
     finally:
         session.close()
-

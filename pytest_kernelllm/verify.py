@@ -51,7 +51,9 @@ class Verifier:
         from pytest_kernelllm.judge.judge import Judge
 
         gpu = find_gpu() if self.environment.device == "cuda" else None
-        self._judge = Judge(self.environment, deadline=self.settings.deadline, gpu_uuid=gpu.uuid if gpu else "")
+        self._judge = Judge(
+            self.environment, deadline=self.settings.deadline, gpu_uuid=gpu.uuid if gpu else ""
+        )
         self._judge.__enter__()
         return self
 

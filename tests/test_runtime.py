@@ -26,6 +26,7 @@ from pytest_kernelllm.runtime import KernelLLMWarning, explain
 pytest.importorskip("triton")
 
 MODULE = '''
+from typing import Optional
 import torch
 from torch import nn
 from pytest_kernelllm import triton_candidate
@@ -47,7 +48,7 @@ class Shift(nn.Module):
     def helper(self, x):
         return x
 
-    def forward(self, x, scale=1.0, mask=None):
+    def forward(self, x, scale: float = 1.0, mask: Optional[torch.Tensor] = None):
         """Original."""
         return self.helper(x) * self.weight * scale + self.inner.bias + self.eps
 '''

@@ -57,9 +57,14 @@ def scan(paths: Iterable[Path], root: Path, *, kernelbench: bool = False, salt: 
     )
 
 
-def scan_file(path: Path, root: Path, *, kernelbench: bool = False, salt: str = "") -> Scan:
-    """Find the targets in one file; the arguments are those of ``scan``."""
-    return _scan_file(path.absolute(), Project(root.absolute()), kernelbench, salt)
+def scan_file(
+    path: Path, root: Path, *, kernelbench: bool = False, salt: str = "", project: Project | None = None
+) -> Scan:
+    """Find the targets in one file; the arguments are those of ``scan``.
+
+    ``project``, made for the same root, keeps files that several targets reach from being parsed again.
+    """
+    return _scan_file(path.absolute(), project or Project(root.absolute()), kernelbench, salt)
 
 
 def python_files(path: Path) -> Iterator[Path]:
@@ -71,8 +76,11 @@ def python_files(path: Path) -> Iterator[Path]:
 
 
 def _walk(folder: str) -> Iterator[str]:
-    with os.scandir(folder) as listing:
-        entries = sorted(listing, key=lambda entry: entry.name)
+    try:
+        with os.scandir(folder) as listing:
+            entries = sorted(listing, key=lambda entry: entry.name)
+    except OSError:
+        return  # not ours to read
     for entry in entries:
         if entry.name.startswith("."):
             continue
@@ -84,13 +92,15 @@ def _walk(folder: str) -> Iterator[str]:
 
 
 def _scan_file(path: Path, project: Project, kernelbench: bool, salt: str) -> Scan:
-    where = label(path, project.root)
     try:
         source = path.read_bytes()
-        marked = MARKER.encode() in source
-        bench = kernelbench and b"get_init_inputs" in source
-        if not (marked or bench):
-            return Scan()
+    except OSError:
+        return Scan()  # a link to nothing, or not ours to read
+    bench = kernelbench and b"get_init_inputs" in source
+    if not bench and MARKER.encode() not in source:
+        return Scan()
+    where = label(path, project.root)
+    try:
         module = project.parse(path, source)
         found = find_marks(project, module)
         marks = list(found.marks)
@@ -107,7 +117,7 @@ def _scan_file(path: Path, project: Project, kernelbench: bool, salt: str) -> Sc
             )
             for mark in marks
         )
-    except (SyntaxError, ValueError, RecursionError, OSError) as error:
+    except (SyntaxError, ValueError, RecursionError) as error:
         line = getattr(error, "lineno", None) or 1
         return Scan((), (Problem(where, line, f"cannot be read as Python ({getattr(error, 'msg', error)})"),))
     return Scan(targets, tuple(Problem(where, line, message) for line, message in found.problems))

@@ -23,7 +23,7 @@ class Variant:
     """One way to have a module compiled."""
 
     note: str
-    tuning: Tuning = Tuning()
+    tuning: Tuning = field(default_factory=Tuning)
     config: Mapping[str, Any] = field(default_factory=dict)
     """TorchInductor options."""
 
@@ -69,7 +69,8 @@ class InductorGenerator:
             from pytest_kernelllm.generate import inductor_cases
         except ImportError as error:
             raise GenerateError(
-                f"The inductor generator needs torch and triton ({error}); pip install 'pytest-kernelllm[torch]'."
+                f"The inductor generator needs torch and triton ({error}):"
+                " pip install 'pytest-kernelllm[torch]'."
             ) from error
         for request in requests:
             for completion in inductor_cases.completions(

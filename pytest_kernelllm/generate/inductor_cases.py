@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelllm.generate.inductor_scalars import free_scalars
+from pytest_kernelllm.generate.inductor_scalars import Free, free_scalars
 from pytest_kernelllm.generate.inductor_trace import Exported, TraceError, export, lower
 from pytest_kernelllm.generate.render import RenderError, sections
 from pytest_kernelllm.generate.render.dialect import translate
@@ -65,40 +65,63 @@ class CaseTracer:
     """Exports one case of a target once, and compiles it in as many variants as are wanted."""
 
     def __init__(self, live: LiveTarget, case: Case) -> None:
+        """Export with the named dimensions open, if that is possible.
+
+        Raises:
+            TraceError: it cannot be exported at all.
+        """
         self.live = live
         self.module = live.build(case)
+        self.case = case
         self.exports: dict[str, Exported] = {}
-        self.sources: dict[str, tuple[str, dict[str, str]]] = {}
+        self.sources: dict[str, Free] = {}
+        self.call = live.inputs(case, 0, _tracing_sizes(case))
+        self.dynamic = _dynamic_shapes(live, case, self.call) if case.domain.dims else None
         try:
-            if not case.domain.dims:
-                raise TraceError("no dimension is open")
-            self.call = live.inputs(case, 0, _tracing_sizes(case))
-            self.dynamic = _dynamic_shapes(live, case, self.call)
-            self.case = case
             self._export("")
         except TraceError:
-            # What cannot be traced for every size is written for the case's own.
-            self.call = live.inputs(case, 0)
-            self.dynamic = None
-            self.case = _fixed(case)
-            self._export("")
+            if self.dynamic is None:
+                raise
+            self._fix()
 
     def section(self, variant: Variant) -> Section:
-        """This case in one variant."""
-        key = repr(sorted(variant.config.items()))
-        if key not in self.sources:  # variants that differ in their blocks only share the code
-            source = lower(self.exports[""], variant.config)
-            free = free_scalars(
-                source,
-                self.case.domain,
-                lambda path, value: lower(self._changed(path, value), variant.config),
-            )
-            self.sources[key] = (free.source, free.scalars)
-        source, scalars = self.sources[key]
+        """This case in one variant.
+
+        Raises:
+            TraceError: TorchInductor cannot compile it.
+        """
+        try:
+            free = self._source(variant)
+        except TraceError:
+            if self.dynamic is None:
+                raise
+            self._fix()
+            free = self._source(variant)
+        source, scalars = free.source, free.scalars
         pinned = {k: v for k, v in self.case.domain.attributes.items() if f"self.{k}" not in scalars.values()}
         case = dataclasses.replace(self.case, domain=dataclasses.replace(self.case.domain, attributes=pinned))
         exported = self.exports[""]
         return Section(case, exported.arguments, exported.output, scalars, variant.tuning, source)
+
+    def _source(self, variant: Variant) -> Free:
+        key = repr(sorted(variant.config.items()))
+        if key not in self.sources:  # variants that differ in their blocks only share the code
+            source = lower(self.exports[""], variant.config)
+            self.sources[key] = free_scalars(
+                source,
+                self.case.domain,
+                lambda path, value: lower(self._changed(path, value), variant.config),
+            )
+        return self.sources[key]
+
+    def _fix(self) -> None:
+        """What cannot be written for every size is written for the case's own."""
+        self.case = _fixed(self.case)
+        self.call = self.live.inputs(self.case, 0)
+        self.dynamic = None
+        self.exports.clear()
+        self.sources.clear()
+        self._export("")
 
     def _export(self, key: str) -> Exported:
         if key not in self.exports:

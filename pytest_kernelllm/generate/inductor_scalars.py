@@ -1,7 +1,7 @@
 """Find out which numbers in a compiled text are attributes of the module, such as an epsilon.
 
-The module is traced again with the attribute changed: if exactly the literals with its value change to the new
-value, the kernel can take it as an argument and serves every value.
+The module is traced again with the attribute changed: if exactly the literals with its value change to the
+new value, the kernel can take it as an argument and serves every value.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """TorchInductor's Triton for one module and one call, taken on any machine, with or without a GPU.
 
-The module is exported on CPU, then compiled with Inductor's Triton backend up to the point at which the output
+The module is exported on CPU, then goes through Inductor's Triton backend up to the point at which the output
 code exists; nothing is compiled or run. Every private piece of torch that this needs is in this file.
 """
 
@@ -64,7 +64,7 @@ class _NoGpuDriver:
 
 @contextlib.contextmanager
 def _as_if_gpu(taken: list[str], config: Mapping[str, Any]) -> Iterator[None]:
-    """Inductor writes Triton for CPU tensors, for the same imagined GPU everywhere, and stops at the source."""
+    """Inductor writes Triton for CPU tensors, for the same imagined GPU on every machine."""
     import triton
     from torch._dynamo.device_interface import CpuInterface
     from torch._inductor.runtime.hints import DeviceProperties
@@ -94,8 +94,6 @@ def _as_if_gpu(taken: list[str], config: Mapping[str, Any]) -> Iterator[None]:
     }
     # Only what this version of torch knows; the rest is a refinement.
     known = {key: value for key, value in wanted.items() if _has(inductor_config, key)}
-    driver = triton.runtime.driver
-    before = getattr(driver, "_active", None)
     create = DeviceProperties.create
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="kernelllm-inductor-"))
@@ -109,16 +107,11 @@ def _as_if_gpu(taken: list[str], config: Mapping[str, Any]) -> Iterator[None]:
                 CpuInterface.Worker, "get_device_properties", staticmethod(lambda _=None: Properties())
             )
         )
-        driver.set_active(_NoGpuDriver())
+        # Not through set_active and reset_active: the latter looks for a real driver.
+        stack.enter_context(mock.patch.object(triton.runtime.driver, "_active", _NoGpuDriver()))
         create.cache_clear()
-        try:
-            yield
-        finally:
-            create.cache_clear()
-            if before is None:
-                driver.reset_active()
-            else:
-                driver.set_active(before)
+        stack.callback(create.cache_clear)
+        yield
 
 
 def _has(root: Any, path: str) -> bool:
@@ -135,7 +128,7 @@ def export(
     parameters: Sequence[str],
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
-    dynamic: Mapping[str, Any] | None = None,
+    dynamic: dict[str, Any] | None = None,
 ) -> Exported:
     """One module for one call.
 
@@ -196,21 +189,31 @@ def _input_paths(program: torch.export.ExportedProgram, parameters: Sequence[str
     """``x``, ``position_embeddings[0]``…: one for each leaf of the arguments, in the graph's order."""
     spec = program.call_spec.in_spec
     assert spec is not None
-    leaves = pytree.tree_unflatten(range(spec.num_leaves), spec)
-    paths, _ = pytree.tree_flatten_with_path(leaves)
-    names = {}
-    for (kind, first, *rest), leaf in paths:
-        root = parameters[first.idx] if kind.idx == 0 else first.key
-        names[leaf] = root + "".join(
-            f"[{getattr(key, 'idx', None) if hasattr(key, 'idx') else repr(key.key)}]" for key in rest
-        )
+    args, kwargs = pytree.tree_unflatten(range(spec.num_leaves), spec)
+    given = {**dict(zip(parameters, args, strict=False)), **kwargs}
+    names = {leaf: name for parameter, value in given.items() for leaf, name in _leaves(value, parameter)}
     return [names[leaf] for leaf in range(spec.num_leaves)]
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[int, str]]:
+    if isinstance(value, int):
+        yield value, path
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield from _leaves(part, f"{path}[{key!r}]")
+    elif isinstance(value, tuple | list):
+        for index, part in enumerate(value):
+            yield from _leaves(part, f"{path}[{index}]")
+    elif value is not None:
+        raise TraceError(
+            f"its argument `{path}` is a {type(value).__name__}, not a tensor, tuple, list or dict"
+        )
 
 
 def _output(program: torch.export.ExportedProgram) -> Any:
     """The outputs' structure; the graph is changed to return its tensors only."""
     node = next(iter(reversed(program.graph.nodes)))
-    tensors = []
+    tensors: list[torch.fx.Node] = []
     leaves: list[Any] = []
     for spec, value in zip(program.graph_signature.output_specs, node.args[0], strict=True):
         if spec.kind is not OutputKind.USER_OUTPUT:
@@ -235,9 +238,8 @@ def _structure(spec: Any, leaves: Iterator[Any]) -> Any:
         return {spec.type.__name__: children}
     if spec.type is dict and all(isinstance(key, str) for key in spec.context):
         return {"dict": dict(zip(spec.context, children, strict=True))}
-    raise TraceError(
-        f"it returns a {spec.type.__module__}.{spec.type.__qualname__}; only tensors, tuples, lists and dicts can be rebuilt"
-    )
+    kind = f"{spec.type.__module__}.{spec.type.__qualname__}"
+    raise TraceError(f"it returns a {kind}; only tensors, tuples, lists and dicts can be rebuilt")
 
 
 def _children(spec: Any) -> Any:
@@ -263,6 +265,8 @@ def lower(exported: Exported, config: Mapping[str, Any]) -> str:
     graph = torch.fx.GraphModule(exported.graph, copy.deepcopy(exported.graph.graph))
     inputs = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
     mode = detect_fake_mode(inputs)
+    environment = mode.shape_env if mode is not None else None
+    guards = len(environment.guards) if environment is not None else 0
     taken: list[str] = []
     try:
         with torch.no_grad(), _as_if_gpu(taken, config), tracing(TracingContext(mode)), V.set_fake_mode(mode):
@@ -273,6 +277,8 @@ def lower(exported: Exported, config: Mapping[str, Any]) -> str:
     except Exception as error:
         if not taken:  # Inductor may wrap what stopped it
             raise TraceError(f"TorchInductor cannot compile it ({_first_line(error)})") from error
+    if environment is not None and len(environment.guards) > guards:
+        raise TraceError("TorchInductor's code for it holds for some sizes only")
     if not taken:
         raise TraceError("TorchInductor wrote no code for it")
     return _essential(taken[-1])

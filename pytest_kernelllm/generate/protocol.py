@@ -22,7 +22,7 @@ class Request:
 
     target: Target
     samples: int
-    """How many (k)."""
+    """How many, counted from ``first``."""
     first: int
     """Index of the first one wanted; the ones before are already in the store."""
     live: Callable[[], LiveTarget]

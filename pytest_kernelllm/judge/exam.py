@@ -24,11 +24,13 @@ SMALL = 64 * 1024 * 1024
 class Subject(Protocol):
     """What the judge needs of a live target (``discover.live.LiveTarget``)."""
 
-    cases: tuple[Case, ...]
-
+    @property
+    def cases(self) -> tuple[Case, ...]: ...
     def case(self, name: str) -> Case: ...
     def build(self, case: Case, device: str = "cpu") -> torch.nn.Module: ...
-    def inputs(self, case: Case, seed: int, sizes: Mapping[str, int] | None = None, device: str = "cpu") -> Any: ...
+    def inputs(
+        self, case: Case, seed: int, sizes: Mapping[str, int] | None = None, device: str = "cpu"
+    ) -> Any: ...
     def bind(self, call: Any) -> dict[str, Any]: ...
 
 
@@ -50,7 +52,12 @@ class Question:
     @property
     def bytes(self) -> int:
         """Of inputs, state and outputs together."""
-        tensors = [*self.arguments.values(), *self.module.parameters(), *self.module.buffers(), *self.expected.original]
+        tensors = [
+            *self.arguments.values(),
+            *self.module.parameters(),
+            *self.module.buffers(),
+            *self.expected.original,
+        ]
         return sum(t.numel() * t.itemsize for t in tensors if isinstance(t, torch.Tensor))
 
 
@@ -90,25 +97,34 @@ class Exam:
             reference.shake(module, probe.seed)
             for name in probe.nudged:
                 _nudge(module, name)
-            call = self.subject.inputs(case, probe.seed, dict(probe.sizes), device=self.device)
-            arguments = {k: _scaled(v, probe.scale) for k, v in self.subject.bind(call).items()}
+            arguments = self._draw(case, probe, probe.seed)
             structure, original = reference.run_original(module, arguments)
             exact = reference.run_in_float64(module, arguments)
             moved = reference.run_in_float64(*_moved(module, arguments, self.policy, probe.seed))
             half = reference.run_in_half(module, arguments)
+            other = reference.run_original(module, self._draw(case, probe, probe.seed + 1_000_003))[1]
         except Exception as error:  # the user's code may raise anything
             text = " ".join(str(error).split())[:300]
-            raise ExamError(f"the original fails at {probe.describe()}: {type(error).__name__}: {text}") from error
+            raise ExamError(
+                f"the original fails at {probe.describe()}: {type(error).__name__}: {text}"
+            ) from error
         if not original or not all(isinstance(leaf, torch.Tensor) for leaf in original):
             raise ExamError(f"the original returns something else than tensors at {probe.describe()}")
         conditioning = numerics.conditioning(tuple(exact), tuple(moved))
         expected = Expected(structure, tuple(original), tuple(exact), conditioning)
-        return Question(probe, module, arguments, expected, self._weakness(expected, arguments, half))
+        return Question(probe, module, arguments, expected, self._weakness(expected, arguments, other, half))
 
-    def _weakness(self, expected: Expected, arguments: dict[str, Any], half: list[Any] | None) -> str | None:
-        for name, outputs in numerics.impostors(expected, arguments, half):
+    def _draw(self, case: Case, probe: Probe, seed: int) -> dict[str, Any]:
+        call = self.subject.inputs(case, seed, dict(probe.sizes), device=self.device)
+        return {k: _scaled(v, probe.scale) for k, v in self.subject.bind(call).items()}
+
+    def _weakness(
+        self, expected: Expected, arguments: dict[str, Any], other: list[Any], half: list[Any] | None
+    ) -> str | None:
+        for name, outputs in numerics.impostors(expected, arguments, other, half):
             differences = (
-                numerics.compare(output, expected, i, self.policy, self.tolerance) for i, output in enumerate(outputs)
+                numerics.compare(output, expected, i, self.policy, self.tolerance)
+                for i, output in enumerate(outputs)
             )
             if all(difference.passed for difference in differences):
                 return name
@@ -117,7 +133,12 @@ class Exam:
 
 def _scaled(value: Any, scale: float) -> Any:
     """Scale real-valued tensors; labels, masks, probabilities and counts keep their meaning."""
-    if scale == 1.0 or not isinstance(value, torch.Tensor) or not value.is_floating_point() or not value.numel():
+    if (
+        scale == 1.0
+        or not isinstance(value, torch.Tensor)
+        or not value.is_floating_point()
+        or not value.numel()
+    ):
         return value
     signed = bool((value < 0).any()) and bool((value > 0).any())
     whole = bool((value == value.round()).all())
@@ -141,7 +162,8 @@ def _moved(
             if tensor.is_floating_point():
                 tensor.copy_(move(tensor))
     return moved, {
-        k: move(v) if isinstance(v, torch.Tensor) and v.is_floating_point() else v for k, v in arguments.items()
+        k: move(v) if isinstance(v, torch.Tensor) and v.is_floating_point() else v
+        for k, v in arguments.items()
     }
 
 

@@ -65,7 +65,14 @@ class _Proceedings:
 class Judge:
     """Decides about candidates in one environment. Thread-safe; starts its processes on first use."""
 
-    def __init__(self, environment: Environment, *, deadline: float = 60.0, gpu_uuid: str = "", policy: Policy | None = None) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        *,
+        deadline: float = 60.0,
+        gpu_uuid: str = "",
+        policy: Policy | None = None,
+    ) -> None:
         """``deadline``: seconds a candidate's worker may live."""
         self.environment = environment
         self.deadline = deadline
@@ -138,7 +145,9 @@ class Judge:
         exam = self._exam(brief)
         if self.device.type == "cpu":
             self._compile(candidate, plans, exam, found)
-        holding = hold_gpu(self._gpu_uuid, alone=False) if self.device.type == "cuda" else contextlib.nullcontext()
+        holding = (
+            hold_gpu(self._gpu_uuid, alone=False) if self.device.type == "cuda" else contextlib.nullcontext()
+        )
         with holding:
             for case, probes in plans:
                 if self._examine(candidate, probes, exam, found):
@@ -192,7 +201,9 @@ class Judge:
         finally:
             arena.close()
 
-    def _compile(self, candidate: Candidate, plans: list[tuple[Case, list[Probe]]], exam: Exam, found: _Proceedings) -> None:
+    def _compile(
+        self, candidate: Candidate, plans: list[tuple[Case, list[Probe]]], exam: Exam, found: _Proceedings
+    ) -> None:
         """Compile every kernel that ``forward`` launches for the environment's architecture."""
         questions = [exam.question(probes[0]) for _, probes in plans]
         with self._worker(self._compiler, "compile") as (worker, arena):
@@ -202,8 +213,13 @@ class Judge:
                 reply = worker.ask("compile", inputs=arguments)
                 kernels = reply.get("kernels", [])
                 passed = "error" not in reply and isinstance(kernels, list)
-                detail = "" if passed else f"it cannot be compiled for {self.environment.arch}: {_said(reply)}"
-                found.check("compile", Check(f"compiles for {self.environment.arch}", passed, str(len(kernels)), None, detail))
+                detail = (
+                    "" if passed else f"it cannot be compiled for {self.environment.arch}: {_said(reply)}"
+                )
+                found.check(
+                    "compile",
+                    Check(f"compiles for {self.environment.arch}", passed, str(len(kernels)), None, detail),
+                )
 
     def _load(self, worker: WorkerHandle, candidate: Candidate, stage: Stage) -> None:
         reply = worker.ask("load", source=candidate.source)
@@ -224,11 +240,17 @@ class Judge:
                 else:
                     weak = f"{question.impostor} would pass as its output at {probe.describe()}"
         name = probes[0].case
-        detail = "" if counted else f"the inputs of case {name} prove nothing: {weak}; give inputs that tell outputs apart"
+        detail = (
+            ""
+            if counted
+            else f"the inputs of case {name} prove nothing: {weak}; give inputs that tell outputs apart"
+        )
         found.checks.append(Check("telling inputs", counted, weak or None, None, detail))
         return counted
 
-    def _ask(self, worker: WorkerHandle, arena: Arena, question: Question, exam: Exam, found: _Proceedings) -> None:
+    def _ask(
+        self, worker: WorkerHandle, arena: Arena, question: Question, exam: Exam, found: _Proceedings
+    ) -> None:
         """One question: run, then look at what was written."""
         expected, where = question.expected, question.probe.describe()
         arguments, inputs = _pose(worker, arena, question)
@@ -248,24 +270,61 @@ class Judge:
         wanted = [_leaf(leaf) for leaf in expected.original]
         got = {"structure": reply.get("structure"), "leaves": reply.get("leaves")}
         same = got == {"structure": expected.structure, "leaves": wanted}
-        detail = "" if same else f"it returns {_outline(got)}, the original {_outline({'structure': expected.structure, 'leaves': wanted})}, at {where}"
+        detail = (
+            ""
+            if same
+            else f"it returns {_outline(got)}, the original {_outline({'structure': expected.structure, 'leaves': wanted})}, at {where}"
+        )
         found.check("correctness", Check("output types and shapes", same, None, None, detail))
         launched = reply.get("launches")
         busy = isinstance(launched, int) and launched > 0
-        found.check("correctness", Check("launches its kernels", busy, str(launched), ">= 1", "" if busy else f"it launched no Triton kernel at {where}"))
+        found.check(
+            "correctness",
+            Check(
+                "launches its kernels",
+                busy,
+                str(launched),
+                ">= 1",
+                "" if busy else f"it launched no Triton kernel at {where}",
+            ),
+        )
         for name, slab in inputs.items():
             kept = torch.equal(_bits(slab), _bits(question.arguments[name]))
-            found.check("correctness", Check(f"leaves `{name}` as it was", kept, None, None, "" if kept else f"it changes its input `{name}` in place at {where}"))
+            found.check(
+                "correctness",
+                Check(
+                    f"leaves `{name}` as it was",
+                    kept,
+                    None,
+                    None,
+                    "" if kept else f"it changes its input `{name}` in place at {where}",
+                ),
+            )
         for i, (slab, _) in enumerate(slabs):
             difference = numerics.compare(slab, expected, i, self.policy, exam.tolerance)
             dtype = str(slab.dtype).removeprefix("torch.")
-            detail = "" if difference.passed else (
-                f"output {i} ({dtype} {list(slab.shape)}) is wrong {difference.detail}; "
-                f"relative error {difference.measured:.3g}, allowed {difference.allowed:.3g}, at {where}"
+            detail = (
+                ""
+                if difference.passed
+                else (
+                    f"output {i} ({dtype} {list(slab.shape)}) is wrong {difference.detail}; "
+                    f"relative error {difference.measured:.3g}, allowed {difference.allowed:.3g}, at {where}"
+                )
             )
-            found.check("correctness", Check(f"output {i} at {where}", difference.passed, _number(difference.measured), difference.allowed, detail))
+            found.check(
+                "correctness",
+                Check(
+                    f"output {i} at {where}",
+                    difference.passed,
+                    _number(difference.measured),
+                    difference.allowed,
+                    detail,
+                ),
+            )
 
-    def _time(self, candidate: Candidate, cases: list[Case], exam: Exam, brief: Brief, found: _Proceedings) -> None:
+    def _time(
+        self, candidate: Candidate, cases: list[Case], exam: Exam, brief: Brief, found: _Proceedings
+    ) -> None:
         """Time each case at its own sizes, alone on the GPU."""
         with hold_gpu(self._gpu_uuid, alone=True):
             if self._roofline is None:
@@ -276,7 +335,9 @@ class Judge:
                 with self._worker(self._runner, "timing") as (worker, arena):
                     self._load(worker, candidate, "timing")
                     self._ask(worker, arena, question, exam, found)
-                    result = race(worker, arena, question, self.policy, self._roofline, random.Random(self._seed))
+                    result = race(
+                        worker, arena, question, self.policy, self._roofline, random.Random(self._seed)
+                    )
                 for check in result.checks:
                     found.check("timing", check)
                 found.timing.append(replace(result.timing, case=case.name))
@@ -295,11 +356,18 @@ class Judge:
 
 def _needs(question: Question) -> int:
     """Bytes of arena that a question takes."""
-    tensors = [*question.arguments.values(), *question.module.parameters(), *question.module.buffers(), *question.expected.original]
+    tensors = [
+        *question.arguments.values(),
+        *question.module.parameters(),
+        *question.module.buffers(),
+        *question.expected.original,
+    ]
     return sum(slab_bytes(t.shape, t.dtype) for t in tensors if isinstance(t, torch.Tensor))
 
 
-def _pose(worker: WorkerHandle, arena: Arena, question: Question) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+def _pose(
+    worker: WorkerHandle, arena: Arena, question: Question
+) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     """Write state and inputs of a question into the arena: the arguments as the worker reads them, and their slabs."""
     # Room for the timing's two further sets of inputs as well, so that they do not move the block.
     attach = arena.reserve(3 * _needs(question))
@@ -317,7 +385,9 @@ def _pose(worker: WorkerHandle, arena: Arena, question: Question) -> tuple[dict[
         torch.cuda.synchronize()
     reply = worker.ask("state", tree=tree, arena=attach)
     if "error" in reply:
-        raise _Decided("inconclusive", "load", f"the worker could not be given the module's state: {_said(reply)}")
+        raise _Decided(
+            "inconclusive", "load", f"the worker could not be given the module's state: {_said(reply)}"
+        )
     return arguments, inputs
 
 
@@ -338,14 +408,28 @@ def _bits(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _leaf(leaf: torch.Tensor) -> dict[str, Any]:
-    return {"type": "Tensor", "dtype": str(leaf.dtype).removeprefix("torch."), "shape": list(leaf.shape), "device": leaf.device.type}
+    return {
+        "type": "Tensor",
+        "dtype": str(leaf.dtype).removeprefix("torch."),
+        "shape": list(leaf.shape),
+        "device": leaf.device.type,
+    }
 
 
 def _outline(outputs: dict[str, Any]) -> str:
     """``(float32 [8, 4], int64 [8])``: outputs in words, whatever a worker said they are."""
     leaves = outputs["leaves"] if isinstance(outputs["leaves"], list) else []
-    parts = [f"{x.get('dtype', x.get('type'))} {x.get('shape', '')} on {x.get('device', '?')}" for x in leaves if isinstance(x, dict)]
-    return (f"{outputs['structure'][0]} " if isinstance(outputs["structure"], list) else "") + "(" + ", ".join(parts) + ")"
+    parts = [
+        f"{x.get('dtype', x.get('type'))} {x.get('shape', '')} on {x.get('device', '?')}"
+        for x in leaves
+        if isinstance(x, dict)
+    ]
+    return (
+        (f"{outputs['structure'][0]} " if isinstance(outputs["structure"], list) else "")
+        + "("
+        + ", ".join(parts)
+        + ")"
+    )
 
 
 def _said(reply: dict[str, Any]) -> str:

@@ -34,7 +34,9 @@ class Difference:
     detail: str = ""
 
 
-def compare(got: torch.Tensor, expected: Expected, leaf: int, policy: Policy, tolerance: float | None) -> Difference:
+def compare(
+    got: torch.Tensor, expected: Expected, leaf: int, policy: Policy, tolerance: float | None
+) -> Difference:
     """Judge one output tensor.
 
     Floating outputs: both the largest and the root-mean-square deviation from float64, relative to the output's
@@ -91,10 +93,18 @@ def conditioning(exact: tuple[Any, ...], moved: tuple[Any, ...]) -> tuple[float,
     return tuple(out)
 
 
-def impostors(expected: Expected, arguments: dict[str, Any], half: list[Any] | None) -> Iterator[tuple[str, list[Any]]]:
+def impostors(
+    expected: Expected, arguments: dict[str, Any], other: list[Any], half: list[Any] | None
+) -> Iterator[tuple[str, list[Any]]]:
     """Outputs that a lazy or cheating candidate could write, each with its name.
 
     A probe that would let one of them through proves nothing.
+
+    Args:
+        expected: the probe's truth.
+        arguments: its inputs.
+        other: the original's outputs for other inputs of the same sizes.
+        half: its outputs at half precision, for float32 modules.
     """
     tensors = [i for i, leaf in enumerate(expected.original) if isinstance(leaf, torch.Tensor)]
 
@@ -103,20 +113,31 @@ def impostors(expected: Expected, arguments: dict[str, Any], half: list[Any] | N
 
     yield "zeros", each(torch.zeros_like)
     yield "ones", each(torch.ones_like)
-    yield "the mean", each(lambda t: t.double().mean().to(t.dtype).expand(t.shape) if t.numel() else t)
+    if any(expected.original[i].numel() > 1 for i in tensors):  # a single number is its own mean
+        yield "the mean", each(lambda t: t.double().mean().to(t.dtype).expand(t.shape) if t.numel() else t)
+    if all(a.shape == b.shape for a, b in zip(expected.original, other, strict=True)):
+        yield "another input's output", other
     for name, value in arguments.items():
-        if isinstance(value, torch.Tensor) and any(expected.original[i].shape == value.shape for i in tensors):
+        if isinstance(value, torch.Tensor) and any(
+            expected.original[i].shape == value.shape for i in tensors
+        ):
             yield (
                 f"`{name}` passed through",
                 each(lambda t, value=value: value.to(t.dtype) if t.shape == value.shape else t),
             )
     if half is not None and any(expected.original[i].dtype == torch.float32 for i in tensors):
-        yield "the original at half precision", [
-            h.to(o.dtype) if isinstance(o, torch.Tensor) else o for h, o in zip(half, expected.original, strict=True)
-        ]
+        yield (
+            "the original at half precision",
+            [
+                h.to(o.dtype) if isinstance(o, torch.Tensor) else o
+                for h, o in zip(half, expected.original, strict=True)
+            ],
+        )
 
 
-def _error(value: torch.Tensor, truth: torch.Tensor, finite: torch.Tensor, scale: torch.Tensor) -> tuple[float, float]:
+def _error(
+    value: torch.Tensor, truth: torch.Tensor, finite: torch.Tensor, scale: torch.Tensor
+) -> tuple[float, float]:
     """Root-mean-square and largest error, relative to the truth's scale. Both 0 for empty tensors."""
     if truth.numel() == 0:
         return 0.0, 0.0
@@ -131,4 +152,6 @@ def _where(mask: torch.Tensor, got: torch.Tensor, wanted: torch.Tensor) -> str:
     """The first place of ``mask``, in words."""
     flat = int(mask.reshape(-1).to(torch.uint8).argmax())
     index = [int(i) for i in torch.unravel_index(torch.tensor(flat), mask.shape)]
-    return f"at {index}: expected {wanted.reshape(-1)[flat].item():.9g}, got {got.reshape(-1)[flat].item():.9g}"
+    return (
+        f"at {index}: expected {wanted.reshape(-1)[flat].item():.9g}, got {got.reshape(-1)[flat].item():.9g}"
+    )

@@ -81,7 +81,12 @@ def covers(support: Domain, case: Case) -> Mapping[str, tuple[int, int]] | str:
 
 
 def plan(
-    case: Case, ranges: Mapping[str, tuple[int, int]], nudged: tuple[str, ...], policy: Policy, budget: int, seed: int
+    case: Case,
+    ranges: Mapping[str, tuple[int, int]],
+    nudged: tuple[str, ...],
+    policy: Policy,
+    budget: int,
+    seed: int,
 ) -> list[Probe]:
     """The probes of one case: several seeds and scales at its main size, then the corners of its domain.
 
@@ -102,7 +107,9 @@ def plan(
         if elements(case.domain, high) <= budget:
             corners.append(high)
 
-    def probe(sizes: Mapping[str, int], number: int, scale: float = 1.0, other: tuple[str, ...] = ()) -> Probe:
+    def probe(
+        sizes: Mapping[str, int], number: int, scale: float = 1.0, other: tuple[str, ...] = ()
+    ) -> Probe:
         return Probe(case.name, tuple(sizes.items()), seed + number, scale, other)
 
     probes = [probe(main, i) for i in range(policy.seeds)]

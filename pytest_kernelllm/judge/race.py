@@ -28,7 +28,12 @@ class RaceResult:
 
 
 def race(
-    worker: WorkerHandle, arena: Arena, question: Question, policy: Policy, roofline: timing.Roofline, order: random.Random
+    worker: WorkerHandle,
+    arena: Arena,
+    question: Question,
+    policy: Policy,
+    roofline: timing.Roofline,
+    order: random.Random,
 ) -> RaceResult:
     """Time one question. ``worker`` has loaded the candidate and holds the question's state."""
     laps = [_lap(question, arena) for _ in range(2)]
@@ -37,11 +42,16 @@ def race(
     def in_worker(count: int, cold: bool) -> list[float]:
         reply = worker.ask("time", inputs=laps, count=count, cold=cold)
         events = reply.get("events")
-        if not (isinstance(events, list) and events and all(isinstance(e, float) and 0 < e < 1e9 for e in events)):
+        if not (
+            isinstance(events, list) and events and all(isinstance(e, float) and 0 < e < 1e9 for e in events)
+        ):
             raise WorkerDied("it gave no proper times")
         return events
 
-    copies = [question.arguments, {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in question.arguments.items()}]
+    copies = [
+        question.arguments,
+        {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in question.arguments.items()},
+    ]
     candidate = timing.Contestant("kernel", in_worker)
     eager = timing.local("eager", [_call(question.module, a) for a in copies])
     contestants = [candidate, eager]
@@ -55,7 +65,10 @@ def race(
     judged, events = timing.by_the_judge(in_worker, warm["kernel"].p50)
     moved = question.bytes
     flops = _flops(question)
-    dtype = next((str(t.dtype).removeprefix("torch.") for t in question.expected.original if t.is_floating_point()), "float32")
+    dtype = next(
+        (str(t.dtype).removeprefix("torch.") for t in question.expected.original if t.is_floating_point()),
+        "float32",
+    )
     least = roofline.microseconds(moved, flops, dtype)
     result = Timing(
         case=question.probe.case,
@@ -78,7 +91,13 @@ def race(
     allowed = policy.clock_tolerance * max(judged, events) + 3.0
     agree = gap <= allowed
     checks = (
-        Check("clocks agree", agree, gap, allowed, "" if agree else f"the worker's clock says {events:.1f} µs a call, the judge's {judged:.1f} µs"),
+        Check(
+            "clocks agree",
+            agree,
+            gap,
+            allowed,
+            "" if agree else f"the worker's clock says {events:.1f} µs a call, the judge's {judged:.1f} µs",
+        ),
     )
     return RaceResult(result, checks)
 

@@ -41,15 +41,17 @@ def main(argv: list[str]) -> None:
     workers: set[int] = set()
     control.send(json.dumps({"ready": os.getpid()}).encode())
     while True:
-        readable, _, _ = select.select([control, wake_read], [], [])
+        readable, _, _ = select.select([control.fileno(), wake_read], [], [])
         if wake_read in readable:
             os.read(wake_read, 4096)
             for pid, status in _reap():
                 if pid in workers:
                     workers.remove(pid)
-                    control.send(json.dumps({"exited": pid, "status": os.waitstatus_to_exitcode(status)}).encode())
+                    control.send(
+                        json.dumps({"exited": pid, "status": os.waitstatus_to_exitcode(status)}).encode()
+                    )
             _end_orphans(workers)
-        if control in readable:
+        if control.fileno() in readable:
             data, fds, _, _ = socket.recv_fds(control, 65536, 2)
             if not data:
                 for pid in workers:
@@ -87,7 +89,9 @@ def _become_worker(order: dict[str, Any], fds: list[int], libc: ctypes.CDLL) -> 
             _, hard = resource.getrlimit(kind)
             bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
             resource.setrlimit(kind, (bound, bound))
-        os.environ.update(HOME=str(directory), TMPDIR=str(directory), TRITON_CACHE_DIR=str(directory / "triton"))
+        os.environ.update(
+            HOME=str(directory), TMPDIR=str(directory), TRITON_CACHE_DIR=str(directory / "triton")
+        )
         import torch
 
         from pytest_kernelllm.judge.channel import Channel
@@ -104,7 +108,7 @@ def _become_worker(order: dict[str, Any], fds: list[int], libc: ctypes.CDLL) -> 
 
 
 def _reap() -> list[tuple[int, int]]:
-    ended = []
+    ended: list[tuple[int, int]] = []
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)

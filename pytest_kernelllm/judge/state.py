@@ -55,7 +55,7 @@ def in_slab(tensor: torch.Tensor, arena: Arena) -> dict[str, Any]:
 
 
 def _is_namespace(name: str, value: Any) -> bool:
-    skipped = torch.nn.Module | torch.Tensor | type | FunctionType | dict | list | tuple
+    skipped = (torch.nn.Module, torch.Tensor, type, FunctionType, dict, list, tuple)
     return not name.startswith("_") and hasattr(value, "__dict__") and not isinstance(value, skipped)
 
 

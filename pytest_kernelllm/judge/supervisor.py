@@ -29,7 +29,16 @@ START_TIMEOUT = 120.0
 
 GIB = 1024**3
 
-PASSED_ON = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "VIRTUAL_ENV", "CC")
+PASSED_ON = (
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "LD_LIBRARY_PATH",
+    "CUDA_HOME",
+    "CUDA_VISIBLE_DEVICES",
+    "VIRTUAL_ENV",
+    "CC",
+)
 """Environment variables a worker sees; everything else (tokens, proxies, CI variables) is left out."""
 
 
@@ -109,9 +118,13 @@ class WorkerHandle:
             self._channel.send({"op": op, **fields})
             return self._channel.receive(max(self._deadline - time.monotonic(), 0.001))
         except ChannelTimeout:
-            raise WorkerDied(f"it did not finish `{op}` before the deadline and was ended", hung=True) from None
+            raise WorkerDied(
+                f"it did not finish `{op}` before the deadline and was ended", hung=True
+            ) from None
         except ChannelClosed:
-            raise WorkerDied(f"the process ended during `{op}`: {self._server.how_it_ended(self._pid)}") from None
+            raise WorkerDied(
+                f"the process ended during `{op}`: {self._server.how_it_ended(self._pid)}"
+            ) from None
         except ChannelError as error:
             raise WorkerDied(f"it answered `{op}` with {error}") from None
 
@@ -141,7 +154,11 @@ class ForkServer:
             self._scratch = Path(tempfile.mkdtemp(prefix="kernelllm-"))
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-            environment |= {"HOME": str(self._scratch), "PYTHONNOUSERSITE": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+            environment |= {
+                "HOME": str(self._scratch),
+                "PYTHONNOUSERSITE": "1",
+                "PYTHONDONTWRITEBYTECODE": "1",
+            }
             environment["TRITON_INTERPRET"] = "1" if self.mode == "interpret" else "0"
             if self.mode != "cuda":
                 environment["CUDA_VISIBLE_DEVICES"] = ""

@@ -67,7 +67,8 @@ def ratio(slow: Series, fast: Series) -> Ratio:
     logarithms.
     """
     logs = [
-        math.log(statistics.median(a) / statistics.median(b)) for a, b in zip(slow.cold, fast.cold, strict=True)
+        math.log(statistics.median(a) / statistics.median(b))
+        for a, b in zip(slow.cold, fast.cold, strict=True)
     ]
     mean = statistics.fmean(logs)
     half = _student(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))

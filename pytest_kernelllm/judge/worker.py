@@ -54,7 +54,9 @@ class StandIn:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Submodules are not callable: the original is not to be had here."""
-        raise TypeError("a kernel cannot call the target's own submodules; only stock GEMM and convolution layers")
+        raise TypeError(
+            "a kernel cannot call the target's own submodules; only stock GEMM and convolution layers"
+        )
 
 
 class Worker:
@@ -254,4 +256,3 @@ def _describe(error: BaseException, directory: Path) -> dict[str, Any]:
             line = frame.lineno
     message = " ".join(str(error).split("\nSearch for `cuda")[0].split())  # CUDA's advice helps nobody here
     return {"type": type(error).__name__, "message": message[:600], "line": line}
-

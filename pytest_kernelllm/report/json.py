@@ -11,7 +11,9 @@ from pytest_kernelllm.outcome import ADOPTED, Outcome, best
 from pytest_kernelllm.records import SCHEMA, Environment
 
 
-def build_report(environment: Environment, outcomes: Sequence[Outcome], patches: Mapping[str, str]) -> dict[str, Any]:
+def build_report(
+    environment: Environment, outcomes: Sequence[Outcome], patches: Mapping[str, str]
+) -> dict[str, Any]:
     """The report's content.
 
     Args:
@@ -34,7 +36,9 @@ def build_report(environment: Environment, outcomes: Sequence[Outcome], patches:
     return {"schema": SCHEMA, "environment": environment.to_json(), "targets": targets}
 
 
-def write_report(path: Path, environment: Environment, outcomes: Sequence[Outcome], patches: Mapping[str, str]) -> None:
+def write_report(
+    path: Path, environment: Environment, outcomes: Sequence[Outcome], patches: Mapping[str, str]
+) -> None:
     """Write the report to ``path``, making its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     report = build_report(environment, outcomes, patches)

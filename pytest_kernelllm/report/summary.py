@@ -11,7 +11,11 @@ from pytest_kernelllm.report.table import render_table
 
 
 def write_summary(
-    terminal: Any, store: Path, outcomes: Sequence[Outcome], patches: Mapping[str, str], problems: Sequence[str]
+    terminal: Any,
+    store: Path,
+    outcomes: Sequence[Outcome],
+    patches: Mapping[str, str],
+    problems: Sequence[str],
 ) -> None:
     """Write the closing section to pytest's terminal reporter.
 

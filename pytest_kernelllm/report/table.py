@@ -33,7 +33,9 @@ def render_table(outcomes: Sequence[Outcome], patches: Mapping[str, str], width:
     for identity in dict.fromkeys(o.target.id for o in outcomes):
         own = [o for o in outcomes if o.target.id == identity]
         table.add_row(*_row(own, patches.get(identity), timed))
-    console = Console(width=width, force_terminal=color, no_color=not color, highlight=False, legacy_windows=False)
+    console = Console(
+        width=width, force_terminal=color, no_color=not color, highlight=False, legacy_windows=False
+    )
     with console.capture() as capture:
         console.print(table)
     return "\n".join(line.rstrip() for line in capture.get().splitlines()).strip("\n")
@@ -48,7 +50,11 @@ def _row(outcomes: Sequence[Outcome], patch: str | None, timed: bool) -> list[st
     timing = winner.verdict.timing if winner and winner.verdict else ()
     row = [target.name, f"{len(verified)}/{len(tried)}"]
     if timed:
-        row += [_ratio(winner.verdict.speedup if winner and winner.verdict else None), _compiled(timing), _roofline(timing)]
+        row += [
+            _ratio(winner.verdict.speedup if winner and winner.verdict else None),
+            _compiled(timing),
+            _roofline(timing),
+        ]
     return [*row, _result(outcomes, adopted, patch, bool(timing))]
 
 

@@ -132,10 +132,6 @@ class Kernel:
         root = Path(self.marker.as_posix().removesuffix(path))
 
         from pytest_kernelllm.discover.scan import scan_file
-        from pytest_kernelllm.judge.policy import POLICY_VERSION
 
-        for salt in (POLICY_VERSION, ""):
-            for target in scan_file(self.marker, root, salt=salt).targets:
-                if target.name == name and target.source_hash == header["hash"]:
-                    return False
-        return True
+        found = (target for target in scan_file(self.marker, root).targets if target.name == name)
+        return all(target.source_hash != header["hash"] for target in found)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from fusing import COMPLETIONS, errors, from_text
+from fusing import COMPLETIONS, errors, from_inductor, from_text, inductor, live
 
 from pytest_kernelllm.generate.extract import extract
-from pytest_kernelllm.generate.render import RenderError
+from pytest_kernelllm.generate.render import RenderError, render, sections
 from pytest_kernelllm.generate.render.dialect import is_dialect
 from pytest_kernelllm.kernel_module import read_supports
+from pytest_kernelllm.records import Completion
 
 SOUND = {
     "dialect_add_relu": "AddReLU",
@@ -25,9 +27,15 @@ WRONG = {"dialect_softmax_wrong": "SoftmaxDim"}
 BROKEN = {
     "dialect_cut_in_call": ("PlainLayerNorm", "There is no class ModelNew"),
     "dialect_cut_before_model": ("SoftmaxDim", "There is no class ModelNew; the text was probably cut off"),
-    "dialect_other_shape": ("SoftmaxDim", r"written for `x` of shape \(8, 512\); the target's is \(4, 4, 4, 4\)"),
+    "dialect_other_shape": (
+        "SoftmaxDim",
+        r"written for `x` of shape \(8, 512\); the target's is \(4, 4, 4, 4\)",
+    ),
     "dialect_other_name": ("LinearReLU", "no attribute `linear.weight`"),
-    "dialect_argument_count": ("LinearReLU", r"3 arguments; it takes 4 \(in_out_ptr0, in_ptr0, out_ptr0, xnumel\)"),
+    "dialect_argument_count": (
+        "LinearReLU",
+        r"3 arguments; it takes 4 \(in_out_ptr0, in_ptr0, out_ptr0, xnumel\)",
+    ),
     "dialect_pooling": ("LinearReLU", "aten.max_pool2d_with_indices"),
     "dialect_helper": ("LinearReLU", "triton_helpers.bucketize_binary_search"),
 }
@@ -89,3 +97,20 @@ def test_size_asserts_become_the_domain() -> None:
     (domain,) = read_supports(from_text("AddReLU", "dialect_add_relu").source)
     assert domain.inputs["x"].shape == (4, 4, 4, 4)  # type: ignore[union-attr]
     assert domain.dims == {}
+
+
+def test_tensors_of_two_to_the_31_elements_are_counted_in_64_bits() -> None:
+    small = from_inductor("Transpose")
+    assert "tl.int64" not in small.source
+    case = live("Transpose").cases[0]
+    huge = replace(case.domain, dims={"batch": (1, 1 << 20), "seq": (1, 4096)})
+    (section,) = sections.read(inductor("Transpose")[0].text)
+    text = sections.write([replace(section, case=replace(case, domain=huge))])
+    source = render(replace(inductor("Transpose")[0], text=text), live("Transpose")).source
+    assert "tl.program_id(0).to(tl.int64)" in source and "tl.program_id(1).to(tl.int64)" in source
+
+
+def test_a_damaged_header_is_refused() -> None:
+    text = inductor("Transpose")[0].text.replace('"arguments"', '"arguemnts"')
+    with pytest.raises(RenderError, match="header of section 1"):
+        render(Completion("inductor", 0, text, "inductor"), live("Transpose"))

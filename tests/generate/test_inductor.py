@@ -78,7 +78,16 @@ def test_the_epsilon_is_an_argument_and_no_longer_pinned() -> None:
 def test_a_rendered_module_holds_nothing_of_the_compiler() -> None:
     for name in ("LlamaRMSNorm", "CrossEntropy", "NormGELU"):
         source = from_inductor(name, 0, SAMPLES.get(name, 1)).source
-        for word in ("_inductor", "libdevice", "triton_helpers", "torch._C", "cuda", "tmp", "reinterpret", "buf"):
+        for word in (
+            "_inductor",
+            "libdevice",
+            "triton_helpers",
+            "torch._C",
+            "cuda",
+            "tmp",
+            "reinterpret",
+            "buf",
+        ):
             assert word not in source, word
 
 

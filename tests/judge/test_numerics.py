@@ -98,15 +98,23 @@ def test_every_impostor_of_an_ordinary_output_is_caught():
     expected = expect(torch.nn.functional.gelu(x))
     half = [torch.nn.functional.gelu(x.bfloat16())]
     names = []
-    for name, outputs in impostors(expected, {"x": x}, half):
+    for name, outputs in impostors(expected, {"x": x}, [torch.nn.functional.gelu(torch.randn(32, 32))], half):
         names.append(name)
         assert not compare(outputs[0], expected, 0, POLICY, None).passed, name
-    assert names == ["zeros", "ones", "the mean", "`x` passed through", "the original at half precision"]
+    assert names == [
+        "zeros",
+        "ones",
+        "the mean",
+        "another input's output",
+        "`x` passed through",
+        "the original at half precision",
+    ]
 
 
 def test_the_identity_cannot_be_told_from_its_input():
     x = torch.randn(8, 8)
-    caught = {n: not compare(o[0], expect(x), 0, POLICY, None).passed for n, o in impostors(expect(x), {"x": x}, None)}
+    tried = impostors(expect(x), {"x": x}, [torch.randn(8, 8)], None)
+    caught = {name: not compare(outputs[0], expect(x), 0, POLICY, None).passed for name, outputs in tried}
     assert caught["`x` passed through"] is False
 
 
@@ -152,3 +160,11 @@ def test_conditioning_is_the_largest_relative_movement():
     a, b = torch.ones(4, dtype=torch.float64), torch.tensor([1, 1, 1, 1.1], dtype=torch.float64)
     [moved] = conditioning((a,), (b,))
     assert moved == pytest.approx(0.05)
+
+
+def test_a_single_number_is_told_from_another_inputs():
+    x, y = torch.randn(64, 64), torch.randn(64, 64)
+    expected = expect(x.mean())
+    tried = dict(impostors(expected, {"x": x}, [y.mean()], None))
+    assert set(tried) == {"zeros", "ones", "another input's output"}
+    assert not compare(tried["another input's output"][0], expected, 0, POLICY, None).passed

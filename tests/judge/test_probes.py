@@ -7,7 +7,11 @@ from pytest_kernelllm.records import Case, Domain, TensorSpec
 
 def domain(shape=("batch", "seq", 64), dims=None, attributes=None, dtype="float32"):
     dims = {"batch": (1, 16), "seq": (1, 512)} if dims is None else dims
-    return Domain({"x": TensorSpec(dtype, shape)}, attributes or {"weight": TensorSpec("float32", (64,)), "eps": 1e-6}, dims)
+    return Domain(
+        {"x": TensorSpec(dtype, shape)},
+        attributes or {"weight": TensorSpec("float32", (64,)), "eps": 1e-6},
+        dims,
+    )
 
 
 CASE = Case("default", "float32", domain(), {"batch": 8, "seq": 256})

@@ -60,6 +60,17 @@ def test_what_no_kernel_needs_is_refused_by_line(line, reason):
     assert findings[0].line >= GOOD.count("\n") + 1
 
 
+def test_a_parameter_may_have_a_builtins_name():
+    source = GOOD.replace("def forward(self, x):\n", "def forward(self, input):\n    x = input\n")
+    assert screen(source) == []
+
+
+def test_a_builtin_does_not_slip_in_as_a_default():
+    assert (
+        "`eval`" in screen(GOOD.replace("def forward(self, x)", "def forward(self, x, eval=eval)"))[0].reason
+    )
+
+
 def test_text_that_is_no_python_is_refused():
     assert screen("def forward(:")[0].reason.startswith("it is not Python")
 

@@ -63,7 +63,9 @@ def test_a_hang_ends_at_the_deadline(server):
 
 
 def test_floods_of_output_go_nowhere(server):
-    assert load(server, "import sys\nfor _ in range(50): print('x' * 1_000_000)\nsys.stderr.write('y' * 1000)") == {"ok": True}
+    assert load(
+        server, "import sys\nfor _ in range(50): print('x' * 1_000_000)\nsys.stderr.write('y' * 1000)"
+    ) == {"ok": True}
 
 
 def test_secrets_of_the_environment_stay_outside(server):

@@ -1,7 +1,7 @@
 """Remove conversions to float32 of what is float32 already.
 
-A compiler writes them where a value would have been rounded to the module's dtype; without them the kernel for
-bfloat16 differs from the one for float32 in its loads only, and one text can serve both.
+A compiler writes them where a value would have been rounded to the module's dtype; without them the kernel
+for bfloat16 differs from the one for float32 in its loads only, and one text can serve both.
 """
 
 from __future__ import annotations
@@ -118,7 +118,6 @@ class _Casts(ast.NodeTransformer):
         """Every one a float32 tensor or a number, at least one a tensor."""
         tensors = [n for n in nodes if not isinstance(n, ast.Constant) and not self._scalar(n)]
         return bool(tensors) and all(self.is_float(n) for n in tensors)
-
 
     def _scalar(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Name) and node.id in self.scalars

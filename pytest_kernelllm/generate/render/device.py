@@ -1,8 +1,10 @@
-"""Triton functions that stand in for what ``tl`` has none of; ``lower`` copies the ones a kernel needs into its module.
+"""Triton functions for what ``tl`` has none of; ``lower`` copies those that a kernel needs into its module.
 
-They use plain ``tl`` only, so they run in Triton's interpreter as well. Accurate to float32 unless said otherwise;
-NaN goes through wherever torch lets it through.
+They use plain ``tl`` only, so they run in Triton's interpreter as well. Accurate to float32 unless said
+otherwise; NaN goes through wherever torch lets it through.
 """
+# Triton's functions cannot carry Python's annotations: the compiler takes them for types of its own.
+# mypy: disable-error-code="no-untyped-def, untyped-decorator, misc"
 
 import triton
 import triton.language as tl
@@ -86,7 +88,8 @@ def power(base, exponent):
     magnitude = tl.exp(y * tl.log(tl.abs(b)))
     whole = tl.floor(y) == y
     odd = whole & (tl.floor(0.5 * y) != 0.5 * y)
-    signed = tl.where((b < 0) & odd, -magnitude, magnitude)
+    negative = (b < 0) | ((b == 0) & (1.0 / b < 0))
+    signed = tl.where(negative & odd, -magnitude, magnitude)
     infinite = (b == float("-inf")) | (tl.abs(y) == float("inf"))
     result = tl.where((b < 0) & ~whole & ~infinite, float("nan"), signed)
     one = (y == 0) | (b == 1) | ((b == -1) & (tl.abs(y) == float("inf")))
@@ -132,7 +135,7 @@ def copysign(x, sign):
 
 @triton.jit
 def fmod(a, b):
-    """Remainder with the sign of the dividend; float32 in float64, so that large quotients stay exact."""
+    """Remainder with the sign of the dividend; in float64, exact for quotients up to 2**29."""
     wide = a.to(tl.float64)
     divisor = b.to(tl.float64)
     quotient = wide / divisor

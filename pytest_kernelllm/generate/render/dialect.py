@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_kernelllm.generate.render import learnt, sections
 from pytest_kernelllm.generate.render.describe import describe
 from pytest_kernelllm.generate.render.dispatch import conditions
-from pytest_kernelllm.generate.render.emit import Written, write
+from pytest_kernelllm.generate.render.emit import write
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.lower import device_functions
 from pytest_kernelllm.generate.render.merge import merge
@@ -22,6 +22,7 @@ from pytest_kernelllm.generate.render.rendered import Rendered
 from pytest_kernelllm.generate.render.sections import Tuning
 from pytest_kernelllm.generate.render.signature import with_target_parameters
 from pytest_kernelllm.generate.render.wrapper import read_program
+from pytest_kernelllm.generate.render.written import Written
 from pytest_kernelllm.records import Case, Completion, Domain
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ _SIGNS = re.compile(
 
 
 def is_dialect(source: str) -> bool:
-    """Whether a text is TorchInductor's output code, or written in its manner: kernels, and ``call(args)``."""
+    """Whether a text is TorchInductor's output code, or written in its manner, with a ``call(args)``."""
     if sections.is_sections(source):
         return True
     return (
@@ -51,8 +52,8 @@ def translate(source: str, live: LiveTarget, completion: Completion) -> Rendered
         completion: where the text came from.
 
     Raises:
-        RenderError: cut off, tied to attributes that the target lacks, or in need of an operation that a kernel
-            module may not use; the text names the line, the attribute or the operation.
+        RenderError: cut off, tied to attributes that the target lacks, or in need of an operation
+            that a kernel module may not use; the text names the line, the attribute or the operation.
     """
     if sections.is_sections(source):
         versions = [_from_section(section) for section in sections.read(source)]

@@ -4,70 +4,26 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_kernelllm.generate.render import launch, torch_calls
+from pytest_kernelllm.generate.render import launch, torch_calls, wide
 from pytest_kernelllm.generate.render.kernel_text import call_text, function_text
 from pytest_kernelllm.generate.render.lower import device_names, lower
 from pytest_kernelllm.generate.render.names import Names, Rename, kernel_names, plain
+from pytest_kernelllm.generate.render.outputs import output_name, outputs, structure
 from pytest_kernelllm.generate.render.program import Assign, Binding, Do, Launch, Program
 from pytest_kernelllm.generate.render.prune import fold_outputs, prune
 from pytest_kernelllm.generate.render.sections import Tuning
-from pytest_kernelllm.generate.render.trees import const_int, expression, names, names_in_order
+from pytest_kernelllm.generate.render.trees import const_int, expression, names, names_in_order, size_of
 from pytest_kernelllm.generate.render.views import Buffers, domain_layout
 from pytest_kernelllm.generate.render.wrapper import runtime_parameters
+from pytest_kernelllm.generate.render.written import Allocation, Written
 from pytest_kernelllm.records import Domain, TensorSpec
 
 _MAX_GRID = 65535
 """Programs along the second and third axis of a CUDA launch."""
-
-
-@dataclass(frozen=True)
-class Allocation:
-    """A statement that makes a buffer."""
-
-    head: str
-    sizes: tuple[str, ...]
-    """Its shape, and its strides where they are not row-major."""
-    dtypes: tuple[str, ...]
-    """``torch.float32``: in each domain that the text serves."""
-    reference: str
-    """The tensor whose device it takes."""
-    references: tuple[str, ...]
-    """Dtype of the reference in each domain."""
-    output: bool
-
-    def text(self) -> str | None:
-        """The statement; None if no one text makes the right dtype in every domain."""
-        same = self.dtypes == self.references
-        if len(set(self.dtypes)) == 1 and not (same and (self.output or self.dtypes[0] != "torch.float32")):
-            dtype = self.dtypes[0]
-        elif same:
-            dtype = f"{self.reference}.dtype"
-        else:
-            return None
-        return call_text(
-            self.head, [*self.sizes, f"dtype={dtype}", f"device={self.reference}.device"], indent=4
-        )
-
-
-@dataclass(frozen=True)
-class Written:
-    """Text of one program."""
-
-    kernels: tuple[str, ...]
-    """Definitions, in the order of their launches."""
-    names: tuple[str, ...]
-    statements: tuple[str | Allocation, ...]
-    """Of ``forward``, not indented."""
-    helpers: frozenset[str]
-    """Functions of ``device`` that the kernels call."""
-
-    def lines(self) -> list[str]:
-        """The statements as text."""
-        return [s if isinstance(s, str) else s.text() or "" for s in self.statements]
 
 
 def write(
@@ -142,6 +98,8 @@ class _Writer:
             for name, kernel in self.program.kernels.items()
             if any(isinstance(s, Launch) and s.kernel == name for s in self.program.steps)
         }
+        if wide.needed(self.program, self.binding, self.domain):
+            lowered = {name: wide.widened(function) for name, function in lowered.items()}
         pruned = prune(
             fold_outputs(self.program.steps), lowered, self.program.kernels, list(returned.values())
         )
@@ -149,7 +107,7 @@ class _Writer:
         self._know_arguments()
         for number, value in returned.items():
             for name in names(value) & {s.name for s in pruned.steps if isinstance(s, Assign)}:
-                self.outputs.setdefault(name, _output_name(self.binding.output, number))
+                self.outputs.setdefault(name, output_name(self.binding.output, number))
         for step in pruned.steps:
             if isinstance(step, Assign):
                 self._assign(step)
@@ -170,8 +128,8 @@ class _Writer:
         specs |= self.domain.inputs
         symbols: dict[str, str] = {}
         for step in self.program.steps:
-            if isinstance(step, Assign) and isinstance(step.value, ast.Subscript) and _is_shape(step.value):
-                argument, dim = _shape_of(step.value)
+            if isinstance(step, Assign) and (read := size_of(step.value)) is not None:
+                argument, dim = read
                 spec = specs.get(self.binding.arguments.get(argument, ""))
                 if isinstance(spec, TensorSpec) and isinstance(spec.shape[dim], str):
                     symbols.setdefault(str(spec.shape[dim]), step.name)
@@ -189,8 +147,8 @@ class _Writer:
 
     def _assign(self, step: Assign) -> None:
         value = step.value
-        if isinstance(value, ast.Subscript) and _is_shape(value):
-            argument, dim = _shape_of(value)
+        if (read := size_of(value)) is not None:
+            argument, dim = read
             spec = self.specs.get(self.binding.arguments.get(argument, ""))
             named = spec.shape[dim] if isinstance(spec, TensorSpec) else None
             name = self.locals.take(named if isinstance(named, str) else f"{plain(argument)}_size_{dim}")
@@ -336,52 +294,6 @@ class _Writer:
             layers = f"triton.cdiv({counts[1]}, {_MAX_GRID})"
             counts = [counts[0], f"triton.cdiv({counts[1]}, {layers})", layers]
         return f"({counts[0]},)" if len(counts) == 1 else f"({', '.join(counts)})"
-
-
-# --------------------------------------------------------------------------- outputs
-
-
-def outputs(output: Any) -> Iterator[int]:
-    """The numbers of the results that an output structure uses."""
-    if isinstance(output, dict):
-        if "tensor" in output:
-            yield output["tensor"]
-        for part in output.get("tuple", output.get("list", [])):
-            yield from outputs(part)
-        for part in output.get("dict", {}).values():
-            yield from outputs(part)
-
-
-def structure(output: Any, texts: Mapping[int, str]) -> str:
-    """The expression that rebuilds an output structure."""
-    if "tensor" in output:
-        return texts[output["tensor"]]
-    if "value" in output:
-        return repr(output["value"])
-    if "dict" in output:
-        items = (f"{key!r}: {structure(part, texts)}" for key, part in output["dict"].items())
-        return "{" + ", ".join(items) + "}"
-    if "list" in output:
-        return "[" + ", ".join(structure(part, texts) for part in output["list"]) + "]"
-    parts = [structure(part, texts) for part in output["tuple"]]
-    return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
-
-
-def _output_name(output: Any, number: int) -> str:
-    for key, part in output.get("dict", {}).items():
-        if number in outputs(part) and str(key).isidentifier():
-            return plain(str(key))
-    return "out"
-
-
-def _is_shape(node: ast.Subscript) -> bool:
-    return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
-
-
-def _shape_of(node: ast.Subscript) -> tuple[str, int]:
-    assert isinstance(node.value, ast.Attribute)
-    dim = const_int(node.slice)
-    return ast.unparse(node.value.value), -1 if dim is None else dim
 
 
 def _tuple(parts: Sequence[ast.expr]) -> str:

@@ -2,4 +2,4 @@
 
 
 class RenderError(ValueError):
-    """A completion cannot be rendered; the text is one sentence that names the attribute, the op or the line."""
+    """A completion cannot be rendered; one sentence names the attribute, the op or the line."""

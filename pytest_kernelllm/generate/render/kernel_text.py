@@ -29,23 +29,28 @@ def statement_text(statement: ast.stmt, indent: int = 4) -> str:
     text = ast.unparse(statement)
     if len(text) + indent <= WIDTH or not isinstance(statement, ast.Assign | ast.Expr):
         return text
-    call, tail = statement.value, ""
-    while isinstance(call, ast.Subscript) or (
-        isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
-    ):
-        if isinstance(call, ast.Subscript):
-            inner = call.value
-        elif isinstance(call.func.value, ast.Call):  # type: ignore[attr-defined]  # checked by the loop
-            inner = call.func.value  # type: ignore[attr-defined]
-        else:
-            break
-        tail = ast.unparse(call)[len(ast.unparse(inner)) :] + tail
-        call = inner
-    if not isinstance(call, ast.Call):
+    call, tail = _head_call(statement.value)
+    if call is None:
         return text
     start = text[: len(text) - len(ast.unparse(statement.value))]
     arguments = [*map(ast.unparse, call.args), *(f"{k.arg}={ast.unparse(k.value)}" for k in call.keywords)]
     return call_text(f"{start}{ast.unparse(call.func)}", arguments, tail, indent)
+
+
+def _head_call(node: ast.expr) -> tuple[ast.Call | None, str]:
+    """``tl.load(...)`` and ``.to(tl.float32)`` for ``tl.load(...).to(tl.float32)``."""
+    tail = ""
+    while True:
+        if isinstance(node, ast.Subscript):
+            inner = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            inner = node.func.value
+            if not isinstance(inner, ast.Call | ast.Subscript):
+                return node, tail
+        else:
+            return (node if isinstance(node, ast.Call) else None), tail
+        tail = ast.unparse(node)[len(ast.unparse(inner)) :] + tail
+        node = inner
 
 
 def _parameter(arg: ast.arg) -> str:
@@ -53,7 +58,7 @@ def _parameter(arg: ast.arg) -> str:
 
 
 def call_text(head: str, arguments: Sequence[str], tail: str = "", indent: int = 0) -> str:
-    """``head(a, b)tail`` on one line, or wrapped; ``indent`` is how far the text will be moved to the right."""
+    """``head(a, b)tail`` on one line, or wrapped; the text will be indented by ``indent``."""
     line = f"{head}({', '.join(arguments)}){tail}"
     if len(line) + indent <= WIDTH:
         return line

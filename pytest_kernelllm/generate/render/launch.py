@@ -1,7 +1,7 @@
 """Block sizes and grids.
 
-The compiler leaves masks out where the element count is a multiple of its largest block, so every block here is a
-power of two of at most that size.
+The compiler leaves masks out where the element count is a multiple of its largest block, so every block here
+is a power of two of at most that size.
 """
 
 from __future__ import annotations

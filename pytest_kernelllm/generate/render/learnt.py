@@ -87,7 +87,8 @@ def _arguments(
     given = call.args[0].elts if call.args and isinstance(call.args[0], ast.List | ast.Tuple) else []
     if len(given) != len(program.arguments):
         raise RenderError(
-            f"Line {call.lineno}: ModelNew gives `call` {len(given)} arguments; it takes {len(program.arguments)}."
+            f"Line {call.lineno}: ModelNew gives `call` {len(given)} arguments; it takes"
+            f" {len(program.arguments)}."
         )
     bound = {}
     for name, node in zip(program.arguments, given, strict=True):

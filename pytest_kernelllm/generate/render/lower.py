@@ -1,4 +1,4 @@
-"""Lower a compiler-made kernel to plain ``tl``: no libdevice, no compiler helpers, nothing that is not Triton."""
+"""Lower a compiler-made kernel to plain ``tl``: no libdevice, no compiler helpers."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _BUILTINS = {"float", "int", "bool", "range", "min", "max", "len", "abs"}
 def lower(
     function: ast.FunctionDef, helpers: Iterable[ast.FunctionDef] = (), scalars: Iterable[str] = ()
 ) -> ast.FunctionDef:
-    """A copy of a kernel that uses plain ``tl`` and functions of ``device`` only, with the one decorator ``@triton.jit``.
+    """A copy of a kernel with plain ``tl`` and functions of ``device`` only, under ``@triton.jit`` alone.
 
     Args:
         function: the kernel as written.
@@ -100,7 +100,9 @@ def lower(
     result.body = [s for s in result.body if not _is_docstring(s)]
     sums = {helper.name for helper in helpers if _adds(helper)}
     numbers = {a.arg for a in function.args.args if "ptr" not in a.arg}
-    result = ast.fix_missing_locations(_Lower(function.name, sums, numbers).visit(result))
+    result = _Lower(function.name, sums, numbers).visit(result)
+    assert isinstance(result, ast.FunctionDef)
+    ast.fix_missing_locations(result)
     _check(result, {helper.name for helper in helpers} | set(scalars))
     return result
 
@@ -158,14 +160,17 @@ def _adds(helper: ast.FunctionDef) -> bool:
 
 
 class _Lower(ast.NodeTransformer):
-    """Replace calls; ``sums`` are combine functions that only add, ``numbers`` parameters that are no pointers."""
+    """Replace calls.
+
+    ``sums`` are combine functions that only add, ``numbers`` the parameters that are no pointers.
+    """
 
     def __init__(self, kernel: str, sums: set[str], numbers: set[str]) -> None:
         self.kernel = kernel
         self.sums = sums
         self.numbers = numbers
 
-    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:  # noqa: D102  (ast's own protocol)
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         if not isinstance(node.value, ast.Call):
             return None
         if call_name(node.value) in _DROPPED:
@@ -178,7 +183,7 @@ class _Lower(ast.NodeTransformer):
             return None
         return self.generic_visit(node)
 
-    def visit_Assign(self, node: ast.Assign) -> ast.AST:  # noqa: D102
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
         self.generic_visit(node)
         target = node.targets[0]
         one = isinstance(target, ast.Tuple) and len(target.elts) == 1
@@ -187,13 +192,13 @@ class _Lower(ast.NodeTransformer):
             node.targets = [target.elts[0]]
         return node
 
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:  # noqa: D102
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         # float("nan") reads better than a constant of the compiler's own; both mean the same.
         if ast.unparse(node) in ("tl.core.constexpr", "triton.language.constexpr"):
             return expression("tl.constexpr")
         return self.generic_visit(node)
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: D102
+    def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         name = call_name(node)
         if name in _PLAIN:

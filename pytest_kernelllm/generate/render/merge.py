@@ -5,15 +5,15 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from pytest_kernelllm.generate.render.emit import Allocation, Written
 from pytest_kernelllm.generate.render.kernel_text import function_text
+from pytest_kernelllm.generate.render.written import Allocation, Written
 
 
 def merge(a: Written, b: Written) -> Written | None:
     """One text that serves what both serve, or None.
 
-    Kernels may differ in conversions to float32 only: such a conversion does nothing to a float32 tensor, so the
-    text with all of them is right for both.
+    Kernels may differ in conversions to float32 only: such a conversion does nothing to a float32 tensor, so
+    the text with all of them is right for both.
     """
     statements = _statements(a, b)
     if statements is None or a.names != b.names or len(a.kernels) != len(b.kernels):
@@ -28,7 +28,7 @@ def merge(a: Written, b: Written) -> Written | None:
 
 
 def _statements(a: Written, b: Written) -> tuple[str | Allocation, ...] | None:
-    """The statements of both, or None: allocations may differ in their dtype, if that of an input does as well."""
+    """The statements of both, or None: allocations may differ in dtype, if an input does as well."""
     if len(a.statements) != len(b.statements):
         return None
     result: list[str | Allocation] = []

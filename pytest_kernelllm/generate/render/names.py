@@ -69,6 +69,7 @@ class Names:
     """Gives out names that are not taken yet."""
 
     def __init__(self, taken: Iterable[str]) -> None:
+        """``taken`` is never given out."""
         self.taken = set(taken)
 
     def take(self, name: str) -> str:
@@ -158,12 +159,15 @@ class Rename(ast.NodeTransformer):
     """Apply new names to every name, parameter and keyword of a kernel."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
+        """``names`` by old name."""
         self.names = names
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
+        """Called by ``ast.NodeTransformer``."""
         return ast.copy_location(ast.Name(self.names.get(node.id, node.id), node.ctx), node)
 
     def visit_arg(self, node: ast.arg) -> ast.AST:
+        """Called by ``ast.NodeTransformer``."""
         self.generic_visit(node)
         node.arg = self.names.get(node.arg, node.arg)
         return node

@@ -20,7 +20,7 @@ class Kernel:
     """Other ``@triton.jit`` functions of its source, which it calls."""
     kind: Kind = "pointwise"
     hints: Mapping[str, int] | None = None
-    """Number of elements along each of ``x``, ``y``, ``z``, ``r`` when it was written, rounded up to powers of two."""
+    """Elements along each of ``x``, ``y``, ``z``, ``r`` when it was written, rounded up to powers of two."""
     inner: bool = True
     """A reduction along contiguous memory."""
     types: Mapping[str, str] | None = None

@@ -9,7 +9,7 @@ from pytest_kernelllm.records import Domain
 
 @dataclass(frozen=True)
 class Rendered:
-    """The parts of a kernel module that depend on the completion; ``kernel_module.compose`` puts them together."""
+    """The parts of a kernel module that depend on the completion (see ``kernel_module.compose``)."""
 
     body: str
     """Kernels, helpers and ``forward``, without the imports of torch, triton and triton.language."""

@@ -1,7 +1,8 @@
 """The text of an Inductor completion: one section a case, a JSON header over TorchInductor's output code.
 
 The header says what the code cannot: which argument is which attribute or input, how the outputs are put
-together, and for which domain it was made. Standard library only, so that a stored completion can be read anywhere.
+together, and for which domain it was made. Standard library only, so that a stored completion can be
+read anywhere.
 """
 
 from __future__ import annotations
@@ -31,8 +32,6 @@ class Tuning(Record):
     """Warps of a pointwise kernel; 0 derives them from the block."""
     reduction_warps: int = 0
     """Warps of a reduction; 0 derives them from the block."""
-    wide_index: bool = False
-    """Element numbers may need 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +42,10 @@ class Section(Record):
     arguments: tuple[str, ...]
     """What each wrapper argument is, in order: ``self.fc.weight`` or a parameter of ``forward``."""
     output: Any
-    """Outputs as nested ``{"tuple": [...]}``, ``{"list": [...]}``, ``{"dict": {...}}`` and ``{"tensor": n}``, with
+    """Outputs as nested ``{"tuple": [...]}``, ``{"list": [...]}``, ``{"dict": {...}}`` and ``{"tensor": n}``,
     constants as ``{"value": ...}``."""
     scalars: dict[str, str] = field(default_factory=dict)
-    """Names that stand in the kernels for a number, and the attribute that holds it: ``{"eps": "self.eps"}``."""
+    """Names for numbers in the kernels, and the attributes that hold these: ``{"eps": "self.eps"}``."""
     tuning: Tuning = field(default_factory=Tuning)
     source: str = ""
 

@@ -1,7 +1,8 @@
 """Make a lowered kernel readable without changing what it computes.
 
-Dead assignments go, names that only stand for another go, constants and temporaries that are used once move to
-where they are used. Every rule is local to one block of statements; where a rule is not sure, it does nothing.
+Dead assignments go, names that only stand for another go, constants and temporaries that are used once
+move to where they are used. Every rule is local to one block of statements; where one is not sure, it does
+nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from pytest_kernelllm.generate.render.casts import drop_casts
+from pytest_kernelllm.generate.render.constants import Constants, full_number
 from pytest_kernelllm.generate.render.trees import Substitute, base_pointer, call_name, names
 
 WIDTH = 96
@@ -156,16 +158,16 @@ def _keep(body: Sequence[ast.stmt], live: set[str]) -> list[ast.stmt]:
 
 
 def _forward_names(body: Sequence[ast.stmt]) -> None:
-    """After ``a = b`` use ``b``; after ``a = tl.full([1], 0.5, tl.float32)`` use 0.5 where that means the same."""
+    """After ``a = b`` use ``b``; after ``a = tl.full([1], 0.5, tl.float32)`` use 0.5 if that is the same."""
     aliases: dict[str, ast.expr] = {}
-    constants: dict[str, ast.Constant] = {}
+    constants: dict[str, ast.expr] = {}
     for statement in body:
         written = _targets(statement)
         if isinstance(statement, ast.For | ast.If):  # written more than once: not safe to look through
             for name in written:
                 _forget(aliases, constants, name)
         Substitute(aliases).visit(statement)
-        _Constants(constants).visit(statement)
+        Constants(constants).visit(statement)
         if isinstance(statement, ast.For | ast.If):
             _forward_names(statement.body)
             _forward_names(statement.orelse)
@@ -174,92 +176,19 @@ def _forward_names(body: Sequence[ast.stmt]) -> None:
             _forget(aliases, constants, name)
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
             target, value = statement.targets[0].id, statement.value
-            if isinstance(value, ast.Name) and value.id != target:
+            if (isinstance(value, ast.Name) and value.id != target) or (
+                isinstance(value, ast.Constant) and target.startswith("tmp")
+            ):
                 aliases[target] = value
-            elif isinstance(value, ast.Constant) and target.startswith("tmp"):
-                aliases[target] = value
-            elif (number := _full(value)) is not None:
+            elif (number := full_number(value)) is not None:
                 constants[target] = number
 
 
-def _forget(aliases: dict[str, ast.expr], constants: dict[str, ast.Constant], name: str) -> None:
+def _forget(aliases: dict[str, ast.expr], constants: dict[str, ast.expr], name: str) -> None:
     aliases.pop(name, None)
     constants.pop(name, None)
     for other in [k for k, v in aliases.items() if isinstance(v, ast.Name) and v.id == name]:
         del aliases[other]
-
-
-def _full(value: ast.expr) -> ast.Constant | None:
-    """The number of ``tl.full([1, 1], number, dtype)``."""
-    if not (isinstance(value, ast.Call) and call_name(value) == "tl.full" and len(value.args) == 3):
-        return None
-    shape, number, dtype = value.args
-    if not (
-        isinstance(shape, ast.List) and all(isinstance(e, ast.Constant) and e.value == 1 for e in shape.elts)
-    ):
-        return None
-    if isinstance(number, ast.Name) and ast.unparse(dtype) == "tl.float32":
-        return number  # type: ignore[return-value]  # a scalar parameter of the kernel stands in for a number
-    if (
-        isinstance(number, ast.UnaryOp)
-        and isinstance(number.op, ast.USub)
-        and isinstance(number.operand, ast.Constant)
-    ):
-        number = ast.Constant(-number.operand.value)  # type: ignore[operator]  # the grammar allows numbers only
-    if not isinstance(number, ast.Constant):
-        return None
-    kind = {"tl.float32": float, "tl.float64": float, "tl.int32": int, "tl.int64": int}.get(
-        ast.unparse(dtype)
-    )
-    return number if kind is not None and type(number.value) is kind else None
-
-
-class _Constants(ast.NodeTransformer):
-    """Put constants where the other operand fixes the type: a scalar takes the tensor's dtype there.
-
-    Integers never in arithmetic: ``x * 8`` in int64 must not become int32.
-    """
-
-    def __init__(self, constants: dict[str, ast.Constant]) -> None:
-        self.constants = constants
-
-    def _value(self, node: ast.expr, other: ast.expr, *, integers: bool) -> ast.expr:
-        if isinstance(node, ast.Name) and node.id in self.constants and not self._constant(other):
-            value = self.constants[node.id]
-            if integers or not (isinstance(value, ast.Constant) and isinstance(value.value, int)):
-                return copy.deepcopy(value)
-        return node
-
-    def _constant(self, node: ast.expr) -> bool:
-        return isinstance(node, ast.Constant) or (isinstance(node, ast.Name) and node.id in self.constants)
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        self.generic_visit(node)
-        left, right = node.left, node.right
-        node.left = self._value(left, right, integers=False)
-        node.right = self._value(right, left, integers=False)
-        return node
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        name = call_name(node)
-        if name == "tl.where" and len(node.args) == 3:
-            condition, yes, no = node.args
-            node.args = [condition, self._value(yes, no, integers=True), self._value(no, yes, integers=True)]
-        elif name in ("maximum", "minimum") and len(node.args) == 2:
-            a, b = node.args
-            node.args = [a, self._value(b, a, integers=True)]
-            if self._constant(a) and not self._constant(b):  # either order means the same
-                node.args = [b, self._value(a, b, integers=True)]
-        return node
-
-    def visit_Compare(self, node: ast.Compare) -> ast.AST:
-        self.generic_visit(node)
-        if len(node.comparators) == 1:
-            left, right = node.left, node.comparators[0]
-            node.left = self._value(left, right, integers=True)
-            node.comparators = [self._value(right, left, integers=True)]
-        return node
 
 
 # --------------------------------------------------------------------------- temporaries

@@ -1,4 +1,4 @@
-"""The calls of a compiler's wrapper as plain torch: allocations, views, and what is left to the vendor library."""
+"""The calls of a compiler's wrapper as plain torch: allocations, and what the vendor library does."""
 
 from __future__ import annotations
 
@@ -90,7 +90,8 @@ def vendor_call(call: ast.Call, view: Callable[[ast.expr], ast.expr]) -> ast.Cal
 
 
 def _convolution(args: list[ast.expr], options: dict[str, ast.expr]) -> ast.Call:
-    dims = len(options["stride"].elts) if isinstance(options.get("stride"), ast.Tuple) else 0  # type: ignore[attr-defined]
+    stride = options.get("stride")
+    dims = len(stride.elts) if isinstance(stride, ast.Tuple) else 0
     if dims not in (1, 2, 3):
         raise RenderError("A convolution without plain strides is not understood.")
     transposed = ast.unparse(options.get("transposed", ast.Constant(False))) == "True"

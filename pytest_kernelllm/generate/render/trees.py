@@ -71,10 +71,23 @@ def base_pointer(call: ast.Call) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
+def size_of(node: ast.expr) -> tuple[str, int] | None:
+    """``("x", 0)`` for ``x.shape[0]``, None for anything else."""
+    if (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Attribute)
+        and node.value.attr == "shape"
+    ):
+        dim = const_int(node.slice)
+        return None if dim is None else (ast.unparse(node.value.value), dim)
+    return None
+
+
 class Substitute(ast.NodeTransformer):
     """Replace names that are read by expressions."""
 
     def __init__(self, values: Mapping[str, ast.expr]) -> None:
+        """``values`` by name."""
         self.values = values
 
     def apply(self, node: Node) -> Node:
@@ -82,7 +95,8 @@ class Substitute(ast.NodeTransformer):
         result: Node = self.visit(copy.deepcopy(node))
         return result
 
-    def visit_Name(self, node: ast.Name) -> ast.expr:  # noqa: D102  (ast's own protocol)
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        """Called by ``ast.NodeTransformer``."""
         if isinstance(node.ctx, ast.Load) and node.id in self.values:
             return copy.deepcopy(self.values[node.id])
         return node

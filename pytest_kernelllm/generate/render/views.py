@@ -1,4 +1,4 @@
-"""Turn the names and views of a compiler's wrapper into expressions over ``self``, inputs and local variables."""
+"""Turn the names and views of a compiler's wrapper into expressions over ``self``, inputs and variables."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ class Buffers:
     """What is known about every tensor of a program: how it is written, its shape and its strides."""
 
     def __init__(self) -> None:
+        """Nothing is known at first."""
         self.written: dict[str, ast.expr] = {}
         """By the program's name: the expression that a kernel module uses."""
         self.layouts: dict[str, tuple[Shape, Shape]] = {}
@@ -44,7 +45,8 @@ class Buffers:
 
     def tensor(self, node: ast.expr) -> ast.expr:
         """A tensor expression over the names of the kernel module, views in torch's own form."""
-        return _Views(self).visit(copy.deepcopy(node))  # type: ignore[no-any-return]  # NodeTransformer is untyped
+        result: ast.expr = _Views(self).visit(copy.deepcopy(node))
+        return result
 
     def pointer(self, node: ast.expr) -> ast.expr:
         """What a kernel receives for a tensor: only the start of its data counts."""

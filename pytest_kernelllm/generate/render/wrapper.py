@@ -1,7 +1,7 @@
 """Read TorchInductor's output code: kernels, and the ``call`` that allocates buffers and launches them.
 
-Two dialects: what torch writes today (kernels as strings, ``kernel.run(..., stream=)``) and the cleaned-up form of
-torch 2.5 that models have learnt (``kernel[grid(n)](..., XBLOCK=128)``).
+Two dialects: what torch writes today (kernels as strings, ``kernel.run(..., stream=)``) and the cleaned-up
+form of torch 2.5 that models have learnt (``kernel[grid(n)](..., XBLOCK=128)``).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.program import Assign, Do, Kernel, Kind, Launch, Layout, Program, Step
-from pytest_kernelllm.generate.render.trees import Substitute, call_name, const_int
+from pytest_kernelllm.generate.render.trees import Substitute, call_name, const_int, size_of
 
 _IGNORED_CALLS = (
     "args.clear",
@@ -173,7 +173,8 @@ class _Reader:
                 self.returns = tuple(self._resolve(item) for item in items)
             elif not isinstance(statement, ast.Delete | ast.Pass):
                 raise RenderError(
-                    f"Line {statement.lineno} of `call` is not understood: {ast.unparse(statement).splitlines()[0]}"
+                    f"Line {statement.lineno} of `call` is not understood:"
+                    f" {ast.unparse(statement).splitlines()[0]}"
                 )
 
     def _resolve(self, node: ast.expr) -> ast.expr:
@@ -193,10 +194,7 @@ class _Reader:
         if isinstance(value, ast.Call) and call_name(value).endswith(".size"):
             assert isinstance(value.func, ast.Attribute)
             value = ast.Attribute(value.func.value, "shape", ast.Load())
-        if isinstance(value, ast.Subscript) and ast.unparse(value.value).endswith(".shape"):
-            self.steps.append(Assign(name, value))
-            self.known.pop(name, None)
-        elif isinstance(value, ast.Call) and call_name(value) != "reinterpret_tensor":
+        if size_of(value) or (isinstance(value, ast.Call) and call_name(value) != "reinterpret_tensor"):
             self.steps.append(Assign(name, value))
             self.known.pop(name, None)
         else:  # an alias, a view or a size computed from others

@@ -1,0 +1,95 @@
+"""Runs every function of ``generate/render/device.py`` in Triton's interpreter; saves the results for the test."""
+
+import sys
+
+import torch
+import triton
+import triton.language as tl
+
+from pytest_kernelllm.generate.render import device
+
+
+@triton.jit
+def unary(x_ptr, out_ptr, f: tl.constexpr, N: tl.constexpr):
+    offsets = tl.arange(0, N)
+    tl.store(out_ptr + offsets, f(tl.load(x_ptr + offsets)))
+
+
+@triton.jit
+def binary(x_ptr, y_ptr, out_ptr, f: tl.constexpr, N: tl.constexpr):
+    offsets = tl.arange(0, N)
+    tl.store(out_ptr + offsets, f(tl.load(x_ptr + offsets), tl.load(y_ptr + offsets)))
+
+
+@triton.jit
+def along(x_ptr, out_ptr, f: tl.constexpr, ROWS: tl.constexpr, N: tl.constexpr):
+    rows = tl.arange(0, ROWS)
+    x = tl.load(x_ptr + rows[:, None] * N + tl.arange(0, N)[None, :])
+    tl.store(out_ptr + rows, f(x, 1))
+
+
+@triton.jit
+def indexed(x_ptr, value_ptr, index_ptr, f: tl.constexpr, ROWS: tl.constexpr, N: tl.constexpr):
+    rows = tl.arange(0, ROWS)
+    columns = tl.arange(0, N)[None, :]
+    x = tl.load(x_ptr + rows[:, None] * N + columns)
+    value, index = f(x, tl.broadcast_to(columns, [ROWS, N]), 1)
+    tl.store(value_ptr + rows, value)
+    tl.store(index_ptr + rows, index)
+
+
+@triton.jit
+def pairs(x_ptr, y_ptr, value_ptr, index_ptr, f: tl.constexpr, N: tl.constexpr):
+    offsets = tl.arange(0, N)
+    a = tl.load(x_ptr + offsets)
+    b = tl.load(y_ptr + offsets)
+    value, index = f(a, offsets, b, offsets + 1)
+    tl.store(value_ptr + offsets, value)
+    tl.store(index_ptr + offsets, index - offsets)
+
+
+@triton.jit
+def welford(x_ptr, mean_ptr, m2_ptr, total_ptr, N: tl.constexpr, STEPS: tl.constexpr):
+    mean = tl.zeros([1, N], tl.float32)
+    m2 = tl.zeros([1, N], tl.float32)
+    weight = tl.zeros([1, N], tl.float32)
+    for step in range(STEPS):
+        x = tl.load(x_ptr + step * N + tl.arange(0, N)[None, :])
+        mean, m2, weight = device.welford_next(x, mean, m2, weight, step == 0)
+    mean, m2, weight = device.welford_total(mean, m2, weight, 1)
+    first = tl.arange(0, 1)
+    tl.store(mean_ptr + first, mean)
+    tl.store(m2_ptr + first, m2)
+    tl.store(total_ptr + first, weight)
+
+
+@triton.jit
+def online(x_ptr, largest_ptr, total_ptr, N: tl.constexpr, STEPS: tl.constexpr):
+    largest = tl.full([1, N], float("-inf"), tl.float32)
+    total = tl.zeros([1, N], tl.float32)
+    for step in range(STEPS):
+        x = tl.load(x_ptr + step * N + tl.arange(0, N)[None, :])
+        largest, total = device.online_softmax_next(largest, total, x, False)
+    largest, total = device.online_softmax_total(largest, total, 1, False)
+    first = tl.arange(0, 1)
+    tl.store(largest_ptr + first, largest)
+    tl.store(total_ptr + first, total)
+
+
+def main(given, taken):
+    """``given`` holds by key ``(kind, function)`` the tensors to start from; results go to ``taken``."""
+    results = {}
+    for (kind, name), (inputs, outputs) in torch.load(given).items():
+        function = getattr(device, name, None)
+        out = [torch.empty_like(o) for o in outputs]
+        if kind in ("unary", "binary", "pairs"):
+            globals()[kind][(1,)](*inputs, *out, f=function, N=inputs[0].numel())
+        elif kind in ("along", "indexed"):
+            globals()[kind][(1,)](*inputs, *out, f=function, ROWS=inputs[0].shape[0], N=inputs[0].shape[1])
+        else:
+            globals()[kind][(1,)](*inputs, *out, N=inputs[0].shape[1], STEPS=inputs[0].shape[0])
+        results[kind, name] = out
+    torch.save(results, taken)
+
+
+main(*sys.argv[1:])
