@@ -33,7 +33,20 @@ class Options:
 
 
 @overload
-def triton_candidate(cls: MODULE, /, **options: Any) -> MODULE: ...
+def triton_candidate(
+    cls: MODULE,
+    /,
+    *,
+    inputs: Inputs | Mapping[str, Inputs] | None = None,
+    init: Any = (),
+    dtypes: Sequence[str] = (),
+    dims: Mapping[str, tuple[int, int]] | None = None,
+    backward: bool = False,
+    training: bool = False,
+    tolerance: float | None = None,
+    min_speedup: float | None = None,
+    kernel: str | None = None,
+) -> MODULE: ...
 @overload
 def triton_candidate(
     *,

@@ -62,7 +62,7 @@ def _decode(annotation: Any, value: Any, where: str) -> Any:
 
 
 @functools.cache
-def _hints(cls: type[Record]) -> dict[str, Any]:
+def _hints(cls: Any) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 
 

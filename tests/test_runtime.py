@@ -18,18 +18,21 @@ import torch
 from torch import nn
 
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.judge.policy import POLICY_VERSION
 from pytest_kernelllm.kernel_module import Provenance, compose
 from pytest_kernelllm.records import Domain, TensorSpec
 from pytest_kernelllm.runtime import KernelLLMWarning, explain
 
 pytest.importorskip("triton")
+pytestmark = pytest.mark.filterwarnings("error::pytest_kernelllm.runtime.KernelLLMWarning")
 
 MODULE = '''
 from typing import Optional
 import torch
 from torch import nn
 from pytest_kernelllm import triton_candidate
+
+def plain(x):
+    return x
 
 class Inner(nn.Module):
     def __init__(self):
@@ -43,6 +46,9 @@ class Shift(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(8))
         self.eps = eps
+        self.stride = (1, 2)
+        self.sizes = [1, 2]
+        self.act = nn.functional.relu
         self.inner = Inner()
 
     def helper(self, x):
@@ -50,7 +56,7 @@ class Shift(nn.Module):
 
     def forward(self, x, scale: float = 1.0, mask: Optional[torch.Tensor] = None):
         """Original."""
-        return self.helper(x) * self.weight * scale + self.inner.bias + self.eps
+        return plain(self.helper(x)) * self.weight * scale + self.inner.bias + self.eps
 '''
 
 # Adds 100, so that a test can tell which of the two ran.
@@ -79,6 +85,9 @@ DOMAIN = Domain(
         "inner.__class__": "adopted.Inner",
         "eps": 0.5,
         "limit": 3,
+        "stride[1]": 2,
+        "sizes[0]": 1,
+        "act": "torch.nn.functional.relu",
     },
     dims={"rows": (1, 16)},
 )
@@ -171,6 +180,10 @@ def widen(module):
 CHANGES = {
     "scalar": lambda m: setattr(m, "eps", 0.25),
     "scalar of another type": lambda m: setattr(m, "eps", 1),
+    "item of a tuple": lambda m: setattr(m, "stride", (1, 3)),
+    "item of a list": lambda m: m.sizes.__setitem__(0, 7),
+    "list shortened": lambda m: m.sizes.clear(),
+    "function": lambda m: setattr(m, "act", torch.tanh),
     "class attribute": lambda m: setattr(m, "limit", 4),
     "parameter replaced by another shape": lambda m: setattr(m, "weight", nn.Parameter(torch.ones(1))),
     "parameter changed in place": lambda m: (
@@ -292,7 +305,7 @@ def test_the_class_is_otherwise_as_it_was(cls, module) -> None:
     assert inspect.signature(cls.forward) == inspect.signature(original)
     assert (cls.forward.__name__, cls.forward.__doc__) == ("forward", "Original.")
     assert set(module.state_dict()) == {"weight", "inner.bias"}
-    assert set(vars(module)) == set(vars(nn.Module())) | {"eps"}
+    assert set(vars(module)) == set(vars(nn.Module())) | {"eps", "stride", "sizes", "act"}
     for twin in (copy.deepcopy(module), pickle.loads(pickle.dumps(module)), copy.copy(module)):
         assert used(twin, X)
         twin.eps = 0.25
@@ -366,7 +379,7 @@ def test_a_kernel_that_raises(write, monkeypatch) -> None:
 
 def test_a_stale_kernel(write, tmp_path) -> None:
     (tmp_path / "adopted.py").write_text(MODULE)
-    (target,) = scan_file(tmp_path / "adopted.py", tmp_path, salt=POLICY_VERSION).targets
+    (target,) = scan_file(tmp_path / "adopted.py", tmp_path).targets
     module = write(kernel_text(source_hash=target.source_hash))().eval().requires_grad_(False)
     assert used(module, X)
     sys.modules.pop("adopted")

@@ -109,7 +109,8 @@ def _chains_read(cls: type) -> set[Chain]:
         except (OSError, TypeError, SyntaxError):
             continue  # made without a source file
         for node in ast.walk(tree):
-            chain = dotted(node) if isinstance(node, ast.Attribute) else None
+            read = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+            chain = dotted(node) if read else None
             if chain and chain[0] == "self" and not any(p.startswith("__") or p == "training" for p in chain):
                 found.add(chain[1:])
     return found

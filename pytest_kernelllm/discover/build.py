@@ -64,7 +64,8 @@ def construct(cls: type[nn.Module], init: Any, where: str) -> nn.Module:
             with seeded(_SEED, "cpu"):
                 made = cls(*made.args, **made.kwargs)
         except Exception as error:
-            hint = "check init=" if init != () else "give its constructor's arguments with init=(...)"
+            missing = init == () and isinstance(error, TypeError)
+            hint = "give its constructor's arguments with init=(...)" if missing else "check init="
             raise TargetError(f"{where} cannot be built: {in_one_line(error)}; {hint}.") from error
     if not isinstance(made, cls):
         raise TargetError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 Chain = tuple[str, ...]
@@ -126,14 +126,16 @@ def _changed(statement: ast.stmt) -> Iterator[str]:
             yield node.id
 
 
-def reads(node: ast.AST) -> set[Chain]:
-    """The dotted names that a piece of code takes from outside itself."""
+def reads(node: ast.AST, ignore: Callable[[ast.expr], bool]) -> set[Chain]:
+    """The dotted names that code takes from outside itself; ``ignore`` tells decorators to skip."""
     found: set[Chain] = set()
-    _reads(node, frozenset(), found)
+    _reads(node, frozenset(), ignore, found)
     return found
 
 
-def _reads(node: ast.AST, bound: frozenset[str], found: set[Chain]) -> None:
+def _reads(
+    node: ast.AST, bound: frozenset[str], ignore: Callable[[ast.expr], bool], found: set[Chain]
+) -> None:
     if (chain := dotted(node)) is not None:
         if chain[0] not in bound:
             found.add(chain)
@@ -149,10 +151,13 @@ def _reads(node: ast.AST, bound: frozenset[str], found: set[Chain]) -> None:
         }
     elif isinstance(node, _COMPREHENSION):
         own = {name for part in node.generators for name in assigned(part.target)}
-        _reads(node.generators[0].iter, bound, found)  # evaluated outside
+        _reads(node.generators[0].iter, bound, ignore, found)  # evaluated outside
         inner = list(ast.iter_child_nodes(node))
+    skipped = inner
+    if isinstance(node, ast.ClassDef):
+        skipped = [decorator for decorator in node.decorator_list if ignore(decorator)]
     for child in ast.iter_child_nodes(node):
-        if not any(child is part for part in inner):
-            _reads(child, bound, found)
+        if not any(child is part for part in skipped):
+            _reads(child, bound, ignore, found)
     for part in inner:
-        _reads(part, bound | own, found)
+        _reads(part, bound | own, ignore, found)

@@ -71,13 +71,14 @@ class _Closure:
         """Follow everything that was added; the sorted lines."""
         while self._queue:
             module, role, node = self._queue.pop()
-            self._lines.add(f"{role}: {normalised(node, partial(is_marker, self.project, module))}")
+            ignore = partial(is_marker, self.project, module)
+            self._lines.add(f"{role}: {normalised(node, ignore)}")
             local: defaultdict[str, list[Import]] = defaultdict(list)
             for statement in ast.walk(node):
                 if isinstance(statement, ast.Import | ast.ImportFrom):
                     for name, imported in imports_of(statement):
                         local[name].append(imported)
-            for chain in reads(node):
+            for chain in reads(node, ignore):
                 for origin in self.project.resolve(module, chain, local):
                     self._reach(f"{module.label} {'.'.join(chain)}", origin)
         return sorted(self._lines)
@@ -93,8 +94,8 @@ class _Closure:
         if origin.name == WHOLE_MODULE:
             self.add(origin.module, WHOLE_MODULE, origin.module.tree)
         else:
-            for node in origin.module.names[origin.name].nodes:
-                self.add(origin.module, origin.name, node)
+            for number, node in enumerate(origin.module.names[origin.name].nodes):  # the last one may win
+                self.add(origin.module, f"{origin.name} {number}", node)
 
 
 def _name(first: str, *rest: str) -> ast.expr:
@@ -145,6 +146,8 @@ def _normalise(node: Any, ignore: Callable[[ast.expr], bool], write: Callable[[s
             value = getattr(node, name, None)
             if name == "decorator_list":
                 value = [item for item in value or () if not ignore(item)]
+            elif isinstance(node, ast.JoinedStr):  # Python 3.12 adds empty strings to nested formats
+                value = [item for item in node.values if getattr(item, "value", None) != ""]
             # Fields that newer Pythons added are empty in older source: emptiness must not show.
             if name not in _SKIPPED_FIELDS and value is not None and value != []:
                 write(name + "=")

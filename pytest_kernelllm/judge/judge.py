@@ -18,7 +18,7 @@ from pytest_kernelllm.judge import numerics
 from pytest_kernelllm.judge.exam import Exam, ExamError, Question, Subject
 from pytest_kernelllm.judge.gpu_lock import hold_gpu
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.probes import Probe, covers, elements, plan
+from pytest_kernelllm.judge.probes import Limits, Probe, covers, elements, plan
 from pytest_kernelllm.judge.race import race
 from pytest_kernelllm.judge.screen import screen
 from pytest_kernelllm.judge.slabs import Arena, slab_bytes
@@ -164,7 +164,9 @@ class Judge:
             supports = read_supports(candidate.source)
         except KernelModuleError as error:
             raise _Decided("rejected", "screen", str(error)) from None
-        budget = self.policy.gpu_elements if self.device.type == "cuda" else self.policy.cpu_elements
+        policy = self.policy
+        on_gpu = self.device.type == "cuda"
+        limits = Limits(policy.gpu_elements, policy.gpu_longest) if on_gpu else Limits(policy.cpu_elements, policy.cpu_longest)
         plans, refusals = [], []
         for case in subject.cases:
             for support in supports:
@@ -174,7 +176,7 @@ class Judge:
                     continue
                 floats = (k for k, v in case.domain.attributes.items() if isinstance(v, float))
                 nudged = tuple(k for k in floats if k not in support.attributes)
-                plans.append((case, plan(case, ranges, nudged, self.policy, budget, self._seed)))
+                plans.append((case, plan(case, ranges, nudged, policy, limits, self._seed)))
                 break
         if not plans:
             reason = "; ".join(refusals) or "SUPPORTS is empty"

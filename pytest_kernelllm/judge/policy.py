@@ -23,10 +23,14 @@ class Policy:
     """…or as much as the exact result moves when the inputs move by this many float32 ``eps``."""
     conditioning_cap: float = 1e-3
     """…which never excuses more than this."""
-    cpu_elements: int = 1 << 15
+    cpu_elements: int = 1 << 14
     """Elements an input may have in the interpreter, where a probe's free dimensions allow it."""
+    cpu_longest: int = 64
+    """How far a single dimension is taken there: programs run one after the other, some 10 ms each."""
     gpu_elements: int = 1 << 22
-    """Elements an input may have on a GPU when correctness is checked, where free dimensions allow it."""
+    """Elements an input may have on a GPU in most probes, where free dimensions allow it."""
+    gpu_longest: int = 1 << 31
+    """No bound of its own on a GPU."""
     seeds: int = 3
     """Random draws at every case's main size."""
     scales: tuple[float, ...] = (1e-2, 8.0)

@@ -31,6 +31,16 @@ class Probe:
         return ", ".join(parts)
 
 
+@dataclass(frozen=True)
+class Limits:
+    """How large probes may be."""
+
+    elements: int
+    """Of the largest input."""
+    longest: int
+    """Of one dimension, at the corners of a domain."""
+
+
 def elements(domain: Domain, sizes: Mapping[str, int]) -> int:
     """Elements of the largest input at these sizes."""
     largest = 1
@@ -85,7 +95,7 @@ def plan(
     ranges: Mapping[str, tuple[int, int]],
     nudged: tuple[str, ...],
     policy: Policy,
-    budget: int,
+    limits: Limits,
     seed: int,
 ) -> list[Probe]:
     """The probes of one case: several seeds and scales at its main size, then the corners of its domain.
@@ -95,16 +105,16 @@ def plan(
         ranges: of the named dimensions, as ``covers`` returned them.
         nudged: float attributes that the candidate claims to read.
         policy: numbers of seeds and scales.
-        budget: elements the largest input may have, as far as free dimensions allow.
+        limits: how large inputs may be, as far as free dimensions allow.
         seed: the judge's secret first seed.
     """
-    main = _fit(case, ranges, budget)
+    main = _fit(case, ranges, limits.elements)
     odd = {k: _prime_at_most(v, ranges[k][0]) for k, v in main.items()}
     low = {k: ranges[k][0] for k in main}
     corners = [odd, low]
     for name in main:
-        high = {**low, name: ranges[name][1]}
-        if elements(case.domain, high) <= budget:
+        high = {**low, name: max(low[name], min(ranges[name][1], limits.longest))}
+        if elements(case.domain, high) <= limits.elements:
             corners.append(high)
 
     def probe(

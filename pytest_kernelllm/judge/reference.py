@@ -71,7 +71,7 @@ def run_in_float64(module: torch.nn.Module, arguments: dict[str, Any]) -> list[A
     """Leaves of the outputs when everything is computed in float64."""
     exact = copy.deepcopy(module).double()
     raised = in_float64(copy.deepcopy(arguments))
-    with torch.no_grad(), Float64Mode():
+    with torch.no_grad(), Float64Mode():  # type: ignore[no-untyped-call]  # torch leaves it untyped
         return flatten(exact(**raised))[1]
 
 

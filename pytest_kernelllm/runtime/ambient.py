@@ -46,9 +46,9 @@ def ambient_reason() -> str | None:
     return None
 
 
-def autocast_reason(device: torch.device) -> str | None:
-    """Why no kernel may run on this device now; None if one may."""
-    return "autocast is enabled" if torch.is_autocast_enabled(device.type) else None
+def autocast_reason(device_type: str) -> str | None:
+    """Why no kernel may run on this type of device now; None if one may."""
+    return "autocast is enabled" if torch.is_autocast_enabled(device_type) else None
 
 
 def _only_default_devices() -> bool:

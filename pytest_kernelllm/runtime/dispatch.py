@@ -17,7 +17,7 @@ from torch import nn
 from pytest_kernelllm.runtime import DISPATCHER, ORIGINAL, KernelLLMWarning
 from pytest_kernelllm.runtime.ambient import ambient_reason, autocast_reason
 from pytest_kernelllm.runtime.domain import matches
-from pytest_kernelllm.runtime.kernel import Kernel, Unavailable
+from pytest_kernelllm.runtime.kernel import AGAIN, Kernel, Unavailable
 from pytest_kernelllm.runtime.snapshot import Snapshot
 
 _KEYS = 1024
@@ -85,6 +85,7 @@ class Dispatcher:
         self.cls, self.original, self.kernel = cls, original, kernel
         parameters = list(inspect.signature(original).parameters.values())
         self.signature = inspect.Signature(parameters[1:])
+        self.device_type = _device_type()
         self.off: str | None = None
         """Why the kernel is out of use for good."""
         self._instances: dict[int, _Instance] = {}
@@ -118,7 +119,7 @@ class Dispatcher:
             return None
         except Exception:  # whatever the arguments are, it is the original's to deal with them
             return None
-        return None if device is None or autocast_reason(device) is not None else device
+        return None if device is None or autocast_reason(self.device_type) is not None else device
 
     def run(
         self, device: torch.device, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -145,7 +146,7 @@ class Dispatcher:
             return self.off
         try:
             reason = ambient_reason() or self._outside(module, args, kwargs)
-            return reason or autocast_reason(_device(module, args, kwargs))
+            return reason or autocast_reason(self.device_type)
         except Unavailable as unavailable:
             return str(unavailable)
 
@@ -182,30 +183,36 @@ class Dispatcher:
             return f"the arguments do not fit forward ({error})"
         if overridden := _overridden(module, self.cls):
             return overridden
-        reasons = [matches(domain, module, bound, _device_type()) for domain in domains]
+        reasons = [matches(domain, module, bound, self.device_type) for domain in domains]
         if not domains or None not in reasons:
             several = "".join(f"; for domain {n} of {len(domains)}: {r}" for n, r in enumerate(reasons, 1))
             return (
                 reasons[0] if len(reasons) == 1 else (several.removeprefix("; ") or "it supports no domain")
             )
         try:
-            inspect.signature(self.kernel.forward).bind(module, *args, **kwargs)
+            self._kernel_signature.bind(*args, **kwargs)
         except TypeError as error:
             return f"the arguments do not fit the kernel's forward ({error})"
-        if (problem := self._other_parameters()) is not None:
-            raise Unavailable(problem, "run pytest --kernelllm for a new one")
         return None
 
-    def _other_parameters(self) -> str | None:
-        """How the kernel's parameters differ from the original's, if by more than leaving off last ones."""
+    @functools.cached_property
+    def _kernel_signature(self) -> inspect.Signature:
+        """What the kernel's ``forward`` takes beside ``self``: the original's first parameters.
+
+        Raises:
+            Unavailable: it has other parameters, or other defaults.
+        """
         theirs = list(inspect.signature(self.kernel.forward).parameters.values())[1:]
         ours = list(self.signature.parameters.values())
         for index, parameter in enumerate(theirs):
+            told = None
             if index >= len(ours) or parameter.name != ours[index].name:
-                return f"forward of {self.kernel.dotted} has another parameter `{parameter.name}`"
-            if parameter.default is not parameter.empty and parameter.default != ours[index].default:
-                return f"forward of {self.kernel.dotted} has another default for `{parameter.name}`"
-        return None
+                told = f"has another parameter `{parameter.name}`"
+            elif parameter.default is not parameter.empty and parameter.default != ours[index].default:
+                told = f"has another default for `{parameter.name}`"
+            if told:
+                raise Unavailable(f"forward of {self.kernel.dotted} {told}", AGAIN)
+        return inspect.Signature(theirs)
 
     def _give_up(self, reason: str, advice: str) -> None:
         first, self.off = self.off is None, reason

@@ -66,6 +66,12 @@ def same_value(listed: Any, actual: Any) -> bool:
     return bool(actual == listed or (actual != actual and listed != listed))
 
 
+def split_item(part: str) -> tuple[str, int | None]:
+    """``stride[1]`` of a dotted name as ``("stride", 1)``, any other part as ``(part, None)``."""
+    name, bracket, index = part.partition("[")
+    return (name, int(index.rstrip("]"))) if bracket else (part, None)
+
+
 def _structure(domain: Domain, module: nn.Module) -> str | None:
     listed = {path.removesuffix(_CLASS) for path in domain.attributes if path.endswith(_CLASS)}
     known = {id(child) for path in listed if (child := _lookup(module, path)) is not MISSING}
@@ -180,13 +186,17 @@ def _gradients(domain: Domain, module: nn.Module, bound: inspect.BoundArguments)
 
 def _lookup(module: nn.Module, path: str) -> Any:
     found: Any = module
-    for name in path.split("."):
+    for part in path.split("."):
+        name, index = split_item(part)
         found = getattr(found, name, MISSING)
+        if index is not None:
+            found = found[index] if isinstance(found, tuple | list) and index < len(found) else MISSING
     return found
 
 
 def _named(value: Any) -> str:
-    return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', '')}"
+    # Functions that torch makes in C have no module; discovery counts them as torch's.
+    return f"{getattr(value, '__module__', None) or 'torch'}.{getattr(value, '__qualname__', '')}"
 
 
 def _mode(training: bool) -> str:

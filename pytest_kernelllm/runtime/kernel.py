@@ -19,7 +19,7 @@ from pytest_kernelllm.records import Domain
 _HEADER = re.compile(r"# Triton kernel for (?P<target>.+)\n(?:# .*\n)*?# source hash: (?P<hash>\w+)\n")
 
 
-_AGAIN = "run pytest --kernelllm for a new one"
+AGAIN = "run pytest --kernelllm for a new one"
 
 
 class Unavailable(Exception):
@@ -80,7 +80,7 @@ class Kernel:
         try:
             return read_supports(self.path.read_text(encoding="utf-8"))
         except (KernelModuleError, OSError, UnicodeDecodeError) as error:
-            raise Unavailable(f"{self.path} is no kernel module ({error})", _AGAIN) from None
+            raise Unavailable(f"{self.path} is no kernel module ({error})", AGAIN) from None
 
     @functools.cached_property
     def forward(self) -> Callable[..., Any]:
@@ -90,7 +90,7 @@ class Kernel:
             Unavailable: it is stale or cannot be imported.
         """
         if self._stale():
-            raise Unavailable(f"{self.name} changed since {self.dotted} was verified", _AGAIN)
+            raise Unavailable(f"{self.name} changed since {self.dotted} was verified", AGAIN)
         try:
             return self._import().forward  # type: ignore[no-any-return]  # ours to call, theirs to type
         except Exception as error:

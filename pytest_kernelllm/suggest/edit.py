@@ -194,9 +194,10 @@ def _start_of_last(text: _Text, call: ast.Call) -> int:
 
 def _last_before_closing(text: _Text, start: int, end: int) -> int:
     """Index after the last token inside a call's parentheses: of an argument, a comma or the opening one."""
-    # Line ends are made plain for the tokenizer, at equal length, so that its positions hold.
-    segment = text.text[start:end].replace("\r\n", " \n").replace("\r", "\n")
-    starts = [0, *(match.end() for match in re.finditer("\n", segment))]
-    tokens = [t for t in tokenize.generate_tokens(io.StringIO(segment).readline) if t.type not in _LAYOUT]
+    segment = text.text[start:end]
+    starts = [match.start() for match in _LINE.finditer(segment)]
+    # The tokenizer gets plain line ends; lines and columns are the same with them.
+    plain = io.StringIO(segment.replace("\r\n", "\n").replace("\r", "\n"))
+    tokens = [t for t in tokenize.generate_tokens(plain.readline) if t.type not in _LAYOUT]
     line, column = tokens[-2].end
     return start + starts[line - 1] + column

@@ -41,7 +41,9 @@ def largest_error(got, expected):
     assert structure == wanted, f"returned {structure}"
     worst = 0.0
     for a, b in zip(got, expected, strict=True):
-        assert (a.dtype, a.shape, a.stride()) == (b.dtype, b.shape, b.stride()), f"{a.dtype} {a.shape} {a.stride()}"
+        assert (a.dtype, a.shape, a.stride()) == (b.dtype, b.shape, b.stride()), (
+            f"{a.dtype} {a.shape} {a.stride()}"
+        )
         scale = b.double().abs().max().clamp(min=1e-30)
         worst = max(worst, ((a.double() - b.double()).abs().max() / scale).item())
     return worst

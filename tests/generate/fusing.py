@@ -16,6 +16,7 @@ from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.inductor import InductorGenerator
 from pytest_kernelllm.generate.protocol import Request
 from pytest_kernelllm.generate.render import render
+from pytest_kernelllm.kernel_module import read_supports
 from pytest_kernelllm.records import Candidate, Completion
 
 DATA = Path(__file__).parents[1] / "data"
@@ -64,11 +65,12 @@ def errors(folder: Path, candidates: dict[str, tuple[str, Candidate]]) -> dict[s
     for name, (target, candidate) in candidates.items():
         file = folder / f"{name}.py"
         file.write_text(candidate.source, encoding="utf-8")
+        open_dims = any(domain.dims for domain in read_supports(candidate.source))
         for case in live(target).cases:
             jobs += [
                 _job(f"{name} {case.name}{suffix}", file, target, case.name, sizes)
                 for suffix, sizes in (("", {}), (" other sizes", other_sizes(target, case.name)))
-                if not suffix or sizes
+                if not suffix or (sizes and open_dims)
             ]
     targets = {name: live(name).target.to_json() for name, _ in candidates.values()}
     return _run(json.dumps({"targets": targets, "jobs": jobs}), [str(PROJECT)])

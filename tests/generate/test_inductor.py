@@ -35,6 +35,7 @@ TARGETS = (
     "Argmax",
     "Transpose",
     "MaskedSoftmax",
+    "BySize",
 )
 TOLERANCE = {"float32": 2e-6, "bfloat16": 1e-2}
 """Relative to the largest value. In bfloat16 the interpreter truncates where a GPU rounds."""
@@ -100,6 +101,11 @@ def test_kernels_and_arguments_have_names() -> None:
 def test_cases_that_need_different_kernels_are_told_apart() -> None:
     source = from_inductor("MaskedSoftmax").source
     assert "if mask is None:" in source and "_forward_plain" in source and "_forward_masked" in source
+
+
+def test_a_target_whose_path_depends_on_a_size_gets_that_size_only() -> None:
+    (domain,) = read_supports(from_inductor("BySize").source)
+    assert domain.dims == {} and domain.inputs["x"].shape == (4, 16)  # type: ignore[union-attr]
 
 
 def test_variants_are_distinct_and_say_what_they_are() -> None:

@@ -1,7 +1,7 @@
 import pytest
 
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.probes import covers, elements, plan
+from pytest_kernelllm.judge.probes import Limits, covers, elements, plan
 from pytest_kernelllm.records import Case, Domain, TensorSpec
 
 
@@ -46,7 +46,7 @@ def test_what_is_not_covered_is_said(support, reason):
 
 def test_probes_stay_inside_the_ranges_and_the_budget():
     budget = 1 << 12
-    probes = plan(CASE, covers(domain(), CASE), (), Policy(), budget, 0)
+    probes = plan(CASE, covers(domain(), CASE), (), Policy(), Limits(budget, 512), 0)
     assert len({p.seed for p in probes}) == len(probes)
     for probe in probes:
         sizes = dict(probe.sizes)
@@ -56,7 +56,7 @@ def test_probes_stay_inside_the_ranges_and_the_budget():
 
 
 def test_corners_and_odd_sizes_are_tried():
-    probes = plan(CASE, covers(domain(), CASE), ("eps",), Policy(), 1 << 20, 0)
+    probes = plan(CASE, covers(domain(), CASE), ("eps",), Policy(), Limits(1 << 20, 512), 0)
     sizes = [dict(p.sizes) for p in probes]
     assert {"batch": 1, "seq": 1} in sizes
     assert {"batch": 16, "seq": 1} in sizes
@@ -68,5 +68,5 @@ def test_corners_and_odd_sizes_are_tried():
 
 def test_fixed_shapes_give_seeds_and_scales_only():
     case = Case("default", None, domain((8, 64), {}), {})
-    probes = plan(case, {}, (), Policy(), 1 << 20, 0)
+    probes = plan(case, {}, (), Policy(), Limits(1 << 20, 512), 0)
     assert len(probes) == 5

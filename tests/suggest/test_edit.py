@@ -75,6 +75,11 @@ SOURCES: dict[str, tuple[str, str, str]] = {
         f'{IMPORT}@triton_candidate(inputs=lambda: f("),#", """\n)"""), kernel="{KERNEL}")\n{BODY}',
         "RMSNorm",
     ),
+    "a string continued with a backslash": (
+        f"{IMPORT}@triton_candidate(inputs=f('a\\\n)'))\n{BODY}",
+        f"{IMPORT}@triton_candidate(inputs=f('a\\\n)'), kernel=\"{KERNEL}\")\n{BODY}",
+        "RMSNorm",
+    ),
     "kernel replaced, quotes kept": (
         f"{IMPORT}@triton_candidate(kernel = 'pkg._triton.old' , init=())\n{BODY}",
         f"{IMPORT}@triton_candidate(kernel = '{KERNEL}' , init=())\n{BODY}",

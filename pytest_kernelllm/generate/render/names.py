@@ -131,7 +131,7 @@ def _in_order(body: Iterable[ast.stmt]) -> Iterable[ast.stmt]:
 
 
 def _target_names(node: ast.stmt) -> list[str]:
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target]  # type: ignore[attr-defined]
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", node)]
     return [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
 
 

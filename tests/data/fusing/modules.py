@@ -251,3 +251,11 @@ class MeanSquare(nn.Module):
 class Swap(nn.Module):
     def forward(self, x):
         return x.transpose(2, 3).contiguous()
+
+
+@triton_candidate(inputs=rows(16), dims={"batch": (1, 64)})
+class BySize(nn.Module):
+    """Takes another path for few rows, so no one kernel serves every size."""
+
+    def forward(self, x):
+        return torch.sin(x) if x.shape[0] > 3 else torch.cos(x)

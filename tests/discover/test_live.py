@@ -1,0 +1,458 @@
+from __future__ import annotations
+
+import pickle
+import sys
+import textwrap
+
+import pytest
+import torch
+
+from pytest_kernelllm.discover.live import Call, LiveTarget, TargetError, load_target
+from pytest_kernelllm.discover.scan import scan
+from pytest_kernelllm.records import Domain, TensorSpec
+
+HEAD = """
+import torch
+from torch import nn
+from pytest_kernelllm import triton_candidate
+"""
+
+NORM = HEAD + textwrap.dedent(
+    """
+    def inputs(batch: int = 2, seq: int = 8):
+        return torch.randn(batch, seq, 16)
+
+    OPTIONS = dict(dims={"batch": (1, 64), "seq": (1, 4096)}, dtypes=("float32", "bfloat16"))
+
+    @triton_candidate(inputs=inputs, init=(16,), **OPTIONS)
+    class Norm(nn.Module):
+        def __init__(self, width, eps=1e-6):
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(width))
+            self.register_buffer("steps", torch.zeros(1, dtype=torch.int64))
+            self.eps = eps
+
+        def forward(self, x, residual=None):
+            return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight
+    """
+)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+def load(root, name=None, **options) -> LiveTarget:
+    found = scan([root], root, **options)
+    assert found.problems == ()
+    (target,) = [t for t in found.targets if name in (None, t.name)]
+    return load_target(root, target)
+
+
+def small(text: str, **marker: str) -> str:
+    """A file with one target; ``marker`` overrides its arguments."""
+    arguments = {"inputs": "lambda: torch.randn(2, 4)", **marker}
+    shown = ", ".join(f"{k}={v}" for k, v in arguments.items() if v)
+    return (
+        HEAD
+        + f"@triton_candidate({shown})\nclass A(nn.Module):\n"
+        + textwrap.indent(textwrap.dedent(text), "    ")
+    )
+
+
+IDENTITY = "def forward(self, x): return x + 1"
+
+
+def test_cases_and_domain(project):
+    live = load(project.write(norm=NORM))
+    assert [c.name for c in live.cases] == ["default-float32", "default-bfloat16"]
+    assert live.case("default-bfloat16").domain == Domain(
+        inputs={"x": TensorSpec("bfloat16", ("batch", "seq", 16))},
+        attributes={"weight": TensorSpec("bfloat16", (16,)), "steps": TensorSpec("int64", (1,)), "eps": 1e-6},
+        dims={"batch": (1, 64), "seq": (1, 4096)},
+    )
+    assert live.case("default-float32").sizes == {"batch": 2, "seq": 8}
+    assert list(live.signature.parameters) == ["x", "residual"]
+    assert live.init_arguments(live.cases[0]) == Call((16,), {})
+
+
+def test_build_is_repeatable_and_leaves_the_random_state_alone(project):
+    live = load(project.write(norm=NORM))
+    torch.manual_seed(7)
+    before = torch.random.get_rng_state()
+    one, two = (live.build(live.cases[1]) for _ in range(2))
+    first, second = live.inputs(live.cases[1], 3), live.inputs(live.cases[1], 4)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert torch.equal(one.weight, two.weight) and one.weight is not two.weight
+    assert (one.weight.dtype, one.steps.dtype, one.training) == (torch.bfloat16, torch.int64, False)
+    assert one(*first.args).dtype == torch.bfloat16
+    assert torch.equal(first.args[0], live.inputs(live.cases[1], 3).args[0])
+    assert not torch.equal(first.args[0], second.args[0])
+
+
+def test_sizes_override_defaults(project):
+    live = load(project.write(norm=NORM))
+    call = live.inputs(live.cases[0], 0, {"seq": 3})
+    assert live.bind(call)["x"].shape == (2, 3, 16)
+    with pytest.raises(KeyError, match="width"):
+        live.inputs(live.cases[0], 0, {"width": 3})
+
+
+def test_package_file_is_imported_under_its_real_name(project):
+    text = small(IDENTITY, init="()").replace("import torch\n", "import torch\nfrom ..sizes import N\n", 1)
+    packages = {"src/shop/__init__.py": "", "src/shop/nn/__init__.py": "", "src/shop/sizes.py": "N = 4"}
+    root = project.write_files({**packages, "src/shop/nn/layers.py": text})
+    live = load(root)
+    assert live.cls.__module__ == "shop.nn.layers"
+    assert isinstance(pickle.loads(pickle.dumps(live.build(live.cases[0]))), live.cls)
+    assert load(root).cls is live.cls
+
+
+def test_lone_files_of_one_name(project):
+    text = "from sizes_of_a import N\n" + small(IDENTITY).replace("2, 4", "2, N")
+    files = {
+        "a/layers.py": text,
+        "a/sizes_of_a.py": "N = 4",
+        "b/layers.py": small(IDENTITY),
+        "c/json.py": text,
+    }
+    root = project.write_files(files)
+    lives = [load_target(root, t) for t in scan([root], root).targets]
+    assert lives[0].cls.__module__ == "layers" and lives[1].cls.__module__ not in ("layers", "json")
+    for live in lives:
+        assert isinstance(pickle.loads(pickle.dumps(live.build(live.cases[0]))), live.cls)
+    assert "c" not in (sys.modules["json"].__file__ or "").split("/")
+
+
+def test_llama_layers_marked_in_a_conftest(project):
+    root = project.write(
+        conftest=HEAD
+        + textwrap.dedent(
+            """
+            from transformers import LlamaConfig
+            from transformers.models.llama import modeling_llama as modeling
+
+            def inputs(batch=2, seq=6):
+                return {"hidden_states": torch.randn(batch, seq, 32)}
+
+            def mlp_inputs(tokens=3):
+                return torch.randn(tokens, 32)
+
+            def mlp():
+                return (LlamaConfig(hidden_size=32, intermediate_size=48, num_attention_heads=2),)
+
+            triton_candidate(modeling.LlamaRMSNorm, init=(32,), inputs=inputs, dims={"batch": (1, 8)})
+            triton_candidate(modeling.LlamaMLP, init=mlp, inputs={"long": mlp_inputs}, dtypes=("bfloat16",))
+            """
+        )
+    )
+    norm = load(root, "LlamaRMSNorm")
+    assert norm.cls.__module__ == "transformers.models.llama.modeling_llama"
+    assert norm.cases[0].domain.inputs == {"hidden_states": TensorSpec("float32", ("batch", 6, 32))}
+    assert norm.cases[0].domain.attributes["variance_epsilon"] == 1e-6
+
+    live = load(root, "LlamaMLP")
+    (case,) = live.cases
+    assert case.name == "long-bfloat16"
+    pinned = case.domain.attributes
+    assert pinned["act_fn.__class__"].endswith(".SiLUActivation") or pinned["act_fn.__class__"].endswith(
+        ".SiLU"
+    )
+    assert pinned["down_proj.weight"] == TensorSpec("bfloat16", (32, 48))
+    assert pinned["gate_proj.bias"] is None and pinned["hidden_size"] == 32
+    assert live.build(case)(*live.inputs(case, 0).args).shape == (3, 32)
+
+
+def test_what_pins_a_domain(project):
+    text = """
+    scale = 2.0
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv1d(4, 4, 3, stride=2, bias=False)
+        self.layers = nn.ModuleList([nn.Dropout(0.25)])
+        self.act, self.built = torch.nn.functional.gelu, torch.relu
+        self.config = Config()
+        self._hidden, self._unread = 5, 6
+        self.absent = None
+
+    def forward(self, x):
+        return x * self.scale * self._hidden if self.config.rope.kind == "a" else x + self.method()
+
+    def method(self): return 1
+    """
+    root = project.write(a=small(text))
+    source = (root / "a.py").read_text()
+    config = "class Config:\n    unread = 3\n    class rope:\n        kind = 'a'\n\n"
+    (root / "a.py").write_text(source.replace("@triton", config + "@triton"))
+    pinned = load(root).cases[0].domain.attributes
+    for name, value in {
+        "conv.__class__": "torch.nn.modules.conv.Conv1d",
+        "conv.stride[0]": 2,
+        "conv.bias": None,
+        "layers.0.p": 0.25,
+        "config.rope.kind": "a",
+        "scale": 2.0,
+        "_hidden": 5,
+        "absent": None,
+    }.items():
+        assert pinned[name] == value, name
+    assert "gelu" in str(pinned["act"]) and "relu" in str(pinned["built"])
+    assert not {"_unread", "config.unread", "training", "method", "forward"} & set(pinned)
+
+
+@pytest.mark.parametrize(
+    ("made", "inputs", "dims"),
+    [
+        ("torch.randn(n, m)", {"x": ("n", "m")}, {"n", "m"}),
+        ("torch.randn(n * m, 4)", {"x": (24, 4)}, set()),
+        ("torch.randn(n, m + 1)", {"x": ("n", 5)}, {"n"}),
+        ("torch.randn(n, n)", {"x": ("n", "n")}, {"n"}),
+        ("torch.randn(6, 4)", {"x": (6, 4)}, set()),
+        ("torch.randn(*[2] * n)", {"x": (2,) * 6}, set()),
+        ("(torch.randn(n, m), n)", {"x": (6, "m"), "y": 6}, {"m"}),
+        (
+            "(torch.randn(n, 4), torch.ones(n, m, dtype=torch.long))",
+            {"x": ("n", 4), "y": ("n", "m")},
+            {"n", "m"},
+        ),
+        # cannot be made without data
+        ("torch.ones(n, m)[: int(torch.ones(n).sum())]", {"x": ("n", "m")}, {"n", "m"}),
+        ("torch.from_numpy(__import__('numpy').zeros((n, m)))", {"x": ("n", "m")}, {"n", "m"}),
+    ],
+)
+def test_dimensions_are_found_by_calling(project, made, inputs, dims):
+    text = small(
+        "def forward(self, x, y=None): return x", inputs="make", dims="{'n': (1, 9), 'm': (2, 4)}", init="()"
+    )
+    text = text.replace("@triton", f"def make(n=6, m=4):\n    return {made}\n\n@triton")
+    (case,) = load(project.write(a=text)).cases
+    shown = {k: v.shape if isinstance(v, TensorSpec) else v for k, v in case.domain.inputs.items()}
+    assert shown == inputs
+    assert set(case.domain.dims) == set(case.sizes) == dims
+    assert {"n": 6, "m": 4}.items() >= case.sizes.items()
+
+
+def test_narrow_ranges_keep_dimensions_apart(project):
+    dims = "{'n': (1, 2), 'm': (1, 2), 'k': (3, 3)}"
+    text = small(IDENTITY, inputs="lambda n=1, m=1, k=3: torch.randn(m, n, k)", dims=dims)
+    (case,) = load(project.write(a=text)).cases
+    assert case.domain.inputs["x"].shape == ("m", "n", 3) and set(case.domain.dims) == {"n", "m"}
+
+
+def test_probing_never_makes_large_tensors(project):
+    """A terabyte of inputs has shapes all the same."""
+    text = small(IDENTITY, inputs="lambda n=1 << 19: torch.randn(n, 1 << 19)", dims="{'n': (1, 1 << 20)}")
+    (case,) = load(project.write(a=text)).cases
+    assert case.domain.inputs["x"].shape == ("n", 1 << 19)
+
+
+@pytest.mark.parametrize(
+    ("init", "arguments"),
+    [
+        ("(3, 4)", Call((3, 4))),
+        ("{'a': 3, 'b': 4}", Call((), {"a": 3, "b": 4})),
+        ("((3,), {'b': 4})", Call((3,), {"b": 4})),
+        ("lambda: [3, 4]", Call((3, 4))),
+        ("lambda: A(3, 4)", Call()),
+    ],
+)
+def test_forms_of_init(project, init, arguments):
+    text = """
+    def __init__(self, a, b):
+        super().__init__()
+        self.a, self.b = a, b
+    def forward(self, x): return x
+    """
+    live = load(project.write(a=small(text, init=init)))
+    module = live.build(live.cases[0])
+    assert (module.a, module.b) == (3, 4)
+    assert live.init_arguments(live.cases[0]) == arguments
+    assert live.build(live.cases[0]) is not module
+
+
+def test_inputs_by_position_and_keyword(project):
+    live = load(
+        project.write(
+            a=small(
+                "def forward(self, x, *rest, mask=None, flag=True, **options): return x",
+                inputs="lambda: ((torch.ones(4, 2).t().double(),), {'mask': torch.ones(2, dtype=torch.bool)})",
+                dtypes="('float16',)",
+            )
+        )
+    )
+    call = live.inputs(live.cases[0], 0)
+    bound = live.bind(call)
+    assert list(bound) == ["x", "mask"]
+    assert bound["x"].is_contiguous() and bound["x"].dtype == torch.float16
+    assert bound["mask"].dtype == torch.bool
+
+
+def test_training_backward_and_plain_tensors(project):
+    text = """
+    def __init__(self):
+        super().__init__()
+        self.table = torch.ones(4)
+        self.drop = nn.Dropout(0.5)
+    def forward(self, x): return self.drop(x) + self.table
+    """
+    live = load(project.write(a=small(text, training="True", backward="True")))
+    assert live.cases[0].domain.training and live.cases[0].domain.grad and live.cases[0].dtype is None
+    assert live.build(live.cases[0]).drop.training
+    assert live.build(live.cases[0], device="meta").table.is_meta
+
+
+def test_adopted_classes_run_the_original_at_every_depth(project):
+    """As the runtime does it: the class's ``forward`` dispatches and keeps the original."""
+    text = """
+    def __init__(self, depth=1):
+        super().__init__()
+        self.inner = A(depth - 1) if depth else None
+    def forward(self, x, extra=None): return x + 1 + (self.inner(x) if self.inner else 0)
+    """
+    root = project.write(a=small(text))
+    with (root / "a.py").open("a") as file:
+        file.write(
+            "\ndef dispatch(self, *args): raise AssertionError\n"
+            "dispatch.__kernelllm_original__ = A.forward\nA.forward = dispatch\n"
+        )
+    live = load(root)
+    assert list(live.signature.parameters) == ["x", "extra"]
+    module = live.build(live.cases[0])
+    assert torch.equal(module(torch.zeros(2)), torch.full((2,), 2.0))
+    assert "forward" not in live.cases[0].domain.attributes
+
+
+def test_kernelbench_file(project):
+    root = project.write_files(
+        {
+            "level1/1_Scale.py": """
+            import torch
+            class Model(torch.nn.Module):
+                def __init__(self, factor):
+                    super().__init__()
+                    self.factor = factor
+                def forward(self, x): return x * self.factor
+            N = 1 << 40
+            def get_inputs(): return [torch.rand(N, 3)]
+            def get_init_inputs(): return [2.5]
+            """
+        }
+    )
+    live = load(root, kernelbench=True)
+    (case,) = live.cases
+    assert (case.name, case.domain.inputs["x"].shape) == ("default", (1 << 40, 3))
+    assert live.build(case).factor == 2.5
+    assert live.inputs(case, 0, device="meta").args[0].is_meta
+
+
+def test_inputs_from_elsewhere(project):
+    root = project.write(a=small(IDENTITY, inputs=""))
+    (target,) = scan([root], root).targets
+    assert load_target(root, target, inputs=lambda: torch.ones(7)).cases[0].domain.inputs["x"].shape == (7,)
+
+
+NEEDS_WIDTH = "def __init__(self, width): super().__init__()\ndef forward(self, x): return x"
+
+MISTAKES = {
+    "no inputs": (small(IDENTITY, inputs=""), r"a\.py: A has no inputs; write triton_candidate\(inputs="),
+    "no constructor arguments": (
+        small(NEEDS_WIDTH),
+        r"a\.py: A cannot be built: TypeError: .*'width'; give its constructor's arguments with init=",
+    ),
+    "wrong constructor arguments": (
+        small(NEEDS_WIDTH, init="(1, 2)"),
+        r"a\.py: A cannot be built: .*; check init=",
+    ),
+    "constructor fails": (
+        small("def __init__(self):\n    raise ValueError('odd\\nsize.')"),
+        r"a\.py: A cannot be built: ValueError: odd size \(a\.py, line 8\); check init=",
+    ),
+    "init of another form": (small(IDENTITY, init="3"), r"a\.py: A: init= gives a int; it must be a tuple"),
+    "init fails": (
+        small(IDENTITY, init="lambda: 1 / 0"),
+        r"a\.py: A: its init callable fails: ZeroDivisionError",
+    ),
+    "init makes another class": (small(IDENTITY, init="lambda: nn.ReLU()"), r"returns a ReLU, not a A\."),
+    "forward fails": (
+        small("def forward(self, x): return x @ x"),
+        r"a\.py: A: forward\(x: float32\[2, 4\]\) fails: RuntimeError: .* \(a\.py, line 7\); check init= and inputs=",
+    ),
+    "inputs fail": (
+        small(IDENTITY, inputs="lambda n=3: torch.ones(n, 12 // (4 - n))", dims="{'n': (1, 5)}"),
+        r"a\.py: A: its inputs callable fails when called with \(n=4\) on cpu: ZeroDivisionError",
+    ),
+    "inputs of another form": (
+        small(IDENTITY, inputs="lambda: 3"),
+        r"inputs callable returns a int; it must return",
+    ),
+    "inputs do not fit": (
+        small(IDENTITY, inputs="lambda: {'y': torch.ones(1)}"),
+        r"a\.py: A: its inputs do not fit forward\(x\): missing a required argument: 'x'",
+    ),
+    "inputs go into *args": (
+        small("def forward(self, *xs): return xs[0]"),
+        r"its inputs go into \*xs of forward\(\*xs\); name the parameters",
+    ),
+    "nested inputs": (
+        small(IDENTITY, inputs="lambda: ([torch.ones(1)],)"),
+        r"the argument `x` is a list; forward's arguments must be tensors",
+    ),
+    "unknown dimension": (
+        small(IDENTITY, dims="{'btach': (1, 2)}"),
+        r"dims names 'btach', but no inputs callable",
+    ),
+    "no default": (
+        small(IDENTITY, inputs="lambda n: torch.ones(n)", dims="{'n': (1, 2)}"),
+        r"a\.py: A: `n` needs a default size, such as `n: int = 1`",
+    ),
+    "default out of range": (
+        small(IDENTITY, inputs="lambda n=3: torch.ones(n)", dims="{'n': (1, 2)}"),
+        r"the default n=3 lies outside dims\['n'\] = \(1, 2\)",
+    ),
+    "unknown dtype": (
+        small(IDENTITY, dtypes="('int8',)"),
+        r"dtypes has 'int8'; write floating dtypes such as",
+    ),
+    "not a module": (
+        small(IDENTITY).replace("(nn.Module)", ""),
+        r"a\.py: A is not an nn\.Module class; mark a class",
+    ),
+    "import fails": (
+        "import no_such_thing\n" + small(IDENTITY),
+        r"^a\.py cannot be imported: ModuleNotFoundError: No",
+    ),
+    "exits": (
+        small(IDENTITY) + "\nraise SystemExit(3)",
+        r"^a\.py cannot be imported: SystemExit: 3 \(a\.py, line 8\)",
+    ),
+    "unmarked when imported": (
+        small(IDENTITY) + "\nclass B(nn.Module): ...\nif not B: triton_candidate(B)\nA = B",
+        r"a\.py: A is not marked once a\.py is imported",
+    ),
+    "caches tensors": (
+        small(IDENTITY, inputs="CACHE").replace(
+            "@triton", "import functools\nCACHE = functools.cache(lambda: torch.ones(2))\n@triton"
+        ),
+        r"inputs callable returns tensors without data; make new ones each time",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_mistakes_are_one_sentence(project, text, message):
+    root = project.write(a=text)
+    target = next(t for t in scan([root], root).targets if t.name == "A")
+    with pytest.raises(TargetError, match=message) as caught:
+        load_target(root, target)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith(".") and not str(caught.value).endswith("..")
+
+
+def test_target_that_is_gone(project):
+    root = project.write(a=small(IDENTITY))
+    (target,) = scan([root], root).targets
+    project.write(a="x = 1")
+    with pytest.raises(TargetError, match=r"a\.py no longer marks A; run the scan again"):
+        load_target(root, target)
