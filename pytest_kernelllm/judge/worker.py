@@ -191,6 +191,9 @@ class Worker:
             # An autotuner has nothing to time in the interpreter: take its first configuration.
             from triton.runtime.autotuner import Autotuner
 
+            from pytest_kernelllm.judge.interpreter import mend_bfloat16
+
+            mend_bfloat16()
             Autotuner.run = _first_configuration
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import pickle
 import sys
 import textwrap
@@ -116,10 +117,12 @@ def test_lone_files_of_one_name(project):
         "a/sizes_of_a.py": "N = 4",
         "b/layers.py": small(IDENTITY),
         "c/json.py": text,
+        "d/this.py": text,
     }
     root = project.write_files(files)
     lives = [load_target(root, t) for t in scan([root], root).targets]
     assert lives[0].cls.__module__ == "layers" and lives[1].cls.__module__ not in ("layers", "json")
+    assert all(live.cls.__module__ not in sys.stdlib_module_names for live in lives)
     for live in lives:
         assert isinstance(pickle.loads(pickle.dumps(live.build(live.cases[0]))), live.cls)
     assert "c" not in (sys.modules["json"].__file__ or "").split("/")
@@ -217,6 +220,8 @@ def test_what_pins_a_domain(project):
             {"x": ("n", 4), "y": ("n", "m")},
             {"n", "m"},
         ),
+        # of another form only at the default sizes
+        ("(torch.randn(n, m), n > 5)", {"x": (6, 4), "y": True}, set()),
         # cannot be made without data
         ("torch.ones(n, m)[: int(torch.ones(n).sum())]", {"x": ("n", "m")}, {"n", "m"}),
         ("torch.from_numpy(__import__('numpy').zeros((n, m)))", {"x": ("n", "m")}, {"n", "m"}),
@@ -270,6 +275,31 @@ def test_forms_of_init(project, init, arguments):
     assert (module.a, module.b) == (3, 4)
     assert live.init_arguments(live.cases[0]) == arguments
     assert live.build(live.cases[0]) is not module
+
+
+@pytest.mark.parametrize("init", ["(SHARED,)", "lambda: READY"])
+def test_what_init_gives_is_never_changed(project, init):
+    text = """
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+    def forward(self, x): return self.layer(x)
+    """
+    root = project.write(a=small(text, init=init, dtypes="('bfloat16',)"))
+    source = (root / "a.py").read_text().replace("@triton", "SHARED = nn.Linear(4, 4)\n@triton")
+    (root / "a.py").write_text(source + "\nREADY = A(SHARED)\n")
+    live = load(root)
+    assert live.build(live.cases[0]).layer.weight.dtype == torch.bfloat16
+    assert sys.modules[live.cls.__module__].SHARED.weight.dtype == torch.float32
+
+
+def test_file_that_is_imported_already_is_not_imported_again(project):
+    root = project.write(conftest_like=small(IDENTITY))
+    spec = importlib.util.spec_from_file_location("tests.its_name", root / "conftest_like.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["tests.its_name"] = module
+    spec.loader.exec_module(module)
+    assert load(root).cls is module.A
 
 
 def test_inputs_by_position_and_keyword(project):

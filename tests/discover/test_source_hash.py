@@ -184,6 +184,20 @@ def test_whole_module_passed_on_counts_entirely(project):
     assert hash_of(root) != before
 
 
+def test_swapped_aliases_change_the_hash(project):
+    text = """
+    from helpers import f as first, g as second
+    from pytest_kernelllm import triton_candidate
+    @triton_candidate
+    class M:
+        def forward(self, x): return first(x) - second(x)
+    """
+    root = project.write(m=text, helpers="def f(x): return x\ndef g(x): return 2 * x\n")
+    before = hash_of(root)
+    project.write(m=text.replace("f as first, g as second", "g as first, f as second"))
+    assert hash_of(root) != before
+
+
 def test_local_names_hide_those_of_the_module(project):
     text = """
     from pytest_kernelllm import triton_candidate

@@ -1,0 +1,60 @@
+"""bfloat16 in Triton's interpreter, which keeps it as raw bits: done right, so that honest kernels are not refused.
+
+As it comes (3.6 to 3.9) the interpreter adds and multiplies those bits as integers, truncates where a GPU rounds to
+nearest even, and knows no bfloat16 constants. Here operations on bfloat16 are done in float32 and rounded, as Triton's
+compiled code does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import triton.language as tl
+from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+
+def widen(bits: np.ndarray) -> np.ndarray:
+    """bfloat16 bits (uint16) as float32."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def narrow(values: np.ndarray) -> np.ndarray:
+    """Numbers as bfloat16 bits (uint16), rounded to nearest even; NaN stays NaN."""
+    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    return np.where(np.isnan(values), np.uint32(0x7FC0), rounded).astype(np.uint16)
+
+
+def mend_bfloat16() -> None:
+    """Patch the interpreter of this process."""
+    cast, to_float = InterpreterBuilder.cast_impl, InterpreterBuilder.create_fp_to_fp
+    binary, unary = InterpreterBuilder.binary_op, InterpreterBuilder.unary_op
+
+    def convert(builder: Any, source: Any, target: Any, original: Any, *rest: Any) -> Any:
+        if tl.bfloat16 not in (source.dtype.scalar, target.scalar):
+            return original(builder, source, target, *rest)
+        wide = _wide(source)
+        if target.scalar == tl.bfloat16:
+            return TensorHandle(narrow(wide.data.astype(np.float32)), tl.bfloat16)
+        return wide if target.scalar == tl.float32 else cast(builder, wide, target)
+
+    def compute(builder: Any, operands: tuple[Any, ...], op: Any, original: Any) -> Any:
+        if operands[0].dtype.scalar != tl.bfloat16:
+            return original(builder, *operands, op)
+        result = original(builder, *map(_wide, operands), op)
+        if result.data.dtype == np.float32:
+            return TensorHandle(narrow(result.data), tl.bfloat16)
+        return result  # a comparison
+
+    InterpreterBuilder.cast_impl = lambda self, source, target: convert(self, source, target, cast)
+    InterpreterBuilder.create_fp_to_fp = lambda self, source, target, rounding: convert(
+        self, source, target, to_float, rounding
+    )
+    InterpreterBuilder.binary_op = lambda self, a, b, op: compute(self, (a, b), op, binary)
+    InterpreterBuilder.unary_op = lambda self, a, op: compute(self, (a,), op, unary)
+    InterpreterBuilder.get_bf16 = lambda self, value: TensorHandle(narrow(np.array([value])), tl.bfloat16)
+
+
+def _wide(handle: Any) -> Any:
+    return TensorHandle(widen(handle.data), tl.float32) if handle.dtype.scalar == tl.bfloat16 else handle

@@ -1,0 +1,168 @@
+"""The judge's decisions on a machine without a GPU, each for the reason it must name."""
+
+import pytest
+from projects import GOOD, LAYERS
+
+from pytest_kernelllm.config import Settings
+from pytest_kernelllm.discover.live import load_target
+from pytest_kernelllm.discover.scan import scan_file
+from pytest_kernelllm.generate.render import render
+from pytest_kernelllm.judge.environment import find_environment
+from pytest_kernelllm.judge.judge import Brief, Judge
+from pytest_kernelllm.records import Completion
+
+MODULES = (
+    LAYERS
+    + '''
+
+@triton_candidate(inputs=rows, dims={"n": (1, 64)})
+class Norm(nn.Module):
+    """RMS norm without a weight, with an epsilon that matters."""
+
+    def __init__(self, eps=1e-6):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
+
+
+@triton_candidate(inputs=lambda: torch.zeros(8, 8))
+class Nothing(nn.Module):
+    """Inputs that tell nothing apart."""
+
+    def forward(self, x):
+        return x * 2
+
+
+@triton_candidate(inputs=rows, init=(64,), dims={"n": (1, 64)}, dtypes=("float32", "bfloat16"))
+class Two(Scale):
+    """Two dtypes."""
+
+
+@triton_candidate(inputs=rows, init=(64,), tolerance=0.05)
+class Loose(Scale):
+    """A tolerance of its own."""
+'''
+)
+
+NORM = '''
+import torch
+import triton
+import triton.language as tl
+
+SUPPORTS = ({"inputs": {"x": ("float32", ("n", 64))}, "dims": {"n": (1, 64)}, "attributes": {},
+             "training": False, "grad": False},)
+
+
+@triton.jit
+def norm_kernel(x_ptr, out_ptr, eps, WIDTH: tl.constexpr):
+    row = tl.program_id(0) * WIDTH
+    columns = tl.arange(0, WIDTH)
+    x = tl.load(x_ptr + row + columns)
+    tl.store(out_ptr + row + columns, x * tl.rsqrt(tl.sum(x * x, 0) / WIDTH + eps))
+
+
+def forward(self, x):
+    out = torch.empty_like(x)
+    norm_kernel[(x.shape[0],)](x, out, self.eps, WIDTH=64)
+    return out
+'''
+
+
+@pytest.fixture(scope="module")
+def court(tmp_path_factory):
+    """Judges kernel module text for a class of ``MODULES``."""
+    path = tmp_path_factory.mktemp("judged") / "layers.py"
+    path.write_text(MODULES)
+    found = scan_file(path, path.parent)
+    lives = {t.name: load_target(path.parent, t) for t in found.targets}
+    environment = find_environment(Settings(device="cpu"))
+    with Judge(environment, deadline=20) as judge:
+
+        def decide(name, text, **brief):
+            candidate = render(Completion("files", 0, text, "kernel_module"), lives[name])
+            return judge.judge(candidate, Brief(lives[name], **brief))
+
+        yield decide
+
+
+def test_an_honest_kernel_is_accepted_with_its_numbers(court):
+    verdict = court("Scale", GOOD)
+    assert verdict.accepted, verdict.reason
+    assert verdict.cases == ("default",)
+    assert verdict.environment.device == "cpu"
+    assert any(c.name == "compiles for sm_90" and c.passed for c in verdict.checks)
+    assert all(c.passed for c in verdict.checks)
+    assert "process group" in verdict.isolation
+
+
+@pytest.mark.parametrize(
+    ("change", "stage", "reason"),
+    [
+        (("+ 1)", "+ 1.0001)"), "correctness", "is wrong at"),
+        (("x * tl.load(weight_ptr + columns)", "x"), "correctness", "is wrong at"),
+        (("self.weight", "self.gamma"), "compile", "`gamma`"),
+        (("    return out", "    return out, out"), "correctness", "it returns tuple"),
+        (("torch.empty_like(x)", "torch.empty_like(x, dtype=torch.float64)"), "correctness", "float64"),
+        (("    return out", "    x.zero_()\n    return out"), "correctness", "changes its input `x`"),
+        (("(x.shape[0],)", "(1,)"), "correctness", "is wrong at"),
+        (("scale_kernel[(x.shape[0],)](x, self.weight, out, WIDTH=64)", "out.copy_(x * self.weight + 1)"), "correctness", "no Triton kernel"),
+        (("tl.arange(0, WIDTH)", "tl.arange(0, WIDTH - 1)"), "compile", "power of 2"),
+        (("x = tl.load(x_ptr + row + columns)", "x = tl.load(x_ptr + row + columns).to(tl.bfloat16).to(tl.float32)"), "correctness", "relative error"),
+        (("def forward(self, x):", "def forward(self, x):\n    raise RuntimeError('gave up')"), "compile", "gave up"),
+    ],
+)
+def test_every_fault_is_named(court, change, stage, reason):
+    assert change[0] in GOOD
+    verdict = court("Scale", GOOD.replace(*change))
+    assert (verdict.verdict, verdict.stage) == ("rejected", stage), verdict.reason
+    assert reason in verdict.reason
+
+
+def test_a_kernel_that_reads_its_epsilon_may_leave_it_open(court):
+    assert court("Norm", NORM).accepted
+
+
+def test_a_hard_coded_epsilon_is_caught_by_another_one(court):
+    verdict = court("Norm", NORM.replace("self.eps", "1e-6"))
+    assert verdict.verdict == "rejected"
+    assert "other eps" in verdict.reason
+
+
+def test_a_hard_coded_epsilon_that_is_declared_is_honest(court):
+    text = NORM.replace("self.eps", "1e-6").replace('"attributes": {}', '"attributes": {"eps": 1e-6}')
+    assert court("Norm", text).accepted
+
+
+def test_support_for_another_epsilon_is_no_support(court):
+    text = NORM.replace('"attributes": {}', '"attributes": {"eps": 1e-5}')
+    verdict = court("Norm", text)
+    assert verdict.verdict == "rejected"
+    assert "made for eps=1e-05" in verdict.reason
+
+
+def test_inputs_that_tell_nothing_apart_prove_nothing(court):
+    text = GOOD.replace("x * tl.load(weight_ptr + columns) + 1", "x * 2").replace("WIDTH=64", "WIDTH=8")
+    text = text.replace("x, self.weight, out", "x, x, out")
+    verdict = court("Nothing", text)
+    assert verdict.verdict == "inconclusive"
+    assert "zeros would pass" in verdict.reason
+
+
+def test_both_dtypes_of_a_target_are_judged(court):
+    verdict = court("Two", GOOD.replace("+ 1)", "+ 1.0)"))
+    assert verdict.accepted, verdict.reason
+    assert verdict.cases == ("default-float32", "default-bfloat16")
+
+
+def test_a_wider_tolerance_is_the_users_word(court):
+    text = GOOD.replace("+ 1)", "+ 1.001)")
+    assert court("Scale", text).verdict == "rejected"
+    assert court("Loose", text, tolerance=0.05).accepted
+
+
+def test_a_worker_that_dies_is_not_used_again(court):
+    crash = GOOD.replace("out_ptr + row + columns,", "out_ptr + row + columns + (1 << 40),")
+    assert "SIGSEGV" in court("Scale", crash).reason
+    assert court("Scale", GOOD).accepted
