@@ -23,7 +23,7 @@ class Scale(nn.Module):
         return x * self.weight + 1
 '''
 
-GOOD = '''
+GOOD = """
 import torch
 import triton
 import triton.language as tl
@@ -41,14 +41,16 @@ def forward(self, x):
     out = torch.empty_like(x)
     scale_kernel[(x.shape[0],)](x, self.weight, out, WIDTH=64)
     return out
-'''
+"""
 
 CANDIDATES = {
     "Scale_0.py": GOOD,
     "Scale_1.py": GOOD.replace("+ 1)", "+ 2)"),
     "Scale_2.py": GOOD.replace("out_ptr + row + columns,", "out_ptr + row + columns + (1 << 40),"),
     "Scale_3.py": GOOD.replace("    return out", "    while True:\n        pass"),
-    "Scale_4.py": GOOD.replace("import torch\n", "import os\nimport torch\n").replace("    return out", "    os._exit(0)"),
+    "Scale_4.py": GOOD.replace("import torch\n", "import os\nimport torch\n").replace(
+        "    return out", "    os._exit(0)"
+    ),
 }
 """Right, wrong, crashing, hanging, and leaving with status 0."""
 

@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 from projects import CANDIDATES, GOOD, LAYERS, lay_out
 
-FILES = ("--kernelllm", "--kernelllm-generator=files", "--kernelllm-candidates-dir=candidates", "--kernelllm-device=cpu")
+FILES = (
+    "--kernelllm",
+    "--kernelllm-generator=files",
+    "--kernelllm-candidates-dir=candidates",
+    "--kernelllm-device=cpu",
+)
 
 
 @pytest.fixture
@@ -28,7 +33,15 @@ def judged(tmp_path_factory):
     """One run over five candidates, looked at by several tests."""
     path = tmp_path_factory.mktemp("project")
     lay_out(path)
-    command = [sys.executable, "-m", "pytest", *FILES, "--kernelllm-samples=5", "--kernelllm-deadline=8", "-rxs"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        *FILES,
+        "--kernelllm-samples=5",
+        "--kernelllm-deadline=8",
+        "-rxs",
+    ]
     report = ["--kernelllm-report=out/report.json", "--junitxml=junit.xml"]
     done = subprocess.run([*command, *report], cwd=path, capture_output=True, text=True, check=False)
     return path, done
@@ -83,7 +96,9 @@ def test_a_second_run_knows_everything_and_imports_no_torch(judged):
         "assert 'torch' not in sys.modules, 'torch was imported'\n"
         "sys.exit(code)"
     )
-    done = subprocess.run([sys.executable, "-c", script], cwd=path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "5 verdicts, 5 of them known before" in done.stdout
 
@@ -232,7 +247,11 @@ def test_adoption_end_to_end(project):
 
 def scan_hash(project):
     done = subprocess.run(
-        ["kernelllm", "scan", "--json", "layers.py"], cwd=project.path, capture_output=True, text=True, check=True
+        ["kernelllm", "scan", "--json", "layers.py"],
+        cwd=project.path,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return json.loads(done.stdout)["source_hash"]
 

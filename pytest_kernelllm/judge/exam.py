@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -171,6 +172,6 @@ def _moved(
 def _nudge(module: torch.nn.Module, name: str) -> None:
     """Give a float attribute another value, far enough to matter (an epsilon of 1e-6 times two would not)."""
     owner, _, attribute = name.rpartition(".")
-    holder = module.get_submodule(owner)
+    holder = operator.attrgetter(owner)(module) if owner else module
     value = getattr(holder, attribute)
     setattr(holder, attribute, value + 0.05 if abs(value) < 0.01 else value * 1.5)

@@ -166,7 +166,11 @@ class Judge:
             raise _Decided("rejected", "screen", str(error)) from None
         policy = self.policy
         on_gpu = self.device.type == "cuda"
-        limits = Limits(policy.gpu_elements, policy.gpu_longest) if on_gpu else Limits(policy.cpu_elements, policy.cpu_longest)
+        limits = (
+            Limits(policy.gpu_elements, policy.gpu_longest)
+            if on_gpu
+            else Limits(policy.cpu_elements, policy.cpu_longest)
+        )
         plans, refusals = [], []
         for case in subject.cases:
             for support in supports:
@@ -196,7 +200,8 @@ class Judge:
         """A worker with an arena; its end, however it comes, is a rejection at ``stage``."""
         arena = Arena(self.device, self._pool)
         try:
-            with server.worker(self.deadline, arena.fd) as worker:
+            patience = self.policy.interpreter_patience if server.mode == "interpret" else 1.0
+            with server.worker(self.deadline * patience, arena.fd) as worker:
                 yield worker, arena
         except WorkerDied as error:
             raise _Decided("rejected", stage, f"the candidate's process failed: {error}") from None
@@ -206,8 +211,14 @@ class Judge:
     def _compile(
         self, candidate: Candidate, plans: list[tuple[Case, list[Probe]]], exam: Exam, found: _Proceedings
     ) -> None:
-        """Compile every kernel that ``forward`` launches for the environment's architecture."""
-        questions = [exam.question(probes[0]) for _, probes in plans]
+        """Compile every kernel that ``forward`` launches for the environment's architecture.
+
+        At each case's main sizes, and where a size is 1: Triton compiles that one as a constant.
+        """
+        questions = []
+        for _, probes in plans:
+            ones = [probe for probe in probes if 1 in dict(probe.sizes).values()]
+            questions += [exam.question(probe) for probe in (probes[0], *ones[:1])]
         with self._worker(self._compiler, "compile") as (worker, arena):
             self._load(worker, candidate, "compile")
             for question in questions:

@@ -27,6 +27,8 @@ class Policy:
     """Elements an input may have in the interpreter, where a probe's free dimensions allow it."""
     cpu_longest: int = 64
     """How far a single dimension is taken there: programs run one after the other, some 10 ms each."""
+    interpreter_patience: float = 3.0
+    """The deadline's factor there: what is slow in Python need not be slow on a GPU."""
     gpu_elements: int = 1 << 22
     """Elements an input may have on a GPU in most probes, where free dimensions allow it."""
     gpu_longest: int = 1 << 31

@@ -31,7 +31,12 @@ def schema_of(annotation: Any) -> dict[str, Any]:
     if origin is tuple:
         if len(args) == 2 and args[1] is Ellipsis:
             return {"type": "array", "items": schema_of(args[0])}
-        return {"type": "array", "prefixItems": [schema_of(a) for a in args], "minItems": len(args), "maxItems": len(args)}
+        return {
+            "type": "array",
+            "prefixItems": [schema_of(a) for a in args],
+            "minItems": len(args),
+            "maxItems": len(args),
+        }
     if origin in (dict, Mapping):
         return {"type": "object", "additionalProperties": schema_of(args[1])}
     if isinstance(annotation, type) and issubclass(annotation, Record):

@@ -28,14 +28,15 @@ def write_summary(
     """
     terminal.section("kernelllm")
     width = max(terminal._tw.fullwidth, 110)
-    names = {target: Path(path).name for target, path in patches.items()}
-    terminal.write_line(render_table(outcomes, names, width, terminal.hasmarkup))
+    terminal.write_line(render_table(outcomes, patches, width, terminal.hasmarkup))
     known = sum(o.cached for o in outcomes)
     judged = sum(o.verdict is not None for o in outcomes)
     terminal.write_line("")
     terminal.write_line(f"{judged} verdicts, {known} of them known before, in {store.name}/.")
     if patches:
         folder = Path(next(iter(patches.values()))).parent
-        terminal.write_line(f"Patches are in {folder}: `git apply` one, or `kernelllm apply` for all of them.")
+        terminal.write_line(
+            f"{len(patches)} patches in {folder}/: `git apply` one, or `kernelllm apply` for all of them."
+        )
     for problem in problems:
         terminal.write_line(problem, yellow=True)

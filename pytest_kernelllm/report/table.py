@@ -17,7 +17,7 @@ def render_table(outcomes: Sequence[Outcome], patches: Mapping[str, str], width:
 
     Args:
         outcomes: of all candidates of all targets.
-        patches: name of the patch by ``Target.id``.
+        patches: path of the patch by ``Target.id``.
         width: columns of the terminal.
         color: whether to use terminal colours.
     """
@@ -62,9 +62,9 @@ def _result(outcomes: Sequence[Outcome], adopted: Outcome | None, patch: str | N
     if adopted is not None:
         right = adopted.verdict is not None and adopted.verdict.correct
         state = "adopted" if right else f"[red]adopted kernel fails:[/] {_why(adopted)}"
-        return f"{state}; {patch}" if patch else state
+        return f"{state}; patch" if patch else state
     if best(outcomes) is not None:
-        return f"[green]{patch or 'verified'}[/]" + ("" if timed else ", speed unknown")
+        return f"[green]{'patch' if patch else 'verified'}[/]" + ("" if timed else ", speed unknown")
     reasons = [o for o in outcomes if o.verdict is not None] or outcomes
     return _why(reasons[0])
 

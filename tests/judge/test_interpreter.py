@@ -8,7 +8,7 @@ import torch
 
 from pytest_kernelllm.judge.interpreter import narrow, widen
 
-KERNELS = '''
+KERNELS = """
 import os
 os.environ["TRITON_INTERPRET"] = "1"
 import torch, triton, triton.language as tl
@@ -36,7 +36,7 @@ product[(1,)](x, y, out, 256)
 assert torch.equal(out, torch.where(x > y, x * y, -x) + 1.5)
 rounded[(1,)](x, out, 256)
 assert torch.equal(out, (x.float() * 1.01).bfloat16())
-'''
+"""
 
 
 def test_kernels_in_bfloat16_compute_what_torch_does(tmp_path):
@@ -47,6 +47,8 @@ def test_kernels_in_bfloat16_compute_what_torch_does(tmp_path):
 
 
 def test_rounding_is_torchs_for_odd_values():
-    values = np.array([0.0, -0.0, 1.0, 3.4e38, -3.4e38, np.inf, -np.inf, np.nan, 1e-40, 1.00390625, 1.01171875], np.float32)
+    values = np.array(
+        [0.0, -0.0, 1.0, 3.4e38, -3.4e38, np.inf, -np.inf, np.nan, 1e-40, 1.00390625, 1.01171875], np.float32
+    )
     wanted = torch.from_numpy(values).bfloat16().float().numpy()
     np.testing.assert_array_equal(widen(narrow(values)), wanted)

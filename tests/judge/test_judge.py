@@ -46,7 +46,7 @@ class Loose(Scale):
 '''
 )
 
-NORM = '''
+NORM = """
 import torch
 import triton
 import triton.language as tl
@@ -67,7 +67,7 @@ def forward(self, x):
     out = torch.empty_like(x)
     norm_kernel[(x.shape[0],)](x, out, self.eps, WIDTH=64)
     return out
-'''
+"""
 
 
 @pytest.fixture(scope="module")
@@ -107,10 +107,25 @@ def test_an_honest_kernel_is_accepted_with_its_numbers(court):
         (("torch.empty_like(x)", "torch.empty_like(x, dtype=torch.float64)"), "correctness", "float64"),
         (("    return out", "    x.zero_()\n    return out"), "correctness", "changes its input `x`"),
         (("(x.shape[0],)", "(1,)"), "correctness", "is wrong at"),
-        (("scale_kernel[(x.shape[0],)](x, self.weight, out, WIDTH=64)", "out.copy_(x * self.weight + 1)"), "correctness", "no Triton kernel"),
+        (
+            ("scale_kernel[(x.shape[0],)](x, self.weight, out, WIDTH=64)", "out.copy_(x * self.weight + 1)"),
+            "correctness",
+            "no Triton kernel",
+        ),
         (("tl.arange(0, WIDTH)", "tl.arange(0, WIDTH - 1)"), "compile", "power of 2"),
-        (("x = tl.load(x_ptr + row + columns)", "x = tl.load(x_ptr + row + columns).to(tl.bfloat16).to(tl.float32)"), "correctness", "relative error"),
-        (("def forward(self, x):", "def forward(self, x):\n    raise RuntimeError('gave up')"), "compile", "gave up"),
+        (
+            (
+                "x = tl.load(x_ptr + row + columns)",
+                "x = tl.load(x_ptr + row + columns).to(tl.bfloat16).to(tl.float32)",
+            ),
+            "correctness",
+            "relative error",
+        ),
+        (
+            ("def forward(self, x):", "def forward(self, x):\n    raise RuntimeError('gave up')"),
+            "compile",
+            "gave up",
+        ),
     ],
 )
 def test_every_fault_is_named(court, change, stage, reason):

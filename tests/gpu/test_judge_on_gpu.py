@@ -1,0 +1,85 @@
+"""The judge on a GPU: real launches, shared memory, and the race."""
+
+import pytest
+from projects import GOOD, LAYERS
+
+from pytest_kernelllm.config import Settings
+from pytest_kernelllm.discover.live import load_target
+from pytest_kernelllm.discover.scan import scan_file
+from pytest_kernelllm.generate.render import render
+from pytest_kernelllm.judge.environment import find_environment
+from pytest_kernelllm.judge.judge import Brief, Judge
+from pytest_kernelllm.records import Completion
+
+WIDE = LAYERS.replace("n=6", "n=65536").replace('dims={"n": (1, 64)}', 'dims={"n": (1, 131072)}')
+
+
+@pytest.fixture(scope="module")
+def court(tmp_path_factory):
+    path = tmp_path_factory.mktemp("judged") / "layers.py"
+    path.write_text(WIDE)
+    [target] = scan_file(path, path.parent).targets
+    live = load_target(path.parent, target)
+    environment = find_environment(Settings(device="cuda"))
+    with Judge(environment, deadline=30) as judge:
+
+        def decide(text, **brief):
+            candidate = render(Completion("files", 0, text, "kernel_module"), live)
+            return judge.judge(candidate, Brief(live, **brief))
+
+        yield decide
+
+
+def test_an_honest_kernel_is_timed_against_eager_and_compile(court):
+    verdict = court(GOOD, min_speedup=0.0)
+    assert verdict.accepted, verdict.reason
+    [timing] = verdict.timing
+    assert timing.case == "default"
+    assert 0 < timing.kernel.p20 <= timing.kernel.p50 <= timing.kernel.p80
+    assert timing.speedup.low <= timing.speedup.value <= timing.speedup.high
+    assert timing.compiled is not None
+    assert timing.bytes == 2 * 65536 * 64 * 4 + 64 * 4
+    assert 0 < timing.roofline_share < 1.2
+    assert any(c.name == "clocks agree" and c.passed for c in verdict.checks)
+    assert verdict.environment.gpu
+    assert verdict.environment.arch.startswith("sm_")
+
+
+def test_a_threshold_out_of_reach_rejects_a_right_kernel(court):
+    verdict = court(GOOD, min_speedup=1000.0)
+    assert (verdict.verdict, verdict.stage) == ("rejected", "timing")
+    assert verdict.correct
+    assert "not fast enough" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (("+ 1)", "+ 1.0001)"), "is wrong at"),
+        (("out_ptr + row + columns,", "out_ptr + row + columns + (1 << 40),"), "illegal memory access"),
+        (("x * tl.load(weight_ptr + columns)", "x"), "is wrong at"),
+        (("    return out", "    x.zero_()\n    return out"), "changes its input `x`"),
+        (("(x.shape[0],)", "(x.shape[0] - 1,)"), "is wrong at"),
+        (
+            ("scale_kernel[(x.shape[0],)](x, self.weight, out, WIDTH=64)", "out.copy_(x * self.weight + 1)"),
+            "no Triton kernel",
+        ),
+        (("tl.arange(0, WIDTH)", "tl.arange(0, WIDTH - 1)"), "power of 2"),
+    ],
+)
+def test_every_fault_is_named_and_the_next_candidate_is_unharmed(court, change, reason):
+    assert change[0] in GOOD
+    verdict = court(GOOD.replace(*change), timing=False)
+    assert verdict.verdict == "rejected"
+    assert reason in verdict.reason
+    assert court(GOOD, timing=False).accepted
+
+
+def test_a_kernel_that_never_ends_is_ended(court):
+    text = GOOD.replace(
+        "    x = tl.load", "    while tl.load(x_ptr + row) < float('inf'):\n        row += 0\n    x = tl.load"
+    )
+    verdict = court(text, timing=False)
+    assert verdict.verdict == "rejected"
+    assert "deadline" in verdict.reason
+    assert court(GOOD, timing=False).accepted
