@@ -21,7 +21,7 @@ from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.probes import Limits, Probe, covers, elements, plan
 from pytest_kernelllm.judge.race import race
 from pytest_kernelllm.judge.screen import screen
-from pytest_kernelllm.judge.slabs import Arena, slab_bytes
+from pytest_kernelllm.judge.slabs import Arena, Pool, slab_bytes
 from pytest_kernelllm.judge.state import in_slab, plain, state_tree
 from pytest_kernelllm.judge.supervisor import ForkServer, Isolation, WorkerDied, WorkerHandle, probe_isolation
 from pytest_kernelllm.judge.timing import Roofline, measure_roofline
@@ -84,7 +84,7 @@ class Judge:
         self._lock = threading.Lock()
         self._exams: dict[int, tuple[Subject, Exam]] = {}
         self._roofline: Roofline | None = None
-        self._pool = torch.cuda.MemPool() if self.device.type == "cuda" else None
+        self._pool = Pool(self.device) if self.device.type == "cuda" else None
         if self.device.type == "cuda":
             self._runner = ForkServer("cuda", self.isolation)
             self._servers = [self._runner]

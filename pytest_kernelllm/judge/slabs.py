@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import mmap
 import os
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,11 +36,26 @@ def view(block: torch.Tensor, offset: int, shape: Sequence[int], dtype: torch.dt
     return block[offset : offset + count * dtype.itemsize].view(dtype).view(tuple(shape))
 
 
+class Pool:
+    """GPU memory that holds arenas only. Thread-safe, which ``torch.cuda.use_mem_pool`` is not."""
+
+    def __init__(self, device: torch.device) -> None:
+        """An empty pool on one GPU."""
+        self._device = device
+        self._pool = torch.cuda.MemPool()
+        self._lock = threading.Lock()
+
+    def allocate(self, size: int) -> torch.Tensor:
+        """``size`` bytes, uninitialised."""
+        with self._lock, torch.cuda.use_mem_pool(self._pool, device=self._device):
+            return torch.empty(size, dtype=torch.uint8, device=self._device)
+
+
 class Arena:
     """The judge's end of a block on ``device`` that it shares with one worker."""
 
-    def __init__(self, device: torch.device, pool: Any = None) -> None:
-        """``pool`` is the ``torch.cuda.MemPool`` that arenas on a GPU come from."""
+    def __init__(self, device: torch.device, pool: Pool | None = None) -> None:
+        """``pool``: where arenas on a GPU come from."""
         self.device = device
         self.fd = os.memfd_create("kernelllm-slabs", os.MFD_CLOEXEC) if device.type == "cpu" else -1
         self._pool = pool
@@ -59,8 +75,8 @@ class Arena:
             os.ftruncate(self.fd, size)
             self._block = _map(self.fd, size)
             return {"device": "cpu", "size": size}
-        with torch.cuda.use_mem_pool(self._pool, device=self.device):
-            self._block = torch.empty(size, dtype=torch.uint8, device=self.device)
+        assert self._pool is not None
+        self._block = self._pool.allocate(size)
         handle = self._block.untyped_storage()._share_cuda_()
         return {
             "device": "cuda",

@@ -39,9 +39,11 @@ def adds(module, x):
 
 
 def test_the_kernel_runs_inside_its_domain_only(scale):
-    module = scale(64).cuda()
+    module = scale(64).cuda().eval()
     x = torch.randn(8, 64, device="cuda")
     assert adds(module, x) == 2.0
+    assert adds(module.train(), x) == 1.0
+    module.eval()
     assert adds(module, torch.randn(65, 64, device="cuda")) == 1.0
     assert adds(module.double(), x.double()) == 1.0
     module = module.float()
@@ -55,7 +57,7 @@ def test_the_kernel_runs_inside_its_domain_only(scale):
 
 
 def test_torch_compile_sees_the_original(scale):
-    module = scale(64).cuda().requires_grad_(False)
+    module = scale(64).cuda().eval().requires_grad_(False)
     x = torch.randn(8, 64, device="cuda")
     compiled = torch.compile(module, fullgraph=True)
     with torch.no_grad(), warnings.catch_warnings():
@@ -65,7 +67,7 @@ def test_torch_compile_sees_the_original(scale):
 
 
 def test_cuda_graphs_capture_the_kernel(scale):
-    module = scale(64).cuda().requires_grad_(False)
+    module = scale(64).cuda().eval().requires_grad_(False)
     x = torch.randn(8, 64, device="cuda")
     module(x)
     graph = torch.cuda.CUDAGraph()

@@ -1,5 +1,7 @@
 """The judge on a GPU: real launches, shared memory, and the race."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from projects import GOOD, LAYERS
 
@@ -75,9 +77,16 @@ def test_every_fault_is_named_and_the_next_candidate_is_unharmed(court, change, 
     assert court(GOOD, timing=False).accepted
 
 
+def test_candidates_are_judged_side_by_side(court):
+    with ThreadPoolExecutor(4) as pool:
+        verdicts = list(pool.map(lambda _: court(GOOD, min_speedup=0.0), range(6)))
+    assert [v.reason for v in verdicts] == [""] * 6
+
+
 def test_a_kernel_that_never_ends_is_ended(court):
     text = GOOD.replace(
-        "    x = tl.load", "    while tl.load(x_ptr + row) < float('inf'):\n        row += 0\n    x = tl.load"
+        "    x = tl.load",
+        "    while tl.atomic_add(out_ptr + row, 0.0) != float('inf'):\n        pass\n    x = tl.load",
     )
     verdict = court(text, timing=False)
     assert verdict.verdict == "rejected"

@@ -36,7 +36,8 @@ def test_llama_mlp():
 
 
 def test_llama_rotary_embedding():
-    cos, sin = llama.LlamaRotaryEmbedding(*llama.small_llama())(*llama.positions(batch=2, seq=3))
+    x, _ = llama.positions(batch=2, seq=3)
+    cos, sin = llama.LlamaRotaryEmbedding(*llama.small_llama())(x, torch.arange(3).repeat(2, 1))
     assert cos.shape == sin.shape == (2, 3, 64)
     close(cos.square() + sin.square(), torch.ones(2, 3, 64))
     close(cos[:, 0], torch.ones(2, 64))
