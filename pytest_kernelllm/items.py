@@ -83,7 +83,8 @@ class Run:
         found = self.scan(path)
         if not found.targets and not found.problems:
             return None
-        return TargetFile.from_parent(parent, path=path, run=self, found=found)
+        # Straight below the session: pytest would import the ``__init__.py`` of a package in between.
+        return TargetFile.from_parent(parent.session, path=path, run=self, found=found)
 
     # ------------------------------------------------------------------ reporting
 

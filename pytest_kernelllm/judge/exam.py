@@ -6,7 +6,7 @@ import copy
 import operator
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -73,6 +73,7 @@ class Exam:
         self.tolerance = tolerance
         self._lock = threading.Lock()
         self._kept: OrderedDict[Probe, Question] = OrderedDict()
+        self._compiled: dict[str, Callable[..., Any] | None] = {}
 
     def question(self, probe: Probe) -> Question:
         """Inputs and expected outputs of a probe.
@@ -90,6 +91,20 @@ class Exam:
                 while sum(q.bytes for q in self._kept.values()) > 16 * SMALL:
                     self._kept.popitem(last=False)
             return self._kept[probe]
+
+    def compiled(self, question: Question) -> Callable[..., Any] | None:
+        """``torch.compile`` of the original, compiled once a case; None where it cannot compile the module."""
+        case = question.probe.case
+        if case not in self._compiled:
+            compiled = torch.compile(question.module)
+            try:
+                with torch.no_grad():
+                    compiled(**question.arguments)
+            except Exception:  # a baseline that cannot run is left out of the report, whatever the reason
+                self._compiled[case] = None
+            else:
+                self._compiled[case] = compiled
+        return self._compiled[case]
 
     def _prepare(self, probe: Probe) -> Question:
         case = self.subject.case(probe.case)

@@ -270,6 +270,9 @@ class Judge:
         slabs = [arena.slab(leaf.shape, leaf.dtype) for leaf in expected.original]
         for slab, _ in slabs:
             _poison(slab)
+        if arena.device.type == "cuda":
+            # The worker's stream knows nothing of this one: all that was written here must have arrived.
+            torch.cuda.synchronize()
         try:
             reply = worker.ask("run", inputs=arguments, outputs=[description for _, description in slabs])
         except WorkerDied as death:
@@ -349,7 +352,7 @@ class Judge:
                     self._load(worker, candidate, "timing")
                     self._ask(worker, arena, question, exam, found)
                     result = race(
-                        worker, arena, question, self.policy, self._roofline, random.Random(self._seed)
+                        worker, arena, question, exam, self.policy, self._roofline, random.Random(self._seed)
                     )
                 for check in result.checks:
                     found.check("timing", check)
@@ -394,8 +397,6 @@ def _pose(
             inputs[name], arguments[name] = slab, {"slab": description}
         else:
             plain(arguments, name, value)
-    if arena.device.type == "cuda":
-        torch.cuda.synchronize()
     reply = worker.ask("state", tree=tree, arena=attach)
     if "error" in reply:
         raise _Decided(

@@ -11,7 +11,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from pytest_kernelllm.judge import timing
-from pytest_kernelllm.judge.exam import Question
+from pytest_kernelllm.judge.exam import Exam, Question
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.slabs import Arena
 from pytest_kernelllm.judge.state import plain
@@ -31,6 +31,7 @@ def race(
     worker: WorkerHandle,
     arena: Arena,
     question: Question,
+    exam: Exam,
     policy: Policy,
     roofline: timing.Roofline,
     order: random.Random,
@@ -55,7 +56,7 @@ def race(
     candidate = timing.Contestant("kernel", in_worker)
     eager = timing.local("eager", [_call(question.module, a) for a in copies])
     contestants = [candidate, eager]
-    compiled = _compile(question.module, question.arguments)
+    compiled = exam.compiled(question)
     if compiled is not None:
         contestants.append(timing.local("compiled", [_call(compiled, a) for a in copies]))
     with torch.no_grad():
@@ -117,17 +118,6 @@ def _lap(question: Question, arena: Arena) -> dict[str, Any]:
 
 def _call(module: Callable[..., Any], arguments: dict[str, Any]) -> Callable[[], Any]:
     return lambda: module(**arguments)
-
-
-def _compile(module: torch.nn.Module, arguments: dict[str, Any]) -> Callable[..., Any] | None:
-    """``torch.compile`` of the original, run once; None where it cannot compile the module."""
-    compiled = torch.compile(module)
-    try:
-        with torch.no_grad():
-            compiled(**arguments)
-    except Exception:  # a baseline that cannot run is left out of the report, whatever the reason
-        return None
-    return compiled
 
 
 def _flops(question: Question) -> int:
