@@ -160,7 +160,7 @@ def run_generate(options: argparse.Namespace) -> int:
 
 def run_verify(options: argparse.Namespace) -> int:
     """``kernelllm verify``."""
-    from pytest_kernelllm.verify import Pair, Verifier, find_pairs, to_line
+    from pytest_kernelllm.verify import Pair, Verifier, find_pairs
 
     if bool(options.pairs) == bool(options.files) or (options.files and len(options.files) != 2):
         raise CommandError("verify takes REFERENCE.py CANDIDATE.py, or --pairs DIR.")

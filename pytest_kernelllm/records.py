@@ -91,7 +91,7 @@ class Record:
         Raises:
             RecordError: a field is missing, unknown or of another type; the text names it.
         """
-        hints = _hints(cls)
+        hints = _hints(typing.cast(Any, cls))
         fields = {f.name: f for f in dataclasses.fields(cls)}
         if unknown := sorted(set(data) - set(fields)):
             raise RecordError(f"{cls.__name__}: unknown field {unknown[0]!r}")

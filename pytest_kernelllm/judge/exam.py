@@ -26,13 +26,22 @@ class Subject(Protocol):
     """What the judge needs of a live target (``discover.live.LiveTarget``)."""
 
     @property
-    def cases(self) -> tuple[Case, ...]: ...
-    def case(self, name: str) -> Case: ...
-    def build(self, case: Case, device: str = "cpu") -> torch.nn.Module: ...
+    def cases(self) -> tuple[Case, ...]:
+        """All cases."""
+
+    def case(self, name: str) -> Case:
+        """The case of that name."""
+
+    def build(self, case: Case, device: str = "cpu") -> torch.nn.Module:
+        """A fresh module, equal to every other built for this case."""
+
     def inputs(
         self, case: Case, seed: int, sizes: Mapping[str, int] | None = None, device: str = "cpu"
-    ) -> Any: ...
-    def bind(self, call: Any) -> dict[str, Any]: ...
+    ) -> Any:
+        """A call's arguments, drawn under ``seed``."""
+
+    def bind(self, call: Any) -> dict[str, Any]:
+        """The arguments of a call by parameter name."""
 
 
 class ExamError(Exception):

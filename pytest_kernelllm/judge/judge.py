@@ -8,7 +8,7 @@ import random
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from pytest_kernelllm.judge.probes import Limits, Probe, covers, elements, plan
 from pytest_kernelllm.judge.race import race
 from pytest_kernelllm.judge.screen import screen
 from pytest_kernelllm.judge.slabs import Arena, Pool, slab_bytes
-from pytest_kernelllm.judge.state import in_slab, plain, state_tree
+from pytest_kernelllm.judge.state import plain, state_tree
 from pytest_kernelllm.judge.supervisor import ForkServer, Isolation, WorkerDied, WorkerHandle, probe_isolation
 from pytest_kernelllm.judge.timing import Roofline, measure_roofline
 from pytest_kernelllm.kernel_module import KernelModuleError, read_supports

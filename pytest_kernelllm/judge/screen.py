@@ -11,16 +11,80 @@ IMPORTS = frozenset({"torch", "triton", "triton.language", "math", "torch.nn.fun
 """Modules a kernel module may import."""
 
 BUILTINS = frozenset(
-    "abs all any bool dict divmod enumerate filter float frozenset hasattr int isinstance iter len list map max min "
-    "next pow print property range repr reversed round set slice sorted staticmethod str sum super tuple zip "
-    "ArithmeticError AssertionError Exception ImportError IndexError KeyError ModuleNotFoundError NotImplemented "
-    "NotImplementedError RuntimeError TypeError ValueError ZeroDivisionError".split()
+    [
+        "abs",
+        "all",
+        "any",
+        "bool",
+        "dict",
+        "divmod",
+        "enumerate",
+        "filter",
+        "float",
+        "frozenset",
+        "hasattr",
+        "int",
+        "isinstance",
+        "iter",
+        "len",
+        "list",
+        "map",
+        "max",
+        "min",
+        "next",
+        "pow",
+        "print",
+        "property",
+        "range",
+        "repr",
+        "reversed",
+        "round",
+        "set",
+        "slice",
+        "sorted",
+        "staticmethod",
+        "str",
+        "sum",
+        "super",
+        "tuple",
+        "zip",
+        "ArithmeticError",
+        "AssertionError",
+        "Exception",
+        "ImportError",
+        "IndexError",
+        "KeyError",
+        "ModuleNotFoundError",
+        "NotImplemented",
+        "NotImplementedError",
+        "RuntimeError",
+        "TypeError",
+        "ValueError",
+        "ZeroDivisionError",
+    ]
 )
 """Builtins a kernel module may name; the others run code, open files or look into other objects."""
 
 TORCH_PARTS = frozenset(
-    "_C _dynamo _inductor compile distributed hub jit library load manual_seed multiprocessing package save "
-    "serialization set_default_device set_default_dtype utils".split()
+    [
+        "_C",
+        "_dynamo",
+        "_inductor",
+        "compile",
+        "distributed",
+        "hub",
+        "jit",
+        "library",
+        "load",
+        "manual_seed",
+        "multiprocessing",
+        "package",
+        "save",
+        "serialization",
+        "set_default_device",
+        "set_default_dtype",
+        "utils",
+    ]
 )
 """Parts of torch that no kernel needs."""
 

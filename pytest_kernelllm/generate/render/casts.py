@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable
 
-from pytest_kernelllm.generate.render.trees import base_pointer, call_name
+from pytest_kernelllm.generate.render.trees import base_pointer, call_name, expression, names
 
 _ELEMENTWISE = frozenset(
     {
@@ -59,6 +59,24 @@ def drop_casts(
         scalars: names of float parameters.
     """
     _Casts(pointers, scalars).block(body)
+
+
+def cast_sizes(function: ast.FunctionDef) -> None:
+    """Write ``tl.cast(n, ...)`` for ``n.to(...)`` of sizes, in place: a size of 1 is a constant, without methods."""
+    _Sizes({a.arg for a in function.args.args if "ptr" not in a.arg}).visit(function)
+
+
+class _Sizes(ast.NodeTransformer):
+    def __init__(self, sizes: Collection[str]) -> None:
+        self.sizes = sizes
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "to":
+            value = node.func.value
+            if (used := names(value)) and used <= set(self.sizes):
+                return ast.Call(expression("tl.cast"), [value, *node.args], node.keywords)
+        return node
 
 
 class _Casts(ast.NodeTransformer):

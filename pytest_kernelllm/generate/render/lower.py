@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from pytest_kernelllm.generate.render.errors import RenderError
-from pytest_kernelllm.generate.render.trees import call_name, expression, names
+from pytest_kernelllm.generate.render.trees import call_name, expression
 
 _SAME = ("exp", "exp2", "log", "log2", "sin", "cos", "sqrt", "rsqrt", "erf", "floor", "ceil", "abs", "fma")
 _PLAIN = {
@@ -99,8 +99,7 @@ def lower(
     result.returns = None
     result.body = [s for s in result.body if not _is_docstring(s)]
     sums = {helper.name for helper in helpers if _adds(helper)}
-    numbers = {a.arg for a in function.args.args if "ptr" not in a.arg}
-    result = _Lower(function.name, sums, numbers).visit(result)
+    result = _Lower(function.name, sums).visit(result)
     assert isinstance(result, ast.FunctionDef)
     ast.fix_missing_locations(result)
     _check(result, {helper.name for helper in helpers} | set(scalars))
@@ -160,15 +159,11 @@ def _adds(helper: ast.FunctionDef) -> bool:
 
 
 class _Lower(ast.NodeTransformer):
-    """Replace calls.
+    """Replace calls. ``sums`` are combine functions that only add."""
 
-    ``sums`` are combine functions that only add, ``numbers`` the parameters that are no pointers.
-    """
-
-    def __init__(self, kernel: str, sums: set[str], numbers: set[str]) -> None:
+    def __init__(self, kernel: str, sums: set[str]) -> None:
         self.kernel = kernel
         self.sums = sums
-        self.numbers = numbers
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         if not isinstance(node.value, ast.Call):
@@ -212,10 +207,6 @@ class _Lower(ast.NodeTransformer):
         ):
             if ast.unparse(node.args[2]) in self.sums:
                 return ast.Call(expression("tl.cumsum"), [node.args[0].elts[0], node.args[1]], [])
-        elif isinstance(node.func, ast.Attribute) and node.func.attr == "to" and names(node.func.value):
-            # A size of 1 reaches the kernel as a constant, which has no methods.
-            if names(node.func.value) <= self.numbers:
-                return ast.Call(expression("tl.cast"), [node.func.value, *node.args], node.keywords)
         elif name.split(".")[0] in ("libdevice", "tl_math", "triton_helpers", "math"):
             raise RenderError(f"`{self.kernel}` calls `{name}`, which plain Triton has no form of.")
         return node

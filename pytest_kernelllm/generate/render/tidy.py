@@ -12,7 +12,7 @@ import copy
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from pytest_kernelllm.generate.render.casts import drop_casts
+from pytest_kernelllm.generate.render.casts import cast_sizes, drop_casts
 from pytest_kernelllm.generate.render.constants import Constants, full_number
 from pytest_kernelllm.generate.render.trees import Substitute, base_pointer, call_name, names
 
@@ -56,6 +56,7 @@ def tidy(function: ast.FunctionDef, types: Mapping[str, str] | None = None) -> a
     function.body = _drop_dead(function.body)
     _move_once_used(function)
     function.body = _drop_dead(function.body)
+    cast_sizes(function)  # last, for what has been moved into a conversion by now
     return ast.fix_missing_locations(function)
 
 
