@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -127,8 +128,9 @@ class Session:
         """
         if (target.id, index) not in self._outcomes:
             wanted = sorted(self._wanted.get(target.id, set()) | {index})
-            for outcome in self._settle(target, wanted):
-                self._outcomes[target.id, outcome.index] = outcome
+            with _quiet("torch.__trace"):
+                for outcome in self._settle(target, wanted):
+                    self._outcomes[target.id, outcome.index] = outcome
         return self._outcomes[target.id, index]
 
     def drafts(self, target: Target) -> Iterator[tuple[Outcome, Completion]]:
@@ -328,6 +330,17 @@ class Session:
         return self._open.enter_context(
             Judge(self.environment, deadline=self.settings.deadline, gpu_uuid=uuid)
         )
+
+
+@contextlib.contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    """Silence a logger: torch's structured trace would fill pytest's captured logs with empty lines."""
+    logger = logging.getLogger(name)
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 def _require_torch() -> None:

@@ -15,10 +15,15 @@ WHOLE_MODULE = "*"
 
 @dataclass(frozen=True, eq=False)
 class Module:
-    """A parsed file. ``label`` is its path in POSIX form relative to the project root."""
+    """A parsed file.
+
+    ``label`` is its path in POSIX form relative to the project root, ``identity`` relative to the folder it is
+    imported from: the same from whichever root the project is looked at.
+    """
 
     path: Path
     label: str
+    identity: str
     tree: ast.Module
     names: Mapping[str, Bindings]
     stars: tuple[Import, ...]
@@ -63,7 +68,9 @@ class Project:
         if module is None:
             tree = ast.parse(path.read_bytes() if source is None else source, filename=str(path))
             names, stars = module_names(tree)
-            module = self._modules[path] = Module(path, label(path, self.root), tree, names, stars)
+            module = self._modules[path] = Module(
+                path, label(path, self.root), label(path, package_root(path)), tree, names, stars
+            )
         return module
 
     def find(self, importer: Module, level: int, parts: Sequence[str]) -> Module | None:

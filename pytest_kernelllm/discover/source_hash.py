@@ -65,7 +65,7 @@ class _Closure:
         self._queue: list[tuple[Module, str, ast.AST]] = []
 
     def add(self, module: Module, role: str, node: ast.AST) -> None:
-        self._queue.append((module, f"{module.label} {role}", node))
+        self._queue.append((module, f"{module.identity} {role}", node))
 
     def entries(self) -> list[str]:
         """Follow everything that was added; the sorted lines."""
@@ -80,14 +80,14 @@ class _Closure:
                         local[name].append(imported)
             for chain in reads(node, ignore):
                 for origin in self.project.resolve(module, chain, local):
-                    self._reach(f"{module.label} {'.'.join(chain)}", origin)
+                    self._reach(f"{module.identity} {'.'.join(chain)}", origin)
         return sorted(self._lines)
 
     def _reach(self, reader: str, origin: Origin) -> None:
         if origin.module is None:
             self._lines.add(f"{reader} = {origin.name} {distribution(origin.name.partition('.')[0])}")
             return
-        self._lines.add(f"{reader} = {origin.module.label} {origin.name}")
+        self._lines.add(f"{reader} = {origin.module.identity} {origin.name}")
         if origin in self._seen:
             return
         self._seen.add(origin)

@@ -286,3 +286,21 @@ def other_pythons() -> list[str]:
         if out.returncode == 0 and out.stdout.strip() != here:
             found[out.stdout.strip()] = python
     return list(found.values())
+
+
+def test_the_hash_is_the_same_from_every_root(tmp_path):
+    from pytest_kernelllm.discover.scan import scan_file
+
+    package = tmp_path / "repository" / "package"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "helpers.py").write_text("def double(x):\n    return 2 * x\n")
+    file = package / "layers.py"
+    file.write_text(
+        "from pytest_kernelllm import triton_candidate\nfrom package.helpers import double\n\n"
+        "@triton_candidate\nclass Layer:\n    def forward(self, x):\n        return double(x)\n"
+    )
+    hashes = {
+        scan_file(file, root).targets[0].source_hash for root in (tmp_path, tmp_path / "repository", package)
+    }
+    assert len(hashes) == 1
