@@ -1,0 +1,172 @@
+"""The ``kernelllm`` command, run as people run it."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import jsonschema
+import pytest
+from projects import CANDIDATES, GOOD, lay_out
+
+from pytest_kernelllm.report.schema import verdict_schema
+
+REFERENCE = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        return x * self.weight + 1
+
+
+def get_inputs():
+    return [torch.randn(6, 64)]
+
+
+def get_init_inputs():
+    return [64]
+"""
+
+MODELNEW = (
+    GOOD.split("def forward")[0]
+    + """
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        out = torch.empty_like(x)
+        scale_kernel[(x.shape[0],)](x, self.weight, out, WIDTH=64)
+        return out
+"""
+)
+
+
+def kernelllm(path, *arguments):
+    return subprocess.run(["kernelllm", *arguments], cwd=path, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def pair(tmp_path):
+    (tmp_path / "reference.py").write_text(REFERENCE)
+    (tmp_path / "candidate.py").write_text(MODELNEW)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "verdict"),
+    [
+        (("", ""), 0, "accepted"),
+        (("+ 1)", "+ 2)"), 1, "rejected"),
+        (("x, self.weight, out", "x, self.scale, out"), 1, "rejected"),
+    ],
+)
+def test_verify_answers_by_exit_code_and_json(pair, change, code, verdict):
+    (pair / "candidate.py").write_text(MODELNEW.replace(*change) if change[0] else MODELNEW)
+    done = kernelllm(pair, "verify", "reference.py", "candidate.py", "--device", "cpu", "--json", "-")
+    assert done.returncode == code, done.stdout + done.stderr
+    answer = json.loads(done.stdout)
+    jsonschema.validate(answer, verdict_schema())
+    assert answer["verdict"] == verdict
+
+
+def test_verify_takes_a_marked_class_too(tmp_path):
+    lay_out(tmp_path)
+    done = kernelllm(
+        tmp_path, "verify", "layers.py::Scale", "candidates/Scale_0.py", "--device", "cpu", "--no-timing"
+    )
+    assert (done.returncode, done.stdout.split()[0]) == (0, "accepted")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("gone.py", "candidate.py"), "no file gone.py"),
+        (("reference.py", "gone.py"), "cannot be read"),
+        (("candidate.py", "candidate.py"), "KernelBench"),
+    ],
+)
+def test_what_cannot_be_judged_is_two_and_one_sentence(pair, arguments, sentence):
+    done = kernelllm(pair, "verify", *arguments, "--device", "cpu")
+    assert done.returncode == 2
+    assert sentence in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_wrong_use_is_one_sentence(tmp_path):
+    done = kernelllm(tmp_path, "verify")
+    assert done.returncode == 2
+    assert "--pairs" in done.stderr
+
+
+def test_pairs_are_judged_with_one_line_each(tmp_path):
+    for name, text in (
+        ("good", MODELNEW),
+        ("wrong", MODELNEW.replace("+ 1)", "+ 2)")),
+        ("cut", MODELNEW[:300]),
+    ):
+        folder = tmp_path / "pairs" / name
+        folder.mkdir(parents=True)
+        (folder / "reference.py").write_text(REFERENCE)
+        (folder / "candidate.py").write_text(text)
+    done = kernelllm(tmp_path, "verify", "--pairs", "pairs", "--device", "cpu", "--json", "out.jsonl")
+    assert done.returncode == 1, done.stderr
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert {line["name"]: line["verdict"] for line in lines} == {
+        "good": "accepted",
+        "wrong": "rejected",
+        "cut": "rejected",
+    }
+    assert "1 accepted, 2 rejected" in done.stderr
+
+
+def test_scan_lists_targets_without_importing_them(tmp_path):
+    lay_out(tmp_path)
+    (tmp_path / "layers.py").write_text("raise SystemExit\n" + (tmp_path / "layers.py").read_text())
+    done = kernelllm(tmp_path, "scan")
+    assert done.returncode == 0
+    assert done.stdout.startswith("layers.py::Scale  line")
+    assert kernelllm(tmp_path, "scan", "candidates").returncode == 1
+
+
+def test_generate_prints_kernel_modules(tmp_path):
+    lay_out(tmp_path, {"Scale_0.py": CANDIDATES["Scale_0.py"]})
+    done = kernelllm(
+        tmp_path, "generate", "layers.py::Scale", "--generator", "files", "--candidates-dir", "candidates"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "SUPPORTS = (" in done.stdout
+    assert "def forward(self, x):" in done.stdout
+
+
+def test_the_store_can_be_looked_into(tmp_path):
+    lay_out(tmp_path, {"Scale_0.py": CANDIDATES["Scale_0.py"]})
+    options = [
+        "--kernelllm",
+        "--kernelllm-generator=files",
+        "--kernelllm-candidates-dir=candidates",
+        "--kernelllm-device=cpu",
+    ]
+    subprocess.run(["python", "-m", "pytest", "-q", *options], cwd=tmp_path, check=True, capture_output=True)
+    listed = kernelllm(tmp_path, "store", "list").stdout
+    assert "accepted" in listed
+    assert "layers.py::Scale" in listed
+    shown = json.loads(kernelllm(tmp_path, "store", "show", listed[:10]).stdout)
+    assert shown["verdict"]["verdict"] == "accepted"
+    assert kernelllm(tmp_path, "store", "verify").returncode == 0
+
+    [entry] = Path(tmp_path).glob(".kernelllm/targets/*/verdicts/*.json")
+    entry.write_bytes(entry.read_bytes()[:-40])
+    damaged = kernelllm(tmp_path, "store", "verify")
+    assert damaged.returncode == 1
+    assert "damaged" in damaged.stderr
+
+    (tmp_path / "layers.py").write_text((tmp_path / "layers.py").read_text().replace("+ 1", "+ 3"))
+    assert "forgot 1 targets" in kernelllm(tmp_path, "store", "gc").stdout
