@@ -1,5 +1,10 @@
 """A small project with one target and candidates of every kind, for tests of the whole loop."""
 
+import sys
+
+COMMAND = (sys.executable, "-m", "pytest_kernelllm.cli")
+"""``kernelllm``, also where its environment is not active."""
+
 LAYERS = '''
 import torch
 from torch import nn

@@ -2,11 +2,12 @@
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import jsonschema
 import pytest
-from projects import CANDIDATES, GOOD, lay_out
+from projects import CANDIDATES, COMMAND, GOOD, lay_out
 
 from pytest_kernelllm.report.schema import verdict_schema
 
@@ -50,7 +51,7 @@ class ModelNew(torch.nn.Module):
 
 
 def kernelllm(path, *arguments):
-    return subprocess.run(["kernelllm", *arguments], cwd=path, capture_output=True, text=True, check=False)
+    return subprocess.run([*COMMAND, *arguments], cwd=path, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture
@@ -154,7 +155,9 @@ def test_the_store_can_be_looked_into(tmp_path):
         "--kernelllm-candidates-dir=candidates",
         "--kernelllm-device=cpu",
     ]
-    subprocess.run(["python", "-m", "pytest", "-q", *options], cwd=tmp_path, check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *options], cwd=tmp_path, check=True, capture_output=True
+    )
     listed = kernelllm(tmp_path, "store", "list").stdout
     assert "accepted" in listed
     assert "layers.py::Scale" in listed

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from projects import CANDIDATES, GOOD, LAYERS, lay_out
+from projects import CANDIDATES, COMMAND, GOOD, LAYERS, lay_out
 
 FILES = (
     "--kernelllm",
@@ -223,7 +223,7 @@ def test_adoption_end_to_end(project):
     subprocess.run(["git", "init", "-q"], cwd=project.path, check=True)
     assert run(project, *FILES, "--kernelllm-samples=1").ret == 0
     before = scan_hash(project)
-    subprocess.run(["kernelllm", "apply"], cwd=project.path, check=True)
+    subprocess.run([*COMMAND, "apply"], cwd=project.path, check=True)
     assert 'kernel="_triton.scale"' in (project.path / "layers.py").read_text()
     assert scan_hash(project) == before
     result = run(project, *FILES, "-v")
@@ -247,7 +247,7 @@ def test_adoption_end_to_end(project):
 
 def scan_hash(project):
     done = subprocess.run(
-        ["kernelllm", "scan", "--json", "layers.py"],
+        [*COMMAND, "scan", "--json", "layers.py"],
         cwd=project.path,
         capture_output=True,
         text=True,

@@ -110,7 +110,8 @@ def test_package_file_is_imported_under_its_real_name(project):
     assert load(root).cls is live.cls
 
 
-def test_lone_files_of_one_name(project):
+def test_lone_files_of_one_name(project, monkeypatch):
+    monkeypatch.delitem(sys.modules, "layers", raising=False)  # another test's, whose files may be elsewhere
     text = "from sizes_of_a import N\n" + small(IDENTITY).replace("2, 4", "2, N")
     files = {
         "a/layers.py": text,
