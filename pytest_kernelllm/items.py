@@ -14,9 +14,10 @@ from pytest_kernelllm.discover.scan import Scan, scan_file
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.generate.protocol import Generator as KernelGenerator
 from pytest_kernelllm.outcome import ADOPTED, Outcome, best
+from pytest_kernelllm.overrides import Overrides
 from pytest_kernelllm.records import Target
 from pytest_kernelllm.report.explain import explain
-from pytest_kernelllm.session import Overrides, Session, SessionError
+from pytest_kernelllm.session import Session, SessionError
 
 OPTIONS = ("generator", "samples", "candidates_dir", "device", "arch", "min_speedup", "deadline", "workers")
 

@@ -6,9 +6,9 @@ import contextlib
 import datetime
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from pytest_kernelllm.generate.protocol import GenerateError, Generator, Request
 from pytest_kernelllm.generate.registry import make_generators
 from pytest_kernelllm.judge.environment import Gpu, find_environment, find_gpu
 from pytest_kernelllm.outcome import ADOPTED, Outcome
+from pytest_kernelllm.overrides import Overrides
 from pytest_kernelllm.records import Candidate, Completion, Environment, KernelRecord, Target, Verdict
 from pytest_kernelllm.store.local import Store
 
@@ -30,23 +31,6 @@ Progress = Callable[[str], None]
 
 class SessionError(RuntimeError):
     """Something a person has to put right before a target can be judged; one sentence."""
-
-
-@dataclass(frozen=True)
-class Overrides:
-    """What a conftest says about a target beyond its marker."""
-
-    inputs: Any = None
-    tolerance: float | None = None
-
-    @property
-    def key(self) -> str:
-        """Part of the policy's name in verdicts given under these overrides; empty without any."""
-        if self.inputs is None and self.tolerance is None:
-            return ""
-        makers = self.inputs.values() if isinstance(self.inputs, Mapping) else [self.inputs]
-        code = [getattr(getattr(m, "__code__", None), "co_code", b"").hex() for m in makers]
-        return f"+{self.tolerance}{hash_text(''.join(code))[:8]}"
 
 
 def hash_text(text: str) -> str:

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import random
 import secrets
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import torch
 
-from pytest_kernelllm.judge import numerics
-from pytest_kernelllm.judge.exam import Exam, ExamError, Question, Subject
+from pytest_kernelllm.judge.exam import Exam, ExamError, Subject
 from pytest_kernelllm.judge.gpu_lock import hold_gpu
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.probes import Limits, Probe, covers, elements, plan
+from pytest_kernelllm.judge.probes import Limits, Probe, covers, plan
 from pytest_kernelllm.judge.race import race
 from pytest_kernelllm.judge.screen import screen
-from pytest_kernelllm.judge.slabs import Arena, Pool, slab_bytes
-from pytest_kernelllm.judge.state import plain, state_tree
+from pytest_kernelllm.judge.slabs import Arena, Pool
 from pytest_kernelllm.judge.supervisor import ForkServer, Isolation, WorkerDied, WorkerHandle, probe_isolation
 from pytest_kernelllm.judge.timing import Roofline, measure_roofline
+from pytest_kernelllm.judge.trial import Decided, Proceedings, pose, put, said
 from pytest_kernelllm.kernel_module import KernelModuleError, read_supports
-from pytest_kernelllm.records import Candidate, Case, Check, Environment, Stage, Status, Timing, Verdict
+from pytest_kernelllm.records import Candidate, Case, Check, Environment, Stage, Status, Verdict
 
 
 @dataclass(frozen=True)
@@ -37,29 +34,6 @@ class Brief:
     tolerance: float | None = None
     min_speedup: float = 1.05
     timing: bool = True
-
-
-class _Decided(Exception):
-    """A verdict other than acceptance; ends the proceedings."""
-
-    def __init__(self, verdict: Status, stage: Stage, reason: str) -> None:
-        super().__init__(reason)
-        self.verdict, self.stage, self.reason = verdict, stage, reason
-
-
-@dataclass
-class _Proceedings:
-    """What has been found so far about one candidate."""
-
-    checks: list[Check] = field(default_factory=list)
-    timing: list[Timing] = field(default_factory=list)
-    cases: list[str] = field(default_factory=list)
-
-    def check(self, stage: Stage, check: Check) -> None:
-        """Note a check; a failed one is a rejection."""
-        self.checks.append(check)
-        if not check.passed:
-            raise _Decided("rejected", stage, check.detail)
 
 
 class Judge:
@@ -111,13 +85,13 @@ class Judge:
             supervisor.ServerFailed: the judge's own processes cannot start.
         """
         start = time.perf_counter()
-        found = _Proceedings()
+        found = Proceedings()
         verdict: Status = "accepted"
         stage: Stage = "timing" if brief.timing and self.device.type == "cuda" else "correctness"
         reason = ""
         try:
             self._proceed(candidate, brief, found)
-        except _Decided as decided:
+        except Decided as decided:
             verdict, stage, reason = decided.verdict, decided.stage, decided.reason
         except ExamError as error:
             verdict, stage, reason = "inconclusive", "correctness", f"{error}"
@@ -137,7 +111,7 @@ class Judge:
             isolation=self.isolation.level,
         )
 
-    def _proceed(self, candidate: Candidate, brief: Brief, found: _Proceedings) -> None:
+    def _proceed(self, candidate: Candidate, brief: Brief, found: Proceedings) -> None:
         findings = screen(candidate.source)
         detail = f"line {findings[0].line}: it {findings[0].reason}" if findings else ""
         found.check("screen", Check("screen", not findings, float(len(findings)), 0.0, detail))
@@ -154,7 +128,7 @@ class Judge:
                     found.cases.append(case.name)
         if not found.cases:
             weak = next(c for c in found.checks if c.name == "telling inputs")
-            raise _Decided("inconclusive", "correctness", weak.detail)
+            raise Decided("inconclusive", "correctness", weak.detail)
         if brief.timing and self.device.type == "cuda":
             self._time(candidate, [case for case, _ in plans if case.name in found.cases], exam, brief, found)
 
@@ -163,7 +137,7 @@ class Judge:
         try:
             supports = read_supports(candidate.source)
         except KernelModuleError as error:
-            raise _Decided("rejected", "screen", str(error)) from None
+            raise Decided("rejected", "screen", str(error)) from None
         policy = self.policy
         on_gpu = self.device.type == "cuda"
         limits = (
@@ -184,7 +158,7 @@ class Judge:
                 break
         if not plans:
             reason = "; ".join(refusals) or "SUPPORTS is empty"
-            raise _Decided("rejected", "screen", f"it supports none of the target's cases ({reason})")
+            raise Decided("rejected", "screen", f"it supports none of the target's cases ({reason})")
         return plans
 
     def _exam(self, brief: Brief) -> Exam:
@@ -204,12 +178,12 @@ class Judge:
             with server.worker(self.deadline * patience, arena.fd) as worker:
                 yield worker, arena
         except WorkerDied as error:
-            raise _Decided("rejected", stage, f"the candidate's process failed: {error}") from None
+            raise Decided("rejected", stage, f"the candidate's process failed: {error}") from None
         finally:
             arena.close()
 
     def _compile(
-        self, candidate: Candidate, plans: list[tuple[Case, list[Probe]]], exam: Exam, found: _Proceedings
+        self, candidate: Candidate, plans: list[tuple[Case, list[Probe]]], exam: Exam, found: Proceedings
     ) -> None:
         """Compile every kernel that ``forward`` launches for the environment's architecture.
 
@@ -222,13 +196,11 @@ class Judge:
         with self._worker(self._compiler, "compile") as (worker, arena):
             self._load(worker, candidate, "compile")
             for question in questions:
-                arguments, _ = _pose(worker, arena, question)
+                arguments, _ = pose(worker, arena, question)
                 reply = worker.ask("compile", inputs=arguments)
                 kernels = reply.get("kernels", [])
                 passed = "error" not in reply and isinstance(kernels, list)
-                detail = (
-                    "" if passed else f"it cannot be compiled for {self.environment.arch}: {_said(reply)}"
-                )
+                detail = "" if passed else f"it cannot be compiled for {self.environment.arch}: {said(reply)}"
                 found.check(
                     "compile",
                     Check(f"compiles for {self.environment.arch}", passed, str(len(kernels)), None, detail),
@@ -237,9 +209,9 @@ class Judge:
     def _load(self, worker: WorkerHandle, candidate: Candidate, stage: Stage) -> None:
         reply = worker.ask("load", source=candidate.source)
         if "error" in reply:
-            raise _Decided("rejected", "load", f"it cannot be imported: {_said(reply)}")
+            raise Decided("rejected", "load", f"it cannot be imported: {said(reply)}")
 
-    def _examine(self, candidate: Candidate, probes: list[Probe], exam: Exam, found: _Proceedings) -> bool:
+    def _examine(self, candidate: Candidate, probes: list[Probe], exam: Exam, found: Proceedings) -> bool:
         """Put all questions of one case to one worker; whether the case counts: some question tells right from wrong."""
         counted = False
         weak = ""
@@ -247,7 +219,7 @@ class Judge:
             self._load(worker, candidate, "load")
             for probe in probes:
                 question = exam.question(probe)
-                self._ask(worker, arena, question, exam, found)
+                put(worker, arena, question, exam, found)
                 if question.impostor is None:
                     counted = True
                 else:
@@ -261,85 +233,8 @@ class Judge:
         found.checks.append(Check("telling inputs", counted, weak or None, None, detail))
         return counted
 
-    def _ask(
-        self, worker: WorkerHandle, arena: Arena, question: Question, exam: Exam, found: _Proceedings
-    ) -> None:
-        """One question: run, then look at what was written."""
-        expected, where = question.expected, question.probe.describe()
-        arguments, inputs = _pose(worker, arena, question)
-        slabs = [arena.slab(leaf.shape, leaf.dtype) for leaf in expected.original]
-        for slab, _ in slabs:
-            _poison(slab)
-        if arena.device.type == "cuda":
-            # The worker's stream knows nothing of this one: all that was written here must have arrived.
-            torch.cuda.synchronize()
-        try:
-            reply = worker.ask("run", inputs=arguments, outputs=[description for _, description in slabs])
-        except WorkerDied as death:
-            size = elements(exam.subject.case(question.probe.case).domain, dict(question.probe.sizes))
-            if death.hung and self.device.type == "cpu" and size > self.policy.cpu_elements:
-                reason = f"inputs of {size:,} elements are too much for Triton's interpreter; declare smaller `dims` or use a GPU"
-                raise _Decided("inconclusive", "run", reason) from None
-            raise
-        if "error" in reply:
-            raise _Decided("rejected", "run", f"it fails at {where}: {_said(reply)}")
-        wanted = [_leaf(leaf) for leaf in expected.original]
-        got = {"structure": reply.get("structure"), "leaves": reply.get("leaves")}
-        same = got == {"structure": expected.structure, "leaves": wanted}
-        detail = (
-            ""
-            if same
-            else f"it returns {_outline(got)}, the original {_outline({'structure': expected.structure, 'leaves': wanted})}, at {where}"
-        )
-        found.check("correctness", Check("output types and shapes", same, None, None, detail))
-        launched = reply.get("launches")
-        busy = isinstance(launched, int) and launched > 0
-        found.check(
-            "correctness",
-            Check(
-                "launches its kernels",
-                busy,
-                str(launched),
-                ">= 1",
-                "" if busy else f"it launched no Triton kernel at {where}",
-            ),
-        )
-        for name, slab in inputs.items():
-            kept = torch.equal(_bits(slab), _bits(question.arguments[name]))
-            found.check(
-                "correctness",
-                Check(
-                    f"leaves `{name}` as it was",
-                    kept,
-                    None,
-                    None,
-                    "" if kept else f"it changes its input `{name}` in place at {where}",
-                ),
-            )
-        for i, (slab, _) in enumerate(slabs):
-            difference = numerics.compare(slab, expected, i, self.policy, exam.tolerance)
-            dtype = str(slab.dtype).removeprefix("torch.")
-            detail = (
-                ""
-                if difference.passed
-                else (
-                    f"output {i} ({dtype} {list(slab.shape)}) is wrong {difference.detail}; "
-                    f"relative error {difference.measured:.3g}, allowed {difference.allowed:.3g}, at {where}"
-                )
-            )
-            found.check(
-                "correctness",
-                Check(
-                    f"output {i} at {where}",
-                    difference.passed,
-                    _number(difference.measured),
-                    difference.allowed,
-                    detail,
-                ),
-            )
-
     def _time(
-        self, candidate: Candidate, cases: list[Case], exam: Exam, brief: Brief, found: _Proceedings
+        self, candidate: Candidate, cases: list[Case], exam: Exam, brief: Brief, found: Proceedings
     ) -> None:
         """Time each case at its own sizes, alone on the GPU."""
         with hold_gpu(self._gpu_uuid, alone=True):
@@ -350,7 +245,7 @@ class Judge:
                 question = exam.question(probe)
                 with self._worker(self._runner, "timing") as (worker, arena):
                     self._load(worker, candidate, "timing")
-                    self._ask(worker, arena, question, exam, found)
+                    put(worker, arena, question, exam, found)
                     result = race(
                         worker, arena, question, exam, self.policy, self._roofline, random.Random(self._seed)
                     )
@@ -367,89 +262,4 @@ class Judge:
         slow = [c for c in found.checks if c.name.startswith("speedup on") and not c.passed]
         gains = len(slow) < len(found.timing) and all(t.speedup.high >= 1.0 for t in found.timing)
         if slow and not gains:
-            raise _Decided("rejected", "timing", f"not fast enough: {slow[0].detail}")
-
-
-def _needs(question: Question) -> int:
-    """Bytes of arena that a question takes."""
-    tensors = [
-        *question.arguments.values(),
-        *question.module.parameters(),
-        *question.module.buffers(),
-        *question.expected.original,
-    ]
-    return sum(slab_bytes(t.shape, t.dtype) for t in tensors if isinstance(t, torch.Tensor))
-
-
-def _pose(
-    worker: WorkerHandle, arena: Arena, question: Question
-) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    """Write state and inputs of a question into the arena: the arguments as the worker reads them, and their slabs."""
-    # Room for the timing's two further sets of inputs as well, so that they do not move the block.
-    attach = arena.reserve(3 * _needs(question))
-    tree = state_tree(question.module, arena)
-    arguments: dict[str, Any] = {}
-    inputs: dict[str, torch.Tensor] = {}
-    for name, value in question.arguments.items():
-        if isinstance(value, torch.Tensor):
-            slab, description = arena.slab(value.shape, value.dtype)
-            slab.copy_(value)
-            inputs[name], arguments[name] = slab, {"slab": description}
-        else:
-            plain(arguments, name, value)
-    reply = worker.ask("state", tree=tree, arena=attach)
-    if "error" in reply:
-        raise _Decided(
-            "inconclusive", "load", f"the worker could not be given the module's state: {_said(reply)}"
-        )
-    return arguments, inputs
-
-
-def _number(value: float) -> float | str:
-    return value if math.isfinite(value) else "not finite"
-
-
-def _poison(slab: torch.Tensor) -> None:
-    """Fill an output with what no kernel writes: NaN, or a pattern."""
-    if slab.is_floating_point():
-        slab.fill_(float("nan"))
-    else:
-        slab.view(torch.uint8).fill_(1 if slab.dtype == torch.bool else 0x5A)
-
-
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.contiguous().reshape(-1).view(torch.uint8)
-
-
-def _leaf(leaf: torch.Tensor) -> dict[str, Any]:
-    return {
-        "type": "Tensor",
-        "dtype": str(leaf.dtype).removeprefix("torch."),
-        "shape": list(leaf.shape),
-        "device": leaf.device.type,
-    }
-
-
-def _outline(outputs: dict[str, Any]) -> str:
-    """``(float32 [8, 4], int64 [8])``: outputs in words, whatever a worker said they are."""
-    leaves = outputs["leaves"] if isinstance(outputs["leaves"], list) else []
-    parts = [
-        f"{x.get('dtype', x.get('type'))} {x.get('shape', '')} on {x.get('device', '?')}"
-        for x in leaves
-        if isinstance(x, dict)
-    ]
-    return (
-        (f"{outputs['structure'][0]} " if isinstance(outputs["structure"], list) else "")
-        + "("
-        + ", ".join(parts)
-        + ")"
-    )
-
-
-def _said(reply: dict[str, Any]) -> str:
-    """A worker's error in words. It is untrusted text: bounded, and only shown."""
-    error = reply.get("error")
-    if not isinstance(error, dict):
-        return "an unreadable answer"
-    line = f" (line {error['line']})" if isinstance(error.get("line"), int) else ""
-    return f"{str(error.get('type'))[:80]}: {str(error.get('message'))[:600]}{line}"
+            raise Decided("rejected", "timing", f"not fast enough: {slow[0].detail}")
