@@ -43,6 +43,7 @@ def test_model_and_revision_are_in_the_header() -> None:
     text = (COMPLETIONS / "hand_add.txt").read_text()
     candidate = rendered("Add", text, generator="kernelllm", model="m", revision="r", index=3, note="warm")
     assert "# written by: kernelllm, m@r\n" in candidate.source
+    assert "# licence: written by the model m, whose licence" in candidate.source
     assert (candidate.index, candidate.note, candidate.target) == (3, "warm", "layers.py::Add")
 
 

@@ -58,9 +58,18 @@ def _composed(rendered: Rendered, completion: Completion, live: LiveTarget, *, t
         completion.generator,
         completion.model,
         completion.revision,
+        _licence_note(completion),
     )
     source = kernel_module.compose(provenance, rendered.docstring, rendered.supports, rendered.body)
     return _candidate(source, completion, live, translated=translated)
+
+
+def _licence_note(completion: Completion) -> str:
+    if completion.model:
+        return f"written by the model {completion.model}, whose licence may say what its output is for"
+    if completion.format == "inductor":
+        return "made from this module's own source by PyTorch's compiler"
+    return ""
 
 
 def _candidate(source: str, completion: Completion, live: LiveTarget, *, translated: bool) -> Candidate:
