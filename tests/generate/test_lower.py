@@ -64,12 +64,14 @@ ALONG = {
     "any_true": lambda x: x.any(1),
     "product": lambda x: x.prod(1),
 }
-MEASURED = {"tan": 2e-5, "sinh": 4e-6, "cosh": 4e-6}
-"""Allowed relative error where it is more than the usual; numpy's float32 functions have some of their own."""
+MEASURED = {"tan": 2e-5, "sinh": 4e-6, "cosh": 4e-6, "": 5e-6}
+"""Allowed relative error where it is more than the usual: numpy's float32 functions have some of their own, and a
+variance around a mean of 100 ("") loses two digits to cancellation."""
 
 
 def jobs() -> dict[tuple[str, str], tuple[list[torch.Tensor], list[torch.Tensor]]]:
     """Inputs and expected outputs by kind of kernel and function."""
+    torch.manual_seed(0)
     made: dict[tuple[str, str], Any] = {}
     for name, function in UNARY.items():
         made["unary", name] = [VALUES], [function(VALUES)]

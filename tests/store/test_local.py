@@ -240,11 +240,9 @@ def test_an_entry_comes_back_as_it_went(body: object) -> None:
         decode("other", encode("kind", body))
 
 
-def test_importing_the_store_is_quick_and_without_torch() -> None:
+def test_importing_the_store_imports_nothing_heavy() -> None:
     program = (
-        "import time, sys, json, pathlib, inspect, hashlib\nstart = time.perf_counter()\n"
-        "import pytest_kernelllm.store\nprint(time.perf_counter() - start)\n"
+        "import sys\nimport pytest_kernelllm.store\n"
         "assert not {'torch', 'triton', 'libcst', 'filelock'} & set(sys.modules)"
     )
-    runs = [subprocess.run([sys.executable, "-c", program], capture_output=True, text=True) for _ in range(3)]
-    assert min(float(run.stdout) for run in runs) < 0.03, runs[0].stderr
+    subprocess.run([sys.executable, "-c", program], check=True)
