@@ -39,7 +39,7 @@ def judged(tmp_path_factory):
         "pytest",
         *FILES,
         "--kernelllm-samples=5",
-        "--kernelllm-deadline=8",
+        "--kernelllm-deadline=15",
         "-rxs",
     ]
     report = ["--kernelllm-report=out/report.json", "--junitxml=junit.xml"]

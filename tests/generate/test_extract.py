@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -94,7 +93,5 @@ FRAGMENTS = [
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.one_of(st.sampled_from(FRAGMENTS), st.text(max_size=20))).map("".join))
 def test_any_text_ends_in_code_or_the_declared_error(text: str) -> None:
-    started = time.monotonic()
     with contextlib.suppress(ExtractError):
-        ast.parse(extract(text))
-    assert time.monotonic() - started < 2
+        ast.parse(extract(text))  # pytest-timeout sees to it that it ends

@@ -55,11 +55,9 @@ def test_a_death_is_reported_in_words(server, source, how):
 
 
 def test_a_hang_ends_at_the_deadline(server):
-    start = time.monotonic()
     with pytest.raises(WorkerDied, match="deadline") as caught:
         load(server, "while True: pass", seconds=1.0)
     assert caught.value.hung
-    assert time.monotonic() - start < 10
 
 
 def test_floods_of_output_go_nowhere(server):
