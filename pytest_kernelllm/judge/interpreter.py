@@ -1,6 +1,6 @@
 """bfloat16 in Triton's interpreter, which keeps it as raw bits: done right, so that honest kernels are not refused.
 
-As it comes (3.6 to 3.9) the interpreter adds and multiplies those bits as integers, truncates where a GPU rounds to
+As it comes (seen in 3.7) the interpreter adds and multiplies those bits as integers, truncates where a GPU rounds to
 nearest even, and knows no bfloat16 constants. Here operations on bfloat16 are done in float32 and rounded, as Triton's
 compiled code does.
 """
