@@ -297,6 +297,8 @@ class Verdict(Record):
     """One sentence for people; empty only when accepted."""
     kernel_hash: str
     environment: Environment
+    rule: str = ""
+    """The rule (``judge.rules``) that a rejected candidate broke; empty for other verdicts."""
     checks: tuple[Check, ...] = ()
     timing: tuple[Timing, ...] = ()
     cases: tuple[str, ...] = ()

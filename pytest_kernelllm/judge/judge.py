@@ -85,14 +85,14 @@ class Judge:
             supervisor.ServerFailed: the judge's own processes cannot start.
         """
         start = time.perf_counter()
-        found = Proceedings()
+        found = Proceedings(self.policy.disabled)
         verdict: Status = "accepted"
         stage: Stage = "timing" if brief.timing and self.device.type == "cuda" else "correctness"
-        reason = ""
+        reason = rule = ""
         try:
             self._proceed(candidate, brief, found)
         except Decided as decided:
-            verdict, stage, reason = decided.verdict, decided.stage, decided.reason
+            verdict, stage, reason, rule = decided.verdict, decided.stage, decided.reason, decided.rule
         except ExamError as error:
             verdict, stage, reason = "inconclusive", "correctness", f"{error}"
         except torch.cuda.OutOfMemoryError:
@@ -104,6 +104,7 @@ class Judge:
             reason=reason,
             kernel_hash=candidate.kernel_hash,
             environment=self.environment,
+            rule=rule,
             checks=tuple(found.checks),
             timing=tuple(found.timing),
             cases=tuple(found.cases),
@@ -114,7 +115,7 @@ class Judge:
     def _proceed(self, candidate: Candidate, brief: Brief, found: Proceedings) -> None:
         findings = screen(candidate.source)
         detail = f"line {findings[0].line}: it {findings[0].reason}" if findings else ""
-        found.check("screen", Check("screen", not findings, float(len(findings)), 0.0, detail))
+        found.check("screen", "screen", Check("screen", not findings, float(len(findings)), 0.0, detail))
         plans = self._plans(candidate, brief.subject)
         exam = self._exam(brief)
         if self.device.type == "cpu":
@@ -137,7 +138,7 @@ class Judge:
         try:
             supports = read_supports(candidate.source)
         except KernelModuleError as error:
-            raise Decided("rejected", "screen", str(error)) from None
+            raise Decided("rejected", "screen", str(error), "supports") from None
         policy = self.policy
         on_gpu = self.device.type == "cuda"
         limits = (
@@ -158,7 +159,8 @@ class Judge:
                 break
         if not plans:
             reason = "; ".join(refusals) or "SUPPORTS is empty"
-            raise Decided("rejected", "screen", f"it supports none of the target's cases ({reason})")
+            reason = f"it supports none of the target's cases ({reason})"
+            raise Decided("rejected", "screen", reason, "supports")
         return plans
 
     def _exam(self, brief: Brief) -> Exam:
@@ -178,7 +180,7 @@ class Judge:
             with server.worker(self.deadline * patience, arena.fd) as worker:
                 yield worker, arena
         except WorkerDied as error:
-            raise Decided("rejected", stage, f"the candidate's process failed: {error}") from None
+            raise Decided("rejected", stage, f"the candidate's process failed: {error}", "run") from None
         finally:
             arena.close()
 
@@ -203,13 +205,14 @@ class Judge:
                 detail = "" if passed else f"it cannot be compiled for {self.environment.arch}: {said(reply)}"
                 found.check(
                     "compile",
+                    "compile",
                     Check(f"compiles for {self.environment.arch}", passed, str(len(kernels)), None, detail),
                 )
 
     def _load(self, worker: WorkerHandle, candidate: Candidate, stage: Stage) -> None:
         reply = worker.ask("load", source=candidate.source)
         if "error" in reply:
-            raise Decided("rejected", "load", f"it cannot be imported: {said(reply)}")
+            raise Decided("rejected", "load", f"it cannot be imported: {said(reply)}", "load")
 
     def _examine(self, candidate: Candidate, probes: list[Probe], exam: Exam, found: Proceedings) -> bool:
         """Put all questions of one case to one worker; whether the case counts: some question tells right from wrong."""
@@ -250,7 +253,7 @@ class Judge:
                         worker, arena, question, exam, self.policy, self._roofline, random.Random(self._seed)
                     )
                 for check in result.checks:
-                    found.check("timing", check)
+                    found.check("timing", "clocks", check)
                 found.timing.append(replace(result.timing, case=case.name))
                 timing = found.timing[-1]
                 wanted = brief.min_speedup
@@ -262,4 +265,4 @@ class Judge:
         slow = [c for c in found.checks if c.name.startswith("speedup on") and not c.passed]
         gains = len(slow) < len(found.timing) and all(t.speedup.high >= 1.0 for t in found.timing)
         if slow and not gains:
-            raise Decided("rejected", "timing", f"not fast enough: {slow[0].detail}")
+            raise Decided("rejected", "timing", f"not fast enough: {slow[0].detail}", "speed")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pytest_kernelllm.judge.rules import SWITCHABLE
+
 POLICY_VERSION = "1"
 """Part of every source hash and record: verdicts under other rules are not believed. Raise it with every change
 of what is accepted."""
@@ -43,3 +45,10 @@ class Policy:
     """Calls a round."""
     clock_tolerance: float = 0.10
     """How far the worker's event clock and the judge's own may differ, beside 3 µs."""
+    disabled: frozenset[str] = frozenset()
+    """Rules left out, by name (see ``rules``). For tests of the judge itself: what they accept is not verified."""
+
+    def __post_init__(self) -> None:
+        """Refuse the names of no rule."""
+        if unknown := self.disabled - SWITCHABLE:
+            raise ValueError(f"no rule that can be switched off: {', '.join(sorted(unknown))}")

@@ -20,6 +20,8 @@ class Probe:
     scale: float = 1.0
     nudged: tuple[str, ...] = ()
     """Float attributes set to another value, because the candidate claims to read them."""
+    rule: str = "values"
+    """The rule (``rules.RULES``) that wrong outputs at this probe break."""
 
     def describe(self) -> str:
         """``default-float32, batch=7, seq=13, seed 3, inputs ×0.01``."""
@@ -119,18 +121,22 @@ def plan(
             corners.append(high)
 
     def probe(
-        sizes: Mapping[str, int], number: int, scale: float = 1.0, other: tuple[str, ...] = ()
+        rule: str,
+        sizes: Mapping[str, int],
+        number: int,
+        scale: float = 1.0,
+        other: tuple[str, ...] = (),
     ) -> Probe:
-        return Probe(case.name, tuple(sizes.items()), seed + number, scale, other)
+        return Probe(case.name, tuple(sizes.items()), seed + number, scale, other, rule)
 
-    probes = [probe(main, i) for i in range(policy.seeds)]
-    probes += [probe(main, 10 + i, scale) for i, scale in enumerate(policy.scales)]
+    probes = [probe("values", main, i) for i in range(policy.seeds)]
+    probes += [probe("stress", main, 10 + i, scale) for i, scale in enumerate(policy.scales)]
     if nudged:
-        probes.append(probe(main, 20, 1.0, nudged))
+        probes.append(probe("attributes", main, 20, 1.0, nudged))
     seen = [main]
     for i, corner in enumerate(corners):
         if corner not in seen:
-            probes.append(probe(corner, 30 + i))
+            probes.append(probe("sizes", corner, 30 + i))
             seen.append(corner)
     return probes
 

@@ -20,25 +20,29 @@ from pytest_kernelllm.records import Check, Stage, Status, Timing
 class Decided(Exception):
     """A verdict other than acceptance; ends the proceedings."""
 
-    def __init__(self, verdict: Status, stage: Stage, reason: str) -> None:
-        """``reason`` is one sentence for people."""
+    def __init__(self, verdict: Status, stage: Stage, reason: str, rule: str = "") -> None:
+        """``reason`` is one sentence for people; ``rule`` names what a rejected candidate broke."""
         super().__init__(reason)
-        self.verdict, self.stage, self.reason = verdict, stage, reason
+        self.verdict, self.stage, self.reason, self.rule = verdict, stage, reason, rule
 
 
 @dataclass
 class Proceedings:
     """What has been found so far about one candidate."""
 
+    disabled: frozenset[str] = frozenset()
+    """Rules that are not applied."""
     checks: list[Check] = field(default_factory=list)
     timing: list[Timing] = field(default_factory=list)
     cases: list[str] = field(default_factory=list)
 
-    def check(self, stage: Stage, check: Check) -> None:
-        """Note a check; a failed one is a rejection."""
+    def check(self, stage: Stage, rule: str, check: Check) -> None:
+        """Note a check made under ``rule``; a failed one is a rejection."""
+        if rule in self.disabled:
+            return
         self.checks.append(check)
         if not check.passed:
-            raise Decided("rejected", stage, check.detail)
+            raise Decided("rejected", stage, check.detail, rule)
 
 
 def put(worker: WorkerHandle, arena: Arena, question: Question, exam: Exam, found: Proceedings) -> None:
@@ -65,7 +69,7 @@ def put(worker: WorkerHandle, arena: Arena, question: Question, exam: Exam, foun
             raise Decided("inconclusive", "run", reason) from None
         raise
     if "error" in reply:
-        raise Decided("rejected", "run", f"it fails at {where}: {said(reply)}")
+        raise Decided("rejected", "run", f"it fails at {where}: {said(reply)}", "run")
     wanted = [_leaf(leaf) for leaf in expected.original]
     got = {"structure": reply.get("structure"), "leaves": reply.get("leaves")}
     same = got == {"structure": expected.structure, "leaves": wanted}
@@ -74,11 +78,12 @@ def put(worker: WorkerHandle, arena: Arena, question: Question, exam: Exam, foun
         if same
         else f"it returns {_outline(got)}, the original {_outline({'structure': expected.structure, 'leaves': wanted})}, at {where}"
     )
-    found.check("correctness", Check("output types and shapes", same, None, None, detail))
+    found.check("correctness", "types", Check("output types and shapes", same, None, None, detail))
     launched = reply.get("launches")
     busy = isinstance(launched, int) and launched > 0
     found.check(
         "correctness",
+        "launches",
         Check(
             "launches its kernels",
             busy,
@@ -91,6 +96,7 @@ def put(worker: WorkerHandle, arena: Arena, question: Question, exam: Exam, foun
         kept = torch.equal(_bits(slab), _bits(question.arguments[name]))
         found.check(
             "correctness",
+            "inputs kept",
             Check(
                 f"leaves `{name}` as it was",
                 kept,
@@ -112,6 +118,7 @@ def put(worker: WorkerHandle, arena: Arena, question: Question, exam: Exam, foun
         )
         found.check(
             "correctness",
+            question.probe.rule,
             Check(
                 f"output {i} at {where}",
                 difference.passed,
