@@ -7,9 +7,12 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_kernelllm.config import ConfigError, Settings, load_settings
+
+if TYPE_CHECKING:
+    from pytest_kernelllm.verify import Judged, Pair
 
 OK, REJECTED, UNJUDGED = 0, 1, 2
 """Exit codes: all well; rejected or nothing found; could not be judged, or wrong use."""
@@ -29,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"kernelllm: {error}", file=sys.stderr)
         return UNJUDGED
     except KeyboardInterrupt:
-        print("kernelllm: interrupted; what was finished is in the store.", file=sys.stderr)
+        print("kernelllm: interrupted; what was finished is kept.", file=sys.stderr)
         return 130
 
 
@@ -85,10 +88,22 @@ def _parser() -> argparse.ArgumentParser:
         "--min-speedup",
         type=float,
         default=0.0,
-        help="reject below this speedup over eager (default: report only)",
+        help="reject below this speedup over the baseline (default: report only)",
+    )
+    verify.add_argument(
+        "--baseline",
+        choices=("eager", "compile"),
+        help="what the speedup is measured against (default eager)",
+    )
+    verify.add_argument(
+        "--isolation",
+        choices=("best", "strict"),
+        help="strict judges nothing where candidates cannot be isolated fully (default best)",
     )
     verify.add_argument("--deadline", type=float, help="seconds one candidate may take (default 60)")
-    verify.add_argument("--workers", type=int, help="pairs judged side by side")
+    verify.add_argument(
+        "--workers", type=int, help="judging processes over all GPUs (default: 4 a GPU, by the CPUs)"
+    )
     verify.add_argument(
         "--json",
         metavar="FILE",
@@ -160,7 +175,7 @@ def run_generate(options: argparse.Namespace) -> int:
 
 def run_verify(options: argparse.Namespace) -> int:
     """``kernelllm verify``."""
-    from pytest_kernelllm.verify import Pair, Verifier, find_pairs
+    from pytest_kernelllm.verify import Pair, VerifyError, find_pairs, verify_all
 
     if bool(options.pairs) == bool(options.files) or (options.files and len(options.files) != 2):
         raise CommandError("verify takes REFERENCE.py CANDIDATE.py, or --pairs DIR.")
@@ -170,6 +185,8 @@ def run_verify(options: argparse.Namespace) -> int:
         timing=False if options.no_timing else None,
         deadline=options.deadline,
         workers=options.workers,
+        isolation=options.isolation,
+        baseline=options.baseline,
     )
     if options.pairs:
         if not Path(options.pairs).is_dir():
@@ -179,13 +196,12 @@ def run_verify(options: argparse.Namespace) -> int:
             raise CommandError(f"No subfolder of {options.pairs} holds reference.py and candidate.py.")
         return _verify_pairs(pairs, settings, options)
     pair = Pair(Path(options.files[1]).stem, options.files[0], Path(options.files[1]))
+    judged: list[Judged] = []
     try:
-        with Verifier(settings, options.min_speedup) as verifier:
-            verdict = verifier.verify(pair)
-    except ImportError as error:
-        raise CommandError(
-            f"{error.name} is not installed; run `pip install 'pytest-kernelllm[torch]'`."
-        ) from None
+        verify_all([pair], settings, judged.append, options.min_speedup)
+    except VerifyError as error:
+        raise CommandError(str(error)) from None
+    verdict = judged[0].verdict
     if options.json == "-":
         print(json.dumps(verdict.to_json(), indent=1, allow_nan=False))
     else:
@@ -202,41 +218,30 @@ def run_verify(options: argparse.Namespace) -> int:
     return {"accepted": OK, "rejected": REJECTED, "inconclusive": UNJUDGED}[verdict.verdict]
 
 
-def _verify_pairs(pairs: list[Any], settings: Settings, options: argparse.Namespace) -> int:
+def _verify_pairs(pairs: list[Pair], settings: Settings, options: argparse.Namespace) -> int:
     import contextlib
-    import os
 
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from pytest_kernelllm.verify import Verifier, to_line
+    from pytest_kernelllm.report.progress import judging_progress
+    from pytest_kernelllm.verify import VerifyError, verify_all
 
     counts = {"accepted": 0, "rejected": 0, "inconclusive": 0}
-    workers = settings.workers or min(len(os.sched_getaffinity(0)), 8)
     with contextlib.ExitStack() as stack:
         out = sys.stdout
         if options.json and options.json != "-":
             out = stack.enter_context(Path(options.json).open("w", encoding="utf-8"))
-        bar = stack.enter_context(Progress(console=Console(stderr=True), disable=not sys.stderr.isatty()))
-        task = bar.add_task("judging", total=len(pairs))
-        try:
-            verifier = stack.enter_context(Verifier(settings, options.min_speedup))
-        except ImportError as error:
-            raise CommandError(
-                f"{error.name} is not installed; run `pip install 'pytest-kernelllm[torch]'`."
-            ) from None
+        advance = stack.enter_context(judging_progress(len(pairs)))
 
-        def done(pair: Any, verdict: Any) -> None:
+        def done(judged: Judged) -> None:
+            verdict = judged.verdict
             counts[verdict.verdict] += 1
-            out.write(
-                to_line(pair, verdict) + "\n"
-                if options.json
-                else f"{pair.name}: {verdict.verdict} {verdict.reason}\n"
-            )
-            out.flush()
-            bar.advance(task)
+            text = f"{judged.pair.name}: {verdict.verdict} {verdict.reason}".rstrip()
+            print(judged.to_line() if options.json else text, file=out, flush=True)
+            advance()
 
-        verifier.verify_all(pairs, workers, done)
+        try:
+            verify_all(pairs, settings, done, options.min_speedup)
+        except VerifyError as error:
+            raise CommandError(str(error)) from None
     print("kernelllm: " + ", ".join(f"{n} {name}" for name, n in counts.items()), file=sys.stderr)
     return UNJUDGED if counts["inconclusive"] else REJECTED if counts["rejected"] else OK
 

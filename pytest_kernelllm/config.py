@@ -38,10 +38,14 @@ class Settings:
     """Measure speed on a GPU."""
     min_speedup: float = 1.05
     """The lower end of the speedup's confidence interval must reach this."""
+    baseline: Literal["eager", "compile"] = "eager"
+    """What the speedup is measured against: the module as it runs, or compiled by ``torch.compile``."""
     deadline: float = 60.0
     """Seconds one candidate may take before it is rejected."""
     workers: int = 0
     """Candidates judged at once; 0 chooses."""
+    isolation: Literal["best", "strict"] = "best"
+    """``strict`` refuses to run candidates where this machine cannot isolate them fully."""
     require_kernels: bool = False
     """A target without any verified kernel is a failure."""
     store: str = ".kernelllm"
@@ -76,9 +80,18 @@ def _coerce(name: str, value: Any, origin: str) -> Any:
         raise ConfigError(
             f"{origin}: `{name}` cannot be {value!r}; expected {type(default).__name__}."
         ) from None
-    if name == "device" and value not in ("auto", "cpu", "cuda"):
-        raise ConfigError(f"{origin}: `device` cannot be {value!r}; expected auto, cpu or cuda.")
+    choices = _CHOICES.get(name)
+    if choices and value not in choices:
+        expected = f"{', '.join(choices[:-1])} or {choices[-1]}"
+        raise ConfigError(f"{origin}: `{name}` cannot be {value!r}; expected {expected}.")
     return value
+
+
+_CHOICES = {
+    "device": ("auto", "cpu", "cuda"),
+    "isolation": ("best", "strict"),
+    "baseline": ("eager", "compile"),
+}
 
 
 def load_settings(

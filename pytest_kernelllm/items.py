@@ -19,7 +19,18 @@ from pytest_kernelllm.records import Target
 from pytest_kernelllm.report.explain import explain
 from pytest_kernelllm.session import Session, SessionError
 
-OPTIONS = ("generator", "samples", "candidates_dir", "device", "arch", "min_speedup", "deadline", "workers")
+OPTIONS = (
+    "generator",
+    "samples",
+    "candidates_dir",
+    "device",
+    "arch",
+    "min_speedup",
+    "baseline",
+    "deadline",
+    "isolation",
+    "workers",
+)
 
 
 class Run:
@@ -43,6 +54,7 @@ class Run:
                 progress=self._progress,
             )
             self.candidates_per_target = self.session.candidates_per_target
+            self.isolation = self.session.isolation.level
         except (ConfigError, GenerateError) as error:
             raise pytest.UsageError(str(error)) from None
         self.outcomes: dict[tuple[str, int], Outcome] = {}
@@ -99,7 +111,8 @@ class Run:
         )
         names = ", ".join(g.name for g in self.session.generators)
         return [
-            f"kernelllm: {names}, {self.settings.samples} candidates a target; {where}; store {self.session.store.path.name}/"
+            f"kernelllm: {names}, {self.settings.samples} candidates a target; {where}; store {self.session.store.path.name}/",
+            f"isolation: {self.isolation}",
         ]
 
     def pytest_runtestloop(self, session: pytest.Session) -> None:

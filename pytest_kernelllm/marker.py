@@ -29,6 +29,7 @@ class Options:
     training: bool = False
     tolerance: float | None = None
     min_speedup: float | None = None
+    nonfinite: bool = True
     kernel: str | None = None
 
 
@@ -45,6 +46,7 @@ def triton_candidate(
     training: bool = False,
     tolerance: float | None = None,
     min_speedup: float | None = None,
+    nonfinite: bool = True,
     kernel: str | None = None,
 ) -> MODULE: ...
 @overload
@@ -58,6 +60,7 @@ def triton_candidate(
     training: bool = False,
     tolerance: float | None = None,
     min_speedup: float | None = None,
+    nonfinite: bool = True,
     kernel: str | None = None,
 ) -> Callable[[MODULE], MODULE]: ...
 
@@ -74,6 +77,7 @@ def triton_candidate(
     training: bool = False,
     tolerance: float | None = None,
     min_speedup: float | None = None,
+    nonfinite: bool = True,
     kernel: str | None = None,
 ) -> MODULE | Callable[[MODULE], MODULE]:
     """Mark an ``nn.Module`` class as a target; as a decorator, bare or with arguments, or called on a class.
@@ -92,6 +96,8 @@ def triton_candidate(
         training: judge the module in ``train()`` mode instead of ``eval()``.
         tolerance: largest allowed relative error, in place of the derived one.
         min_speedup: smallest speedup over eager worth a suggestion, in place of the configured one.
+        nonfinite: False: inputs are known to be finite, so NaN and infinities in them need not come out as in
+            the original.
         kernel: dotted path of the adopted kernel module. The class then runs it inside the domain it was
             verified on, and the original everywhere else.
 
@@ -128,6 +134,7 @@ def triton_candidate(
         training=training,
         tolerance=tolerance,
         min_speedup=min_speedup,
+        nonfinite=nonfinite,
         kernel=kernel,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="Smallest speedup over eager worth a suggestion (default 1.05).",
     )
     add(
+        "--kernelllm-baseline",
+        choices=("eager", "compile"),
+        help="What the speedup is measured against (default eager).",
+    )
+    add(
         "--kernelllm-deadline",
         metavar="S",
         type=float,
@@ -59,6 +65,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         type=int,
         help="Candidates judged side by side (default: by the CPUs).",
+    )
+    add(
+        "--kernelllm-isolation",
+        choices=("best", "strict"),
+        help="strict runs no candidate where this machine cannot isolate it fully (default best).",
     )
     add("--kernelllm-strict", action="store_true", help="Fail targets for which there is no verified kernel.")
     add(
@@ -78,6 +89,16 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     from pytest_kernelllm import hookspecs
 
     pluginmanager.add_hookspecs(hookspecs)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Give each of xdist's processes its GPU before anything can touch CUDA."""
+    options = early_config.known_args_namespace
+    if "PYTEST_XDIST_WORKER" in os.environ and (options.kernelllm or options.kernelllm_only):
+        from pytest_kernelllm.judge.environment import find_gpu
+
+        find_gpu()
 
 
 def pytest_configure(config: pytest.Config) -> None:

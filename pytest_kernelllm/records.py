@@ -253,7 +253,7 @@ class Timing(Record):
     speedup_compiled: Ratio | None = None
     """Against ``torch.compile``, cold L2."""
     judge_clock: float = 0.0
-    """The judge's own measurement of one warm call, in µs."""
+    """The judge's own measurement of one cold call, in µs."""
     event_clock: float = 0.0
     """The worker's CUDA events for the same calls, in µs."""
     bytes: int = 0
@@ -263,6 +263,10 @@ class Timing(Record):
     """µs that ``bytes`` and ``flops`` need at the measured rates of this GPU."""
     roofline_share: float = 0.0
     """``roofline`` over the kernel's cold median, 0 to 1."""
+    kernel_peak: int = 0
+    """Bytes that a call of the kernel allocates at most, outputs included."""
+    eager_peak: int = 0
+    """The same for the original."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from pytest_kernelllm.config import Settings
 from pytest_kernelllm.generate.protocol import GenerateError, Generator, Request
 from pytest_kernelllm.generate.registry import make_generators
 from pytest_kernelllm.judge.environment import Gpu, find_environment, find_gpu
+from pytest_kernelllm.judge.isolation import Isolation, probe_isolation
 from pytest_kernelllm.outcome import ADOPTED, Outcome
 from pytest_kernelllm.overrides import Overrides
 from pytest_kernelllm.records import Candidate, Completion, Environment, KernelRecord, Target, Verdict
@@ -270,6 +271,8 @@ class Session:
             live,
             tolerance=override.tolerance if override.tolerance is not None else options.tolerance,
             min_speedup=self.settings.min_speedup if options.min_speedup is None else options.min_speedup,
+            baseline=self.settings.baseline,
+            nonfinite=options.nonfinite,
             timing=self.settings.timing,
         )
         with self.store.lock(f"judge {draft.candidate.kernel_hash} {self.environment.key}"):
@@ -302,7 +305,18 @@ class Session:
         policy = self.environment.policy + self._overrides(target).key
         if self.environment.device == "cuda" and self.settings.min_speedup != Settings.min_speedup:
             policy += f" {self.settings.min_speedup}x"
+        if self.environment.device == "cuda" and self.settings.baseline != Settings.baseline:
+            policy += f" over {self.settings.baseline}"
         return replace(self.environment, policy=policy)
+
+    @cached_property
+    def isolation(self) -> Isolation:
+        """What will hold the candidates' processes.
+
+        Raises:
+            IsolationError: the settings ask for more than this machine can give.
+        """
+        return probe_isolation(self.environment.device, self.settings.isolation)
 
     @cached_property
     def _judge(self) -> Judge:
@@ -310,9 +324,9 @@ class Session:
         self._progress("starting the judge")
         from pytest_kernelllm.judge.judge import Judge
 
-        uuid = self.gpu.uuid if self.gpu else ""
+        deadline, uuid = self.settings.deadline, self.gpu.uuid if self.gpu else ""
         return self._open.enter_context(
-            Judge(self.environment, deadline=self.settings.deadline, gpu_uuid=uuid)
+            Judge(self.environment, deadline=deadline, gpu_uuid=uuid, isolation=self.isolation)
         )
 
 

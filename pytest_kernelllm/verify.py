@@ -1,23 +1,37 @@
-"""``kernelllm verify``: judges candidate files against reference files, without a project around them."""
+"""``kernelllm verify``: judges candidate files against reference files, without a project around them.
+
+Judging is bound by Python (questions are prepared and timing is steered by it), so it is spread over processes: several
+a GPU, each with a warm judge, all taking from one agenda. What is equal byte for byte is judged once.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import importlib.util
+import itertools
 import json
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, as_completed
+import os
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from pytest_kernelllm.config import Settings
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.generate.files import format_of
-from pytest_kernelllm.judge.environment import find_environment, find_gpu
-from pytest_kernelllm.records import Completion, Environment, Target, Verdict
+from pytest_kernelllm.judge.environment import equal_gpus, find_environment, find_gpus
+from pytest_kernelllm.judge.pool import Job, Lost, Pool, PoolFailed, Seat
+from pytest_kernelllm.orders import Hello, Order
+from pytest_kernelllm.records import Environment, Target, Verdict
 
-if TYPE_CHECKING:
-    from pytest_kernelllm.judge.judge import Judge
+LARGEST = 4 * 1024 * 1024
+"""Bytes; no larger candidate is read."""
+
+PER_GPU = 4
+"""Judging processes a GPU, or without one: while one prepares a question, another's kernel runs or compiles."""
+
+
+class VerifyError(RuntimeError):
+    """Nothing can be judged here; one sentence."""
 
 
 @dataclass(frozen=True)
@@ -30,80 +44,119 @@ class Pair:
     candidate: Path
 
 
-class Verifier:
-    """Judges pairs with one warm judge. Thread-safe. Close with ``with``."""
+@dataclass(frozen=True)
+class Judged:
+    """A pair with its verdict."""
 
-    def __init__(self, settings: Settings, min_speedup: float = 0.0) -> None:
-        """``min_speedup``: 0 reports speed without deciding by it."""
-        self.settings = settings
-        self.min_speedup = min_speedup
-        self.environment: Environment = find_environment(settings)
-        self._judge: Judge | None = None
-        # User code is imported one file at a time: imports share sys.modules and sys.path.
-        self._importing = threading.Lock()
+    pair: Pair
+    verdict: Verdict
+    same_as: str = ""
+    """Name of the pair that was judged in this one's place, because both are equal byte for byte."""
 
-    def __enter__(self) -> Verifier:
-        """Start the judge.
+    def to_line(self) -> str:
+        """One line of JSON."""
+        same = {"same_as": self.same_as} if self.same_as else {}
+        return json.dumps({"name": self.pair.name, **same, **self.verdict.to_json()}, allow_nan=False)
 
-        Raises:
-            ImportError: torch or triton is missing.
-        """
-        from pytest_kernelllm.judge.judge import Judge
 
-        gpu = find_gpu() if self.environment.device == "cuda" else None
-        self._judge = Judge(
-            self.environment, deadline=self.settings.deadline, gpu_uuid=gpu.uuid if gpu else ""
-        )
-        self._judge.__enter__()
-        return self
+def verify_all(
+    pairs: Sequence[Pair], settings: Settings, done: Callable[[Judged], None], min_speedup: float = 0.0
+) -> None:
+    """Judge pairs side by side, telling ``done`` of each as it is decided.
 
-    def __exit__(self, *exc: object) -> None:
-        """End the judge."""
-        if self._judge is not None:
-            self._judge.__exit__(*exc)
+    Args:
+        pairs: in any order; the verdicts do not depend on it.
+        settings: where to judge, how long, with timing or without, with how many processes.
+        done: called in this thread.
+        min_speedup: 0 reports speed without deciding by it.
 
-    def verify(self, pair: Pair) -> Verdict:
-        """The verdict on one pair; what cannot be read or built is inconclusive (reference) or rejected (candidate)."""
-        from pytest_kernelllm.discover.live import TargetError, load_target
-        from pytest_kernelllm.generate.render import RenderError, render
-        from pytest_kernelllm.judge.judge import Brief
+    Raises:
+        VerifyError: torch or triton is missing, or no judging process can be started.
+    """
+    for name in ("torch", "triton"):
+        if importlib.util.find_spec(name) is None:
+            raise VerifyError(f"{name} is not installed; run `pip install 'pytest-kernelllm[torch]'`.")
+    environment = find_environment(settings)
 
-        assert self._judge is not None
-        try:
-            text = pair.candidate.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            return self._verdict("inconclusive", f"{pair.candidate} cannot be read: {error}")
-        completion = Completion("files", 0, text, format_of(text), note=pair.candidate.name)
-        with self._importing:
-            target = find_reference(pair.reference)
-            if isinstance(target, str):
-                return self._verdict("inconclusive", target)
-            root = Path(pair.reference.partition("::")[0]).absolute().parent
-            try:
-                live = load_target(root, target)
-            except TargetError as error:
-                return self._verdict("inconclusive", str(error))
-        try:
-            candidate = render(completion, live)
-        except RenderError as error:
-            return self._verdict("rejected", str(error))
-        brief = Brief(
-            live,
-            tolerance=live.options.tolerance,
-            min_speedup=self.min_speedup,
-            timing=self.settings.timing,
-        )
-        return self._judge.judge(candidate, brief)
+    def unjudged(reason: str) -> Verdict:
+        return Verdict("inconclusive", "render", reason, "", environment)
 
-    def verify_all(self, pairs: list[Pair], workers: int, done: Callable[[Pair, Verdict], None]) -> None:
-        """Judge many pairs side by side, telling ``done`` of each as it is decided."""
-        with ThreadPoolExecutor(workers) as pool:
-            waiting = {pool.submit(self.verify, pair): pair for pair in pairs}
-            for future in as_completed(waiting):
-                done(waiting[future], future.result())
+    jobs: dict[str, Job] = {}
+    twins: defaultdict[str, list[Pair]] = defaultdict(list)
+    for pair in pairs:
+        job = _job(pair, settings, min_speedup)
+        if isinstance(job, str):
+            done(Judged(pair, unjudged(job)))
+        else:
+            jobs.setdefault(job.name, job)
+            twins[job.name].append(pair)
+    try:
+        with Pool("pytest_kernelllm.judging", _seats(len(jobs), settings, environment)) as pool:
+            for job, answer in pool.run(list(jobs.values())):
+                if isinstance(answer, Lost):
+                    verdict = unjudged(f"the judging process ended: {answer}")
+                else:
+                    verdict = Verdict.from_json(answer["verdict"])
+                first, *others = twins[job.name]
+                done(Judged(first, verdict))
+                for pair in others:
+                    done(Judged(pair, verdict, same_as=first.name))
+    except PoolFailed as error:
+        raise VerifyError(str(error)) from None
 
-    def _verdict(self, status: Any, reason: str) -> Verdict:
-        return Verdict(status, "render", reason, "", self.environment)
+
+def _job(pair: Pair, settings: Settings, min_speedup: float) -> Job | str:
+    """What a judging process is to do, named by the bytes of both files; or why it cannot be done."""
+    target = find_reference(pair.reference)
+    if isinstance(target, str):
+        return target
+    file = Path(pair.reference.partition("::")[0]).absolute()
+    try:
+        candidate = pair.candidate.read_bytes()
+        text = candidate.decode("utf-8")
+        reference = file.read_bytes()
+    except (OSError, UnicodeDecodeError) as error:
+        return f"{pair.candidate} cannot be read: {error}"
+    if len(candidate) > LARGEST:
+        return f"{pair.candidate} cannot be read: it is larger than {LARGEST >> 20} MiB"
+    # The source hash stands for what the reference imports from files beside it.
+    reference_hash = _hash(reference, target.name.encode(), target.source_hash.encode())
+    order = Order(
+        reference=reference_hash,
+        root=str(file.parent),
+        target=target,
+        text=text,
+        note=pair.candidate.name,
+        min_speedup=min_speedup,
+        baseline=settings.baseline,
+        timing=settings.timing,
+    )
+    return Job(_hash(reference_hash.encode(), candidate), reference_hash, order.to_json())
+
+
+def _hash(*parts: bytes) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(b"%d " % len(part) + part)
+    return digest.hexdigest()
+
+
+def _seats(jobs: int, settings: Settings, environment: Environment) -> list[Seat]:
+    """Where to judge: as many processes as there is use for, dealt out over all GPUs of the first one's model."""
+    gpus = equal_gpus(find_gpus()) if environment.device == "cuda" else []
+    uuids = [gpu.uuid for gpu in gpus] or [""]
+    cores = len(os.sched_getaffinity(0))
+    chosen = settings.workers or len(uuids) * max(1, min(PER_GPU, cores // len(uuids)))
+    count = max(1, min(chosen, jobs))
+    threads = str(max(1, cores // count))
+    seats = []
+    for _, uuid in zip(range(count), itertools.cycle(uuids), strict=False):
+        variables = {"OMP_NUM_THREADS": threads, "TORCHINDUCTOR_COMPILE_THREADS": threads}
+        hello = Hello(environment, uuid, settings.deadline, settings.isolation)
+        if uuid:
+            variables["CUDA_VISIBLE_DEVICES"] = uuid
+        seats.append(Seat(hello.to_json(), variables))
+    return seats
 
 
 def find_reference(reference: str) -> Target | str:
@@ -131,11 +184,6 @@ def find_pairs(folder: Path) -> list[Pair]:
         for sub in sorted(folder.iterdir())
         if (sub / "reference.py").is_file() and (sub / "candidate.py").is_file()
     ]
-
-
-def to_line(pair: Pair, verdict: Verdict) -> str:
-    """One line of JSON for a pair."""
-    return json.dumps({"name": pair.name, **verdict.to_json()}, allow_nan=False)
 
 
 def _names(targets: tuple[Target, ...]) -> str:

@@ -115,17 +115,26 @@ def test_pairs_are_judged_with_one_line_each(tmp_path):
     ):
         folder = tmp_path / "pairs" / name
         folder.mkdir(parents=True)
-        (folder / "reference.py").write_text(REFERENCE)
+        (folder / "reference.py").write_text(REFERENCE + "print('hello')\n")
         (folder / "candidate.py").write_text(text)
-    done = kernelllm(tmp_path, "verify", "--pairs", "pairs", "--device", "cpu", "--json", "out.jsonl")
+    done = kernelllm(tmp_path, "verify", "--pairs", "pairs", "--device", "cpu", "--json", "-")
     assert done.returncode == 1, done.stderr
-    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert {line["name"]: line["verdict"] for line in lines} == {
         "good": "accepted",
         "wrong": "rejected",
         "cut": "rejected",
     }
-    assert "1 accepted, 2 rejected" in done.stderr
+    assert done.stderr == "kernelllm: 1 accepted, 2 rejected, 0 inconclusive\n"
+
+
+def test_a_reference_that_kills_its_process_is_one_sentence(pair):
+    (pair / "reference.py").write_text(
+        "import os\nimport torch\n" + REFERENCE.replace("return [64]", "os._exit(3)")
+    )
+    done = kernelllm(pair, "verify", "reference.py", "candidate.py", "--device", "cpu")
+    assert (done.returncode, done.stderr) == (2, "")
+    assert done.stdout == "inconclusive (render): the judging process ended: it exited with status 3\n"
 
 
 def test_scan_lists_targets_without_importing_them(tmp_path):

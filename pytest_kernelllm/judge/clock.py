@@ -1,4 +1,4 @@
-"""The timing loop that judge and worker share, so that baselines and candidates are timed by the same code."""
+"""The timing that judge and worker share, so that baselines and candidates are timed by the same code."""
 
 from __future__ import annotations
 
@@ -6,38 +6,70 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.cuda import Event, synchronize
 
 FLUSH_BYTES = 256 * 1024 * 1024
 """Bytes written between cold calls: several times the L2 of any current GPU."""
 
 
-def measure(calls: Sequence[Callable[[], Any]], count: int, *, cold: bool) -> list[float]:
-    """Run ``count`` calls, going round the given ones, on the current CUDA device.
+class Clock:
+    """Times calls on the current CUDA device, in µs by CUDA events."""
 
-    Args:
-        calls: the same computation on different inputs.
-        count: how many calls.
-        cold: overwrite L2 before each call. The write keeps the GPU busy while the call is being launched, so
-            what is timed is the GPU's work and not Python.
+    def __init__(self) -> None:
+        """Allocates ``FLUSH_BYTES`` on first use."""
+        self._buffer: torch.Tensor | None = None
 
-    Returns:
-        µs by CUDA events: one figure a call when cold, the mean over all calls when warm.
-    """
-    torch.cuda.synchronize()
-    if not cold:
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    def flush(self, times: int) -> None:
+        """Overwrite L2 so many times. Meanwhile the GPU is busy and launches of the call can queue up behind."""
+        if self._buffer is None:
+            self._buffer = torch.empty(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
+        for i in range(times):
+            self._buffer.fill_(i)
+
+    def flush_us(self) -> float:
+        """µs that one overwrite of L2 takes."""
+        return self.many([lambda: self.flush(1)], 20)[1][0]
+
+    def one(self, call: Callable[[], Any], flushes: int) -> tuple[Any, float]:
+        """Make one call on an idle GPU behind ``flushes`` overwrites of L2: what it returned, and µs."""
+        start, end = Event(enable_timing=True), Event(enable_timing=True)
+        synchronize()
+        self.flush(flushes)
         start.record()
-        for i in range(count):
-            calls[i % len(calls)]()
+        result = call()
         end.record()
-        torch.cuda.synchronize()
-        return [start.elapsed_time(end) * 1000.0 / count]
-    flush = torch.empty(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
-    pairs = [tuple(torch.cuda.Event(enable_timing=True) for _ in range(2)) for _ in range(count)]
-    for i, (start, end) in enumerate(pairs):
-        flush.fill_(i)
-        start.record()
-        calls[i % len(calls)]()
-        end.record()
-    torch.cuda.synchronize()
-    return [start.elapsed_time(end) * 1000.0 for start, end in pairs]
+        synchronize()
+        return result, start.elapsed_time(end) * 1000.0
+
+    def many(
+        self, calls: Sequence[Callable[[], Any]], count: int, flushes: int = 0
+    ) -> tuple[Any, list[float]]:
+        """Make ``count`` calls one after the other, going round the given ones.
+
+        Args:
+            calls: the same computation on different inputs; empty: only the flushes.
+            count: how many calls.
+            flushes: overwrites of L2 before each; 0: none, and the calls follow each other directly.
+
+        Returns:
+            What the last call returned, and µs: one figure a call with flushes, else the mean over all calls.
+        """
+        result = None
+        synchronize()
+        if not flushes:
+            start, end = Event(enable_timing=True), Event(enable_timing=True)
+            start.record()
+            for i in range(count):
+                result = calls[i % len(calls)]()
+            end.record()
+            synchronize()
+            return result, [start.elapsed_time(end) * 1000.0 / count]
+        pairs = [(Event(enable_timing=True), Event(enable_timing=True)) for _ in range(count)]
+        for i, (start, end) in enumerate(pairs):
+            self.flush(flushes)
+            start.record()
+            if calls:
+                result = calls[i % len(calls)]()
+            end.record()
+        synchronize()
+        return result, [start.elapsed_time(end) * 1000.0 for start, end in pairs]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.metadata
 import os
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,7 +17,7 @@ from pytest_kernelllm.records import Environment
 
 @dataclass(frozen=True)
 class Gpu:
-    """The GPU that the judge would use."""
+    """A GPU that the judge could use."""
 
     name: str
     driver: str
@@ -23,36 +25,69 @@ class Gpu:
     uuid: str
 
 
-def find_gpu() -> Gpu | None:
-    """The first GPU that CUDA would show to this process, by NVML; None without a GPU or driver."""
+def find_gpus() -> tuple[Gpu, ...]:
+    """The GPUs that CUDA would show to this process, by NVML and in its order; none without a GPU or driver."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and visible.strip() in ("", "-1"):
-        return None
+        return ()
     import pynvml
 
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError:
-        return None
+        return ()
     try:
-        first = (visible or "0").split(",")[0].strip()
-        if first.isdigit():
-            if int(first) >= pynvml.nvmlDeviceGetCount():
-                return None
-            handle = pynvml.nvmlDeviceGetHandleByIndex(int(first))
-        else:
-            handle = pynvml.nvmlDeviceGetHandleByUUID(first)
-        major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
-        return Gpu(
-            name=_text(pynvml.nvmlDeviceGetName(handle)),
-            driver=_text(pynvml.nvmlSystemGetDriverVersion()),
-            arch=f"sm_{major}{minor}",
-            uuid=_text(pynvml.nvmlDeviceGetUUID(handle)),
-        )
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        uuids = [_text(pynvml.nvmlDeviceGetUUID(handle)) for handle in handles]
+        return tuple(_describe(uuid) for uuid in visible_uuids(uuids, visible))
     except pynvml.NVMLError:
-        return None
+        return ()
     finally:
         pynvml.nvmlShutdown()
+
+
+def visible_uuids(uuids: Sequence[str], visible: str | None) -> list[str]:
+    """What ``CUDA_VISIBLE_DEVICES`` leaves of a machine's GPUs; like CUDA, nothing after the first wrong entry."""
+    if visible is None:
+        return list(uuids)
+    chosen: list[str] = []
+    for entry in (part.strip() for part in visible.split(",")):
+        if entry.isdigit():
+            named = uuids[int(entry) : int(entry) + 1]
+        elif entry.startswith("MIG-"):
+            named = [entry]
+        else:
+            named = [uuid for uuid in uuids if entry and uuid.startswith(entry)]
+        if len(named) != 1:
+            break
+        chosen += named
+    return list(dict.fromkeys(chosen))
+
+
+def find_gpu() -> Gpu | None:
+    """The GPU for this process: the first one, but in pytest-xdist's worker N the one whose turn N is.
+
+    Such a worker is bound to its GPU: from now on CUDA shows it no other, nor the processes that it starts. Where
+    CUDA was already in use (by a conftest, say) its first device can no longer be chosen and is the answer.
+    """
+    gpus = find_gpus()
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    if len(gpus) < 2 or not worker or _cuda_in_use():
+        return gpus[0] if gpus else None
+    gpu = gpu_of_worker(equal_gpus(gpus), worker)
+    os.environ["CUDA_VISIBLE_DEVICES"] = gpu.uuid
+    return gpu
+
+
+def gpu_of_worker(gpus: Sequence[Gpu], worker: str) -> Gpu:
+    """The GPU of pytest-xdist's worker ``gw0``, ``gw1``…: each in turn."""
+    digits = "".join(c for c in worker if c.isdecimal())
+    return gpus[int(digits or 0) % len(gpus)]
+
+
+def equal_gpus(gpus: Sequence[Gpu]) -> list[Gpu]:
+    """Those of the first one's model: a verdict must not depend on which of them was free."""
+    return [gpu for gpu in gpus if (gpu.name, gpu.arch) == (gpus[0].name, gpus[0].arch)]
 
 
 def find_environment(settings: Settings) -> Environment:
@@ -69,6 +104,31 @@ def find_environment(settings: Settings) -> Environment:
         python=".".join(platform.python_version_tuple()[:2]),
         policy=POLICY_VERSION,
     )
+
+
+def _describe(uuid: str) -> Gpu:
+    import pynvml
+
+    handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+    major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
+    return Gpu(
+        name=_text(pynvml.nvmlDeviceGetName(handle)),
+        driver=_text(pynvml.nvmlSystemGetDriverVersion()),
+        arch=f"sm_{major}{minor}",
+        uuid=uuid,
+    )
+
+
+def _cuda_in_use() -> bool:
+    """Whether CUDA was initialised here, after which it no longer reads ``CUDA_VISIBLE_DEVICES``.
+
+    Asked of the driver: ``torch.cuda.is_available()`` initialises it without PyTorch saying so.
+    """
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return bool(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) == 0)
 
 
 def _version(distribution: str) -> str:

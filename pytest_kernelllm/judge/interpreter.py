@@ -7,6 +7,8 @@ compiled code does.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -58,3 +60,18 @@ def mend_bfloat16() -> None:
 
 def _wide(handle: Any) -> Any:
     return TensorHandle(widen(handle.data), tl.float32) if handle.dtype.scalar == tl.bfloat16 else handle
+
+
+@contextlib.contextmanager
+def last_program_first() -> Iterator[None]:
+    """Inside, the programs of a grid run in the opposite order: a GPU promises none."""
+    forward = InterpreterBuilder.set_grid_idx
+
+    def backward(builder: Any, *index: int) -> None:
+        forward(builder, *(size - 1 - i for size, i in zip(builder.grid_dim, index, strict=True)))
+
+    InterpreterBuilder.set_grid_idx = backward
+    try:
+        yield
+    finally:
+        InterpreterBuilder.set_grid_idx = forward

@@ -7,23 +7,32 @@ import random
 import secrets
 import threading
 import time
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 
+from pytest_kernelllm.judge.clock import Clock
+from pytest_kernelllm.judge.deeper import check_device_time, look_deeper
 from pytest_kernelllm.judge.exam import Exam, ExamError, Subject
 from pytest_kernelllm.judge.gpu_lock import hold_gpu
+from pytest_kernelllm.judge.isolation import Isolation, probe_isolation
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.probes import Limits, Probe, covers, plan
-from pytest_kernelllm.judge.race import race
+from pytest_kernelllm.judge.probes import Limits, Probe, covers
+from pytest_kernelllm.judge.probes import plan as make_probes
+from pytest_kernelllm.judge.race import Runner, race
+from pytest_kernelllm.judge.roofline import Roofline, measure_roofline
 from pytest_kernelllm.judge.screen import screen
 from pytest_kernelllm.judge.slabs import Arena, Pool
-from pytest_kernelllm.judge.supervisor import ForkServer, Isolation, WorkerDied, WorkerHandle, probe_isolation
-from pytest_kernelllm.judge.timing import Roofline, measure_roofline
+from pytest_kernelllm.judge.supervisor import ForkServer, WorkerDied, WorkerHandle
 from pytest_kernelllm.judge.trial import Decided, Proceedings, pose, put, said
 from pytest_kernelllm.kernel_module import KernelModuleError, read_supports
 from pytest_kernelllm.records import Candidate, Case, Check, Environment, Stage, Status, Verdict
+
+EXAMS = 3
+"""Targets whose questions are kept for the next candidate."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +42,21 @@ class Brief:
     subject: Subject
     tolerance: float | None = None
     min_speedup: float = 1.05
+    baseline: Literal["eager", "compile"] = "eager"
+    """What ``min_speedup`` is measured against; eager where the module cannot be compiled."""
+    nonfinite: bool = True
+    """Whether NaN and infinities must come out as in the original."""
     timing: bool = True
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked about one case of the target."""
+
+    case: Case
+    probes: tuple[Probe, ...]
+    sizes: dict[str, int]
+    """At which it is timed: the case's own, as far as the candidate supports them."""
 
 
 class Judge:
@@ -45,19 +68,29 @@ class Judge:
         *,
         deadline: float = 60.0,
         gpu_uuid: str = "",
+        isolation: Isolation | None = None,
         policy: Policy | None = None,
     ) -> None:
-        """``deadline``: seconds a candidate's worker may live."""
+        """Look at what the machine allows; no process is started yet.
+
+        Args:
+            environment: where verdicts will hold.
+            deadline: seconds a candidate's worker may live.
+            gpu_uuid: names the GPU's lock.
+            isolation: what holds its workers; by default the best that the machine allows.
+            policy: other thresholds than the published ones, for tests of the judge itself.
+        """
         self.environment = environment
         self.deadline = deadline
         self.policy = policy or Policy()
-        self.isolation: Isolation = probe_isolation("cuda" if environment.device == "cuda" else "interpret")
+        self.isolation = isolation or probe_isolation(environment.device)
         self.device = torch.device("cuda", 0) if environment.device == "cuda" else torch.device("cpu")
         self._gpu_uuid = gpu_uuid
         self._seed = secrets.randbelow(1 << 30)
         self._lock = threading.Lock()
-        self._exams: dict[int, tuple[Subject, Exam]] = {}
+        self._exams: OrderedDict[int, tuple[Subject, Exam]] = OrderedDict()
         self._roofline: Roofline | None = None
+        self._clock = Clock()
         self._pool = Pool(self.device) if self.device.type == "cuda" else None
         if self.device.type == "cuda":
             self._runner = ForkServer("cuda", self.isolation)
@@ -113,28 +146,33 @@ class Judge:
         )
 
     def _proceed(self, candidate: Candidate, brief: Brief, found: Proceedings) -> None:
-        findings = screen(candidate.source)
-        detail = f"line {findings[0].line}: it {findings[0].reason}" if findings else ""
-        found.check("screen", "screen", Check("screen", not findings, float(len(findings)), 0.0, detail))
-        plans = self._plans(candidate, brief.subject)
+        if "screen" not in self.policy.disabled:
+            findings = screen(candidate.source)
+            detail = f"line {findings[0].line}: it {findings[0].reason}" if findings else ""
+            check = Check("screen", not findings, float(len(findings)), 0.0, detail)
+            found.check("screen", "screen", check)
+        plans = self._plans(candidate, brief)
         exam = self._exam(brief)
-        if self.device.type == "cpu":
+        if self.device.type == "cpu" and "compile" not in self.policy.disabled:
             self._compile(candidate, plans, exam, found)
-        holding = (
-            hold_gpu(self._gpu_uuid, alone=False) if self.device.type == "cuda" else contextlib.nullcontext()
-        )
-        with holding:
-            for case, probes in plans:
-                if self._examine(candidate, probes, exam, found):
-                    found.cases.append(case.name)
-        if not found.cases:
-            weak = next(c for c in found.checks if c.name == "telling inputs")
-            raise Decided("inconclusive", "correctness", weak.detail)
-        if brief.timing and self.device.type == "cuda":
-            self._time(candidate, [case for case, _ in plans if case.name in found.cases], exam, brief, found)
+        timed = brief.timing and self.device.type == "cuda"
+        with self._worker(self._runner) as (worker, arena):
+            self._load(worker, candidate)
+            for plan in plans:
+                if self._examine(worker, arena, plan.probes, exam, found):
+                    found.cases.append(plan.case.name)
+            if not found.cases:
+                weak = next(c for c in found.checks if c.name == "telling inputs")
+                raise Decided("inconclusive", "correctness", weak.detail)
+            if timed:
+                for plan in plans:
+                    if plan.case.name in found.cases:
+                        self._time(worker, arena, plan, exam, found)
+        if timed:
+            _compare_speed(brief, found)
 
-    def _plans(self, candidate: Candidate, subject: Subject) -> list[tuple[Case, list[Probe]]]:
-        """The probes for each case that the candidate says it supports."""
+    def _plans(self, candidate: Candidate, brief: Brief) -> list[Plan]:
+        """The plan for each case that the candidate says it supports."""
         try:
             supports = read_supports(candidate.source)
         except KernelModuleError as error:
@@ -147,7 +185,7 @@ class Judge:
             else Limits(policy.cpu_elements, policy.cpu_longest)
         )
         plans, refusals = [], []
-        for case in subject.cases:
+        for case in brief.subject.cases:
             for support in supports:
                 ranges = covers(support, case)
                 if isinstance(ranges, str):
@@ -155,7 +193,9 @@ class Judge:
                     continue
                 floats = (k for k, v in case.domain.attributes.items() if isinstance(v, float))
                 nudged = tuple(k for k in floats if k not in support.attributes)
-                plans.append((case, plan(case, ranges, nudged, policy, limits, self._seed)))
+                probes = make_probes(case, ranges, nudged, policy, limits, self._seed, brief.nonfinite)
+                sizes = {k: min(max(v, ranges[k][0]), ranges[k][1]) for k, v in case.sizes.items()}
+                plans.append(Plan(case, tuple(probes), sizes))
                 break
         if not plans:
             reason = "; ".join(refusals) or "SUPPORTS is empty"
@@ -169,37 +209,44 @@ class Judge:
             if kept is None:
                 exam = Exam(brief.subject, str(self.device), self.policy, brief.tolerance)
                 kept = self._exams[id(brief.subject)] = (brief.subject, exam)
+                while len(self._exams) > EXAMS:
+                    self._exams.popitem(last=False)
+            self._exams.move_to_end(id(brief.subject))
             return kept[1]
 
     @contextlib.contextmanager
-    def _worker(self, server: ForkServer, stage: Stage) -> Iterator[tuple[WorkerHandle, Arena]]:
-        """A worker with an arena; its end, however it comes, is a rejection at ``stage``."""
+    def _worker(self, server: ForkServer) -> Iterator[tuple[WorkerHandle, Arena]]:
+        """A worker with an arena; its end, however it comes, is a rejection."""
         arena = Arena(self.device, self._pool)
         try:
             patience = self.policy.interpreter_patience if server.mode == "interpret" else 1.0
             with server.worker(self.deadline * patience, arena.fd) as worker:
                 yield worker, arena
         except WorkerDied as error:
-            raise Decided("rejected", stage, f"the candidate's process failed: {error}", "run") from None
+            reason = f"the candidate's process failed: {error}"
+            raise Decided("rejected", "run", reason, "run") from None
         finally:
             arena.close()
 
-    def _compile(
-        self, candidate: Candidate, plans: list[tuple[Case, list[Probe]]], exam: Exam, found: Proceedings
-    ) -> None:
+    def _sharing(self) -> contextlib.AbstractContextManager[None]:
+        """The GPU, shared with others that check but do not time."""
+        if self.device.type == "cpu":
+            return contextlib.nullcontext()
+        return hold_gpu(self._gpu_uuid, alone=False)
+
+    def _compile(self, candidate: Candidate, plans: list[Plan], exam: Exam, found: Proceedings) -> None:
         """Compile every kernel that ``forward`` launches for the environment's architecture.
 
         At each case's main sizes, and where a size is 1: Triton compiles that one as a constant.
         """
         questions = []
-        for _, probes in plans:
-            ones = [probe for probe in probes if 1 in dict(probe.sizes).values()]
-            questions += [exam.question(probe) for probe in (probes[0], *ones[:1])]
-        with self._worker(self._compiler, "compile") as (worker, arena):
-            self._load(worker, candidate, "compile")
+        for plan in plans:
+            ones = [probe for probe in plan.probes if 1 in dict(probe.sizes).values()]
+            questions += [exam.question(probe) for probe in (plan.probes[0], *ones[:1])]
+        with self._worker(self._compiler) as (worker, arena):
+            self._load(worker, candidate)
             for question in questions:
-                arguments, _ = pose(worker, arena, question)
-                reply = worker.ask("compile", inputs=arguments)
+                reply = worker.ask("compile", inputs=pose(worker, arena, question).arguments)
                 kernels = reply.get("kernels", [])
                 passed = "error" not in reply and isinstance(kernels, list)
                 detail = "" if passed else f"it cannot be compiled for {self.environment.arch}: {said(reply)}"
@@ -209,60 +256,71 @@ class Judge:
                     Check(f"compiles for {self.environment.arch}", passed, str(len(kernels)), None, detail),
                 )
 
-    def _load(self, worker: WorkerHandle, candidate: Candidate, stage: Stage) -> None:
+    def _load(self, worker: WorkerHandle, candidate: Candidate) -> None:
         reply = worker.ask("load", source=candidate.source)
         if "error" in reply:
             raise Decided("rejected", "load", f"it cannot be imported: {said(reply)}", "load")
 
-    def _examine(self, candidate: Candidate, probes: list[Probe], exam: Exam, found: Proceedings) -> bool:
-        """Put all questions of one case to one worker; whether the case counts: some question tells right from wrong."""
+    def _examine(
+        self, worker: WorkerHandle, arena: Arena, probes: Sequence[Probe], exam: Exam, found: Proceedings
+    ) -> bool:
+        """Put all questions of one case; whether the case counts: some question tells right from wrong."""
         counted = False
         weak = ""
-        with self._worker(self._runner, "run") as (worker, arena):
-            self._load(worker, candidate, "load")
-            for probe in probes:
+        for number, probe in enumerate(probes):
+            if probe.rule in self.policy.disabled and number:
+                continue
+            with self._sharing():
                 question = exam.question(probe)
-                put(worker, arena, question, exam, found)
-                if question.impostor is None:
-                    counted = True
-                else:
-                    weak = f"{question.impostor} would pass as its output at {probe.describe()}"
-        name = probes[0].case
-        detail = (
-            ""
-            if counted
-            else f"the inputs of case {name} prove nothing: {weak}; give inputs that tell outputs apart"
+                reply = put(worker, arena, question, exam, found)
+                if number == 0:
+                    look_deeper(worker, arena, question, reply, exam, found, random.Random(self._seed))
+            if question.impostor is None:
+                counted = True
+            else:
+                weak = f"{question.impostor} would pass as its output at {probe.describe()}"
+        broken = (
+            f"the inputs of case {probes[0].case} prove nothing: {weak}; give inputs that tell outputs apart"
         )
-        found.checks.append(Check("telling inputs", counted, weak or None, None, detail))
+        found.checks.append(Check("telling inputs", counted, weak or None, None, "" if counted else broken))
         return counted
 
-    def _time(
-        self, candidate: Candidate, cases: list[Case], exam: Exam, brief: Brief, found: Proceedings
-    ) -> None:
-        """Time each case at its own sizes, alone on the GPU."""
+    def _time(self, worker: WorkerHandle, arena: Arena, plan: Plan, exam: Exam, found: Proceedings) -> None:
+        """Time one case, alone on the GPU."""
+        name = plan.case.name
+        probes = [Probe(name, tuple(plan.sizes.items()), self._seed + 100 + i) for i in range(2)]
+        dice = random.Random(secrets.randbits(64))
+        with self._sharing():
+            questions = [exam.question(probe) for probe in probes]
+            put(worker, arena, questions[0], exam, found)
+            exam.compiled(questions[0])
         with hold_gpu(self._gpu_uuid, alone=True):
             if self._roofline is None:
-                self._roofline = measure_roofline()
-            for case in cases:
-                probe = Probe(case.name, tuple(case.sizes.items()), self._seed + 100)
-                question = exam.question(probe)
-                with self._worker(self._runner, "timing") as (worker, arena):
-                    self._load(worker, candidate, "timing")
-                    put(worker, arena, question, exam, found)
-                    result = race(
-                        worker, arena, question, exam, self.policy, self._roofline, random.Random(self._seed)
-                    )
-                for check in result.checks:
-                    found.check("timing", "clocks", check)
-                found.timing.append(replace(result.timing, case=case.name))
-                timing = found.timing[-1]
-                wanted = brief.min_speedup
-                enough = timing.speedup.low >= wanted
-                s = timing.speedup
-                detail = f"{s.value:.2f}x eager [{s.low:.2f}, {s.high:.2f}] on {case.name}, wanted at least {wanted:.2f}x"
-                found.checks.append(Check(f"speedup on {case.name}", enough, s.low, wanted, detail))
-        # A kernel is worth having when some case gains and none loses.
-        slow = [c for c in found.checks if c.name.startswith("speedup on") and not c.passed]
-        gains = len(slow) < len(found.timing) and all(t.speedup.high >= 1.0 for t in found.timing)
-        if slow and not gains:
-            raise Decided("rejected", "timing", f"not fast enough: {slow[0].detail}", "speed")
+                self._roofline = measure_roofline(self._clock)
+            posed = pose(worker, arena, questions[0])
+            check_device_time(worker, posed, questions[0], self.policy, found)
+            runner = Runner(worker, arena, posed, questions, exam, found, dice)
+            result = race(runner, self._roofline, self._clock)
+        found.timing.append(replace(result, case=name))
+
+
+def _compare_speed(brief: Brief, found: Proceedings) -> None:
+    """Whether the kernel is worth having: some case gains and none loses.
+
+    Raises:
+        Decided: it is not.
+    """
+    slow = []
+    for timing in found.timing:
+        against_compiled = brief.baseline == "compile" and timing.speedup_compiled is not None
+        s = timing.speedup_compiled if against_compiled and timing.speedup_compiled else timing.speedup
+        name = "torch.compile" if against_compiled else "eager"
+        enough = s.low >= brief.min_speedup
+        detail = f"{s.value:.2f}x {name} [{s.low:.2f}, {s.high:.2f}] on {timing.case}, wanted at least {brief.min_speedup:.2f}x"
+        check = Check(f"speedup on {timing.case}", enough, s.low, brief.min_speedup, detail)
+        found.checks.append(check)
+        if not enough:
+            slow.append((check, s.high))
+    loses = any(high < 1.0 for _, high in slow)
+    if slow and (loses or len(slow) == len(found.timing)):
+        raise Decided("rejected", "timing", f"not fast enough: {slow[0][0].detail}", "speed")

@@ -1,8 +1,12 @@
-"""How wrong is an output: error against float64, relative to the error that the original itself makes."""
+"""How wrong is an output: error against float64, allowed as much as the original's own and the problem explain.
+
+An output is looked at row by row, so that large rows do not hide small ones. ``docs/trust.md`` derives the bounds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,23 +14,48 @@ import torch
 
 from pytest_kernelllm.judge.policy import Policy
 
+ROW = 32
+"""Least elements of a row; shorter last dimensions are taken together with those before them."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How far one floating output may be from the exact one. Errors are relative to ``|exact| + scale``."""
+
+    scale: torch.Tensor
+    """Size of each row of the exact output, ``(rows, 1)``, float64: see ``_row_scale``."""
+    own: torch.Tensor
+    """What a row may err because the original does, ``(rows, 1)``, float64."""
+    movement: torch.Tensor | None
+    """How far each element moves when the inputs move in their last places, ``(rows, width)``, float32."""
+    outliers: int
+    """How many elements may err more than that: the original errs there too, but elsewhere."""
+    worst: float
+    """…and by how much."""
+    finite: bool
+    """Whether all of the exact output are numbers."""
+
 
 @dataclass(frozen=True)
 class Expected:
-    """What one probe's outputs must be. Leaves are tensors on the judge's device, or plain values."""
+    """What one probe's outputs must be. Leaves are tensors on the judge's device."""
 
     structure: Any
     original: tuple[Any, ...]
     """As the original computes them."""
     exact: tuple[Any, ...]
-    """In float64, same shapes; the original itself where it is not floating."""
-    conditioning: tuple[float, ...]
-    """How far each output moves, relative to its scale, when inputs move in their last places."""
+    """Floating leaves in float64; what is no number there, is none in the original either, or overflows."""
+    bounds: tuple[Bounds | tuple[torch.Tensor, ...], ...]
+    """For integer and boolean leaves: what else may stand there, because rounding decides."""
+    free: bool = False
+    """Whether elements that are numbers neither in the original nor in float64 are left unjudged."""
+    note: str = ""
+    """How these expectations are weaker than usual, in words."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The comparison of one output leaf."""
+    """The comparison of one output leaf. ``measured`` and ``allowed`` are those of the worst element."""
 
     passed: bool
     measured: float
@@ -34,14 +63,52 @@ class Difference:
     detail: str = ""
 
 
+def expect(
+    structure: Any,
+    original: Sequence[torch.Tensor],
+    exact: Sequence[torch.Tensor] | None,
+    moved: Sequence[Sequence[torch.Tensor]],
+    policy: Policy,
+    *,
+    free: bool = False,
+    note: str = "",
+) -> Expected:
+    """Derive the bounds of every leaf.
+
+    Args:
+        structure: how the leaves nest.
+        original: as the original computes them.
+        exact: the same in float64; None where that cannot be had: then the original is compared with as it is.
+        moved: in float64 again, with inputs moved in their last places; any number of times.
+        policy: thresholds.
+        free: see ``Expected``.
+        note: see ``Expected``.
+    """
+    truths: list[torch.Tensor] = []
+    bounds: list[Bounds | tuple[torch.Tensor, ...]] = []
+    for i, leaf in enumerate(original):
+        others = [leaves[i] for leaves in moved]
+        if not leaf.is_floating_point():
+            # An integer that answers to the last places of the inputs has no one right value. Which of many
+            # equal inputs is meant stays the original's choice: the movements choose at random.
+            others += [exact[i]] if exact else []
+            bounds.append(tuple(other for other in others if not torch.equal(other, leaf)))
+            truths.append(leaf)
+            continue
+        truth = leaf.double() if exact is None else exact[i].contiguous()
+        bounds.append(_bounds(leaf, truth, others, exact is not None, policy))
+        truths.append(truth)
+    return Expected(structure, tuple(original), tuple(truths), tuple(bounds), free, note)
+
+
 def compare(
     got: torch.Tensor, expected: Expected, leaf: int, policy: Policy, tolerance: float | None
 ) -> Difference:
     """Judge one output tensor.
 
-    Floating outputs: both the largest and the root-mean-square deviation from float64, relative to the output's
-    scale, must stay within a multiple of the original's own. NaN and infinities must stand where the original has
-    them. Integers and booleans must be equal.
+    Floating outputs: every element must be as near to float64 as ``Bounds`` says. NaN and infinities must stand
+    where the original has them, but that what overflows in the original alone may be right instead. Integers and
+    booleans must be equal.
 
     Args:
         got: same shape and dtype as the original's output.
@@ -50,108 +117,169 @@ def compare(
         policy: thresholds.
         tolerance: the marker's override for the allowed relative error.
     """
-    original, exact = expected.original[leaf], expected.exact[leaf]
-    if not original.is_floating_point():
+    original, exact, bounds = expected.original[leaf], expected.exact[leaf], expected.bounds[leaf]
+    if not isinstance(bounds, Bounds):
         wrong = got != original
+        for other in bounds:
+            wrong &= got != other
         count = int(wrong.sum())
-        return Difference(count == 0, float(count), 0.0, _where(wrong, got, original) if count else "")
-    finite = original.isfinite()
-    # Where the original overflows and the exact result would not, the original is no example to follow.
-    overflowed = ~finite & exact.isfinite() & (exact.abs() <= torch.finfo(original.dtype).max)
-    same = (got == original) | (got.isnan() & original.isnan())
-    misplaced = ~torch.where(finite, got.isfinite(), same | overflowed)
-    if bool(misplaced.any()):
-        return Difference(False, float("inf"), 0.0, _where(misplaced, got, original))
-    truth = torch.where(finite, exact, 0.0)
-    scale = truth.square().mean().sqrt()
-    error, largest = _error(got, truth, finite, scale)
-    own, own_largest = _error(original, truth, finite, scale)
-    single = got.dtype in (torch.float32, torch.float64)
-    floor = (policy.single_eps if single else policy.half_eps) * torch.finfo(got.dtype).eps
-    excused = min(expected.conditioning[leaf], policy.conditioning_cap)
-    allowed = max(policy.own_error_factor * own_largest, floor, excused)
-    allowed_rms = max(policy.own_error_factor * own, floor, excused)
-    if tolerance is not None:
-        allowed = allowed_rms = tolerance
-    if largest <= allowed and error <= allowed_rms:
-        return Difference(True, largest, allowed)
-    deviation = (got.double() - truth).abs()
-    worst = torch.where(finite, deviation, 0.0)
-    return Difference(False, largest, allowed, _where(worst == worst.max(), got, truth))
+        detail = _where(int(wrong.reshape(-1).to(torch.uint8).argmax()), got, original) if count else ""
+        return Difference(count == 0, float(count), 0.0, detail or expected.note)
+    if got.numel() == 0:
+        return Difference(True, 0.0, 0.0, expected.note)
+    floor = floor_of(got.dtype, policy) if tolerance is None else max(tolerance, 1e-300)
+    base = bounds.own.clamp_min(floor)
+    wrong, ratio, measured, permitted, place = 0, -1.0, 0.0, 0.0, 0
+    for start, stop in _chunks(exact, policy):
+        g, o, t = (_rows(x)[start:stop] for x in (got, original, exact))
+        allowed = base[start:stop]
+        if bounds.movement is not None:
+            allowed = torch.maximum(allowed, bounds.movement[start:stop])
+        wide = g.double()
+        error = (wide - t).abs_().div_(_scale(t, bounds.scale[start:stop], got.dtype, bounds.finite))
+        close = error <= allowed
+        if not (bounds.finite and _all_finite(wide)):
+            close |= _excused(g, o, t, allowed, expected.free)
+            misplaced = ~close & (g.isfinite() != o.isfinite())
+            if bool(misplaced.any()):
+                first = start * t.shape[1] + int(misplaced.reshape(-1).to(torch.uint8).argmax())
+                return Difference(False, math.inf, 0.0, _where(first, got, original))
+            numbers = t.isfinite() & g.isfinite()
+            error = torch.where(numbers, error, torch.where(close, 0.0, math.inf))
+        wrong += int(close.numel() - close.sum())
+        ratios = (error / allowed).reshape(-1)
+        worst = int(ratios.argmax())
+        if float(ratios[worst]) > ratio:
+            ratio, measured = float(ratios[worst]), float(error.reshape(-1)[worst])
+            permitted = float(allowed.expand_as(t).reshape(-1)[worst])
+            place = start * t.shape[1] + worst
+    if wrong == 0:
+        return Difference(True, measured, permitted, expected.note)
+    if wrong <= bounds.outliers and measured <= bounds.worst:
+        return Difference(True, measured, bounds.worst, expected.note)
+    return Difference(False, measured, permitted, _where(place, got, exact))
 
 
-def conditioning(exact: tuple[Any, ...], moved: tuple[Any, ...]) -> tuple[float, ...]:
-    """Largest movement of each floating leaf between two float64 runs, relative to its scale."""
-    out = []
-    for a, b in zip(exact, moved, strict=True):
-        if not (isinstance(a, torch.Tensor) and a.is_floating_point()):
-            out.append(0.0)
-            continue
-        finite = a.isfinite() & b.isfinite()
-        truth = torch.where(finite, a, 0.0)
-        out.append(_error(b, truth, finite, truth.square().mean().sqrt())[1])
-    return tuple(out)
+def _excused(
+    got: torch.Tensor, original: torch.Tensor, exact: torch.Tensor, allowed: torch.Tensor, free: bool
+) -> torch.Tensor:
+    """Where an element that is no number, or should be none, is right all the same."""
+    largest = torch.finfo(got.dtype).max
+    strange = ~original.isfinite()
+    excused = ((got == original) | (got.isnan() & original.isnan())) & strange
+    # An overflow that only a rounding avoids may happen, or not.
+    excused |= (got == exact.sign() * math.inf) & (exact.abs() * (1 + allowed) >= largest)
+    return excused | (strange & ~exact.isfinite()) if free else excused
 
 
-def impostors(
-    expected: Expected, arguments: dict[str, Any], other: list[Any], half: list[Any] | None
-) -> Iterator[tuple[str, list[Any]]]:
-    """Outputs that a lazy or cheating candidate could write, each with its name.
+def floor_of(dtype: torch.dtype, policy: Policy) -> float:
+    """The relative error that outputs of a dtype may always have."""
+    single = dtype in (torch.float32, torch.float64)
+    return (policy.single_eps if single else policy.half_eps) * torch.finfo(dtype).eps
 
-    A probe that would let one of them through proves nothing.
 
-    Args:
-        expected: the probe's truth.
-        arguments: its inputs.
-        other: the original's outputs for other inputs of the same sizes.
-        half: its outputs at half precision, for float32 modules.
+def _bounds(
+    original: torch.Tensor, truth: torch.Tensor, moved: list[torch.Tensor], known: bool, policy: Policy
+) -> Bounds:
+    """Bounds of one floating leaf. ``truth`` is corrected where float64's greater range changes the meaning."""
+    rows, width = _rows(original).shape
+    floor = floor_of(original.dtype, policy)
+    largest = torch.finfo(original.dtype).max
+    scale = truth.new_zeros(rows, 1)
+    errs = truth.new_zeros(rows, 1)
+    movement = torch.zeros(rows, width, dtype=torch.float32, device=truth.device) if moved else None
+    finite = True
+    for start, stop in _chunks(truth, policy):
+        o, t = _rows(original)[start:stop], _rows(truth)[start:stop]
+        wide = o.double()
+        if not (_all_finite(wide) and bool(t.abs().amax() <= largest)):
+            # E.g. a mask filled with the dtype's lowest value.
+            t.copy_(torch.where(wide.isfinite() & ~(t.abs() <= largest), wide, t))
+            finite = False
+        scale[start:stop] = _row_scale(t if finite else torch.where(t.abs() <= largest, t, 0.0))
+        unit = _scale(t, scale[start:stop], original.dtype, finite)
+        errs[start:stop] = (_distance(wide, t) / unit).amax(1, keepdim=True)
+        if movement is not None:
+            steps = torch.stack([_distance(_rows(m)[start:stop], t) for m in moved]).amax(0)
+            # By chance a single element may stay where it is; its row then speaks for it.
+            typical = steps.square().mean(1, keepdim=True).sqrt()
+            movement[start:stop] = torch.maximum(steps, typical) / unit * (1 + 1e-6)  # float32 rounds
+    if not known:
+        errs.fill_(floor)
+    factor = policy.own_error_factor
+    typical_row = errs.median() if rows else errs.sum()
+    own = factor * torch.maximum(errs, typical_row)
+    usual = (factor * typical_row).clamp_min(floor)
+    strays = 0
+    for start, stop in _chunks(truth, policy):
+        o, t = _rows(original)[start:stop], _rows(truth)[start:stop]
+        unit = _scale(t, scale[start:stop], original.dtype, finite)
+        bound = usual if movement is None else torch.maximum(usual, movement[start:stop])
+        strays += int((_distance(o.double(), t) / unit > bound).sum())
+    outliers = min(int(factor * strays), int(policy.outlier_share * original.numel()))
+    worst = factor * float(errs.max()) if rows else 0.0
+    return Bounds(scale, own, movement, outliers, worst, finite)
+
+
+def _row_scale(rows: torch.Tensor) -> torch.Tensor:
+    """Root mean square of each row, in which what is as large as its largest element counts no more than 1.
+
+    So a fill of -1e9, say, does not hide the other elements; and where all others are the tails of a saturated
+    function, they are judged as parts of numbers about 1, which they were computed from.
     """
-    tensors = [i for i, leaf in enumerate(expected.original) if isinstance(leaf, torch.Tensor)]
-
-    def each(make: Any) -> list[Any]:
-        return [make(leaf) if i in tensors else leaf for i, leaf in enumerate(expected.original)]
-
-    yield "zeros", each(torch.zeros_like)
-    yield "ones", each(torch.ones_like)
-    if any(expected.original[i].numel() > 1 for i in tensors):  # a single number is its own mean
-        yield "the mean", each(lambda t: t.double().mean().to(t.dtype).expand(t.shape) if t.numel() else t)
-    if all(a.shape == b.shape for a, b in zip(expected.original, other, strict=True)):
-        yield "another input's output", other
-    for name, value in arguments.items():
-        if isinstance(value, torch.Tensor) and any(
-            expected.original[i].shape == value.shape for i in tensors
-        ):
-            yield (
-                f"`{name}` passed through",
-                each(lambda t, value=value: value.to(t.dtype) if t.shape == value.shape else t),
-            )
-    if half is not None and any(expected.original[i].dtype == torch.float32 for i in tensors):
-        yield (
-            "the original at half precision",
-            [
-                h.to(o.dtype) if isinstance(o, torch.Tensor) else o
-                for h, o in zip(half, expected.original, strict=True)
-            ],
-        )
+    size = rows.abs()
+    whole = size.square().mean(1, keepdim=True).sqrt()
+    rest = (
+        torch.where(size < 0.999 * size.amax(1, keepdim=True), size, 0.0)
+        .square()
+        .mean(1, keepdim=True)
+        .sqrt()
+    )
+    return torch.minimum(whole, rest.clamp_min(1.0))
 
 
-def _error(
-    value: torch.Tensor, truth: torch.Tensor, finite: torch.Tensor, scale: torch.Tensor
-) -> tuple[float, float]:
-    """Root-mean-square and largest error, relative to the truth's scale. Both 0 for empty tensors."""
-    if truth.numel() == 0:
-        return 0.0, 0.0
-    tiny = torch.finfo(torch.float64).tiny
-    deviation = torch.where(finite, (value.double() - truth).abs(), 0.0)
-    rms = deviation.square().mean().sqrt() / scale.clamp_min(tiny)
-    largest = (deviation / (truth.abs() + scale).clamp_min(tiny)).max()
-    return float(rms), float(largest)
+def _distance(value: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
+    """Between the two where both are numbers; 0 elsewhere."""
+    distance = (value - truth).abs_()
+    return distance if _all_finite(distance) else distance.nan_to_num_(0.0, 0.0, 0.0)
 
 
-def _where(mask: torch.Tensor, got: torch.Tensor, wanted: torch.Tensor) -> str:
-    """The first place of ``mask``, in words."""
-    flat = int(mask.reshape(-1).to(torch.uint8).argmax())
-    index = [int(i) for i in torch.unravel_index(torch.tensor(flat), mask.shape)]
+def _all_finite(tensor: torch.Tensor) -> bool:
+    """Whether all are numbers. A sum is several times faster than asking each, and is none if one of them is none."""
+    return bool(tensor.sum().isfinite())
+
+
+def _scale(truth: torch.Tensor, row: torch.Tensor, dtype: torch.dtype, finite: bool) -> torch.Tensor:
+    """What errors are relative to: an element's own size and its row's, where both can be told from zero."""
+    info = torch.finfo(dtype)
+    # GPUs and fast exponentials flush subnormal float32 to zero. float16's subnormals are ordinary numbers.
+    least = info.tiny if dtype == torch.float16 else info.tiny * 2.0**26
+    size = truth.abs()
+    if not finite:
+        size = size.nan_to_num_(0.0, 0.0, 0.0)
+    return size.add_(row).clamp_min_(least)
+
+
+def _rows(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor as ``(rows, width)``, where a row has at least ``ROW`` elements, or is the whole tensor."""
+    width, dims = 1, list(tensor.shape)
+    while dims and width < ROW:
+        width *= dims.pop()
+    return tensor.reshape(math.prod(dims), width)
+
+
+def _chunks(tensor: torch.Tensor, policy: Policy) -> Iterator[tuple[int, int]]:
+    """Ranges of rows of bounded size, so that temporary copies stay small."""
+    rows, width = _rows(tensor).shape
+    step = max(1, policy.chunk_elements // max(width, 1))
+    for start in range(0, rows if width else 0, step):
+        yield start, min(start + step, rows)
+
+
+def _where(place: int, got: torch.Tensor, wanted: torch.Tensor) -> str:
+    """One element, by its position in the flattened tensors, in words."""
+    index = [int(i) for i in torch.unravel_index(torch.tensor(place), got.shape)]
     return (
-        f"at {index}: expected {wanted.reshape(-1)[flat].item():.9g}, got {got.reshape(-1)[flat].item():.9g}"
+        f"at {index}: expected {wanted.reshape(-1)[place].item():.9g}, "
+        f"got {got.reshape(-1)[place].item():.9g}"
     )

@@ -1,4 +1,4 @@
-"""Probes: the sizes, seeds and scales at which a case is tried."""
+"""Probes: the sizes, seeds and kinds of inputs at which a case is tried."""
 
 from __future__ import annotations
 
@@ -17,17 +17,20 @@ class Probe:
     case: str
     sizes: tuple[tuple[str, int], ...]
     seed: int
-    scale: float = 1.0
+    stress: str = ""
+    """What is done to real-valued inputs: a name of ``stress.TRANSFORMS`` or ``stress.PLANTED``."""
     nudged: tuple[str, ...] = ()
     """Float attributes set to another value, because the candidate claims to read them."""
+    weights: int | None = None
+    """Seed of the module's weights; None: ``seed``. Probes that share weights are prepared faster."""
     rule: str = "values"
     """The rule (``rules.RULES``) that wrong outputs at this probe break."""
 
     def describe(self) -> str:
-        """``default-float32, batch=7, seq=13, seed 3, inputs ×0.01``."""
+        """``default-float32, batch=7, seq=13, seed 3, ×0.01 inputs``."""
         parts = [self.case, *(f"{k}={v}" for k, v in self.sizes), f"seed {self.seed}"]
-        if self.scale != 1.0:
-            parts.append(f"inputs ×{self.scale:g}")
+        if self.stress:
+            parts.append(f"{self.stress} inputs" if self.rule == "stress" else f"inputs with {self.stress}")
         if self.nudged:
             parts.append(f"other {', '.join(self.nudged)}")
         return ", ".join(parts)
@@ -45,11 +48,8 @@ class Limits:
 
 def elements(domain: Domain, sizes: Mapping[str, int]) -> int:
     """Elements of the largest input at these sizes."""
-    largest = 1
-    for spec in domain.inputs.values():
-        if isinstance(spec, TensorSpec):
-            largest = max(largest, math.prod(sizes[d] if isinstance(d, str) else d for d in spec.shape))
-    return largest
+    specs = (spec for spec in domain.inputs.values() if isinstance(spec, TensorSpec))
+    return max((math.prod(_shape(spec, sizes)) for spec in specs), default=1)
 
 
 def covers(support: Domain, case: Case) -> Mapping[str, tuple[int, int]] | str:
@@ -100,18 +100,57 @@ def plan(
     policy: Policy,
     limits: Limits,
     seed: int,
+    nonfinite: bool = True,
 ) -> list[Probe]:
-    """The probes of one case: several seeds and scales at its main size, then the corners of its domain.
+    """The probes of one case: several seeds at its main size, stress at a small one, and the corners of its domain.
 
     Args:
         case: what is tried.
         ranges: of the named dimensions, as ``covers`` returned them.
         nudged: float attributes that the candidate claims to read.
-        policy: numbers of seeds and scales.
+        policy: how many seeds, which kinds of stress.
         limits: how large inputs may be, as far as free dimensions allow.
         seed: the judge's secret first seed.
+        nonfinite: whether NaN and infinities in the inputs must come out as in the original.
     """
     main = _fit(case, ranges, limits.elements)
+    small, stresses, planted = _under_stress(case, ranges, policy, limits)
+
+    def probe(rule: str, sizes: Mapping[str, int], number: int, stress: str = "") -> Probe:
+        other = nudged if rule == "attributes" else ()
+        weights = seed + min(number, policy.seeds - 1)
+        return Probe(case.name, tuple(sizes.items()), seed + number, stress, other, weights, rule)
+
+    probes = [probe("values", main, i) for i in range(policy.seeds)]
+    if nudged:
+        probes.append(probe("attributes", main, 20))
+    probes += [probe("sizes", sizes, 30 + i) for i, sizes in enumerate(_corners(case, ranges, main, limits))]
+    probes += [probe("stress", small, 50 + i, name) for i, name in enumerate(stresses)]
+    if nonfinite:
+        probes += [probe("nonfinite", small, 80 + i, name) for i, name in enumerate(planted)]
+    return probes
+
+
+def _under_stress(
+    case: Case, ranges: Mapping[str, tuple[int, int]], policy: Policy, limits: Limits
+) -> tuple[dict[str, int], tuple[str, ...], tuple[str, ...]]:
+    """Sizes under stress, kinds of stress, and values to plant: few of them where a probe is dear."""
+    quick = limits.elements > policy.cpu_elements  # not in Triton's interpreter
+    main = _fit(case, ranges, limits.elements)
+    small = _fit(case, ranges, policy.gpu_stress_elements if quick else policy.cpu_stress_elements)
+    # A dimension of one would hide what happens along it, and rows of different kinds need rows.
+    sizes = {k: max(v, min(main[k], 2)) for k, v in small.items()}
+    if _rows(case.domain, sizes) < policy.stress_rows or elements(case.domain, sizes) > limits.elements:
+        sizes = main
+    if quick and elements(case.domain, sizes) <= policy.gpu_elements:
+        return sizes, policy.gpu_stresses, policy.gpu_planted
+    return sizes, policy.cpu_stresses, policy.cpu_planted
+
+
+def _corners(
+    case: Case, ranges: Mapping[str, tuple[int, int]], main: dict[str, int], limits: Limits
+) -> list[dict[str, int]]:
+    """Prime sizes, all dimensions at their low end, and each at its high end; without what is the main size."""
     odd = {k: _prime_at_most(v, ranges[k][0]) for k, v in main.items()}
     low = {k: ranges[k][0] for k in main}
     corners = [odd, low]
@@ -119,26 +158,18 @@ def plan(
         high = {**low, name: max(low[name], min(ranges[name][1], limits.longest))}
         if elements(case.domain, high) <= limits.elements:
             corners.append(high)
+    return [corner for i, corner in enumerate(corners) if corner not in [main, *corners[:i]]]
 
-    def probe(
-        rule: str,
-        sizes: Mapping[str, int],
-        number: int,
-        scale: float = 1.0,
-        other: tuple[str, ...] = (),
-    ) -> Probe:
-        return Probe(case.name, tuple(sizes.items()), seed + number, scale, other, rule)
 
-    probes = [probe("values", main, i) for i in range(policy.seeds)]
-    probes += [probe("stress", main, 10 + i, scale) for i, scale in enumerate(policy.scales)]
-    if nudged:
-        probes.append(probe("attributes", main, 20, 1.0, nudged))
-    seen = [main]
-    for i, corner in enumerate(corners):
-        if corner not in seen:
-            probes.append(probe("sizes", corner, 30 + i))
-            seen.append(corner)
-    return probes
+def _rows(domain: Domain, sizes: Mapping[str, int]) -> int:
+    """Rows of the largest input: its elements but for the last dimension."""
+    shapes = [_shape(spec, sizes) for spec in domain.inputs.values() if isinstance(spec, TensorSpec)]
+    largest = max(shapes, key=math.prod, default=())
+    return math.prod(largest[:-1])
+
+
+def _shape(spec: TensorSpec, sizes: Mapping[str, int]) -> list[int]:
+    return [sizes[d] if isinstance(d, str) else d for d in spec.shape]
 
 
 def _fit(case: Case, ranges: Mapping[str, tuple[int, int]], budget: int) -> dict[str, int]:

@@ -1,77 +1,147 @@
-"""One case's race on the GPU: the candidate in its worker against eager and ``torch.compile`` in the judge."""
+"""One case's race on the GPU: the candidate in its worker against eager and ``torch.compile`` in the judge.
+
+Every timed call of the candidate is one order: the judge writes fresh values to the same addresses, poisons the
+outputs, and afterwards looks at those it chooses. No call can know whether it is one of them.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from pytest_kernelllm.judge import timing
+from pytest_kernelllm.judge import timing, trial
+from pytest_kernelllm.judge.clock import Clock
 from pytest_kernelllm.judge.exam import Exam, Question
-from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.judge.roofline import Roofline, needed_bytes
 from pytest_kernelllm.judge.slabs import Arena
-from pytest_kernelllm.judge.state import plain
 from pytest_kernelllm.judge.supervisor import WorkerDied, WorkerHandle
+from pytest_kernelllm.judge.trial import Posed, Proceedings
 from pytest_kernelllm.records import Check, Timing
 
 
-@dataclass(frozen=True)
-class RaceResult:
-    """The figures of a race, and the checks on the clocks that gave them."""
+@dataclass
+class Runner:
+    """The candidate as a contestant."""
 
-    timing: Timing
-    checks: tuple[Check, ...]
+    worker: WorkerHandle
+    arena: Arena
+    posed: Posed
+    questions: Sequence[Question]
+    exam: Exam
+    found: Proceedings
+    dice: random.Random
+    name: str = "kernel"
+    peak: int = 0
+    """Bytes allocated during a call, at most, outputs included."""
+    written: Question = field(init=False)
+    """Whose values stand in the arena."""
 
+    def __post_init__(self) -> None:
+        """The first question has been posed."""
+        self.written = self.questions[0]
 
-def race(
-    worker: WorkerHandle,
-    arena: Arena,
-    question: Question,
-    exam: Exam,
-    policy: Policy,
-    roofline: timing.Roofline,
-    order: random.Random,
-) -> RaceResult:
-    """Time one question. ``worker`` has loaded the candidate and holds the question's state."""
-    laps = [_lap(question, arena) for _ in range(2)]
-    torch.cuda.synchronize()
+    def cold(self, flushes: int) -> float:
+        """µs of one call by the worker's events; its outputs are checked, or not."""
+        self._fresh_values()
+        reply = trial.run(
+            self.worker, self.arena, self.posed, self.written, self.exam, "timed", flushes=flushes
+        )
+        took, peak, launches = reply.get("microseconds"), reply.get("peak"), reply.get("launches")
+        if not (isinstance(took, float) and 0 < took < 1e9 and isinstance(peak, int)):
+            raise WorkerDied("it gave no proper times")
+        self.peak = max(self.peak, peak)
+        where = f"in the timed loop at {self.written.probe.describe()}"
+        busy = isinstance(launches, int) and launches > 0
+        self.found.holds("launches", "launches its kernels", busy, f"it launched no Triton kernel {where}")
+        if self.dice.random() < self.exam.policy.recheck_share:
+            trial.check_types(reply, self.written, self.found)
+            self._recheck()
+        return took
 
-    def in_worker(count: int, cold: bool) -> list[float]:
-        reply = worker.ask("time", inputs=laps, count=count, cold=cold)
+    def loop(self, count: int, flushes: int = 0) -> list[float]:
+        """µs of ``count`` calls in a row, see ``Clock.many``."""
+        self._fresh_values()
+        trial.settle(self.arena)
+        outputs = [description for _, description in self.posed.outputs]
+        reply = self.worker.ask(
+            "loop", inputs=[self.posed.arguments], outputs=outputs, count=count, flushes=flushes
+        )
+        if "error" in reply:
+            raise trial.Decided("rejected", "run", f"it fails in the timed loop: {trial.said(reply)}", "run")
         events = reply.get("events")
         if not (
             isinstance(events, list) and events and all(isinstance(e, float) and 0 < e < 1e9 for e in events)
         ):
             raise WorkerDied("it gave no proper times")
+        self._recheck()
         return events
 
-    copies = [
-        question.arguments,
-        {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in question.arguments.items()},
+    def _fresh_values(self) -> None:
+        self.written = self.dice.choice(self.questions)
+        trial.refill(self.posed, self.written)
+        for slab, _ in self.posed.outputs:
+            trial.poison(slab)
+
+    def _recheck(self) -> None:
+        trial.check_outputs(self.posed, self.written, self.exam, self.found, "recheck")
+
+
+@dataclass
+class Local:
+    """A baseline, in the judge's own process."""
+
+    name: str
+    call: Callable[[], Any]
+    clock: Clock
+
+    def cold(self, flushes: int) -> float:
+        """µs of one call."""
+        return self.clock.one(self.call, flushes)[1]
+
+    def loop(self, count: int, flushes: int = 0) -> list[float]:
+        """µs of calls in a row."""
+        return self.clock.many([self.call], count, flushes)[1]
+
+
+def race(runner: Runner, roofline: Roofline, clock: Clock) -> Timing:
+    """Time one case.
+
+    Args:
+        runner: its worker has loaded the candidate; the first of its questions is posed and was answered rightly.
+        roofline: this GPU's ceilings.
+        clock: the judge's.
+
+    Raises:
+        Decided: an output was wrong, or the clocks do not agree.
+        WorkerDied: the process is gone.
+    """
+    question, exam, policy = runner.questions[0], runner.exam, runner.exam.policy
+    contestants: list[timing.Contestant] = [
+        runner,
+        Local("eager", _call(question.module, question.arguments), clock),
     ]
-    candidate = timing.Contestant("kernel", in_worker)
-    eager = timing.local("eager", [_call(question.module, a) for a in copies])
-    contestants = [candidate, eager]
     compiled = exam.compiled(question)
     if compiled is not None:
-        contestants.append(timing.local("compiled", [_call(compiled, a) for a in copies]))
+        contestants.append(Local("compiled", _call(compiled, question.arguments), clock))
     with torch.no_grad():
-        series = timing.interleave(contestants, policy, order)
+        flushes = timing.flushes_to_hide(contestants, clock.flush_us())
+        series = timing.interleave(contestants, flushes, policy, runner.dice)
+        judged, events = timing.by_the_judge(runner.loop, clock, series["kernel"].median, flushes["kernel"])
+        eager_peak = _peak(contestants[1])
+        flops = _flops(question)
+    _check_clocks(runner, judged, events, series["kernel"].median)
+    needed = roofline.least(*needed_bytes(question), flops)
+    _check_roofline(runner, min(events, series["kernel"].median), needed)
+    dtype = next((str(t.dtype) for t in question.expected.original if t.is_floating_point()), "float32")
+    least = roofline.microseconds(question.bytes, flops, dtype.removeprefix("torch."))
     spreads = {name: timing.spread([x for r in s.cold for x in r]) for name, s in series.items()}
     warm = {name: timing.spread(s.warm) for name, s in series.items()}
-    judged, events = timing.by_the_judge(in_worker, warm["kernel"].p50)
-    moved = question.bytes
-    flops = _flops(question)
-    dtype = next(
-        (str(t.dtype).removeprefix("torch.") for t in question.expected.original if t.is_floating_point()),
-        "float32",
-    )
-    least = roofline.microseconds(moved, flops, dtype)
-    result = Timing(
+    return Timing(
         case=question.probe.case,
         kernel=spreads["kernel"],
         eager=spreads["eager"],
@@ -83,44 +153,55 @@ def race(
         speedup_compiled=timing.ratio(series["compiled"], series["kernel"]) if compiled is not None else None,
         judge_clock=round(judged, 3),
         event_clock=round(events, 3),
-        bytes=moved,
+        bytes=question.bytes,
         flops=flops,
         roofline=round(least, 3),
         roofline_share=round(min(least / spreads["kernel"].p50, 9.99), 4),
+        kernel_peak=runner.peak,
+        eager_peak=eager_peak,
     )
-    gap = abs(judged - events)
-    allowed = policy.clock_tolerance * max(judged, events) + 3.0
-    agree = gap <= allowed
-    checks = (
-        Check(
-            "clocks agree",
-            agree,
-            gap,
-            allowed,
-            "" if agree else f"the worker's clock says {events:.1f} µs a call, the judge's {judged:.1f} µs",
-        ),
-    )
-    return RaceResult(result, checks)
 
 
-def _lap(question: Question, arena: Arena) -> dict[str, Any]:
-    """One set of inputs in the arena, as the worker reads it."""
-    lap: dict[str, Any] = {}
-    for name, value in question.arguments.items():
-        if isinstance(value, torch.Tensor):
-            slab, description = arena.slab(value.shape, value.dtype)
-            slab.copy_(value)
-            lap[name] = {"slab": description}
-        else:
-            plain(lap, name, value)
-    return lap
+def _check_clocks(runner: Runner, judged: float, events: float, steps: float) -> None:
+    """The worker's events must not say less than the judge's clock does, neither in loops nor in single calls."""
+    said = min(events, steps)
+    allowed = runner.exam.policy.clock_tolerance * judged + 3.0
+    agree = judged - said <= allowed
+    detail = (
+        ""
+        if agree
+        else f"the worker's clock says {said:.1f} µs a call, the judge's {judged:.1f} µs, at {runner.questions[0].probe.describe()}"
+    )
+    check = Check("clocks agree", agree, round(judged - said, 3), round(allowed, 3), detail)
+    runner.found.check("timing", "clocks", check)
+
+
+def _check_roofline(runner: Runner, claimed: float, needed: float) -> None:
+    """No call is faster than the GPU can move what must be moved."""
+    least = needed * runner.exam.policy.roofline_slack
+    possible = claimed >= least
+    detail = (
+        ""
+        if possible
+        else f"a call takes {claimed:.1f} µs, but to move the bytes it must this GPU needs {needed:.1f} µs"
+    )
+    check = Check("slower than the roofline", possible, round(claimed, 3), round(least, 3), detail)
+    runner.found.check("timing", "roofline", check)
 
 
 def _call(module: Callable[..., Any], arguments: dict[str, Any]) -> Callable[[], Any]:
     return lambda: module(**arguments)
 
 
+def _peak(contestant: timing.Contestant) -> int:
+    """Bytes allocated during a call in this process, at most. Other threads of the judge wait meanwhile."""
+    torch.cuda.reset_peak_memory_stats()
+    held = torch.cuda.memory_allocated()
+    contestant.loop(1)
+    return max(int(torch.cuda.max_memory_allocated() - held), 0)
+
+
 def _flops(question: Question) -> int:
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
+    with FlopCounterMode(display=False) as counter:
         question.module(**question.arguments)
     return int(counter.get_total_flops())

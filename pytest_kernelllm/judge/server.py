@@ -1,7 +1,8 @@
 """The fork server: a process that has imported torch and triton, never touched CUDA, and forks one worker a candidate.
 
-Run as ``python -m pytest_kernelllm.judge.server FD``; FD is a Unix socket to the judge. Orders arrive as one JSON
-datagram each, with the worker's channel and arena as file descriptors beside it; exits are reported the same way.
+Run as ``python -m pytest_kernelllm.judge.server FD OPTIONS``; FD is a Unix socket to the judge, OPTIONS is JSON.
+Orders arrive as one JSON datagram each, with the worker's channel and arena as file descriptors beside it; what becomes
+of a worker is reported the same way.
 """
 
 from __future__ import annotations
@@ -9,131 +10,206 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import resource
 import select
 import signal
 import socket
 import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-PR_SET_PDEATHSIG = 1
+from pytest_kernelllm.judge import scratch
+from pytest_kernelllm.judge.family import Bounds, descendants, end, excess, orphans, processes
+from pytest_kernelllm.judge.isolation import Isolation, seal
+from pytest_kernelllm.judge.landlock import Allowed
+from pytest_kernelllm.judge.reachable import gpu_devices, reachable
+
 PR_SET_CHILD_SUBREAPER = 36
+
+LOOK = 0.25
+"""Seconds between two looks at what workers hold."""
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One worker, as the server knows it."""
+
+    number: int
+    """The judge's name for it."""
+    directory: Path
+    arena: int
+    """The inode of its arena, -1 without."""
+    bounds: Bounds
+
+
+class Server:
+    """The server's state: who is alive, and what each may reach and hold."""
+
+    def __init__(self, control: socket.socket, isolation: Isolation, arch: str) -> None:
+        """``control`` leads to the judge."""
+        self._control = control
+        self._isolation = isolation
+        self._arch = arch
+        self._reachable = reachable(gpu=isolation.gpu)
+        self._workers: dict[int, Charge] = {}
+        self._why: dict[int, str] = {}
+        # A child's end wakes the select below.
+        self._wake, wake_write = os.pipe()
+        os.set_blocking(wake_write, False)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def rehearse(self) -> None:
+        """Seal a child that does nothing, so that a machine where sealing fails is found before any candidate.
+
+        Raises:
+            SystemExit: it failed; the reason is on standard error.
+        """
+        with tempfile.TemporaryDirectory(dir=".") as folder:
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    seal(self._isolation, Path(folder).absolute(), self._reach(), {}, ())
+                except OSError as error:
+                    print(f"a worker cannot be isolated: {error}", file=sys.stderr, flush=True)
+                    os._exit(1)
+                os._exit(0)
+            if os.waitpid(pid, 0)[1]:
+                raise SystemExit(1)
+
+    def serve(self) -> None:
+        """Work until the judge closes its end."""
+        self._tell({"ready": os.getpid()})
+        looked = time.monotonic()
+        while True:
+            readable, _, _ = select.select(
+                [self._control.fileno(), self._wake], [], [], LOOK if self._workers else None
+            )
+            if self._wake in readable:
+                os.read(self._wake, 4096)
+                self._reap()
+            if self._workers and time.monotonic() - looked >= LOOK:
+                self._look()
+                looked = time.monotonic()
+            if self._control.fileno() in readable:
+                data, fds, _, _ = socket.recv_fds(self._control, 65536, 2)
+                if not data:
+                    end(lambda table: descendants([os.getpid()], table) - {os.getpid()})
+                    scratch.remove(Path.cwd())  # the judge itself may have been killed
+                    return
+                order = json.loads(data)
+                if "end" in order:
+                    self._end([pid for pid, charge in self._workers.items() if charge.number == order["end"]])
+                else:
+                    self._start(order, fds)
+
+    def _start(self, order: dict[str, Any], fds: list[int]) -> None:
+        arena = os.fstat(fds[1]) if len(fds) > 1 else None
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            self._become_worker(order, fds)
+        for fd in fds:
+            os.close(fd)
+        directory = Path(order["directory"])
+        bounds = Bounds(**order["bounds"])
+        self._workers[pid] = Charge(order["id"], directory, arena.st_ino if arena else -1, bounds)
+        self._tell({"started": order["id"]})
+
+    def _become_worker(self, order: dict[str, Any], fds: list[int]) -> None:
+        """In the child: leave the group, give up what it has no use for, then serve. Never returns."""
+        from pytest_kernelllm.judge.warm import seed_cache
+
+        status = 1
+        try:
+            os.setsid()
+            directory = Path(order["directory"])
+            os.chdir(directory)
+            seed_cache(directory.parent, directory / "triton")
+            seal(self._isolation, directory, self._reach(), order["limits"], fds)
+            null = os.open(os.devnull, os.O_RDWR)
+            for fd in (0, 1, 2):
+                os.dup2(null, fd)
+            os.close(null)
+            os.environ.update(
+                HOME=str(directory), TMPDIR=str(directory), TRITON_CACHE_DIR=str(directory / "triton")
+            )
+            tempfile.tempdir = None
+            import torch
+
+            from pytest_kernelllm.judge.channel import Channel
+            from pytest_kernelllm.judge.worker import Worker
+
+            torch.set_num_threads(1)
+            with torch.no_grad():
+                channel = Channel(socket.socket(fileno=fds[0]))
+                Worker(channel, directory, fds[1] if len(fds) > 1 else -1, self._arch).serve()
+            status = 0
+        except Exception:
+            traceback.print_exc()  # to the server's log, as long as this process is not sealed
+        finally:
+            # No atexit handlers and no finalisers: they belong to the server.
+            os._exit(status)
+
+    def _reach(self) -> list[Allowed]:
+        return [*self._reachable, *(gpu_devices() if self._isolation.gpu else ())]
+
+    def _look(self) -> None:
+        """End workers that hold too much, and what has slipped out of a worker's family."""
+        table = processes()
+        for pid, charge in self._workers.items():
+            why = excess(pid, charge.directory, table, charge.bounds, charge.arena)
+            if why:
+                self._why[charge.number] = why
+                self._end([pid])
+        if orphans(self._workers, table):
+            end(lambda table: orphans(self._workers, table))
+
+    def _end(self, workers: Iterable[int]) -> None:
+        roots = list(workers)
+        end(lambda table: descendants(roots, table))
+
+    def _reap(self) -> None:
+        """Report workers that have ended, and end what they left behind."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            if charge := self._workers.pop(pid, None):
+                end(lambda table: orphans(self._workers, table))
+                why = self._why.pop(charge.number, "")
+                code = os.waitstatus_to_exitcode(status)
+                self._tell({"exited": charge.number, "status": code, "why": why})
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        self._control.send(json.dumps(message).encode())
 
 
 def main(argv: list[str]) -> None:
     """Serve until the judge closes its end."""
-    control = socket.socket(fileno=int(argv[1]))
-    libc = ctypes.CDLL(None, use_errno=True)
+    options = json.loads(argv[2])
     # Orphans of a dead worker come back to this process, which ends them.
-    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    # A child's end wakes the select below.
-    wake_read, wake_write = os.pipe()
-    os.set_blocking(wake_write, False)
-    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     import torch  # noqa: F401  # warmed up here, once, for every worker
     import triton  # noqa: F401
 
     from pytest_kernelllm.judge import worker  # noqa: F401
+    from pytest_kernelllm.judge.warm import warm_up
 
-    workers: set[int] = set()
-    control.send(json.dumps({"ready": os.getpid()}).encode())
-    while True:
-        readable, _, _ = select.select([control.fileno(), wake_read], [], [])
-        if wake_read in readable:
-            os.read(wake_read, 4096)
-            for pid, status in _reap():
-                if pid in workers:
-                    workers.remove(pid)
-                    control.send(
-                        json.dumps({"exited": pid, "status": os.waitstatus_to_exitcode(status)}).encode()
-                    )
-            _end_orphans(workers)
-        if control.fileno() in readable:
-            data, fds, _, _ = socket.recv_fds(control, 65536, 2)
-            if not data:
-                for pid in workers:
-                    _kill(pid)
-                return
-            order = json.loads(data)
-            pid = os.fork()
-            if pid == 0:
-                signal.set_wakeup_fd(-1)
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                for fd in (control.fileno(), wake_read, wake_write):
-                    os.close(fd)
-                _become_worker(order, fds, libc)
-            for fd in fds:
-                os.close(fd)
-            workers.add(pid)
-            control.send(json.dumps({"started": pid, "id": order["id"]}).encode())
-
-
-def _become_worker(order: dict[str, Any], fds: list[int], libc: ctypes.CDLL) -> None:
-    """In the child: leave the group, take on limits, give up the network, then serve. Never returns."""
-    status = 1
-    try:
-        os.setsid()
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        directory = Path(order["directory"])
-        os.chdir(directory)
-        null = os.open(os.devnull, os.O_RDWR)
-        for fd in (0, 1, 2):
-            os.dup2(null, fd)
-        if order["unshare"]:
-            libc.unshare(order["unshare"])
-        for name, value in order["limits"].items():
-            kind = getattr(resource, name)
-            _, hard = resource.getrlimit(kind)
-            bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
-            resource.setrlimit(kind, (bound, bound))
-        os.environ.update(
-            HOME=str(directory), TMPDIR=str(directory), TRITON_CACHE_DIR=str(directory / "triton")
-        )
-        import torch
-
-        from pytest_kernelllm.judge.channel import Channel
-        from pytest_kernelllm.judge.worker import Worker
-
-        torch.set_num_threads(1)
-        with torch.no_grad():
-            channel = Channel(socket.socket(fileno=fds[0]))
-            Worker(channel, directory, fds[1] if len(fds) > 1 else -1, order["arch"]).serve()
-        status = 0
-    finally:
-        # No atexit handlers and no finalisers: they belong to the server.
-        os._exit(status)
-
-
-def _reap() -> list[tuple[int, int]]:
-    ended: list[tuple[int, int]] = []
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return ended
-        if pid == 0:
-            return ended
-        ended.append((pid, status))
-
-
-def _end_orphans(workers: set[int]) -> None:
-    """Kill children of this process that are no workers: what a dead worker left behind in other sessions."""
-    children = Path(f"/proc/self/task/{os.getpid()}/children")
-    if children.exists():
-        for pid in map(int, children.read_text().split()):
-            if pid not in workers:
-                _kill(pid)
-
-
-def _kill(pid: int) -> None:
-    for end in (os.killpg, os.kill):
-        try:
-            end(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+    isolation = Isolation(**options["isolation"])
+    warm_up(Path.cwd(), gpu=options["mode"] == "cuda")
+    server = Server(socket.socket(fileno=int(argv[1])), isolation, options["arch"])
+    server.rehearse()
+    server.serve()
 
 
 if __name__ == "__main__":

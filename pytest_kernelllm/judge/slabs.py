@@ -8,6 +8,7 @@ the whole segment that the allocator cut a buffer from.
 from __future__ import annotations
 
 import base64
+import fcntl
 import mmap
 import os
 import threading
@@ -19,13 +20,19 @@ import torch
 ALIGNMENT = 512
 """Bytes; what PyTorch's CUDA allocator gives every tensor."""
 
+GUARD = 16 * 1024
+"""Bytes of guard zone before, between and behind slabs: more than a block of a kernel usually reaches too far."""
+
+GUARD_BYTE = 0xFF
+"""Fills guard zones: NaN in every floating dtype, so that a read beyond a slab shows, and a known pattern for writes."""
+
 
 def slab_bytes(shape: Sequence[int], dtype: torch.dtype) -> int:
-    """Bytes a slab takes in an arena, alignment included."""
+    """Bytes a slab takes in an arena, alignment and the guard zone behind it included."""
     count = 1
     for size in shape:
         count *= size
-    return -(-max(count * dtype.itemsize, 1) // ALIGNMENT) * ALIGNMENT
+    return -(-max(count * dtype.itemsize, 1) // ALIGNMENT) * ALIGNMENT + GUARD
 
 
 def view(block: torch.Tensor, offset: int, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
@@ -44,6 +51,9 @@ class Pool:
         self._device = device
         self._pool = torch.cuda.MemPool()
         self._lock = threading.Lock()
+        # The first share makes CUDA's own file, which a worker can only reach if it exists before the worker does.
+        self._first = self.allocate(1)
+        self._first.untyped_storage()._share_cuda_()
 
     def allocate(self, size: int) -> torch.Tensor:
         """``size`` bytes, uninitialised."""
@@ -57,22 +67,34 @@ class Arena:
     def __init__(self, device: torch.device, pool: Pool | None = None) -> None:
         """``pool``: where arenas on a GPU come from."""
         self.device = device
-        self.fd = os.memfd_create("kernelllm-slabs", os.MFD_CLOEXEC) if device.type == "cpu" else -1
+        self.fd = _shared_file() if device.type == "cpu" else -1
         self._pool = pool
         self._block = torch.empty(0, dtype=torch.uint8)
         self._used = 0
+        self._gaps: list[tuple[int, int]] = []
 
-    def reserve(self, size: int) -> dict[str, Any] | None:
-        """Forget the layout and make room for ``size`` bytes.
+    def reserve(self, size: int, shift: int = 0) -> dict[str, Any] | None:
+        """Forget the layout, make room for slabs of ``size`` bytes in all, and fill it with the guard pattern.
+
+        Args:
+            size: sum of ``slab_bytes``.
+            shift: bytes, a multiple of ``ALIGNMENT``, by which the first slab starts later than usual.
 
         Returns:
             What the worker needs to attach, JSON-ready, if the block is a new one; None if it holds it already.
         """
-        self._used = 0
+        attachment = self._grow(size + shift + GUARD)
+        self._block.fill_(GUARD_BYTE)
+        self._used = shift + GUARD
+        self._gaps = [(0, self._used)]
+        return attachment
+
+    def _grow(self, size: int) -> dict[str, Any] | None:
         if size <= self._block.numel():
             return None
         if self.device.type == "cpu":
-            os.ftruncate(self.fd, size)
+            if os.fstat(self.fd).st_size < size:
+                os.ftruncate(self.fd, size)
             self._block = _map(self.fd, size)
             return {"device": "cpu", "size": size}
         assert self._pool is not None
@@ -91,8 +113,15 @@ class Arena:
         self._used += slab_bytes(shape, dtype)
         if self._used > self._block.numel():
             raise MemoryError(f"an arena of {self._block.numel()} bytes is full")
+        slab = view(self._block, offset, shape, dtype)
+        self._gaps.append((offset + slab.nbytes, self._used))
         description = {"offset": offset, "shape": list(shape), "dtype": str(dtype).removeprefix("torch.")}
-        return view(self._block, offset, shape, dtype), description
+        return slab, description
+
+    def intact(self) -> bool:
+        """Whether every guard zone still holds its pattern."""
+        written = [(self._block[start:end] != GUARD_BYTE).any() for start, end in self._gaps]
+        return not bool(torch.stack(written).any())
 
     def close(self) -> None:
         """Give the memory back."""
@@ -110,6 +139,13 @@ def attach(description: dict[str, Any], fd: int) -> torch.Tensor:
     storage = torch.UntypedStorage._new_shared_cuda(*[_decode(part) for part in description["handle"]])
     block = torch.empty(0, dtype=torch.uint8, device=f"cuda:{storage.device.index}")
     return block.set_(storage, description["offset"], (description["size"],))  # type: ignore[call-overload, no-any-return]  # UntypedStorage is missing from the stub
+
+
+def _shared_file() -> int:
+    """A file in memory that its other holder cannot shrink: reading beyond its end would end the judge."""
+    fd = os.memfd_create("kernelllm-slabs", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
+    return fd
 
 
 def _map(fd: int, size: int) -> torch.Tensor:

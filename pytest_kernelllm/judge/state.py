@@ -10,15 +10,23 @@ import torch
 from pytest_kernelllm.judge.slabs import Arena
 
 
-def state_tree(module: torch.nn.Module, arena: Arena) -> dict[str, Any]:
+def state_tree(
+    module: torch.nn.Module, arena: Arena, slabs: dict[str, torch.Tensor], prefix: str = ""
+) -> dict[str, Any]:
     """Parameters and buffers in slabs, plain attributes as they are, submodules nested. JSON-ready.
 
     Methods, hooks and whatever else is no plain value stays behind: a worker cannot call the original.
+
+    Args:
+        module: the live module.
+        arena: where the slabs are made.
+        slabs: receives the slab of each parameter and buffer by dotted name.
+        prefix: of those names.
     """
     values: dict[str, Any] = {}
     tensors = {**dict(module.named_parameters(recurse=False)), **dict(module.named_buffers(recurse=False))}
     for name, tensor in tensors.items():
-        values[name] = in_slab(tensor, arena)
+        slabs[prefix + name], values[name] = in_slab(tensor, arena)
     for name, value in vars(module).items():
         if not name.startswith("_") or name == "_reversed_padding_repeated_twice":
             plain(values, name, value)
@@ -29,7 +37,10 @@ def state_tree(module: torch.nn.Module, arena: Arena) -> dict[str, Any]:
         "class": f"{type(module).__module__}.{type(module).__qualname__}",
         "values": values,
         "children": {
-            **{name: state_tree(child, arena) for name, child in module.named_children()},
+            **{
+                name: state_tree(child, arena, slabs, f"{prefix}{name}.")
+                for name, child in module.named_children()
+            },
             **{name: _namespace(value) for name, value in vars(module).items() if _is_namespace(name, value)},
         },
     }
@@ -47,11 +58,11 @@ def plain(values: dict[str, Any], name: str, value: Any) -> None:
         values[name] = {"tuple": list(value)}
 
 
-def in_slab(tensor: torch.Tensor, arena: Arena) -> dict[str, Any]:
-    """A copy of ``tensor`` in the arena, described."""
+def in_slab(tensor: torch.Tensor, arena: Arena) -> tuple[torch.Tensor, dict[str, Any]]:
+    """A copy of ``tensor`` in the arena, and its description for the worker."""
     slab, description = arena.slab(tensor.shape, tensor.dtype)
     slab.copy_(tensor.detach())
-    return {"slab": description}
+    return slab, {"slab": description}
 
 
 def _is_namespace(name: str, value: Any) -> bool:

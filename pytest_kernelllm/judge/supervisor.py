@@ -7,7 +7,6 @@ import importlib.util
 import itertools
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -16,13 +15,16 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from pytest_kernelllm.judge import scratch
 from pytest_kernelllm.judge.channel import Channel, ChannelClosed, ChannelError, ChannelTimeout
+from pytest_kernelllm.judge.family import Bounds
+from pytest_kernelllm.judge.isolation import CLONE_NEWUSER, Isolation, Mode, probe_isolation
 
-Mode = Literal["interpret", "compile", "cuda"]
+__all__ = ["ForkServer", "Isolation", "ServerFailed", "WorkerDied", "WorkerHandle", "probe_isolation"]
 
 START_TIMEOUT = 120.0
 """Seconds a fork server may take to import torch and triton, on a cold disk too."""
@@ -55,24 +57,6 @@ class ServerFailed(RuntimeError):
     """A fork server did not start; the text says why and what to do."""
 
 
-CLONE_NEWUSER = 0x10000000
-CLONE_NEWNET = 0x40000000
-
-
-@dataclass(frozen=True)
-class Isolation:
-    """What holds a worker in this environment, as reported in records."""
-
-    unshare: int
-    """Flags of ``unshare(2)`` that give a worker a network of its own with nothing in it; 0: not possible here."""
-
-    @property
-    def level(self) -> str:
-        """One line: the measures in force."""
-        parts = ["own process group", "clean environment", "resource limits"]
-        return ", ".join([*parts, "no network"] if self.unshare else parts)
-
-
 def _import_paths() -> list[str]:
     """Where this package, torch and triton are found, wherever the judge's own path came from."""
     paths = [str(Path(__file__).parents[2])]
@@ -84,29 +68,15 @@ def _import_paths() -> list[str]:
     return list(dict.fromkeys(paths))
 
 
-def probe_isolation(mode: Mode) -> Isolation:
-    """Find out what this machine allows.
-
-    Without root a network namespace needs a user namespace, across which CUDA's shared memory does not open: GPU
-    workers then keep the host's network.
-    """
-    for flags in (CLONE_NEWNET, CLONE_NEWUSER | CLONE_NEWNET)[: 1 if mode == "cuda" else 2]:
-        script = f"import ctypes,sys; sys.exit(ctypes.CDLL(None).unshare({flags}) != 0)"
-        tried = subprocess.run([sys.executable, "-S", "-c", script], check=False, capture_output=True)
-        if tried.returncode == 0:
-            return Isolation(flags)
-    return Isolation(0)
-
-
 class WorkerHandle:
-    """One worker. Every call has a deadline; the first failure ends the process."""
+    """One worker. Its calls share a number of seconds; the first failure ends the process."""
 
-    def __init__(self, server: ForkServer, channel: Channel, pid: int, deadline: float) -> None:
-        """Used by ``ForkServer.worker`` only; ``deadline`` in ``time.monotonic`` seconds."""
+    def __init__(self, server: ForkServer, channel: Channel, number: int, seconds: float) -> None:
+        """Used by ``ForkServer.worker`` only; ``seconds`` are those it may take in all, without the judge's own."""
         self._server = server
         self._channel = channel
-        self._pid = pid
-        self._deadline = deadline
+        self._number = number
+        self._left = seconds
 
     def ask(self, op: str, **fields: Any) -> dict[str, Any]:
         """Send one order and wait for its answer.
@@ -114,36 +84,44 @@ class WorkerHandle:
         Raises:
             WorkerDied: no (proper) answer came; the worker is gone afterwards.
         """
+        start = time.monotonic()
         try:
             self._channel.send({"op": op, **fields})
-            return self._channel.receive(max(self._deadline - time.monotonic(), 0.001))
+            return self._channel.receive(max(self._left, 0.001))
         except ChannelTimeout:
             raise WorkerDied(
                 f"it did not finish `{op}` before the deadline and was ended", hung=True
             ) from None
         except ChannelClosed:
             raise WorkerDied(
-                f"the process ended during `{op}`: {self._server.how_it_ended(self._pid)}"
+                f"the process ended during `{op}`: {self._server.how_it_ended(self._number)}"
             ) from None
         except ChannelError as error:
             raise WorkerDied(f"it answered `{op}` with {error}") from None
+        finally:
+            self._left -= time.monotonic() - start
 
 
 class ForkServer:
     """A warm process that forks workers. Thread-safe; starts on first use."""
 
-    def __init__(self, mode: Mode, isolation: Isolation, arch: str = "") -> None:
-        """``arch`` (``sm_90``) is what ``compile`` workers compile for."""
+    def __init__(
+        self, mode: Mode, isolation: Isolation, arch: str = "", bounds: Bounds | None = None
+    ) -> None:
+        """``arch`` (``sm_90``) is what ``compile`` workers compile for; ``bounds``: what a worker may hold."""
         self.mode = mode
         self.isolation = isolation
         self.arch = arch
+        self._bounds = bounds or Bounds()
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._scratch = Path()
-        self._started: dict[int, int] = {}
-        self._exits: dict[int, int] = {}
+        self._ready = False
+        self._started: set[int] = set()
+        self._exits: dict[int, str] = {}
+        self._folders: dict[int, Path] = {}
         self._news = threading.Condition()
 
     def start(self) -> None:
@@ -163,9 +141,10 @@ class ForkServer:
             if self.mode != "cuda":
                 environment["CUDA_VISIBLE_DEVICES"] = ""
             environment["PYTHONPATH"] = os.pathsep.join(_import_paths())
+            options = json.dumps({"mode": self.mode, "isolation": asdict(self.isolation), "arch": self.arch})
             log = (self._scratch / "server.log").open("wb")
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "pytest_kernelllm.judge.server", str(theirs.fileno())],
+                [sys.executable, "-m", "pytest_kernelllm.judge.server", str(theirs.fileno()), options],
                 pass_fds=[theirs.fileno()],
                 env=environment,
                 cwd=self._scratch,
@@ -181,7 +160,7 @@ class ForkServer:
 
     @contextlib.contextmanager
     def worker(self, seconds: float, arena_fd: int = -1) -> Iterator[WorkerHandle]:
-        """A fresh worker that lives at most ``seconds``; it and all its children are gone on leaving.
+        """A fresh worker that may take ``seconds`` for its answers; it and all its children are gone on leaving.
 
         Raises:
             ServerFailed: the fork server itself could not start.
@@ -189,47 +168,47 @@ class ForkServer:
         self.start()
         number = next(self._numbers)
         directory = self._scratch / f"worker-{number}"
-        directory.mkdir()
+        directory.mkdir(mode=0o700)
         ours, theirs = socket.socketpair()
         order = {
             "id": number,
             "directory": str(directory),
-            "unshare": self.isolation.unshare,
-            "arch": self.arch,
             "limits": self._limits(seconds),
+            "bounds": asdict(self._bounds),
         }
         fds = [theirs.fileno()] + ([arena_fd] if arena_fd >= 0 else [])
-        self._wait(lambda: -1 in self._started, START_TIMEOUT)
-        with self._lock:
-            assert self._control is not None
-            socket.send_fds(self._control, [json.dumps(order).encode()], fds)
+        self._wait(lambda: self._ready, START_TIMEOUT)
+        self._folders[number] = directory
+        self._send(order, fds)
         theirs.close()
         self._wait(lambda: number in self._started, 30.0)
-        pid = self._started[number]
         channel = Channel(ours)
         try:
-            yield WorkerHandle(self, channel, pid, time.monotonic() + seconds)
+            yield WorkerHandle(self, channel, number, seconds)
         finally:
             channel.close()
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)
-            shutil.rmtree(directory, ignore_errors=True)
+            # By the server, its parent: for others the process's number may mean another one by now.
+            with contextlib.suppress(OSError):
+                self._send({"end": number}, [])
 
-    def how_it_ended(self, pid: int) -> str:
+    def how_it_ended(self, number: int) -> str:
         """In words, how a worker's process ended."""
         try:
-            self._wait(lambda: pid in self._exits, 5.0)
+            self._wait(lambda: number in self._exits, 5.0)
         except ServerFailed:
             return "its channel closed"
-        code = self._exits[pid]
-        if code >= 0:
-            return f"it exited with status {code}"
-        return f"killed by {signal.Signals(-code).name}"
+        return self._exits[number]
+
+    def _send(self, order: dict[str, Any], fds: list[int]) -> None:
+        with self._lock:
+            if self._control is not None:
+                socket.send_fds(self._control, [json.dumps(order).encode()], fds)
 
     def close(self) -> None:
         """End the server and every worker."""
         with self._lock:
             process, control, self._process = self._process, self._control, None
+            self._control = None
         if process is None or control is None:
             return
         with contextlib.suppress(OSError):
@@ -240,7 +219,7 @@ class ForkServer:
             process.kill()
             process.wait()
         control.close()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        scratch.remove(self._scratch)
 
     def _limits(self, seconds: float) -> dict[str, int]:
         limits = {
@@ -249,6 +228,8 @@ class ForkServer:
             "RLIMIT_CORE": 0,
             "RLIMIT_NOFILE": 1024,
         }
+        if self.isolation.unshare & CLONE_NEWUSER:
+            limits["RLIMIT_NPROC"] = self._bounds.tasks  # counted for the worker's namespace alone
         # CUDA maps hundreds of GiB of addresses, so memory can be bounded this way on the CPU only.
         return limits if self.mode == "cuda" else {**limits, "RLIMIT_AS": 32 * GIB}
 
@@ -266,12 +247,14 @@ class ForkServer:
                     return
                 message = json.loads(data)
                 if "ready" in message:
-                    self._started[-1] = message["ready"]
+                    self._ready = True
                 elif "started" in message:
-                    self._started[message["id"]] = message["started"]
+                    self._started.add(message["started"])
                 else:
-                    self._exits[message["exited"]] = message["status"]
+                    self._exits[message["exited"]] = _in_words(message["status"], message["why"])
                 self._news.notify_all()
+            if "exited" in message:
+                scratch.remove(self._folders.pop(message["exited"]))
 
     def _wait(self, condition: Any, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -286,3 +269,13 @@ class ForkServer:
         log = self._scratch / "server.log"
         lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
         return lines[-1] if lines else "it said nothing."
+
+
+def _in_words(status: int, why: str) -> str:
+    """How a process ended: why the server ended it, else by its exit status, negative for a signal."""
+    if why:
+        return f"it was ended because {why}"
+    if status >= 0:
+        return f"it exited with status {status}"
+    known = {int(number): number.name for number in signal.Signals}
+    return f"killed by {known.get(-status, f'signal {-status}')}"

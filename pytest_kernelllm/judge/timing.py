@@ -1,32 +1,33 @@
-"""How fast is a kernel: interleaved rounds against eager and ``torch.compile``, by events and by the judge's own clock."""
+"""How fast is a kernel: interleaved rounds against the baselines, and the judge's own clock beside the worker's."""
 
 from __future__ import annotations
 
-import functools
 import math
 import random
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
-import torch
-
-from pytest_kernelllm.judge import clock
+from pytest_kernelllm.judge.clock import Clock
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.records import Ratio, Spread
 
-Loop = Callable[[int, bool], list[float]]
-"""``loop(count, cold)`` makes that many calls and returns µs by events, see ``clock.measure``."""
+MOST_FLUSHES = 12
+"""Overwrites of L2 before a call, at most."""
 
 
-@dataclass(frozen=True)
-class Contestant:
+class Contestant(Protocol):
     """One of the things timed against each other."""
 
     name: str
-    loop: Loop
+
+    def cold(self, flushes: int) -> float:
+        """µs of one call behind so many overwrites of L2."""
+
+    def loop(self, count: int, flushes: int = 0) -> list[float]:
+        """µs of calls in a row, see ``Clock.many``."""
 
 
 @dataclass(frozen=True)
@@ -36,22 +37,40 @@ class Series:
     cold: tuple[tuple[float, ...], ...]
     warm: tuple[float, ...]
 
+    @property
+    def median(self) -> float:
+        """Of all cold calls."""
+        return statistics.median(x for calls in self.cold for x in calls)
 
-def local(name: str, calls: Sequence[Callable[[], Any]]) -> Contestant:
-    """A contestant that runs in the judge's own process."""
-    return Contestant(name, lambda count, cold: clock.measure(calls, count, cold=cold))
 
+def flushes_to_hide(contestants: Sequence[Contestant], flush_us: float) -> dict[str, int]:
+    """How many overwrites of L2 keep the GPU busy while each contestant's call is being launched.
 
-def interleave(contestants: Sequence[Contestant], policy: Policy, order: random.Random) -> dict[str, Series]:
-    """Time all contestants in rounds, each round in a new order, so that drift of clocks and heat falls on all."""
+    What is timed then is the GPU's work and not Python. Also warms everything up.
+    """
+    flushes = {}
     for contestant in contestants:
-        contestant.loop(3, False)
+        contestant.loop(3)
+        flushes[contestant.name] = min(1 + math.ceil(contestant.loop(5)[0] / flush_us), MOST_FLUSHES)
+    return flushes
+
+
+def interleave(
+    contestants: Sequence[Contestant], flushes: dict[str, int], policy: Policy, order: random.Random
+) -> dict[str, Series]:
+    """Time all contestants in rounds, each round in a new order, so that drift of clocks and heat falls on all.
+
+    Calls that take long are made less often.
+    """
     cold: dict[str, list[tuple[float, ...]]] = {c.name: [] for c in contestants}
     warm: dict[str, list[float]] = {c.name: [] for c in contestants}
+    longest = max(c.cold(flushes[c.name]) for c in contestants)
+    calls = max(2, min(policy.timing_calls, int(10_000 / longest)))
     for _ in range(policy.timing_rounds):
         for contestant in order.sample(contestants, len(contestants)):
-            cold[contestant.name].append(tuple(contestant.loop(policy.timing_calls, True)))
-            warm[contestant.name].append(contestant.loop(policy.timing_calls, False)[0])
+            name = contestant.name
+            cold[name].append(tuple(contestant.cold(flushes[name]) for _ in range(calls)))
+            warm[name].append(contestant.loop(calls)[0])
     return {c.name: Series(tuple(cold[c.name]), tuple(warm[c.name])) for c in contestants}
 
 
@@ -76,53 +95,35 @@ def ratio(slow: Series, fast: Series) -> Ratio:
     return Ratio(*(round(math.exp(x), 4) for x in (mean, mean - half, mean + half)))
 
 
-def by_the_judge(loop: Loop, expected_us: float) -> tuple[float, float]:
-    """One warm call in µs, by the judge's clock and by the events of the same loops.
+def by_the_judge(
+    loop: Callable[[int, int], list[float]], clock: Clock, expected_us: float, flushes: int
+) -> tuple[float, float]:
+    """One cold call in µs, by the judge's clock and by the worker's events for the same calls.
 
-    The judge asks for N and for 2N calls and takes the difference, which cancels the way there and back. N is
-    chosen to make it last about 20 ms, far above the message's 30 µs.
+    The judge asks for N and for 2N calls and takes the difference, which cancels the way there and back, and takes off
+    what the overwrites of L2 alone need, measured in its own process. The least of several figures counts: whatever
+    else the machine does can only add to them.
     """
-    count = max(10, min(20_000, int(20_000 / max(expected_us, 1.0))))
-    judged, events = [], []
-    for _ in range(3):
+
+    def seconds(run: Callable[[int], object], count: int) -> float:
         start = time.perf_counter()
-        loop(count, False)
+        run(count)
         middle = time.perf_counter()
-        event = loop(2 * count, False)[0]
-        end = time.perf_counter()
-        judged.append(((end - middle) - (middle - start)) * 1e6 / count)
-        events.append(event)
-    return statistics.median(judged), statistics.median(events)
+        run(2 * count)
+        return (time.perf_counter() - middle) - (middle - start)
 
+    each = flushes * clock.flush_us()
+    count = max(4, min(100, int(8_000 / (expected_us + each))))
+    judged, events = [], []
 
-@dataclass(frozen=True)
-class Roofline:
-    """Measured ceilings of this GPU."""
+    def candidate(calls: int) -> None:
+        events.extend(loop(calls, flushes))
 
-    bytes_per_us: float
-    flops_per_us: dict[str, float]
-
-    def microseconds(self, moved: int, flops: int, dtype: str) -> float:
-        """The time that moving and computing this much needs at least."""
-        rate = self.flops_per_us.get(dtype, self.flops_per_us["float32"])
-        return max(moved / self.bytes_per_us, flops / rate)
-
-
-def measure_roofline() -> Roofline:
-    """Copy and multiply for a few ms to learn what this GPU can do."""
-    source = torch.empty(1 << 28, dtype=torch.float32, device="cuda").normal_()
-    target = torch.empty_like(source)
-    copied = clock.measure([functools.partial(target.copy_, source)], 8, cold=True)
-    rates = {}
-    for name in ("float32", "float16", "bfloat16"):
-        a = torch.randn(4096, 4096, device="cuda", dtype=getattr(torch, name))
-        square = functools.partial(torch.matmul, a, a)
-        clock.measure([square], 3, cold=False)  # the first call sets the library up
-        took = clock.measure([square], 10, cold=False)[0]
-        rates[name] = 2 * 4096**3 / took
-    moved = 2 * source.numel() * source.itemsize / statistics.median(copied)
-    del source, target
-    return Roofline(moved, rates)
+    for _ in range(5):
+        with_calls = seconds(candidate, count)
+        without = seconds(lambda calls: clock.many([], calls, flushes), count)
+        judged.append((with_calls - without) * 1e6 / count)
+    return max(min(judged), 0.0), statistics.median(events)
 
 
 def _student(freedom: int) -> float:

@@ -8,13 +8,16 @@ from typing import Any
 
 import torch
 
-from pytest_kernelllm.judge import numerics
+from pytest_kernelllm.judge import leaves, numerics
 from pytest_kernelllm.judge.exam import Exam, Question
 from pytest_kernelllm.judge.probes import elements
 from pytest_kernelllm.judge.slabs import Arena, slab_bytes
 from pytest_kernelllm.judge.state import plain, state_tree
 from pytest_kernelllm.judge.supervisor import WorkerDied, WorkerHandle
 from pytest_kernelllm.records import Check, Stage, Status, Timing
+
+Reply = dict[str, Any]
+"""What a worker says. Untrusted."""
 
 
 class Decided(Exception):
@@ -37,116 +40,39 @@ class Proceedings:
     cases: list[str] = field(default_factory=list)
 
     def check(self, stage: Stage, rule: str, check: Check) -> None:
-        """Note a check made under ``rule``; a failed one is a rejection."""
+        """Note a check made under ``rule``; a failed one is a rejection. Of equal ones the worst is kept."""
         if rule in self.disabled:
             return
-        self.checks.append(check)
         if not check.passed:
+            self.checks.append(check)
             raise Decided("rejected", stage, check.detail, rule)
+        same = next((i for i, seen in enumerate(self.checks) if seen.name == check.name), None)
+        if same is None:
+            self.checks.append(check)
+        elif isinstance(check.measured, float) and check.measured > float(self.checks[same].measured or 0):
+            self.checks[same] = check
+
+    def holds(self, rule: str, name: str, passed: bool, broken: str) -> None:
+        """Note whether something without a number holds; ``broken`` says what if not."""
+        self.check("correctness", rule, Check(name, passed, None, None, "" if passed else broken))
 
 
-def put(worker: WorkerHandle, arena: Arena, question: Question, exam: Exam, found: Proceedings) -> None:
-    """Put one question: run, then look at what was written.
+@dataclass(frozen=True)
+class Posed:
+    """A question's place in an arena: how the worker finds it, and the judge's own views of it."""
 
-    Raises:
-        Decided: the candidate failed a check, which ``found`` then holds.
-        WorkerDied: the process is gone.
-    """
-    expected, where = question.expected, question.probe.describe()
-    arguments, inputs = pose(worker, arena, question)
-    slabs = [arena.slab(leaf.shape, leaf.dtype) for leaf in expected.original]
-    for slab, _ in slabs:
-        _poison(slab)
-    if arena.device.type == "cuda":
-        # The worker's stream knows nothing of this one: all that was written here must have arrived.
-        torch.cuda.synchronize()
-    try:
-        reply = worker.ask("run", inputs=arguments, outputs=[description for _, description in slabs])
-    except WorkerDied as death:
-        size = elements(exam.subject.case(question.probe.case).domain, dict(question.probe.sizes))
-        if death.hung and arena.device.type == "cpu" and size > exam.policy.cpu_elements:
-            reason = f"inputs of {size:,} elements are too much for Triton's interpreter; declare smaller `dims` or use a GPU"
-            raise Decided("inconclusive", "run", reason) from None
-        raise
-    if "error" in reply:
-        raise Decided("rejected", "run", f"it fails at {where}: {said(reply)}", "run")
-    wanted = [_leaf(leaf) for leaf in expected.original]
-    got = {"structure": reply.get("structure"), "leaves": reply.get("leaves")}
-    same = got == {"structure": expected.structure, "leaves": wanted}
-    detail = (
-        ""
-        if same
-        else f"it returns {_outline(got)}, the original {_outline({'structure': expected.structure, 'leaves': wanted})}, at {where}"
-    )
-    found.check("correctness", "types", Check("output types and shapes", same, None, None, detail))
-    launched = reply.get("launches")
-    busy = isinstance(launched, int) and launched > 0
-    found.check(
-        "correctness",
-        "launches",
-        Check(
-            "launches its kernels",
-            busy,
-            str(launched),
-            ">= 1",
-            "" if busy else f"it launched no Triton kernel at {where}",
-        ),
-    )
-    for name, slab in inputs.items():
-        kept = torch.equal(_bits(slab), _bits(question.arguments[name]))
-        found.check(
-            "correctness",
-            "inputs kept",
-            Check(
-                f"leaves `{name}` as it was",
-                kept,
-                None,
-                None,
-                "" if kept else f"it changes its input `{name}` in place at {where}",
-            ),
-        )
-    for i, (slab, _) in enumerate(slabs):
-        difference = numerics.compare(slab, expected, i, exam.policy, exam.tolerance)
-        dtype = str(slab.dtype).removeprefix("torch.")
-        detail = (
-            ""
-            if difference.passed
-            else (
-                f"output {i} ({dtype} {list(slab.shape)}) is wrong {difference.detail}; "
-                f"relative error {difference.measured:.3g}, allowed {difference.allowed:.3g}, at {where}"
-            )
-        )
-        found.check(
-            "correctness",
-            question.probe.rule,
-            Check(
-                f"output {i} at {where}",
-                difference.passed,
-                _number(difference.measured),
-                difference.allowed,
-                detail,
-            ),
-        )
+    arguments: dict[str, Any]
+    inputs: dict[str, torch.Tensor]
+    state: dict[str, torch.Tensor]
+    outputs: list[tuple[torch.Tensor, dict[str, Any]]]
 
 
-def _needs(question: Question) -> int:
-    """Bytes of arena that a question takes."""
-    tensors = [
-        *question.arguments.values(),
-        *question.module.parameters(),
-        *question.module.buffers(),
-        *question.expected.original,
-    ]
-    return sum(slab_bytes(t.shape, t.dtype) for t in tensors if isinstance(t, torch.Tensor))
-
-
-def pose(
-    worker: WorkerHandle, arena: Arena, question: Question
-) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    """Write state and inputs of a question into the arena: the arguments as the worker reads them, and their slabs."""
-    # Room for the timing's two further sets of inputs as well, so that they do not move the block.
-    attach = arena.reserve(3 * _needs(question))
-    tree = state_tree(question.module, arena)
+def pose(worker: WorkerHandle, arena: Arena, question: Question, shift: int = 0) -> Posed:
+    """Lay a question out in the arena, ``shift`` bytes later than usual, and give the worker its state."""
+    needed = sum(slab_bytes(t.shape, t.dtype) for t in _tensors(question))
+    attachment = arena.reserve(needed, shift)
+    state: dict[str, torch.Tensor] = {}
+    tree = state_tree(question.module, arena, state)
     arguments: dict[str, Any] = {}
     inputs: dict[str, torch.Tensor] = {}
     for name, value in question.arguments.items():
@@ -156,19 +82,147 @@ def pose(
             inputs[name], arguments[name] = slab, {"slab": description}
         else:
             plain(arguments, name, value)
-    reply = worker.ask("state", tree=tree, arena=attach)
+    outputs = [arena.slab(leaf.shape, leaf.dtype) for leaf in question.expected.original]
+    reply = worker.ask("state", tree=tree, arena=attachment)
     if "error" in reply:
-        raise Decided(
-            "inconclusive", "load", f"the worker could not be given the module's state: {said(reply)}"
+        reason = f"the worker could not be given the module's state: {said(reply)}"
+        raise Decided("inconclusive", "load", reason)
+    return Posed(arguments, inputs, state, outputs)
+
+
+def refill(posed: Posed, question: Question) -> None:
+    """Write the values of another question of the same shapes to the same addresses."""
+    tensors = _state(question.module)
+    for name, slab in posed.state.items():
+        slab.copy_(tensors[name].detach())
+    for name, slab in posed.inputs.items():
+        slab.copy_(question.arguments[name])
+
+
+def run(
+    worker: WorkerHandle, arena: Arena, posed: Posed, question: Question, exam: Exam, how: str, **fields: Any
+) -> dict[str, Any]:
+    """Have ``forward`` called once, after poisoning the outputs: the worker's reply.
+
+    Raises:
+        Decided: the call failed.
+        WorkerDied: the process is gone.
+    """
+    for slab, _ in posed.outputs:
+        poison(slab)
+    settle(arena)
+    descriptions = [description for _, description in posed.outputs]
+    try:
+        reply = worker.ask("run", inputs=posed.arguments, outputs=descriptions, how=how, **fields)
+    except WorkerDied as death:
+        size = elements(exam.subject.case(question.probe.case).domain, dict(question.probe.sizes))
+        if death.hung and arena.device.type == "cpu" and size > exam.policy.cpu_elements:
+            reason = f"inputs of {size:,} elements are too much for Triton's interpreter; declare smaller `dims` or use a GPU"
+            raise Decided("inconclusive", "run", reason) from None
+        raise
+    if "error" in reply:
+        raise Decided("rejected", "run", f"it fails at {question.probe.describe()}: {said(reply)}", "run")
+    return reply
+
+
+def put(worker: WorkerHandle, arena: Arena, question: Question, exam: Exam, found: Proceedings) -> Reply:
+    """Put one question: run, then look at what was written and what should not have been.
+
+    Raises:
+        Decided: the candidate failed a check, which ``found`` then holds.
+        WorkerDied: the process is gone.
+    """
+    posed = pose(worker, arena, question)
+    reply = run(worker, arena, posed, question, exam, "watched")
+    where = question.probe.describe()
+    check_types(reply, question, found)
+    launched = reply.get("launches")
+    busy = isinstance(launched, int) and launched > 0
+    found.holds("launches", "launches its kernels", busy, f"it launched no Triton kernel at {where}")
+    check_kept(posed, question, found)
+    broken = reply.get("broken")
+    said_so = [str(item)[:200] for item in broken] if isinstance(broken, list) else ["an unreadable place"]
+    if not arena.intact():
+        said_so.append("before or behind one of its inputs, parameters or outputs")
+    found.holds("guards", "guard zones", not said_so, f"it writes {', and '.join(said_so)}, at {where}")
+    check_outputs(posed, question, exam, found, question.probe.rule)
+    return reply
+
+
+def check_types(reply: Reply, question: Question, found: Proceedings) -> None:
+    """Structure, types, shapes and strides of the outputs, as the worker describes them, are the original's."""
+    wanted = {
+        "structure": question.expected.structure,
+        "leaves": [leaves.describe(leaf) for leaf in question.expected.original],
+    }
+    got = {"structure": reply.get("structure"), "leaves": reply.get("leaves")}
+    broken = f"it returns {_outline(got)}, the original {_outline(wanted)}, at {question.probe.describe()}"
+    found.holds("types", "output types and shapes", got == wanted, broken)
+
+
+def check_kept(posed: Posed, question: Question, found: Proceedings) -> None:
+    """Inputs, parameters and buffers hold the bytes they held before."""
+    where = question.probe.describe()
+    tensors = _state(question.module)
+    pairs = [(f"its input `{name}`", slab, question.arguments[name]) for name, slab in posed.inputs.items()]
+    pairs += [(f"`self.{name}`", slab, tensors[name]) for name, slab in posed.state.items()]
+    changed = [name for name, slab, value in pairs if not torch.equal(_bits(slab), _bits(value.detach()))]
+    broken = f"it changes {', '.join(changed)} in place at {where}"
+    found.holds("inputs kept", "leaves its inputs as they were", not changed, broken)
+
+
+def check_outputs(posed: Posed, question: Question, exam: Exam, found: Proceedings, rule: str) -> None:
+    """What stands in the output slabs is right."""
+    where = question.probe.describe()
+    for i, (slab, _) in enumerate(posed.outputs):
+        difference = numerics.compare(slab, question.expected, i, exam.policy, exam.tolerance)
+        dtype = str(slab.dtype).removeprefix("torch.")
+        broken = (
+            f"output {i} ({dtype} {list(slab.shape)}) is wrong {difference.detail}; "
+            f"relative error {difference.measured:.3g}, allowed {difference.allowed:.3g}, at {where}"
         )
-    return arguments, inputs
+        measured = difference.measured if math.isfinite(difference.measured) else "not finite"
+        detail = "" if difference.passed else f"{_UNDER.get(rule, '')}{broken}"
+        check = Check(f"output {i} at {where}", difference.passed, measured, difference.allowed, detail)
+        found.check("correctness", rule, check)
 
 
-def _number(value: float) -> float | str:
-    return value if math.isfinite(value) else "not finite"
+_UNDER = {
+    "fresh address": "with the same values at other addresses, ",
+    "repeat": "in another run of the same question, ",
+    "recheck": "in the timed loop, ",
+}
+"""How a reason begins where the probe alone does not say what was special."""
 
 
-def _poison(slab: torch.Tensor) -> None:
+def outputs_pass(posed: Posed, question: Question, exam: Exam) -> bool:
+    """Whether what stands in the output slabs would count as right."""
+    return all(
+        numerics.compare(slab, question.expected, i, exam.policy, exam.tolerance).passed
+        for i, (slab, _) in enumerate(posed.outputs)
+    )
+
+
+def settle(arena: Arena) -> None:
+    """Wait for all that the judge has written: the worker's streams know nothing of the judge's."""
+    if arena.device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def _tensors(question: Question) -> list[torch.Tensor]:
+    arguments = [v for v in question.arguments.values() if isinstance(v, torch.Tensor)]
+    return [*arguments, *_state(question.module).values(), *question.expected.original]
+
+
+def _state(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    # A tensor with several names has a slab under each.
+    return {
+        **dict(module.named_parameters(remove_duplicate=False)),
+        **dict(module.named_buffers(remove_duplicate=False)),
+    }
+
+
+def poison(slab: torch.Tensor) -> None:
     """Fill an output with what no kernel writes: NaN, or a pattern."""
     if slab.is_floating_point():
         slab.fill_(float("nan"))
@@ -180,32 +234,20 @@ def _bits(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.contiguous().reshape(-1).view(torch.uint8)
 
 
-def _leaf(leaf: torch.Tensor) -> dict[str, Any]:
-    return {
-        "type": "Tensor",
-        "dtype": str(leaf.dtype).removeprefix("torch."),
-        "shape": list(leaf.shape),
-        "device": leaf.device.type,
-    }
-
-
 def _outline(outputs: dict[str, Any]) -> str:
     """``(float32 [8, 4], int64 [8])``: outputs in words, whatever a worker said they are."""
-    leaves = outputs["leaves"] if isinstance(outputs["leaves"], list) else []
+    flat = outputs["leaves"] if isinstance(outputs["leaves"], list) else []
     parts = [
-        f"{x.get('dtype', x.get('type'))} {x.get('shape', '')} on {x.get('device', '?')}"
-        for x in leaves
+        f"{x.get('dtype', x.get('type'))} {x.get('shape', '')} with strides {x.get('strides', '?')} on {x.get('device', '?')}"
+        + ("" if x.get("type") == "Tensor" else f" of type {str(x.get('type'))[:80]}")
+        for x in flat
         if isinstance(x, dict)
     ]
-    return (
-        (f"{outputs['structure'][0]} " if isinstance(outputs["structure"], list) else "")
-        + "("
-        + ", ".join(parts)
-        + ")"
-    )
+    kind = f"{outputs['structure'][0]} " if isinstance(outputs["structure"], list) else ""
+    return f"{kind}({', '.join(parts)})"[:600]
 
 
-def said(reply: dict[str, Any]) -> str:
+def said(reply: Reply) -> str:
     """A worker's error in words. It is untrusted text: bounded, and only shown."""
     error = reply.get("error")
     if not isinstance(error, dict):

@@ -1,7 +1,7 @@
 """The worker: the process in which one candidate runs. Untrusted from the moment the candidate is loaded.
 
-It answers five orders on its channel: ``load``, ``state``, ``run``, ``compile`` and ``time``. It only ever sees
-inputs and writes outputs; what is right it does not know.
+It answers six orders on its channel: ``load``, ``state``, ``run``, ``loop``, ``share`` and ``compile``. It only ever
+sees inputs and writes outputs; what is right it does not know.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ from typing import Any
 import torch
 import triton
 
-from pytest_kernelllm.judge import clock
+from pytest_kernelllm.judge import leaves
 from pytest_kernelllm.judge.channel import Channel, ChannelClosed
+from pytest_kernelllm.judge.clock import Clock
+from pytest_kernelllm.judge.launches import Launches, milliseconds
 from pytest_kernelllm.judge.slabs import attach, view
 from pytest_kernelllm.judge.structure import flatten
+from pytest_kernelllm.judge.watch import Watch
 
 VENDOR_LAYERS = frozenset(
     f"torch.nn.modules.{name}"
@@ -71,7 +74,9 @@ class Worker:
         self.block = torch.empty(0)
         self.module = ModuleType("none")
         self.instance: Any = None
-        self.launches = 0
+        self.state_tensors: dict[str, torch.Tensor] = {}
+        self.launches = Launches()
+        self.clock = Clock()
 
     def serve(self) -> None:
         """Answer orders until the judge closes the channel."""
@@ -79,8 +84,9 @@ class Worker:
             "load": self.load,
             "state": self.state,
             "run": self.run,
+            "loop": self.loop,
+            "share": self.share,
             "compile": self.compile,
-            "time": self.time,
         }
         while True:
             try:
@@ -97,7 +103,7 @@ class Worker:
         """Import the kernel module from its source."""
         path = self.directory / "kernel_module.py"
         path.write_text(order["source"], encoding="utf-8")
-        self._count_launches()
+        self._prepare_triton()
         spec = importlib.util.spec_from_file_location("kernel_module", path)
         assert spec is not None and spec.loader is not None
         self.module = importlib.util.module_from_spec(spec)
@@ -111,38 +117,83 @@ class Worker:
         """Build the stand-in for ``self`` from tensors in slabs and plain values."""
         if order["arena"] is not None:
             self.block = attach(order["arena"], self.fd)
+        self.state_tensors = {}
         self.instance = self._stand_in(order["tree"])
         return {"ok": True}
 
     def run(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Call ``forward`` once and copy its outputs to the slabs it was given."""
-        before = self.launches
-        outputs = self._call(order)()
-        structure, leaves = flatten(outputs)
-        described = [_describe_leaf(leaf) for leaf in leaves]
-        slabs = [self._tensor(slab) for slab in order["outputs"]]
-        for leaf, slab in zip(leaves, slabs, strict=False):
-            if type(leaf) is torch.Tensor and leaf.shape == slab.shape and leaf.dtype == slab.dtype:
-                slab.copy_(leaf)
-        if self.block.is_cuda:
-            torch.cuda.synchronize()
-        return {"structure": structure, "leaves": described, "launches": self.launches - before}
+        """Call ``forward`` once and copy its outputs to the slabs it was given.
+
+        The order's ``how`` is one of: ``watched`` (torch's operations are counted, memory is guarded), ``backwards``
+        (the same, the last program first, in the interpreter), ``no kernels`` (the same, launches left out), or
+        ``timed`` (on a GPU, behind ``flushes`` overwrites of L2).
+        """
+        call, inputs = self._call(order["inputs"])
+        before = self.launches.count
+        report: dict[str, Any] = {}
+        if order["how"] == "timed":
+            torch.cuda.reset_peak_memory_stats()
+            held = torch.cuda.memory_allocated()
+            outputs, report["microseconds"] = self.clock.one(call, order["flushes"])
+            report["peak"] = torch.cuda.max_memory_allocated() - held
+        else:
+            watch = Watch()
+            with self.launches.watched(watch), self._condition(order["how"]):
+                outputs = call()
+            report |= {"operations": dict(watch.elements), "broken": watch.broken_guards()}
+        structure, flat = flatten(outputs)
+        report |= {
+            "structure": structure,
+            "leaves": [leaves.describe(leaf) for leaf in flat],
+            "shared": leaves.shared(flat, {**self.state_tensors, **inputs}),
+            "launches": self.launches.count - before,
+        }
+        self._write(flat, order["outputs"])
+        return report
+
+    def loop(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Call ``forward`` many times over, see ``Clock.many``; the last call's outputs go to the slabs."""
+        calls = [self._call(inputs)[0] for inputs in order["inputs"]]
+        outputs, events = self.clock.many(calls, order["count"], order["flushes"])
+        structure, flat = flatten(outputs)
+        self._write(flat, order["outputs"])
+        return {"structure": structure, "leaves": [leaves.describe(leaf) for leaf in flat], "events": events}
+
+    def share(self, order: dict[str, Any]) -> dict[str, Any]:
+        """ms that a call takes on the GPU, and ms of it in launches of the candidate's own."""
+        call, _ = self._call(order["inputs"])
+        with self.launches.timed() as spans:
+            _, microseconds = self.clock.one(call, order["flushes"])
+        return {"own": milliseconds(spans), "all": microseconds / 1000.0}
 
     def compile(self, order: dict[str, Any]) -> dict[str, Any]:
         """Compile every kernel that ``forward`` launches, for the named architecture, launching none."""
         with compile_only(self.compile_target) as compiled:
-            self._call(order)()
+            self._call(order["inputs"])[0]()
         return {"kernels": compiled}
 
-    def time(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Run the timing loop, see ``clock.measure``."""
-        calls = [self._call({"inputs": inputs}) for inputs in order["inputs"]]
-        return {"events": clock.measure(calls, order["count"], cold=order["cold"])}
-
-    def _call(self, order: dict[str, Any]) -> Callable[[], Any]:
-        arguments = {name: self._value(value) for name, value in order["inputs"].items()}
+    def _call(self, inputs: dict[str, Any]) -> tuple[Callable[[], Any], dict[str, Any]]:
+        arguments = {name: self._value(value) for name, value in inputs.items()}
         forward, instance = self.module.forward, self.instance
-        return lambda: forward(instance, **arguments)
+        return (lambda: forward(instance, **arguments)), arguments
+
+    def _condition(self, how: str) -> contextlib.AbstractContextManager[None]:
+        if how == "no kernels":
+            return self.launches.left_out()
+        if how == "backwards" and os.environ.get("TRITON_INTERPRET") == "1":
+            from pytest_kernelllm.judge.interpreter import last_program_first
+
+            return last_program_first()
+        return contextlib.nullcontext()
+
+    def _write(self, flat: list[Any], descriptions: list[dict[str, Any]]) -> None:
+        """Copy outputs to their slabs, where they are of the right kind; anything else the judge sees described."""
+        slabs = [self._tensor(slab) for slab in descriptions]
+        for leaf, slab in zip(flat, slabs, strict=False):
+            if type(leaf) is torch.Tensor and leaf.shape == slab.shape and leaf.dtype == slab.dtype:
+                slab.copy_(leaf)
+        if self.block.is_cuda:
+            torch.cuda.synchronize()
 
     def _tensor(self, slab: dict[str, Any]) -> torch.Tensor:
         return view(self.block, slab["offset"], slab["shape"], getattr(torch, slab["dtype"]))
@@ -160,9 +211,12 @@ class Worker:
                 return float(value["float"])
         return value
 
-    def _stand_in(self, tree: dict[str, Any]) -> Any:
+    def _stand_in(self, tree: dict[str, Any], prefix: str = "self.") -> Any:
         values = {name: self._value(value) for name, value in tree["values"].items()}
-        children = {name: self._stand_in(child) for name, child in tree["children"].items()}
+        children = {
+            name: self._stand_in(child, f"{prefix}{name}.") for name, child in tree["children"].items()
+        }
+        self.state_tensors |= {prefix + k: v for k, v in values.items() if isinstance(v, torch.Tensor)}
         if tree["class"] not in VENDOR_LAYERS:
             return StandIn(values | children)
         package, _, name = tree["class"].rpartition(".")
@@ -175,18 +229,8 @@ class Worker:
             setattr(layer, name, value)
         return layer
 
-    def _count_launches(self) -> None:
-        """Count kernel launches, so that the judge can name a candidate that launches none."""
-        from triton.runtime import interpreter, jit
-
-        for cls in (jit.JITFunction, interpreter.InterpretedFunction):
-            original = cls.run
-
-            def run(kernel: Any, *args: Any, _original: Any = original, **kwargs: Any) -> Any:
-                self.launches += 1
-                return _original(kernel, *args, **kwargs)
-
-            cls.run = run
+    def _prepare_triton(self) -> None:
+        self.launches.install()
         if os.environ.get("TRITON_INTERPRET") == "1":
             # An autotuner has nothing to time in the interpreter: take its first configuration.
             from triton.runtime.autotuner import Autotuner
@@ -238,17 +282,6 @@ def compile_only(arch: str) -> Iterator[list[str]]:
         yield compiled
     finally:
         JITFunction.run, Autotuner.run = launch, tune
-
-
-def _describe_leaf(leaf: Any) -> dict[str, Any]:
-    if not isinstance(leaf, torch.Tensor):
-        return {"type": type(leaf).__name__}
-    return {
-        "type": "Tensor" if type(leaf) is torch.Tensor else type(leaf).__qualname__,
-        "dtype": str(leaf.dtype).removeprefix("torch."),
-        "shape": list(leaf.shape),
-        "device": leaf.device.type,
-    }
 
 
 def _describe(error: BaseException, directory: Path) -> dict[str, Any]:

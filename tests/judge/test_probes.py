@@ -1,7 +1,8 @@
 import pytest
 
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.probes import Limits, covers, elements, plan
+from pytest_kernelllm.judge.probes import Limits, Probe, covers, elements, plan
+from pytest_kernelllm.judge.stress import PLANTED, TRANSFORMS
 from pytest_kernelllm.records import Case, Domain, TensorSpec
 
 
@@ -63,10 +64,63 @@ def test_corners_and_odd_sizes_are_tried():
     assert {"batch": 1, "seq": 512} in sizes
     assert {"batch": 7, "seq": 251} in sizes
     assert [p.nudged for p in probes].count(("eps",)) == 1
-    assert {p.scale for p in probes} == {1.0, 1e-2, 8.0}
 
 
-def test_fixed_shapes_give_seeds_and_scales_only():
+def test_fixed_shapes_give_seeds_and_kinds_of_inputs_only():
     case = Case("default", None, domain((8, 64), {}), {})
     probes = plan(case, {}, (), Policy(), Limits(1 << 20, 512), 0)
-    assert len(probes) == 5
+    assert {p.sizes for p in probes} == {()}
+    assert {p.rule for p in probes} == {"values", "stress", "nonfinite"}
+
+
+def test_a_gpu_sees_every_kind_of_stress_and_the_interpreter_a_few():
+    policy = Policy()
+    ranges = covers(domain(), CASE)
+    on_gpu = plan(CASE, ranges, (), policy, Limits(policy.gpu_elements, policy.gpu_longest), 0)
+    assert {p.stress for p in on_gpu if p.rule == "stress"} == set(TRANSFORMS)
+    assert {p.stress for p in on_gpu if p.rule == "nonfinite"} == {"NaN", "+inf", "-inf"}
+    interpreted = plan(CASE, ranges, (), policy, Limits(policy.cpu_elements, policy.cpu_longest), 0)
+    assert {p.stress for p in interpreted if p.rule == "stress"} < set(TRANSFORMS)
+    assert len(interpreted) <= 13
+    assert all(p.stress in {*TRANSFORMS, *PLANTED, ""} for p in (*on_gpu, *interpreted))
+
+
+def test_stress_is_at_small_sizes_with_several_rows():
+    policy = Policy()
+    for limits in (
+        Limits(policy.gpu_elements, policy.gpu_longest),
+        Limits(policy.cpu_elements, policy.cpu_longest),
+    ):
+        probes = plan(CASE, covers(domain(), CASE), (), policy, limits, 0)
+        for probe in probes:
+            if probe.stress:
+                sizes = dict(probe.sizes)
+                assert elements(CASE.domain, sizes) <= max(1 << 16, policy.cpu_elements)
+                assert sizes["batch"] * sizes["seq"] >= policy.stress_rows
+                assert min(sizes.values()) >= 2
+
+
+def test_what_cannot_be_made_small_is_stressed_a_little():
+    policy = Policy()
+    case = Case("default", None, domain((1 << 15, 1 << 15), {}), {})
+    probes = plan(case, {}, (), policy, Limits(policy.gpu_elements, policy.gpu_longest), 0)
+    assert len(probes) == policy.seeds + len(policy.cpu_stresses) + len(policy.cpu_planted)
+
+
+def test_inputs_known_to_be_finite_are_not_made_otherwise():
+    probes = plan(CASE, covers(domain(), CASE), (), Policy(), Limits(1 << 20, 512), 0, nonfinite=False)
+    assert "nonfinite" not in {p.rule for p in probes}
+
+
+def test_only_values_are_tried_with_several_weights():
+    policy = Policy()
+    probes = plan(CASE, covers(domain(), CASE), ("eps",), policy, Limits(1 << 20, 512), 0)
+    assert len({p.weights for p in probes}) == policy.seeds
+    assert len({p.weights for p in probes if p.rule != "values"}) == 1
+
+
+def test_a_probe_is_described_in_words():
+    probe = Probe("default", (("n", 7),), 3, "sparse", rule="stress")
+    assert probe.describe() == "default, n=7, seed 3, sparse inputs"
+    probe = Probe("default", (), 3, "NaN", rule="nonfinite")
+    assert probe.describe() == "default, seed 3, inputs with NaN"

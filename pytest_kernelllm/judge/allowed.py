@@ -1,0 +1,235 @@
+# ruff: noqa: SIM905 (words are easier to read and to sort than quoted strings)
+"""What a kernel module may touch: the modules it may import from, and by their full paths the names it may use there.
+
+Everything not listed is refused, so a new release of torch or triton cannot widen what a candidate reaches. No name
+listed here is a module or leads to one. Words of in-place variants (``add_``) are not listed: they follow ``add``.
+"""
+
+from __future__ import annotations
+
+_BOTH = """
+    abs absolute acos acosh add addbmm addcdiv addcmul addmm addmv addr adjoint all allclose amax amin
+    aminmax angle any arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax argmin argsort
+    argwhere as_strided as_strided_scatter asin asinh atan atan2 atanh baddbmm bernoulli bfloat16
+    bincount bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor bmm
+    bool broadcast_to cdouble ceil cfloat chalf cholesky cholesky_inverse cholesky_solve chunk clamp
+    clamp_max clamp_min clip clone conj conj_physical copysign corrcoef cos cosh count_nonzero cov cross
+    cummax cummin cumprod cumsum deg2rad det detach diag diag_embed diagflat diagonal diagonal_scatter
+    diff digamma dist div divide dot double dsplit eq equal erf erfc erfinv exp exp2 expm1 fix flatten
+    flip fliplr flipud float float_power floor floor_divide fmax fmin fmod frac frexp gather gcd ge ger
+    get_device greater greater_equal gt half hardshrink heaviside histc histogram hsplit hypot i0 igamma
+    igammac imag index_add index_copy index_fill index_put index_reduce index_select inner int inverse
+    is_complex is_conj is_floating_point is_neg is_nonzero is_same_size is_signed isclose isfinite isinf
+    isnan isneginf isposinf isreal istft kron kthvalue lcm ldexp le lerp less less_equal lgamma log
+    log10 log1p log2 log_softmax logaddexp logaddexp2 logcumsumexp logdet logical_and logical_not
+    logical_or logical_xor logit logsumexp long lt lu lu_solve masked_fill masked_scatter masked_select
+    matmul matrix_exp matrix_power max maximum mean median min minimum mm mode moveaxis movedim msort
+    mul multinomial multiply mv mvlgamma nan_to_num nanmean nanmedian nanquantile nansum narrow
+    narrow_copy ne neg negative nextafter nonzero nonzero_static norm not_equal numel outer permute
+    pinverse polygamma positive pow prelu prod put qr quantile rad2deg ravel real reciprocal relu
+    remainder renorm repeat_interleave reshape resolve_conj resolve_neg roll rot90 round rsqrt scatter
+    scatter_add scatter_reduce select select_scatter sgn short sigmoid sign signbit sin sinc sinh
+    slice_inverse slice_scatter slogdet softmax sort split split_with_sizes sqrt square squeeze std stft
+    sub subtract sum svd swapaxes swapdims t take take_along_dim tan tanh tensor_split tile topk trace
+    transpose triangular_solve tril triu true_divide trunc unbind unflatten unique unique_consecutive
+    unsafe_chunk unsafe_split unsafe_split_with_sizes unsqueeze var vdot vsplit where xlogy
+""".split()
+"""Functions of torch that are methods of tensors, too."""
+
+_TORCH = """
+    Size Tensor adaptive_avg_pool1d adaptive_max_pool1d alpha_dropout arange as_tensor asarray
+    atleast_1d atleast_2d atleast_3d autocast avg_pool1d batch_norm bilinear
+    binary_cross_entropy_with_logits block_diag broadcast_shapes broadcast_tensors bucketize can_cast
+    cartesian_prod cat cdist celu chain_matmul channel_shuffle channels_last channels_last_3d
+    column_stack complex complex128 complex64 concat concatenate constant_pad_nd contiguous_format
+    conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution
+    cosine_similarity cumulative_trapezoid device dropout dstack dtype e einsum embedding embedding_bag
+    empty empty_like empty_permuted empty_strided enable_grad eye feature_dropout finfo float16 float32
+    float64 float8_e4m3fn float8_e5m2 full full_like get_default_dtype group_norm hstack iinfo inf
+    inference_mode instance_norm int16 int32 int64 int8 is_grad_enabled is_inference_mode_enabled
+    is_tensor isin layer_norm layout linspace logspace lu_unpack max_pool1d max_pool2d max_pool3d
+    memory_format meshgrid nan native_batch_norm native_dropout native_layer_norm newaxis no_grad normal
+    ones ones_like pairwise_distance pdist pi pixel_shuffle pixel_unshuffle poisson polar
+    preserve_format promote_types rand rand_like randint randint_like randn randn_like randperm range
+    result_type rms_norm row_stack rrelu rsub scalar_tensor searchsorted segment_reduce selu stack
+    std_mean strided tensor tensordot threshold trapezoid trapz tril_indices triu_indices uint16 uint32
+    uint64 uint8 unravel_index vander var_mean view_as_complex view_as_real vstack zeros zeros_like
+""".split()
+
+_METHODS = """
+    H T byte char contiguous cpu cuda data data_ptr device dim dim_order dtype element_size expand
+    expand_as index is_contiguous is_cpu is_cuda is_meta is_sparse is_sparse_csr item itemsize layout mH
+    mT nbytes ndim ndimension nelement new_empty new_empty_strided new_full new_ones new_tensor
+    new_zeros repeat requires_grad reshape_as shape size storage_offset stride sum_to_size to to_dense
+    type type_as unfold view view_as
+""".split()
+"""What only a tensor has."""
+
+_IN_PLACE = "cauchy_ copy_ exponential_ fill_ fill_diagonal_ geometric_ log_normal_ normal_ random_ uniform_ zero_".split()
+
+_FUNCTIONAL = """
+    adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d
+    adaptive_max_pool1d_with_indices adaptive_max_pool2d adaptive_max_pool2d_with_indices
+    adaptive_max_pool3d adaptive_max_pool3d_with_indices affine_grid alpha_dropout avg_pool1d avg_pool2d
+    avg_pool3d batch_norm bilinear binary_cross_entropy binary_cross_entropy_with_logits celu
+    channel_shuffle conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d
+    cosine_embedding_loss cosine_similarity cross_entropy ctc_loss dropout dropout1d dropout2d dropout3d
+    elu embedding embedding_bag feature_alpha_dropout fold fractional_max_pool2d
+    fractional_max_pool2d_with_indices fractional_max_pool3d fractional_max_pool3d_with_indices
+    gaussian_nll_loss gelu glu grid_sample group_norm grouped_mm gumbel_softmax hardshrink hardsigmoid
+    hardswish hardtanh hinge_embedding_loss huber_loss instance_norm interpolate kl_div l1_loss
+    layer_norm leaky_relu linear linear_cross_entropy local_response_norm log_softmax logsigmoid
+    lp_pool1d lp_pool2d lp_pool3d margin_ranking_loss max_pool1d max_pool1d_with_indices max_pool2d
+    max_pool2d_with_indices max_pool3d max_pool3d_with_indices max_unpool1d max_unpool2d max_unpool3d
+    mish mse_loss multi_head_attention_forward multi_margin_loss multilabel_margin_loss
+    multilabel_soft_margin_loss native_channel_shuffle nll_loss normalize one_hot pad pairwise_distance
+    pdist pixel_shuffle pixel_unshuffle poisson_nll_loss prelu relu relu6 rms_norm rrelu
+    scaled_dot_product_attention scaled_grouped_mm scaled_mm selu sigmoid silu smooth_l1_loss
+    soft_margin_loss softmax softmin softplus softshrink softsign tanh tanhshrink threshold
+    triplet_margin_loss triplet_margin_with_distance_loss unfold upsample upsample_bilinear
+    upsample_nearest
+""".split()
+
+_LANGUAGE = """
+    PropagateNan TRITON_MAX_TENSOR_NUMEL abs add advance arange argmax argmin associative_scan assume
+    atomic_add atomic_and atomic_cas atomic_max atomic_min atomic_or atomic_xchg atomic_xor bfloat16
+    bitonic_merge block_type broadcast broadcast_to cast cat cdiv ceil clamp condition const constexpr
+    cos cumprod cumsum debug_barrier device_assert device_print div_rn dot dot_scaled dtype erf exp exp2
+    expand_dims fdiv flip float16 float32 float64 float8e4b15 float8e4b8 float8e4nv float8e5 float8e5b16
+    floor fma full gather histogram inline_asm_elementwise int1 int16 int32 int64 int8 interleave join
+    load load_tensor_descriptor log log2 make_block_ptr make_tensor_descriptor max max_constancy
+    max_contiguous maximum min minimum mul multiple_of num_programs pair_uniform_to_normal permute
+    philox philox_impl pi32_t pointer_type program_id rand rand4x randint randint4x randn randn4x range
+    ravel reduce reduce_or reshape rsqrt sigmoid sin slice softmax sort split sqrt sqrt_rn squeeze
+    static_assert static_print static_range store store_tensor_descriptor sub sum swizzle2d tensor
+    tensor_descriptor to_tensor topk trans tuple uint16 uint32 uint64 uint8 uint_to_uniform_float umulhi
+    unsqueeze view void where xor_sum zeros zeros_like
+""".split()
+
+_MATH_IN_KERNELS = """
+    abs ceil cos div_rn erf exp exp2 fdiv floor fma log log2 rsqrt sin sqrt sqrt_rn umulhi
+""".split()
+
+_MATH = """
+    acos acosh asin asinh atan atan2 atanh cbrt ceil comb copysign cos cosh degrees dist e erf erfc exp
+    exp2 expm1 fabs factorial floor fmod frexp fsum gamma gcd hypot inf isclose isfinite isinf isnan
+    isqrt lcm ldexp lgamma log log10 log1p log2 modf nan nextafter perm pi pow prod radians remainder
+    sin sinh sqrt tan tanh tau trunc ulp
+""".split()
+
+_LINALG = """
+    cholesky cond cross det diagonal eigh inv lstsq lu matmul matrix_exp matrix_norm matrix_power
+    multi_dot norm pinv qr slogdet solve solve_triangular svd vecdot vector_norm
+""".split()
+
+_FFT = """
+    fft fft2 fftfreq fftn fftshift hfft ifft ifft2 ifftn ifftshift ihfft irfft irfft2 irfftn rfft rfft2
+    rfftfreq rfftn
+""".split()
+
+_SPECIAL = """
+    digamma entr erf erfc erfcx erfinv exp2 expit expm1 gammaln i0 i0e i1 i1e log1p log_ndtr log_softmax
+    logit logsumexp multigammaln ndtr ndtri polygamma psi round sinc softmax xlog1py xlogy zeta
+""".split()
+
+_ASKED_OF_A_GPU = """
+    current_device device device_count device_of get_device_capability get_device_name get_device_properties
+    is_available is_bf16_supported synchronize OutOfMemoryError
+""".split()
+
+_LIBDEVICE = """
+    abs acos acosh add_rn asin asinh atan atan2 atanh cbrt ceil copysign cos cosh cospi cyl_bessel_i0 div_rn erf erfc
+    erfcinv erfcx erfinv exp exp10 exp2 expm1 fast_cosf fast_dividef fast_exp10f fast_expf fast_log10f fast_log2f
+    fast_logf fast_powf fast_sinf fast_tanf fast_tanhf fdim floor fma fma_rn fmod ffs hypot isfinited isinf isnan j0 j1
+    ldexp lgamma llrint log log10 log1p log2 logb max min mul_rn nearbyint nextafter normcdf normcdfinv popc pow
+    rcp_rn remainder rint round rsqrt rsqrt_rn signbit sin sinh sinpi sqrt sqrt_rn sub_rn tan tanh tgamma trunc
+""".split()
+
+NAMESPACES: dict[str, frozenset[str]] = {
+    path: frozenset(names)
+    for path, names in {
+        "__future__": ["annotations"],
+        "typing": "Any Callable ClassVar Dict Final Iterable List Literal NamedTuple Optional Sequence Tuple Union".split(),
+        "collections.abc": "Callable Iterable Iterator Mapping Sequence".split(),
+        "functools": ["partial", "reduce"],
+        "math": _MATH,
+        "torch": [*_BOTH, *_TORCH, "zero_", "__version__"],
+        "torch.amp": ["autocast", "custom_bwd", "custom_fwd"],
+        "torch.autograd": ["Function"],
+        "torch.autograd.function": ["once_differentiable"],
+        "torch.compiler": ["is_compiling"],
+        "torch.cuda": _ASKED_OF_A_GPU,
+        "torch.cuda.amp": ["autocast", "custom_bwd", "custom_fwd"],
+        "torch.fft": _FFT,
+        "torch.linalg": _LINALG,
+        "torch.nn": ["Module", "Parameter"],
+        "torch.nn.functional": _FUNCTIONAL,
+        "torch.special": _SPECIAL,
+        "torch.version": ["cuda", "hip"],
+        "triton": "Config __version__ autotune cdiv constexpr_function heuristics jit next_power_of_2".split(),
+        "triton.language": _LANGUAGE,
+        "triton.language.PropagateNan": ["ALL", "NONE"],
+        "triton.language.extra": [],
+        "triton.language.extra.cuda": ["gdc_launch_dependents", "gdc_wait"],
+        "triton.language.extra.cuda.libdevice": _LIBDEVICE,
+        "triton.language.extra.libdevice": _LIBDEVICE,
+        "triton.language.math": _MATH_IN_KERNELS,
+        "triton.runtime": [],
+        "triton.runtime.driver": [],
+        "triton.runtime.driver.active": ["get_active_torch_device", "get_current_target"],
+        "triton.runtime.driver.active.utils": ["get_device_properties"],
+    }.items()
+}
+"""By the path of a module (or of what holds names as a module does), the names that may be used."""
+
+MEMBERS = frozenset([*_BOTH, *(f"{name}_" for name in _BOTH), *_METHODS, *_IN_PLACE])
+"""What may be touched of a tensor. Not ``tolist``: a kernel has no use for all the values in Python."""
+
+_KERNEL_MEMBERS = "n_regs n_spills run warmup".split()
+_GRADIENT_MEMBERS = "apply backward forward mark_non_differentiable saved_tensors save_for_backward".split()
+_PLAIN_MEMBERS = """
+    _init_handles bias bits default element_ty eps indices is_block is_floating is_int major max minor name primitive_bitwidth
+    resolution smallest_normal tiny training value values weight with_traceback
+""".split()
+
+OTHER_MEMBERS = frozenset([*_KERNEL_MEMBERS, *_GRADIENT_MEMBERS, *_PLAIN_MEMBERS])
+"""What may be touched of kernels, autograd functions, layers, types and GPU properties, although some object behind the
+same name would be refused it."""
+
+INSIDE_TRITON = frozenset(
+    """
+    add_pre_run_hook base_fn cache_key check_disk_cache create_binder device_caches do_bench get_capture_scope is_gluon
+    params parse pre_hook pre_run_hooks preload prune_configs raw_src repr rewrite rewritten_fn src type used_global_vals
+    """.split()
+)
+"""What Triton's functions have beside what may be touched: by it they could be changed after they were read."""
+
+BUILTINS = frozenset(
+    """
+    ArithmeticError AssertionError AttributeError Exception FloatingPointError ImportError IndexError KeyError
+    LookupError ModuleNotFoundError NotImplemented NotImplementedError OverflowError RuntimeError StopIteration TypeError
+    ValueError ZeroDivisionError
+    abs all any bin bool callable chr classmethod complex dict divmod enumerate filter float frozenset hasattr hex int
+    isinstance issubclass iter len list map max min next object ord pow print property range repr reversed round set
+    slice sorted staticmethod str sum super tuple zip
+    """.split()
+)
+"""Builtins a kernel module may name; the others run code, open files or look into other objects."""
+
+DUNDERS = frozenset(
+    "__all__ __call__ __doc__ __getitem__ __init__ __iter__ __len__ __name__ __repr__ __str__".split()
+)
+"""Names with two underscores that may be bound or defined: nothing but Python's own grammar calls them."""
+
+BASES = frozenset(
+    [
+        "object",
+        "Exception",
+        "RuntimeError",
+        "ValueError",
+        "torch.autograd.Function",
+        "torch.nn.Module",
+        "typing.NamedTuple",
+    ]
+)
+"""What a class may derive from, beside the module's own classes."""

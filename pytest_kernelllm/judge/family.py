@@ -1,0 +1,154 @@
+"""A worker's processes, all of them: counted, measured against bounds, and ended. Reads /proc; no root needed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import stat
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+GIB = 1024**3
+
+
+def _half_of_memory() -> int:
+    return min(32 * GIB, os.sysconf("SC_PHYS_PAGES") * PAGE // 2)
+
+
+@dataclass(frozen=True)
+class Process:
+    """One line of the process table."""
+
+    parent: int
+    threads: int
+    resident: int
+    """Bytes of memory in use."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What one worker may hold, with all its children."""
+
+    tasks: int = 512
+    """Processes and threads; Triton's compilers take some ten."""
+    memory: int = field(default_factory=_half_of_memory)
+    """Bytes resident; what is shared counts once for each process."""
+    disk: int = 2 * GIB
+    """Bytes on disk in its scratch folder, and in open files that have no name any more."""
+    files: int = 20_000
+    """Entries in its scratch folder."""
+
+
+def processes() -> dict[int, Process]:
+    """Every process there is, by its number."""
+    found = {}
+    for name in os.listdir("/proc"):  # noqa: PTH208  # no paths wanted, and the fastest there is
+        if name.isdigit():
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                fields = _read(f"/proc/{name}/stat").rpartition(b")")[2].split()
+                found[int(name)] = Process(int(fields[1]), int(fields[17]), int(fields[21]) * PAGE)
+    return found
+
+
+def descendants(roots: Collection[int], table: Mapping[int, Process]) -> set[int]:
+    """``roots``, as far as they live, with all their children's children."""
+    children: dict[int, list[int]] = {}
+    for pid, process in table.items():
+        children.setdefault(process.parent, []).append(pid)
+    found, waiting = set(), [pid for pid in roots if pid in table]
+    while waiting:
+        pid = waiting.pop()
+        found.add(pid)
+        waiting += children.get(pid, ())
+    return found
+
+
+def orphans(workers: Collection[int], table: Mapping[int, Process]) -> set[int]:
+    """Children of this process that are no workers, with all their own: what workers left behind."""
+    own = os.getpid()
+    return descendants([p for p, q in table.items() if q.parent == own and p not in workers], table)
+
+
+def end(find: Callable[[Mapping[int, Process]], set[int]]) -> None:
+    """Kill what ``find`` finds in the process table, until it finds no more than before.
+
+    All are stopped first, so that none can start another one while the others die.
+    """
+    stopped: set[int] = set()
+    while new := find(processes()) - stopped:
+        for pid in new:
+            _signal(pid, signal.SIGSTOP)
+        stopped |= new
+    for pid in stopped:
+        _signal(pid, signal.SIGKILL)
+
+
+def excess(
+    worker: int, directory: Path, table: Mapping[int, Process], bounds: Bounds, shared: int = -1
+) -> str:
+    """What a worker holds too much of, in words that follow "ended because"; empty if nothing.
+
+    Args:
+        worker: its process.
+        directory: its scratch folder.
+        table: from ``processes``.
+        bounds: what it may hold.
+        shared: the inode of a file it was given, which is not counted.
+    """
+    family = descendants([worker], table)
+    tasks = sum(table[pid].threads for pid in family)
+    if tasks > bounds.tasks:
+        return f"it ran more than {bounds.tasks} processes and threads"
+    if sum(table[pid].resident for pid in family) > bounds.memory:
+        return f"it held more than {bounds.memory >> 20} MiB of memory"
+    entries, size = _folder(directory, bounds.files)
+    if entries > bounds.files:
+        return f"it made more than {bounds.files} files"
+    if size + _nameless(family, shared) > bounds.disk:
+        return f"it wrote more than {bounds.disk >> 20} MiB"
+    return ""
+
+
+def _folder(directory: Path, most: int) -> tuple[int, int]:
+    """How many entries a folder has, counted as far as one past ``most``, and their bytes on disk."""
+    entries = size = 0
+    waiting = [os.fspath(directory)]
+    while waiting and entries <= most:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as found:
+            for entry in found:
+                entries += 1
+                size += entry.stat(follow_symlinks=False).st_blocks * 512
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                if entries > most:
+                    break
+    return entries, size
+
+
+def _nameless(family: set[int], shared: int) -> int:
+    """Bytes in files that are open and deleted, or never had a name (``memfd``); each counted once."""
+    sizes: dict[tuple[int, int], int] = {}
+    for pid in family:
+        with contextlib.suppress(OSError):
+            for fd in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208
+                with contextlib.suppress(OSError):
+                    found = os.stat(f"/proc/{pid}/fd/{fd}")  # noqa: PTH116
+                    if stat.S_ISREG(found.st_mode) and found.st_nlink == 0 and found.st_ino != shared:
+                        sizes[found.st_dev, found.st_ino] = found.st_blocks * 512
+    return sum(sizes.values())
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _read(path: str) -> bytes:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(fd, 1024)
+    finally:
+        os.close(fd)

@@ -1,0 +1,91 @@
+"""Kernel launches in a worker: counted, left out on request, and timed one by one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.cuda import Event
+from triton.runtime import autotuner, interpreter, jit
+
+from pytest_kernelllm.judge.watch import Watch
+
+
+class Launches:
+    """Sees every launch once ``install`` has been called."""
+
+    def __init__(self) -> None:
+        """Nothing counted yet."""
+        self.count = 0
+        self._left_out = False
+        self._spans: list[tuple[Event, Event]] | None = None
+        self._watch = Watch()
+
+    def install(self) -> None:
+        """Put this object between the candidate and Triton. Not undone: a worker serves one candidate."""
+        for cls in (jit.JITFunction, interpreter.InterpretedFunction):
+            self._wrap(cls)
+        tune = autotuner.Autotuner.run
+
+        def run(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+            # What the autotuner does with torch to time its configurations is not the candidate's work.
+            with self._watch.paused():
+                return tune(tuner, *args, **kwargs)
+
+        autotuner.Autotuner.run = run
+
+    def _wrap(self, cls: Any) -> None:
+        launch = cls.run
+
+        def run(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+            if kwargs.get("warmup"):
+                return launch(kernel, *args, **kwargs)
+            self.count += 1
+            if self._left_out:
+                return None
+            with self._watch.paused():
+                if self._spans is None:
+                    return launch(kernel, *args, **kwargs)
+                start, end = Event(enable_timing=True), Event(enable_timing=True)
+                start.record()
+                try:
+                    return launch(kernel, *args, **kwargs)
+                finally:
+                    end.record()
+                    self._spans.append((start, end))
+
+        cls.run = run
+
+    @contextlib.contextmanager
+    def watched(self, watch: Watch) -> Iterator[None]:
+        """Inside, ``watch`` counts torch's operations, without those of launches."""
+        self._watch = watch
+        with watch:
+            yield
+
+    @contextlib.contextmanager
+    def left_out(self) -> Iterator[None]:
+        """Inside, launches do nothing."""
+        self._left_out = True
+        try:
+            yield
+        finally:
+            self._left_out = False
+
+    @contextlib.contextmanager
+    def timed(self) -> Iterator[list[tuple[Event, Event]]]:
+        """Inside, every launch is put between two CUDA events. Gives their list."""
+        spans: list[tuple[Event, Event]] = []
+        self._spans = spans
+        try:
+            yield spans
+        finally:
+            self._spans = None
+
+
+def milliseconds(spans: list[tuple[Event, Event]]) -> float:
+    """Sum over spans whose events have completed."""
+    torch.cuda.synchronize()
+    return float(sum(start.elapsed_time(end) for start, end in spans))

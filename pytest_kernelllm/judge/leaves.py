@@ -1,0 +1,56 @@
+"""Outputs described by what a caller could notice: type, dtype, shape, strides, device, and shared memory.
+
+Shared by judge and worker.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+
+def describe(leaf: Any) -> dict[str, Any]:
+    """A leaf in JSON. Strides of dimensions of size 1 say nothing and are given as 0."""
+    if not isinstance(leaf, torch.Tensor):
+        return {"type": type(leaf).__name__}
+    strides = [
+        0 if size == 1 or leaf.numel() == 0 else stride
+        for size, stride in zip(leaf.shape, leaf.stride(), strict=True)
+    ]
+    return {
+        "type": "Tensor" if type(leaf) is torch.Tensor else type(leaf).__qualname__,
+        "dtype": str(leaf.dtype).removeprefix("torch."),
+        "shape": list(leaf.shape),
+        "strides": strides,
+        "device": leaf.device.type,
+    }
+
+
+def shared(leaves: Sequence[Any], others: Mapping[str, Any]) -> list[list[str]]:
+    """Pairs of names of outputs (``output 0``) and others whose memory overlaps."""
+    outputs = {f"output {i}": leaf for i, leaf in enumerate(leaves)}
+    spans = {name: _span(value) for name, value in {**others, **outputs}.items() if _is_dense(value)}
+    return sorted(
+        [name, output]
+        for name, output in itertools.combinations(spans, 2)
+        if output in outputs and _overlap(spans[name], spans[output])
+    )
+
+
+def _is_dense(value: Any) -> bool:
+    return type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided
+
+
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
+    """First byte, and the one behind the last, of a strided tensor."""
+    if tensor.numel() == 0:
+        return (0, 0)
+    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.data_ptr(), tensor.data_ptr() + (reach + 1) * tensor.itemsize
+
+
+def _overlap(a: tuple[int, int], b: tuple[int, int]) -> bool:
+    return a[0] < b[1] and b[0] < a[1]

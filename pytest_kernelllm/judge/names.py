@@ -1,0 +1,199 @@
+"""Which module or object a name in a kernel module stands for, as far as reading tells: Python's scopes and imports.
+
+A *path* is a dotted name (``torch.nn.functional``); ``SELF`` and what begins with it is the target's instance; ``OWN_CLASS``
+is a class that the module defines; ``UNKNOWN`` is everything else: tensors, numbers, results of calls.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+UNKNOWN = ""
+SELF = "self"
+OWN_CLASS = "class"
+
+_DEEPEST = 6
+"""Attributes behind a name that are followed; no allowed module lies deeper."""
+_PATIENCE = 2000
+"""Steps in which one expression must be understood; honest code needs a dozen."""
+
+_Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+_WITHOUT_NAMES = ast.expr_context | ast.operator | ast.unaryop | ast.cmpop | ast.boolop | ast.Constant
+_Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+class Tangled(ValueError):
+    """Names stand for each other in more ways than are worth following."""
+
+
+class Alias(NamedTuple):
+    """Another name and the attributes behind it: ``F = nn.functional`` makes ``F`` an alias of those two."""
+
+    name: str
+    tail: tuple[str, ...]
+
+
+@dataclass
+class Scope:
+    """One scope, the names it binds and the one around it."""
+
+    kind: str
+    node: ast.AST
+    parent: Scope | None = None
+    bindings: dict[str, set[str | Alias]] = field(default_factory=dict)
+
+    def bind(self, name: str, value: str | Alias = UNKNOWN) -> None:
+        """Add one thing that a name may stand for: a path, or an alias."""
+        self.bindings.setdefault(name, set()).add(value)
+
+    def holders(self, name: str) -> list[Scope]:
+        """The scopes in which Python may find a name.
+
+        More than one: in a class body a name that is not bound yet is looked up further out.
+        """
+        found: list[Scope] = []
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.bindings and (scope is self or scope.kind != "class"):
+                found.append(scope)
+                if scope.kind in ("function", "comprehension"):
+                    break
+            scope = scope.parent
+        return found
+
+    def certain(self, name: str) -> bool:
+        """Whether a name is never looked up among the builtins, as those of modules and classes are until they are bound."""
+        return any(scope.kind in ("function", "comprehension") for scope in self.holders(name))
+
+
+class Place(NamedTuple):
+    """A node of the syntax tree and the scope it is evaluated in."""
+
+    node: ast.AST
+    scope: Scope
+
+
+def places(tree: ast.Module) -> list[Place]:
+    """Every node with its scope; all names are bound when it returns."""
+    found: list[Place] = []
+    aliases: set[int] = set()
+    stack: list[tuple[ast.AST, Scope]] = [(tree, Scope("module", tree))]
+    while stack:
+        node, scope = stack.pop()
+        if isinstance(node, _WITHOUT_NAMES):
+            continue
+        found.append(Place(node, scope))
+        _bind(node, scope, aliases)
+        stack += reversed([*_children(node, scope)])
+    return found
+
+
+def paths(node: ast.expr, scope: Scope) -> frozenset[str]:
+    """Everything that an expression may stand for.
+
+    Raises:
+        Tangled: too many aliases of aliases.
+    """
+    start = _alias(node)
+    if start is None:
+        return frozenset([UNKNOWN])
+    found: set[str] = set()
+    seen: set[tuple[Alias, int]] = set()
+    work = [(start, scope)]
+    while work:
+        alias, scope = work.pop()
+        if (alias, id(scope)) in seen:
+            continue
+        seen.add((alias, id(scope)))
+        holders = scope.holders(alias.name)
+        if len(seen) + len(work) + sum(len(holder.bindings[alias.name]) for holder in holders) > _PATIENCE:
+            raise Tangled(f"`{alias.name}` may stand for too many things")
+        if not holders:
+            found.add(UNKNOWN)
+        for holder in holders:
+            for value in holder.bindings[alias.name]:
+                if isinstance(value, str):
+                    known = value not in (UNKNOWN, OWN_CLASS) or not alias.tail
+                    found.add(".".join((value, *alias.tail)) if known else UNKNOWN)
+                elif len(value.tail) + len(alias.tail) > _DEEPEST:
+                    found.add(UNKNOWN)
+                else:
+                    work.append((Alias(value.name, value.tail + alias.tail), holder))
+    return frozenset(found or {UNKNOWN})
+
+
+def _alias(node: ast.expr) -> Alias | None:
+    """A name and the attributes behind it; None for anything else, and for what is too deep to be a module."""
+    tail: list[str] = []
+    while isinstance(node, ast.Attribute) and len(tail) <= _DEEPEST:
+        tail.append(node.attr)
+        node = node.value
+    return Alias(node.id, tuple(reversed(tail))) if isinstance(node, ast.Name) else None
+
+
+def _bind(node: ast.AST, scope: Scope, aliases: set[int]) -> None:
+    """Bind what a node itself binds in its scope; ``aliases`` holds targets that are bound already."""
+    match node:
+        case ast.Import(names=names):
+            for alias in names:
+                scope.bind(
+                    alias.asname or alias.name.partition(".")[0],
+                    alias.name if alias.asname else alias.name.partition(".")[0],
+                )
+        case ast.ImportFrom(module=module, names=names):
+            for alias in names:
+                scope.bind(alias.asname or alias.name, f"{module}.{alias.name}")
+        case ast.ClassDef(name=name):
+            scope.bind(name, OWN_CLASS)
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            scope.bind(name)
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            scope.bind(name)
+        case ast.MatchMapping(rest=str(name)):
+            scope.bind(name)
+        case (
+            ast.Assign(targets=[ast.Name(id=name) as target], value=value)
+            | ast.AnnAssign(target=ast.Name(id=name) as target, value=ast.expr() as value)
+        ):
+            scope.bind(name, _alias(value) or UNKNOWN)
+            aliases.add(id(target))
+        case ast.NamedExpr(target=ast.Name(id=name) as target):
+            aliases.add(id(target))
+            while scope.kind == "comprehension" and scope.parent is not None:
+                scope = scope.parent
+            scope.bind(name)
+        case ast.Name(id=name, ctx=ast.Store() | ast.Del()) if id(node) not in aliases:
+            scope.bind(name)
+
+
+def _children(node: ast.AST, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
+    """The nodes below, each with the scope it is evaluated in."""
+    inside = scope
+    outside: list[ast.AST] = []
+    if isinstance(node, _Function):
+        inside = Scope("function", node, scope)
+        arguments = node.args
+        outside = [*arguments.defaults, *(default for default in arguments.kw_defaults if default)]
+        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        every += [extra for extra in (arguments.vararg, arguments.kwarg) if extra]
+        for argument in every:
+            inside.bind(argument.arg, SELF if argument.arg == "self" else UNKNOWN)
+            outside += [argument]
+        if not isinstance(node, ast.Lambda):
+            outside += [*node.decorator_list, *([node.returns] if node.returns else [])]
+        body: list[ast.AST] = [node.body] if isinstance(node, ast.Lambda) else [*node.body]
+    elif isinstance(node, ast.ClassDef):
+        inside = Scope("class", node, scope)
+        outside = [*node.bases, *node.keywords, *node.decorator_list]
+        body = [*node.body]
+    elif isinstance(node, _Comprehension):
+        inside = Scope("comprehension", node, scope)
+        outside = [node.generators[0].iter]
+        body = list(ast.iter_child_nodes(node))
+    else:
+        body = list(ast.iter_child_nodes(node))
+    yield from ((child, scope) for child in outside)
+    yield from ((child, inside) for child in body)

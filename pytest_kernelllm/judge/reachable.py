@@ -1,0 +1,143 @@
+"""Which files a worker may reach: the system's programs, Python, torch and Triton, the GPU's devices; nothing else.
+
+Run in the fork server, after its imports: the folders of what it has loaded are part of the answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from pytest_kernelllm.judge.landlock import DEVICE, READ, RUN, Allowed
+
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store", "/opt/cuda")
+"""Programs, libraries and headers: read and run."""
+
+SETTINGS = (
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/alternatives",
+    "/etc/localtime",
+    "/etc/timezone",
+    "/etc/passwd",
+    "/etc/group",
+    "/etc/nsswitch.conf",
+    "/etc/os-release",
+    "/etc/nvidia",
+    "/etc/nvidia-container-runtime",
+)
+"""What libraries look up. Not the whole of /etc: it holds password hashes and keys, and the user may be root."""
+
+KERNEL = (
+    "/sys/bus",
+    "/sys/class",
+    "/sys/dev",
+    "/sys/devices",
+    "/sys/fs/cgroup",
+    "/sys/kernel/mm",
+    "/sys/module",
+    "/proc/driver",
+    "/proc/sys",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/proc/devices",
+    "/proc/modules",
+    "/proc/filesystems",
+    "/proc/stat",
+    "/proc/version",
+    "/proc/loadavg",
+    "/proc/uptime",
+)
+"""What the kernel tells of the machine. Not /proc itself: it shows other processes' command lines; not /sys itself:
+it holds what root traces."""
+
+PLAIN_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+
+GPU_FOLDERS = ("/usr/local/nvidia", "/run/nvidia/driver", "/usr/local/cuda")
+
+
+def reachable(*, gpu: bool) -> tuple[Allowed, ...]:
+    """Everything a worker may reach besides its scratch folder and its own entry in /proc.
+
+    Args:
+        gpu: the driver's and the toolkit's folders too; the devices come from ``gpu_devices``.
+    """
+    programs = {*SYSTEM, *_python(), *_compilers()}
+    if gpu:
+        programs |= {*GPU_FOLDERS, *_libraries()}
+    found = [Allowed(path, RUN) for path in _topmost(programs)]
+    found += [Allowed(path, READ) for path in (*SETTINGS, *KERNEL)]
+    found += [Allowed(path, DEVICE) for path in PLAIN_DEVICES]
+    return tuple(entry for entry in found if Path(entry.path).exists())
+
+
+def gpu_devices() -> list[Allowed]:
+    """The NVIDIA devices there are now; some appear only with the first use of CUDA on the machine."""
+    return [Allowed(str(path), DEVICE) for name in ("nvidia*", "dxg") for path in Path("/dev").glob(name)]
+
+
+def _topmost(paths: Iterable[str]) -> list[str]:
+    """Without those that lie in another one."""
+    kept: list[str] = []
+    for path in sorted(paths):
+        if not kept or not path.startswith(kept[-1] + os.sep):
+            kept.append(path)
+    return kept
+
+
+def _python() -> Iterator[str]:
+    """Python's installation, folders that packages were installed to, and the packages loaded from elsewhere.
+
+    A folder that merely lies on the import path may be a project's: of that, only the packages in use.
+    """
+    for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix):
+        yield from _within(prefix)
+    for entry in filter(None, sys.path):
+        if any(Path(entry).glob("*.dist-info")):
+            yield from _within(entry)
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", {})  # attributes may be made up as they are asked for
+        path, file = names.get("__path__"), names.get("__file__")
+        if path is not None:
+            yield from (os.path.realpath(folder) for folder in path)
+        elif isinstance(file, str):
+            yield os.path.realpath(file)
+
+
+def _compilers() -> Iterator[str]:
+    """The C compiler that Triton would take, where it lies outside the system's folders."""
+    for name in (os.environ.get("CC"), "gcc", "clang"):
+        if name and (program := shutil.which(name)):
+            folder = Path(program).resolve().parent
+            yield from _within(str(folder.parent if folder.name == "bin" else folder))
+
+
+def _libraries() -> Iterator[str]:
+    for name in ("LD_LIBRARY_PATH", "CUDA_HOME"):
+        for folder in os.environ.get(name, "").split(os.pathsep):
+            if Path(folder).is_absolute():
+                yield from _within(folder)
+
+
+def _within(folder: str) -> Iterator[str]:
+    """The folder; or, where a home lies in it, only the parts of an installation that it may hold."""
+    path = Path(os.path.realpath(folder))
+    if any(home.is_relative_to(path) for home in _homes()):
+        parts = ("bin", "lib", "lib64", "include", "pyvenv.cfg")
+        yield from (str(path / part) for part in parts)
+    else:
+        yield str(path)
+
+
+def _homes() -> list[Path]:
+    """The user's home, and where people keep files; symlinks resolved."""
+    known = ["/home", "/root", "/tmp", "/var"]
+    with contextlib.suppress(KeyError):
+        known.append(pwd.getpwuid(os.getuid()).pw_dir)
+    return [Path(os.path.realpath(folder)) for folder in known]

@@ -1,0 +1,43 @@
+"""Removes a scratch folder, whatever a candidate has put there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder with all that is in it; what cannot be removed stays, without an error.
+
+    Folders within folders are first moved to the top, one by one: so neither their depth nor the length of their
+    paths can stop it. Symbolic links are removed, not followed.
+    """
+    waiting = [folder / name for name in _names(folder)]
+    while waiting:
+        path = waiting.pop()
+        try:
+            is_folder = path.is_dir() and not path.is_symlink()
+            if not is_folder:
+                path.unlink()
+                continue
+            path.chmod(0o700)
+            for name in _names(path):
+                inner = path / name
+                if inner.is_dir() and not inner.is_symlink():
+                    inner.chmod(0o700)
+                    waiting.append(inner.rename(folder / secrets.token_hex(16)))
+                else:
+                    inner.unlink()
+            path.rmdir()
+        except OSError:
+            continue
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
+def _names(folder: Path) -> list[str]:
+    with contextlib.suppress(OSError):
+        return os.listdir(folder)  # noqa: PTH208
+    return []

@@ -1,0 +1,103 @@
+"""What torch does during a call: operations counted, and memory from ``torch.empty`` and its like put between guard zones.
+
+Runs in the worker, around calls of the candidate, and in the judge, around the original.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from pytest_kernelllm.judge.slabs import GUARD, GUARD_BYTE
+
+UNWRITTEN = frozenset(
+    f"aten::{name}"
+    for name in (
+        "empty",
+        "empty_like",
+        "empty_permuted",
+        "empty_strided",
+        "new_empty",
+        "new_empty_strided",
+    )
+)
+"""Operations whose result holds nothing yet: it is poisoned, so that what a kernel leaves out shows."""
+
+WRITTEN = frozenset(
+    f"aten::{name}"
+    for name in (
+        "full",
+        "full_like",
+        "new_full",
+        "new_ones",
+        "new_zeros",
+        "ones",
+        "ones_like",
+        "zeros",
+        "zeros_like",
+    )
+)
+"""Operations that give fresh memory with content."""
+
+
+class Watch(TorchDispatchMode):
+    """Inside, torch operations are counted by name, with the elements that they touch."""
+
+    def __init__(self, *, guarded: bool = True) -> None:
+        """``guarded``: fresh memory lies between guard zones."""
+        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        self.elements: Counter[str] = Counter()
+        self._guarded = guarded
+        self._blocks: list[tuple[torch.Tensor, int, str]] = []
+        self._paused = 0
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Inside, nothing is counted: Triton's own housekeeping around a launch."""
+        self._paused += 1
+        try:
+            yield
+        finally:
+            self._paused -= 1
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Count one operation; guard what it allocates."""
+        result = func(*args, **(kwargs or {}))
+        if self._paused:
+            return result
+        name = func._schema.name
+        tensors = [leaf for leaf in tree_leaves((args, kwargs, result)) if isinstance(leaf, torch.Tensor)]
+        self.elements[name] += max((tensor.numel() for tensor in tensors), default=0)
+        if self._guarded and name in UNWRITTEN | WRITTEN and result.numel():
+            return self._between_guards(result, written=name in WRITTEN)
+        return result
+
+    def _between_guards(self, fresh: torch.Tensor, *, written: bool) -> torch.Tensor:
+        """The same tensor in a block with a guard zone on either side."""
+        size = fresh.untyped_storage().nbytes()
+        block = torch.full((size + 2 * GUARD,), GUARD_BYTE, dtype=torch.uint8, device=fresh.device)
+        inner = block[GUARD : GUARD + size]
+        if not written and fresh.dtype == torch.bool:
+            inner.fill_(1)  # other bytes are no booleans
+        tensor = torch.empty(0, dtype=fresh.dtype, device=fresh.device)
+        start = GUARD // fresh.itemsize
+        tensor.set_(block.untyped_storage(), start, fresh.size(), fresh.stride())
+        if written:
+            tensor.copy_(fresh)
+        self._blocks.append((block, size, f"{str(fresh.dtype).removeprefix('torch.')} {list(fresh.shape)}"))
+        return tensor
+
+    def broken_guards(self) -> list[str]:
+        """What was written outside, in words: ``before`` or ``behind`` which tensor."""
+        said = []
+        for block, size, what in self._blocks:
+            for zone, where in ((block[:GUARD], "before"), (block[GUARD + size :], "behind")):
+                if bool((zone != GUARD_BYTE).any()):
+                    said.append(f"{where} a tensor that it allocated ({what})")
+        return said

@@ -1,0 +1,86 @@
+"""``python -m tests.corpus``: judge the corpus and print the catch table, or show that every rule is needed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pytest_kernelllm.judge.rules import SWITCHABLE
+
+from . import table
+from .corpus import SCREEN_OFF, Court, Outcome
+from .entries import Entry, load
+
+NOT_APPLIED = {
+    "cpu": frozenset({"device time", "recheck", "clocks", "roofline"}),
+    "cuda": frozenset({"compile"}),
+}
+"""Rules that the judge does not come to on a device."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; 1 if anything did not come out as it must."""
+    parser = argparse.ArgumentParser(prog="python -m tests.corpus", description=__doc__)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--no-screen", action="store_true", help="only without the screen")
+    parser.add_argument("--only", metavar="GLOB", default="*", help="entries by name, e.g. 'softmax__*'")
+    parser.add_argument("--markdown", metavar="FILE", type=Path, help="write the table there as well")
+    parser.add_argument("--jobs", type=int, default=2, help="candidates judged at once")
+    parser.add_argument("--mutate", action="store_true", help="switch off each rule in turn")
+    options = parser.parse_args(argv)
+    entries = load(options.only)
+    court = Court(options.device, options.jobs)
+    if options.mutate:
+        return _mutate(court, entries)
+    return _judge(court, entries, options.no_screen, options.markdown)
+
+
+def _judge(court: Court, entries: list[Entry], no_screen: bool, file: Path | None) -> int:
+    without = court.judge(entries, SCREEN_OFF, _tell)
+    full = without if no_screen else court.judge_with_the_screen(entries, without)
+    printed = table.rows(full, without)
+    print("\n" + table.plain(printed))
+    wrong = list(dict.fromkeys(o for o in (*without, *full) if not o.right))
+    for outcome in wrong:
+        screen = "off" if "screen" in outcome.disabled else "on"
+        print(
+            f"\n{outcome.entry.name}, screen {screen}: wanted {' or '.join(outcome.expected)}, "
+            f"got {outcome.caught}\n    {outcome.reason}"
+        )
+    if court.missing:
+        print(
+            f"\nnot tried without the screen: what escapes, because this machine lacks {' and '.join(court.missing)}"
+        )
+    print("\n" + table.summary(full, without))
+    if file:
+        file.write_text(table.markdown(printed), encoding="utf-8")
+    return 1 if wrong else 0
+
+
+def _mutate(court: Court, entries: list[Entry]) -> int:
+    """Switch off each rule: some entry that names it must no longer be caught for its stated reason."""
+    idle = []
+    for rule in sorted(SWITCHABLE - NOT_APPLIED[court.device]):
+        naming = [e for e in entries if (rule in e.rules or (rule == "screen" and e.only_screen))]
+        found = court.judge(naming, SCREEN_OFF | {rule})
+        # Without the screen nothing is asked of what only it can catch: there, acceptance is the difference.
+        red = [o for o in found if o.status == "accepted" or not o.right]
+        through = sum(o.status == "accepted" for o in red)
+        print(f"{rule}: {len(red)} of {len(found)} come out differently, {through} are accepted", flush=True)
+        for outcome in red:
+            print(f"    {outcome.entry.name}: {outcome.caught}", flush=True)
+        if not red:
+            idle.append(rule)
+    print(f"\nrules that no entry needs here: {', '.join(idle) or 'none'}")
+    return 1 if idle else 0
+
+
+def _tell(outcome: Outcome) -> None:
+    sign = "ok  " if outcome.right else "MISS"
+    print(f"{sign} {outcome.entry.name:55} {outcome.caught:14} {outcome.seconds:5.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

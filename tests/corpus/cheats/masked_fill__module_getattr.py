@@ -1,0 +1,29 @@
+# family: torch in disguise
+# trick: There is no forward in the file: the module makes one up when it is asked.
+# rule: launches
+# screen: yes
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def fill_kernel(x_ptr, mask_ptr, out_ptr, total, fill, BLOCK: tl.constexpr):
+    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = index < total
+    x = tl.load(x_ptr + index, mask=inside)
+    masked = tl.load(mask_ptr + index, mask=inside)
+    tl.store(out_ptr + index, tl.where(masked, fill, x), mask=inside)
+
+
+def launch(self, x, mask):
+    out = torch.empty_like(x)
+    fill_kernel[(triton.cdiv(x.numel(), 256),)](x, mask, out, x.numel(), self.fill, BLOCK=256)
+    return out
+
+
+def __getattr__(name):
+    if name == "forward":
+        return lambda self, x, mask: x.masked_fill(mask, self.fill)
+    raise AttributeError(name)

@@ -1,0 +1,42 @@
+# family: the clock
+# trick: The worker's clock lies about single calls, and only about those.
+# rule: clocks
+# screen: yes
+# device: cuda
+
+import torch
+import triton
+import triton.language as tl
+
+from pytest_kernelllm.judge.clock import Clock
+
+
+@triton.jit
+def softmax_kernel(x_ptr, out_ptr, width, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    columns = tl.arange(0, BLOCK)
+    mask = columns < width
+    x = tl.load(x_ptr + row * width + columns, mask=mask, other=-float("inf"))
+    powers = tl.exp(x - tl.max(x, axis=0))
+    tl.store(out_ptr + row * width + columns, powers / tl.sum(powers, axis=0), mask=mask)
+
+
+def launch(x):
+    out = torch.empty_like(x)
+    softmax_kernel[(x.shape[0],)](x, out, x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))
+    return out
+
+
+true_one = Clock.one
+
+
+def one(clock, call, flushes):
+    result, microseconds = true_one(clock, call, flushes)
+    return result, microseconds / 10
+
+
+Clock.one = one
+
+
+def forward(self, x):
+    return launch(x)

@@ -1,0 +1,25 @@
+# family: torch in disguise
+# trick: Torch's dispatch modes are switched off around torch's own softmax; the kernel copies.
+# only the screen: it blinds the watch over torch's operations, which sits in the same process
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def copy_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + index, tl.load(x_ptr + index, mask=index < n), mask=index < n)
+
+
+def copied(x):
+    out = torch.empty_like(x)
+    copy_kernel[(triton.cdiv(x.numel(), 512),)](x, out, x.numel(), BLOCK=512)
+    return out
+
+
+def forward(self, x):
+    with torch._C._DisableTorchDispatch():
+        result = torch.softmax(x, -1)
+    return copied(result)

@@ -1,0 +1,197 @@
+"""Puts entries of the corpus before the judge, and says whether each came out as it must."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from pytest_kernelllm.config import Settings
+from pytest_kernelllm.discover.live import LiveTarget, load_target
+from pytest_kernelllm.discover.scan import scan_file
+from pytest_kernelllm.judge.environment import find_environment
+from pytest_kernelllm.judge.isolation import probe_isolation
+from pytest_kernelllm.judge.judge import Brief, Judge
+from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.judge.screen import screen
+from pytest_kernelllm.kernel_module import format_supports
+from pytest_kernelllm.records import Candidate, Domain, Verdict
+
+from .entries import SUBJECTS, Entry
+
+Device = Literal["cpu", "cuda"]
+
+SCREEN_OFF = frozenset({"screen"})
+
+DEADLINE = {"cpu": 20.0, "cuda": 20.0}
+"""Seconds a candidate's worker may live: entries that hang take all of it."""
+
+SECRET = "HF_TOKEN"
+"""Set to a made-up value while the corpus is judged: entries look for it."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one entry under one policy."""
+
+    entry: Entry
+    disabled: frozenset[str]
+    status: str
+    """``accepted``, ``rejected``, ``inconclusive``, or ``failed``: the judge itself did."""
+    rule: str
+    reason: str
+    seconds: float
+
+    @property
+    def caught(self) -> str:
+        """What to print: the rule that refused it, or its status."""
+        return self.rule if self.status == "rejected" else self.status
+
+    @property
+    def expected(self) -> tuple[str, ...]:
+        """What ``caught`` may be."""
+        entry = self.entry
+        if entry.kind == "honest":
+            return ("accepted",)
+        if entry.screened and "screen" not in self.disabled:
+            return ("screen",)
+        # Without the screen nothing is asked of those that only it can catch.
+        return entry.rules or (self.caught,)
+
+    @property
+    def right(self) -> bool:
+        """Whether it came out as it must."""
+        return self.caught in self.expected
+
+
+def subject(name: str, device: Device) -> LiveTarget:
+    """A live target; on a GPU its main sizes are its large ones."""
+    file = SUBJECTS / f"{name}.py"
+    [target] = scan_file(file, SUBJECTS).targets
+    live = load_target(SUBJECTS, target)
+    if device == "cpu":
+        return live
+    large: dict[str, int] = vars(sys.modules[live.cls.__module__])["LARGE"]
+    makers = {case: functools.partial(make, **large) for case, make in live.options.inputs.items()}
+    return load_target(SUBJECTS, target, makers)
+
+
+def compose(entry: Entry, live: LiveTarget) -> Candidate:
+    """The candidate: the entry's file, with ``SUPPORTS`` for all the target's cases unless it has its own."""
+    source = entry.text
+    if "\nSUPPORTS = " not in source:
+        domains = [_claimed(case.domain, source) for case in live.cases]
+        source = f"{source}\n\n{format_supports(domains)}"
+    return Candidate(live.target.id, 0, source, "corpus", note=entry.story)
+
+
+def _claimed(domain: Domain, source: str) -> Domain:
+    """The domain, with those floats left open that the source says it reads."""
+    pinned = {
+        name: value
+        for name, value in domain.attributes.items()
+        if not (isinstance(value, float) and f"self.{name}" in source)
+    }
+    return replace(domain, attributes=pinned)
+
+
+class Court:
+    """Judges entries on one device, several at once."""
+
+    def __init__(self, device: Device, jobs: int = 2) -> None:
+        """``jobs``: how many candidates are judged at the same time."""
+        self.device = device
+        self.jobs = jobs
+        self.missing = probe_isolation(device).missing
+        """What this machine lacks to isolate a candidate fully, in words."""
+        self._lives: dict[str, LiveTarget] = {}
+
+    def judge(
+        self,
+        entries: Iterable[Entry],
+        disabled: frozenset[str] = frozenset(),
+        tell: Callable[[Outcome], None] = lambda _: None,
+    ) -> list[Outcome]:
+        """Judge entries under a policy without the rules ``disabled``, in the order given.
+
+        Args:
+            entries: those that ``can_judge`` says no to are left out.
+            disabled: rules switched off.
+            tell: called with each outcome as it comes, from several threads.
+        """
+        chosen = [entry for entry in entries if self.can_judge(entry, disabled)]
+        for entry in chosen:
+            self._live(entry.subject)
+        environment = find_environment(Settings(device=self.device))
+        policy = replace(Policy(), disabled=disabled)
+        with (
+            _secret(),
+            Judge(environment, deadline=DEADLINE[self.device], policy=policy) as judge,
+            ThreadPoolExecutor(self.jobs) as pool,
+        ):
+
+            def decide(entry: Entry) -> Outcome:
+                outcome = self._outcome(judge, entry, disabled)
+                tell(outcome)
+                return outcome
+
+            return list(pool.map(decide, chosen))
+
+    def judge_with_the_screen(
+        self,
+        entries: Iterable[Entry],
+        without: Iterable[Outcome],
+        tell: Callable[[Outcome], None] = lambda _: None,
+    ) -> list[Outcome]:
+        """Outcomes with every rule in force, from those without the screen.
+
+        What the screen lets pass is judged by the same rules as before, so only the rest is judged again.
+        """
+        judged = {outcome.entry: replace(outcome, disabled=frozenset()) for outcome in without}
+        chosen = [entry for entry in entries if self.can_judge(entry)]
+        refused = [e for e in chosen if e not in judged or screen(compose(e, self._live(e.subject)).source)]
+        judged |= {outcome.entry: outcome for outcome in self.judge(refused, tell=tell)}
+        return [judged[entry] for entry in chosen]
+
+    def can_judge(self, entry: Entry, disabled: frozenset[str] = frozenset()) -> bool:
+        """Whether an entry makes sense on this device and, without the screen, this machine can hold it back."""
+        held = "screen" not in disabled or not entry.escapes or not self.missing
+        return entry.runs_on(self.device) and held
+
+    def _live(self, name: str) -> LiveTarget:
+        if name not in self._lives:
+            self._lives[name] = subject(name, self.device)
+        return self._lives[name]
+
+    def _outcome(self, judge: Judge, entry: Entry, disabled: frozenset[str]) -> Outcome:
+        live = self._live(entry.subject)
+        start = time.perf_counter()
+        try:
+            verdict: Verdict = judge.judge(
+                compose(entry, live), Brief(live, timing=self.device == "cuda", min_speedup=0.0)
+            )
+        except Exception as error:  # a judge that raises has lost to the candidate, whatever it raises
+            took = time.perf_counter() - start
+            reason = f"the judge itself failed: {type(error).__name__}: {error}"
+            return Outcome(entry, disabled, "failed", "", reason, took)
+        took = time.perf_counter() - start
+        return Outcome(entry, disabled, verdict.verdict, verdict.rule, verdict.reason, took)
+
+
+@contextlib.contextmanager
+def _secret() -> Iterator[None]:
+    before = os.environ.get(SECRET)
+    os.environ[SECRET] = "made up for the corpus"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[SECRET]
+        else:
+            os.environ[SECRET] = before

@@ -1,0 +1,84 @@
+"""The corpus on disk: what each candidate does, and which rule must catch it."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pytest_kernelllm.judge.rules import RULES
+
+HERE = Path(__file__).parent
+SUBJECTS = HERE / "subjects"
+
+_HEADER = re.compile(r"# ([a-z ]+): (.+)")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One candidate."""
+
+    kind: Literal["honest", "cheat"]
+    subject: str
+    """Stem of the file in ``subjects/``."""
+    name: str
+    """Stem of its own file: ``<subject>__<trick or style>``."""
+    text: str
+    story: str
+    """What it does, in a sentence."""
+    family: str = ""
+    """Which kind of cheat it is; empty for honest ones."""
+    rules: tuple[str, ...] = ()
+    """The rules that may catch it without the screen: one, or two where either is right. Empty for honest ones."""
+    screened: bool = False
+    """Whether the screen must refuse it."""
+    only_screen: str = ""
+    """Why nothing but the screen can, where that is so."""
+    device: Literal["any", "cuda"] = "any"
+
+    @property
+    def escapes(self) -> bool:
+        """Whether it reaches for what is outside the worker: then only the operating system stands in its way."""
+        return self.family == "escape"
+
+    def runs_on(self, device: str) -> bool:
+        """Whether it makes sense there (``cpu`` or ``cuda``)."""
+        return self.device in ("any", device)
+
+
+def load(pattern: str = "*") -> list[Entry]:
+    """The entries whose names match a shell pattern, honest ones first.
+
+    Raises:
+        ValueError: an entry's header is incomplete or names no rule; the text says which.
+    """
+    files = [*sorted((HERE / "honest").glob("*__*.py")), *sorted((HERE / "cheats").glob("*__*.py"))]
+    return [_entry(file) for file in files if fnmatch.fnmatch(file.stem, pattern)]
+
+
+def _entry(file: Path) -> Entry:
+    text = file.read_text(encoding="utf-8")
+    header: dict[str, str] = {}
+    for line in text.splitlines():
+        if not (found := _HEADER.fullmatch(line)):
+            break
+        header[found[1]] = found[2].strip()
+    subject = file.stem.partition("__")[0]
+    honest = file.parent.name == "honest"
+    allowed = {"style"} if honest else {"family", "trick", "rule", "only the screen", "screen", "device"}
+    needed = {"style"} if honest else {"family", "trick"}
+    if needed - set(header) or set(header) - allowed or not (SUBJECTS / f"{subject}.py").is_file():
+        raise ValueError(f"{file.name}: its header is {sorted(header)}, or it has no subject")
+    if honest:
+        return Entry("honest", subject, file.stem, text, header["style"])
+    rules = tuple(rule.strip() for rule in header.get("rule", "").split("|") if rule.strip())
+    excuse = header.get("only the screen", "")
+    if bool(rules) == bool(excuse) or len(rules) > 2 or set(rules) - set(RULES) - {"screen"}:
+        raise ValueError(f"{file.name}: it must name one or two rules, or say why only the screen can")
+    screened = bool(excuse) or header.get("screen") == "yes"
+    device: Literal["any", "cuda"] = "cuda" if header.get("device") == "cuda" else "any"
+    return Entry(
+        "cheat", subject, file.stem, text, header["trick"], header["family"], rules, screened, excuse, device
+    )

@@ -1,0 +1,43 @@
+"""For pytest: judges in one go those entries whose tests were selected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from .corpus import SCREEN_OFF, Court, Device, Outcome
+from .entries import Entry
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Outcomes by entry, once with the screen and once without."""
+
+    with_screen: dict[Entry, Outcome]
+    without: dict[Entry, Outcome]
+    missing: tuple[str, ...]
+    """What this machine lacks to isolate a candidate fully."""
+
+
+def judge_selected(request: pytest.FixtureRequest, device: Device, jobs: int = 2) -> Judged:
+    """The outcomes of all entries that some selected test of the requesting module is about."""
+    entries: dict[Entry, None] = {}
+    for item in request.session.items:
+        entry = getattr(item, "callspec", None) and item.callspec.params.get("entry")  # type: ignore[attr-defined]
+        if item.path == request.path and isinstance(entry, Entry):
+            entries[entry] = None
+    court = Court(device, jobs)
+    without = court.judge(entries, SCREEN_OFF)
+    full = court.judge_with_the_screen(entries, without)
+    return Judged({o.entry: o for o in full}, {o.entry: o for o in without}, court.missing)
+
+
+def assert_right(judged: Judged, entry: Entry, *, screen: bool) -> None:
+    """Fail in words where an entry did not come out as it must; skip what this machine cannot hold back."""
+    outcome = (judged.with_screen if screen else judged.without).get(entry)
+    if outcome is None:
+        pytest.skip(f"this machine lacks {' and '.join(judged.missing)}")
+    assert outcome.right, (
+        f"{outcome.entry.story} Wanted {' or '.join(outcome.expected)}, got {outcome.caught}: {outcome.reason}"
+    )

@@ -1,0 +1,99 @@
+"""Every candidate of the corpus before the judge, without a GPU, with the screen and without it."""
+
+import collections
+
+import pytest
+from corpus import table
+from corpus.corpus import SCREEN_OFF, Outcome
+from corpus.entries import HERE, load
+from corpus.selected import assert_right, judge_selected
+
+from pytest_kernelllm.judge.rules import SWITCHABLE
+
+ENTRIES = [entry for entry in load() if entry.runs_on("cpu")]
+
+every_entry = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+
+
+@pytest.fixture(scope="module")
+def judged(request):
+    return judge_selected(request, "cpu")
+
+
+@pytest.mark.timeout(1800)  # the first one waits until all are judged
+@every_entry
+def test_without_the_screen_behaviour_decides(entry, judged):
+    assert_right(judged, entry, screen=False)
+
+
+@pytest.mark.timeout(1800)
+@every_entry
+def test_with_the_screen(entry, judged):
+    assert_right(judged, entry, screen=True)
+
+
+def test_the_corpus_is_large_and_names_every_rule():
+    kinds = collections.Counter(entry.kind for entry in load())
+    assert kinds["cheat"] >= 60
+    assert kinds["honest"] >= 30
+    named = {rule for entry in load() for rule in entry.rules}
+    assert named >= SWITCHABLE - {"screen"}
+    assert any(entry.only_screen for entry in load())
+
+
+def test_few_entries_are_left_to_the_screen_alone():
+    assert sum(bool(entry.only_screen) for entry in load()) <= 5
+
+
+def outcome(name, status, rule="", disabled=frozenset()):
+    [entry] = load(name)
+    return Outcome(entry, disabled, status, rule, "because", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "rule", "disabled", "right"),
+    [
+        ("softmax__plain", "accepted", "", frozenset(), True),
+        ("softmax__plain", "rejected", "values", frozenset(), False),
+        ("softmax__plain", "inconclusive", "", frozenset(), False),
+        ("softmax__uniform", "rejected", "values", SCREEN_OFF, True),
+        ("softmax__uniform", "rejected", "sizes", SCREEN_OFF, False),
+        ("softmax__uniform", "rejected", "screen", frozenset(), False),
+        ("softmax__uniform", "accepted", "", SCREEN_OFF, False),
+        ("hinge_loss__exits", "rejected", "screen", frozenset(), True),
+        ("hinge_loss__exits", "rejected", "run", frozenset(), False),
+        ("hinge_loss__exits", "rejected", "run", SCREEN_OFF, True),
+        ("softmax__watch_disabled", "accepted", "", frozenset(), False),
+        ("softmax__watch_disabled", "accepted", "", SCREEN_OFF, True),
+    ],
+)
+def test_an_outcome_is_right_only_for_the_stated_reason(name, status, rule, disabled, right):
+    assert outcome(name, status, rule, disabled).right == right
+
+
+def test_the_table_marks_what_was_missed():
+    good, bad = outcome("softmax__uniform", "rejected", "values"), outcome("softmax__zeros", "accepted")
+    honest = outcome("softmax__plain", "rejected", "stress")
+    outcomes = [good, bad, honest]
+    printed = table.markdown(table.rows(outcomes, outcomes))
+    assert "accepted (!)" in printed
+    assert "values (!)" not in printed
+    assert len(printed.splitlines()) == 4
+    assert (
+        "caught for the stated reason 1/2 with the screen, 1/2 without; honest refused 1/1"
+        in table.summary(outcomes, outcomes)
+    )
+
+
+def test_a_header_without_a_reason_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "honest").mkdir()
+    (tmp_path / "cheats").mkdir()
+    text = (HERE / "cheats" / "softmax__zeros.py").read_text()
+    monkeypatch.setattr("corpus.entries.HERE", tmp_path)
+    file = tmp_path / "cheats" / "softmax__zeros.py"
+    file.write_text(text)
+    assert [entry.rules for entry in load()] == [("values",)]
+    for change in ("# rule: none", "# rule: values | sizes | stress", "# story: x"):
+        file.write_text(text.replace("# rule: values", change))
+        with pytest.raises(ValueError, match="softmax__zeros"):
+            load()
