@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import pprint
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -48,6 +49,19 @@ class Provenance:
         return "".join(f"# {line}\n" for line in lines)
 
 
+_PARSING = threading.Lock()
+
+
+def parse(source: str | bytes) -> ast.Module:
+    """``ast.parse``, one thread at a time: CPython 3.11 counts recursion wrongly when several parse at once.
+
+    Raises:
+        SyntaxError, ValueError, RecursionError, MemoryError: as ``ast.parse``.
+    """
+    with _PARSING:
+        return ast.parse(source)
+
+
 def compose(provenance: Provenance, docstring: str, supports: Iterable[Domain], body: str) -> str:
     """Put a kernel module together.
 
@@ -78,7 +92,7 @@ def format_supports(supports: Iterable[Domain]) -> str:
 
 def with_supports(source: str, supports: Iterable[Domain]) -> str:
     """The same kernel module with other domains; every byte outside ``SUPPORTS`` stays."""
-    node = _supports_node(ast.parse(source))
+    node = _supports_node(parse(source))
     lines = source.splitlines(keepends=True)
     assert node.end_lineno is not None
     return "".join(lines[: node.lineno - 1]) + format_supports(supports) + "".join(lines[node.end_lineno :])
@@ -91,7 +105,7 @@ def read_supports(source: str) -> tuple[Domain, ...]:
         KernelModuleError: no such literal, or not of the right form.
     """
     try:
-        tree = ast.parse(source)
+        tree = parse(source)
     except SyntaxError as error:
         raise KernelModuleError(f"line {error.lineno}: {error.msg}") from None
     node = _supports_node(tree)

@@ -44,7 +44,7 @@ def look_deeper(
     """
     _compare_with_original(question, reply, exam.policy, found)
     shift = ALIGNMENT * dice.randrange(1, 64)
-    posed = trial.pose(worker, arena, question, shift)
+    posed = trial.pose(worker, arena, question, shift=shift)
     trial.run(worker, arena, posed, question, exam, "watched")
     trial.check_outputs(posed, question, exam, found, "fresh address")
     for _ in range(exam.policy.repeats):

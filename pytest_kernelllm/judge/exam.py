@@ -7,14 +7,16 @@ import operator
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 
 from pytest_kernelllm.judge import impostors, numerics, reference
+from pytest_kernelllm.judge.gradients import Gradients, expected_gradients
 from pytest_kernelllm.judge.numerics import Expected
+from pytest_kernelllm.judge.originals import ExamError as ExamError
+from pytest_kernelllm.judge.originals import form, named, refuse_incomparable, refuse_random
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.probes import Probe
 from pytest_kernelllm.judge.stress import stressed
@@ -45,10 +47,6 @@ class Subject(Protocol):
 
     def bind(self, call: Any) -> dict[str, Any]:
         """The arguments of a call by parameter name."""
-
-
-class ExamError(Exception):
-    """The original itself cannot be examined at a probe; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +92,7 @@ class Exam:
         self._kept: OrderedDict[Probe, Question] = OrderedDict()
         self._built: dict[str, torch.nn.Module] = {}
         self._modules: OrderedDict[Any, _Modules] = OrderedDict()
+        self._pulled: OrderedDict[Probe, Gradients] = OrderedDict()
         self._steady: set[str] = set()
         self._compiled: dict[str, Callable[..., Any] | None] = {}
 
@@ -122,6 +121,27 @@ class Exam:
                 self._kept.popitem(last=False)
         return question
 
+    def gradients(self, question: Question) -> Gradients:
+        """What the gradients must be at a question, for a case that asks for them.
+
+        Raises:
+            ExamError: the original has none, or fails on the way to them.
+        """
+        probe = question.probe
+        with self._preparing:
+            if probe in self._pulled:
+                return self._pulled[probe]
+            with named(probe):
+                movers = list(self._movers(probe.seed))
+                gradients = expected_gradients(
+                    question.module, question.arguments, probe.seed, self.policy, movers, self.tolerance
+                )
+            if question.bytes <= SMALL:
+                self._pulled[probe] = gradients
+                while len(self._pulled) > 16:
+                    self._pulled.popitem(last=False)
+            return gradients
+
     def compiled(self, question: Question) -> Callable[..., Any] | None:
         """``torch.compile`` of the original, compiled once a case; None where it cannot compile the module."""
         case = question.probe.case
@@ -143,13 +163,15 @@ class Exam:
 
     def _prepare(self, probe: Probe) -> Question:
         case = self.subject.case(probe.case)
-        with _named(probe):
+        with named(probe):
             modules = self._with_weights(case, probe)
             arguments = self._draw(case, probe, probe.seed)
             output = reference.call_original(modules.shaken, arguments)
-        _refuse_what_cannot_be_compared(output, probe)
+        refuse_incomparable(output, probe)
         structure, original = flatten(output)
-        self._refuse_randomness(modules.shaken, arguments, original, probe)
+        if probe.case not in self._steady:
+            refuse_random(modules.shaken, arguments, original, self.policy, probe)
+            self._steady.add(probe.case)
         exact, note = self._exact(modules, arguments, original)
         roomy = self._fits(modules.shaken, arguments, original, runs=4)
         if not roomy:
@@ -157,7 +179,10 @@ class Exam:
         moved = self._moved(modules, arguments, exact, probe.seed) if roomy else []
         note = note.removeprefix("; ")
         free = probe.rule == "stress"
-        expected = numerics.expect(structure, original, exact, moved, self.policy, free=free, note=note)
+        elements = sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
+        expected = numerics.expect(
+            structure, original, exact, moved, self.policy, elements=elements, free=free, note=note
+        )
         del moved
         weak = self._weakness(modules.shaken, arguments, expected, probe, roomy)
         return Question(probe, modules.shaken, arguments, expected, weak)
@@ -203,7 +228,7 @@ class Exam:
             except Exception as error:  # e.g. an operation that asks for float32
                 why = f"it does not run in float64 ({type(error).__name__})"
             else:
-                if [_form(leaf) for leaf in exact] == [_form(leaf) for leaf in original]:
+                if [form(leaf) for leaf in exact] == [form(leaf) for leaf in original]:
                     return exact, ""
                 why = "its outputs have another form in float64"
         return None, f"compared with the original as it is: {why}"
@@ -218,7 +243,7 @@ class Exam:
                 leaves = reference.run_in_float64(module, arguments, change) if exact else []
             except Exception:  # the user's code may check its inputs
                 continue
-            if exact and [_form(leaf) for leaf in leaves] == [_form(leaf) for leaf in exact]:
+            if exact and [form(leaf) for leaf in leaves] == [form(leaf) for leaf in exact]:
                 moved.append(leaves)
         return moved
 
@@ -236,7 +261,7 @@ class Exam:
         if roomy and self.tolerance is None:
             half = reference.run_in_half(module, arguments)
         if roomy:
-            with _named(probe):
+            with named(probe):
                 drawn = self._draw(self.subject.case(probe.case), probe, probe.seed + 1_000_003)
                 other = reference.run_original(module, drawn)[1]
         return impostors.weakness(expected, arguments, other, half, self.policy, self.tolerance)
@@ -253,65 +278,6 @@ class Exam:
             room = free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
         # Float64 takes twice the bytes of float32, four times those of bfloat16: the worse is assumed.
         return 4 * runs * _bytes(module, arguments, original) <= room
-
-    def _refuse_randomness(
-        self, module: torch.nn.Module, arguments: dict[str, Any], original: list[torch.Tensor], probe: Probe
-    ) -> None:
-        """Once a case: another run under another seed must give the same outputs, but for the order of sums."""
-        if probe.case in self._steady:
-            return
-        with _named(probe):
-            again = flatten(reference.call_original(module, arguments, seed=1))[1]
-        same = numerics.expect(None, original, None, [], self.policy)
-        for i, leaf in enumerate(again):
-            alike = _form(leaf) == _form(original[i])
-            tolerance = max(1e-4, 8 * torch.finfo(leaf.dtype).eps) if leaf.is_floating_point() else None
-            if not alike or not numerics.compare(leaf, same, i, self.policy, tolerance).passed:
-                raise ExamError(
-                    f"the original is random: two calls with the same inputs give different outputs, at "
-                    f"{probe.describe()}; judge it without dropout, sampling or whatever draws random numbers"
-                )
-        self._steady.add(probe.case)
-
-
-@contextmanager
-def _named(probe: Probe) -> Iterator[None]:
-    """Errors of the user's code, as an ``ExamError`` that names the probe."""
-    try:
-        yield
-    except torch.cuda.OutOfMemoryError:
-        raise
-    except Exception as error:  # the user's code may raise anything
-        text = " ".join(str(error).split())[:300]
-        where = probe.describe()
-        raise ExamError(f"the original fails at {where}: {type(error).__name__}: {text}") from error
-
-
-def _refuse_what_cannot_be_compared(output: Any, probe: Probe) -> None:
-    """Outputs must be tensors in plain tuples, lists and dicts: a kernel can give nothing else back."""
-    where = probe.describe()
-    kind = type(output)
-    if isinstance(output, tuple | list | Mapping):
-        if kind not in (tuple, list, dict):
-            raise ExamError(
-                f"the original returns a {kind.__name__} at {where}; a kernel returns plain tuples, lists and "
-                "dicts, and callers that read fields by name would fail"
-            )
-        parts = list(output.values()) if isinstance(output, dict) else list(output)
-        for part in parts:
-            if part is not None:
-                _refuse_what_cannot_be_compared(part, probe)
-        if not parts or all(part is None for part in parts):
-            raise ExamError(f"the original returns an empty {kind.__name__} at {where}")
-    elif not isinstance(output, torch.Tensor):
-        raise ExamError(f"the original returns something else than tensors at {where}: a {kind.__name__}")
-    elif output.is_complex():
-        raise ExamError(f"the original returns complex numbers at {where}; they are not judged")
-
-
-def _form(leaf: Any) -> tuple[Any, ...]:
-    floating = isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
-    return (leaf.shape, floating or leaf.dtype) if isinstance(leaf, torch.Tensor) else (type(leaf),)
 
 
 def _bytes(module: torch.nn.Module, arguments: dict[str, Any], outputs: Any) -> int:

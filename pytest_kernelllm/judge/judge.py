@@ -14,6 +14,7 @@ from typing import Literal
 
 import torch
 
+from pytest_kernelllm.judge.backwards import asks_gradients, put_gradients
 from pytest_kernelllm.judge.clock import Clock
 from pytest_kernelllm.judge.deeper import check_device_time, look_deeper
 from pytest_kernelllm.judge.exam import Exam, ExamError, Subject
@@ -247,14 +248,15 @@ class Judge:
             self._load(worker, candidate)
             for question in questions:
                 reply = worker.ask("compile", inputs=pose(worker, arena, question).arguments)
+                if "error" in reply:
+                    reason = f"it fails at {question.probe.describe()}: {said(reply)}"
+                    raise Decided("rejected", "run", reason, "run")
                 kernels = reply.get("kernels", [])
-                passed = "error" not in reply and isinstance(kernels, list)
-                detail = "" if passed else f"it cannot be compiled for {self.environment.arch}: {said(reply)}"
-                found.check(
-                    "compile",
-                    "compile",
-                    Check(f"compiles for {self.environment.arch}", passed, str(len(kernels)), None, detail),
-                )
+                passed = "refused" not in reply and isinstance(kernels, list)
+                refused = said({"error": reply.get("refused")})
+                detail = "" if passed else f"it cannot be compiled for {self.environment.arch}: {refused}"
+                name = f"compiles for {self.environment.arch}"
+                found.check("compile", "compile", Check(name, passed, str(len(kernels)), None, detail))
 
     def _load(self, worker: WorkerHandle, candidate: Candidate) -> None:
         reply = worker.ask("load", source=candidate.source)
@@ -267,18 +269,27 @@ class Judge:
         """Put all questions of one case; whether the case counts: some question tells right from wrong."""
         counted = False
         weak = ""
+        first = None
         for number, probe in enumerate(probes):
             if probe.rule in self.policy.disabled and number:
                 continue
             with self._sharing():
+                if first and probe.rule != "values":
+                    look_deeper(worker, arena, *first, exam, found, random.Random(self._seed))
+                    first = None
                 question = exam.question(probe)
                 reply = put(worker, arena, question, exam, found)
                 if number == 0:
-                    look_deeper(worker, arena, question, reply, exam, found, random.Random(self._seed))
+                    first = question, reply
+                if asks_gradients(exam, probe):
+                    put_gradients(worker, arena, question, exam, found)
             if question.impostor is None:
                 counted = True
             else:
                 weak = f"{question.impostor} would pass as its output at {probe.describe()}"
+        if first:
+            with self._sharing():
+                look_deeper(worker, arena, *first, exam, found, random.Random(self._seed))
         broken = (
             f"the inputs of case {probes[0].case} prove nothing: {weak}; give inputs that tell outputs apart"
         )

@@ -34,6 +34,8 @@ class Bounds:
     """…and by how much."""
     finite: bool
     """Whether all of the exact output are numbers."""
+    floor: float
+    """What any element may err."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ def expect(
     moved: Sequence[Sequence[torch.Tensor]],
     policy: Policy,
     *,
+    elements: int = 0,
     free: bool = False,
     note: str = "",
 ) -> Expected:
@@ -81,6 +84,7 @@ def expect(
         exact: the same in float64; None where that cannot be had: then the original is compared with as it is.
         moved: in float64 again, with inputs moved in their last places; any number of times.
         policy: thresholds.
+        elements: of all inputs together.
         free: see ``Expected``.
         note: see ``Expected``.
     """
@@ -96,7 +100,7 @@ def expect(
             truths.append(leaf)
             continue
         truth = leaf.double() if exact is None else exact[i].contiguous()
-        bounds.append(_bounds(leaf, truth, others, exact is not None, policy))
+        bounds.append(_bounds(leaf, truth, others, exact is not None, policy, elements))
         truths.append(truth)
     return Expected(structure, tuple(original), tuple(truths), tuple(bounds), free, note)
 
@@ -127,7 +131,7 @@ def compare(
         return Difference(count == 0, float(count), 0.0, detail or expected.note)
     if got.numel() == 0:
         return Difference(True, 0.0, 0.0, expected.note)
-    floor = floor_of(got.dtype, policy) if tolerance is None else max(tolerance, 1e-300)
+    floor = bounds.floor if tolerance is None else max(tolerance, 1e-300)
     base = bounds.own.clamp_min(floor)
     wrong, ratio, measured, permitted, place = 0, -1.0, 0.0, 0.0, 0
     for start, stop in _chunks(exact, policy):
@@ -172,18 +176,26 @@ def _excused(
     return excused | (strange & ~exact.isfinite()) if free else excused
 
 
-def floor_of(dtype: torch.dtype, policy: Policy) -> float:
-    """The relative error that outputs of a dtype may always have."""
-    single = dtype in (torch.float32, torch.float64)
-    return (policy.single_eps if single else policy.half_eps) * torch.finfo(dtype).eps
+def floor_of(output: torch.Tensor, elements: int, policy: Policy) -> float:
+    """The relative error that an output may always have, where inputs have so many elements together."""
+    eps = torch.finfo(output.dtype).eps
+    if output.dtype not in (torch.float32, torch.float64):
+        return policy.half_eps * eps
+    terms = elements / max(output.numel(), 1)
+    return (policy.single_eps + policy.terms_eps * math.sqrt(terms)) * eps
 
 
 def _bounds(
-    original: torch.Tensor, truth: torch.Tensor, moved: list[torch.Tensor], known: bool, policy: Policy
+    original: torch.Tensor,
+    truth: torch.Tensor,
+    moved: list[torch.Tensor],
+    known: bool,
+    policy: Policy,
+    elements: int,
 ) -> Bounds:
     """Bounds of one floating leaf. ``truth`` is corrected where float64's greater range changes the meaning."""
     rows, width = _rows(original).shape
-    floor = floor_of(original.dtype, policy)
+    floor = floor_of(original, elements, policy)
     largest = torch.finfo(original.dtype).max
     scale = truth.new_zeros(rows, 1)
     errs = truth.new_zeros(rows, 1)
@@ -218,7 +230,7 @@ def _bounds(
         strays += int((_distance(o.double(), t) / unit > bound).sum())
     outliers = min(int(factor * strays), int(policy.outlier_share * original.numel()))
     worst = factor * float(errs.max()) if rows else 0.0
-    return Bounds(scale, own, movement, outliers, worst, finite)
+    return Bounds(scale, own, movement, outliers, worst, finite, floor)
 
 
 def _row_scale(rows: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pytest_kernelllm.judge.rules import SWITCHABLE
 
-POLICY_VERSION = "1"
+POLICY_VERSION = "2"
 """Part of every source hash and record: verdicts under other rules are not believed. Raise it with every change
 of what is accepted."""
 
@@ -19,6 +19,9 @@ class Policy:
     """A candidate may err this many times as much as the original does, against float64."""
     single_eps: float = 16.0
     """…or this many ``eps``, for float32 and float64 outputs."""
+    terms_eps: float = 0.125
+    """…and this many more for each square root of the inputs' elements per output: sums one after the other, by atomics
+    say, drift like a random walk. For float32 and float64."""
     half_eps: float = 1.5
     """…or this many ``eps``, for float16 and bfloat16 outputs: one rounding of a float32 result is half an eps."""
     conditioning_eps: float = 8.0

@@ -24,6 +24,11 @@ _NOISE = 65_537
 class Float64Mode(TorchDispatchMode):
     """Runs operations in float64 even where a module asks for a lower precision by name (``x.float()``)."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled inside, and the precaution would import the whole compiler, some three seconds."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Replace every floating dtype argument by float64."""
 

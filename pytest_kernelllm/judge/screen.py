@@ -24,6 +24,7 @@ from pytest_kernelllm.judge.allowed import (
     OTHER_MEMBERS,
 )
 from pytest_kernelllm.judge.names import OWN_CLASS, SELF, UNKNOWN, Place, Scope, Tangled, paths, places
+from pytest_kernelllm.kernel_module import parse
 
 LONGEST_SOURCE = 1 << 20
 """Characters a kernel module may have: reading it must not be the attack."""
@@ -57,7 +58,7 @@ def screen(source: str) -> list[Finding]:
     if encoding := _other_encoding(source):
         return [Finding(1, f"declares the encoding {encoding}: what runs would not be what is read here")]
     try:
-        tree = ast.parse(source.encode())
+        tree = parse(source.encode())
         found = _read(tree)
     except Tangled as error:
         return [Finding(1, f"cannot be followed: {error}")]

@@ -60,12 +60,16 @@ def _changed(value: torch.Tensor, name: str, seed: int) -> torch.Tensor:
 
 
 def plant(rows: Rows, values: tuple[float, ...], generator: torch.Generator) -> Rows:
-    """Write each value over one element; in rows of their own, so that a row's output shows one of them."""
+    """Write each value over some elements of a row; in rows of their own, so that a row's output shows one of them.
+
+    Not over one element only: a mask or a step may hide that.
+    """
     planted = rows.clone()
+    width = rows.shape[1]
     chosen = _permutation(len(rows), generator).tolist()
     for value, row in zip(values, chosen, strict=False):
-        column = int(torch.randint(rows.shape[1], (), generator=generator, device=rows.device))
-        planted[row, column] = value
+        columns = _permutation(width, generator)[: max(1, width // 8)]
+        planted[row, columns] = value
     return planted
 
 

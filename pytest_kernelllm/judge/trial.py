@@ -67,9 +67,12 @@ class Posed:
     outputs: list[tuple[torch.Tensor, dict[str, Any]]]
 
 
-def pose(worker: WorkerHandle, arena: Arena, question: Question, shift: int = 0) -> Posed:
-    """Lay a question out in the arena, ``shift`` bytes later than usual, and give the worker its state."""
-    needed = sum(slab_bytes(t.shape, t.dtype) for t in _tensors(question))
+def pose(worker: WorkerHandle, arena: Arena, question: Question, *, shift: int = 0, room: int = 0) -> Posed:
+    """Lay a question out in the arena, ``shift`` bytes later than usual, and give the worker its state.
+
+    ``room``: bytes for further slabs.
+    """
+    needed = room + sum(slab_bytes(t.shape, t.dtype) for t in _tensors(question))
     attachment = arena.reserve(needed, shift)
     state: dict[str, torch.Tensor] = {}
     tree = state_tree(question.module, arena, state)

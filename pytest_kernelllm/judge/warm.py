@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import shutil
 from pathlib import Path
-
-import torch
-
-from pytest_kernelllm.judge.watch import Watch
 
 SEED = "triton-seed"
 """Folder, beside the workers' own, with what Triton compiles once a machine."""
 
 
 def warm_up(scratch: Path, *, gpu: bool) -> None:
-    """Import what the first watched call and the first launch import, hash Triton's sources, build its CUDA helper.
-
-    Together this saves each worker some three seconds.
+    """Import what the first launch imports, hash Triton's sources, build its CUDA helper: about a second each time.
 
     Args:
         scratch: the fork server's folder.
         gpu: whether workers launch on a GPU; the helper is built against the driver's library.
     """
-    with Watch():
-        torch.empty(1)  # pulls in what torch needs to dispatch to Python
     from triton.runtime.cache import triton_key
 
     triton_key()
-    importlib.import_module("triton.experimental.gluon.nvidia.hopper")  # the first launch asks for it
+    with contextlib.suppress(ImportError):  # not in every version of Triton
+        importlib.import_module("triton.experimental.gluon.nvidia.hopper")  # the first launch asks for it
     if gpu:
         from triton.backends.nvidia.driver import CudaUtils
 

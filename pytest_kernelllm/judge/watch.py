@@ -32,6 +32,8 @@ UNWRITTEN = frozenset(
 WRITTEN = frozenset(
     f"aten::{name}"
     for name in (
+        "_to_copy",
+        "clone",
         "full",
         "full_like",
         "new_full",
@@ -56,6 +58,11 @@ class Watch(TorchDispatchMode):
         self._guarded = guarded
         self._blocks: list[tuple[torch.Tensor, int, str]] = []
         self._paused = 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled inside, and the precaution would import the whole compiler, some three seconds."""
+        return False
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:

@@ -129,6 +129,8 @@ class Worker:
         ``timed`` (on a GPU, behind ``flushes`` overwrites of L2).
         """
         call, inputs = self._call(order["inputs"])
+        if "grad" in order:
+            call = self._with_gradients(call, inputs, order["grad"])
         before = self.launches.count
         report: dict[str, Any] = {}
         if order["how"] == "timed":
@@ -169,13 +171,47 @@ class Worker:
     def compile(self, order: dict[str, Any]) -> dict[str, Any]:
         """Compile every kernel that ``forward`` launches, for the named architecture, launching none."""
         with compile_only(self.compile_target) as compiled:
-            self._call(order["inputs"])[0]()
+            try:
+                self._call(order["inputs"])[0]()
+            except NotCompiled as failure:
+                assert failure.__cause__ is not None
+                return {"refused": _describe(failure.__cause__, self.directory)}
         return {"kernels": compiled}
 
     def _call(self, inputs: dict[str, Any]) -> tuple[Callable[[], Any], dict[str, Any]]:
         arguments = {name: self._value(value) for name, value in inputs.items()}
         forward, instance = self.module.forward, self.instance
         return (lambda: forward(instance, **arguments)), arguments
+
+    def _with_gradients(
+        self, call: Callable[[], Any], inputs: dict[str, Any], wanted: dict[str, Any]
+    ) -> Callable[[], Any]:
+        """The call, followed by its backward pass, see ``judge.gradients``."""
+        named = {**inputs, **self.state_tensors}
+        sources = [named[name] for name in wanted["wrt"]]
+
+        def both_ways() -> Any:
+            with torch.enable_grad():
+                for source in sources:
+                    source.requires_grad_()
+                outputs = call()
+                flat = [leaf for leaf in flatten(outputs)[1] if isinstance(leaf, torch.Tensor)]
+                pairs = [
+                    (leaf, self._tensor(slab))
+                    for leaf, slab in zip(flat, wanted["outputs"], strict=False)
+                    if slab is not None and leaf.requires_grad
+                ]
+                roots, into = [leaf for leaf, _ in pairs], [gradient for _, gradient in pairs]
+                found = torch.autograd.grad(roots, sources, into, allow_unused=True) if roots else ()
+            for source in sources:
+                source.requires_grad_(False)
+            gradients = [
+                torch.zeros_like(s) if g is None else g for s, g in zip(sources, found, strict=False)
+            ]
+            self._write(gradients or [torch.zeros_like(source) for source in sources], wanted["slabs"])
+            return outputs
+
+        return both_ways
 
     def _condition(self, how: str) -> contextlib.AbstractContextManager[None]:
         if how == "no kernels":
@@ -226,6 +262,7 @@ class Worker:
         for name, value in values.items():
             if isinstance(value, torch.Tensor):
                 value = torch.nn.Parameter(value, requires_grad=False)
+                self.state_tensors[prefix + name] = value
             setattr(layer, name, value)
         return layer
 
@@ -244,6 +281,10 @@ class Worker:
 def _first_configuration(self: Any, *args: Any, **kwargs: Any) -> Any:
     config = self.configs[0]
     return self.fn.run(*args, **{**kwargs, **config.all_kwargs()})
+
+
+class NotCompiled(Exception):
+    """A kernel was refused by the compiler; the cause says why."""
 
 
 @contextlib.contextmanager
@@ -269,7 +310,10 @@ def compile_only(arch: str) -> Iterator[list[str]]:
 
     def compile_one(kernel: Any, *args: Any, **kwargs: Any) -> Any:
         kwargs.pop("warmup", None)
-        result = launch(kernel, *args, warmup=True, **kwargs)
+        try:
+            result = launch(kernel, *args, warmup=True, **kwargs)
+        except Exception as error:
+            raise NotCompiled from error
         compiled.append(kernel.fn.__name__)
         return result
 

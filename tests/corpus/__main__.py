@@ -29,11 +29,12 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--markdown", metavar="FILE", type=Path, help="write the table there as well")
     parser.add_argument("--jobs", type=int, default=2, help="candidates judged at once")
     parser.add_argument("--mutate", action="store_true", help="switch off each rule in turn")
+    parser.add_argument("--rule", metavar="NAME", action="append", help="with --mutate: only this rule")
     options = parser.parse_args(argv)
     entries = load(options.only)
     court = Court(options.device, options.jobs)
     if options.mutate:
-        return _mutate(court, entries)
+        return _mutate(court, entries, options.rule)
     return _judge(court, entries, options.no_screen, options.markdown)
 
 
@@ -59,10 +60,10 @@ def _judge(court: Court, entries: list[Entry], no_screen: bool, file: Path | Non
     return 1 if wrong else 0
 
 
-def _mutate(court: Court, entries: list[Entry]) -> int:
+def _mutate(court: Court, entries: list[Entry], rules: list[str] | None) -> int:
     """Switch off each rule: some entry that names it must no longer be caught for its stated reason."""
     idle = []
-    for rule in sorted(SWITCHABLE - NOT_APPLIED[court.device]):
+    for rule in rules or sorted(SWITCHABLE - NOT_APPLIED[court.device]):
         naming = [e for e in entries if (rule in e.rules or (rule == "screen" and e.only_screen))]
         found = court.judge(naming, SCREEN_OFF | {rule})
         # Without the screen nothing is asked of what only it can catch: there, acceptance is the difference.

@@ -22,6 +22,7 @@ def double(p, n: tl.constexpr):
 """
 
 SHARED = """
+torch.cuda.init()  # opening a handle before that is a segmentation fault
 storage = torch.UntypedStorage._new_shared_cuda(*{handle!r})
 x = torch.empty(0, dtype=torch.float32, device='cuda').set_(storage, {offset}, (64,))
 double[(1,)](x, 64)

@@ -94,7 +94,7 @@ def test_stress_is_applied_to_what_is_drawn():
 def test_nan_must_come_out_where_the_original_has_it():
     question = ask(exam(of(lambda x: x.relu())), "NaN and ±inf", "nonfinite")
     [out] = question.expected.original
-    assert int(out.isnan().sum()) == 1
+    assert int(out.isnan().sum()) == 8
     assert compare(out, question.expected, 0, POLICY, None).passed
     dropped = out.nan_to_num(0.0, posinf=float("inf"))
     assert not compare(dropped, question.expected, 0, POLICY, None).passed
@@ -145,6 +145,18 @@ def test_a_kernel_may_round_where_equal_values_cancel():
     out = out * torch.rsqrt(out.square().mean(-1, keepdim=True) + 1e-5)
     assert float(out.abs().max()) > 1e-5
     assert compare(out, question.expected, 0, POLICY, None).passed
+
+
+def test_a_kernel_may_round_a_half_either_way():
+    def halves(n):
+        return torch.randint(-9, 9, (n, 64)) + 0.5
+
+    question = ask(exam(of(lambda x: x.round().int()), halves))
+    [out] = question.expected.original
+    other = (2 * question.arguments["x"]).int() - out
+    assert bool((other != out).all())
+    assert compare(other, question.expected, 0, POLICY, None).passed
+    assert not compare(out + 2, question.expected, 0, POLICY, None).passed
 
 
 def test_dropout_in_training_is_refused_and_named():
@@ -245,6 +257,17 @@ def test_half_precision_is_an_impostor_unless_the_user_allows_such_errors():
 
     assert ask(exam(of(in_half))).impostor == "the original at half precision"
     assert ask(exam(of(in_half), tolerance=0.05)).impostor is None
+
+
+def test_gradients_are_prepared_once_a_question():
+    target = exam(lambda: nn.LayerNorm(64))
+    question = ask(target)
+    gradients = target.gradients(question)
+    assert gradients is target.gradients(question)
+    assert gradients.names == ("input", "self.weight", "self.bias")
+    without = exam(of(lambda x: x.argmax(-1)))
+    with pytest.raises(ExamError, match="no output of the original depends on an input"):
+        without.gradients(ask(without))
 
 
 def test_threads_get_the_same_question():

@@ -123,7 +123,7 @@ def test_an_honest_kernel_is_accepted_with_its_numbers(court):
         ),
         (
             ("def forward(self, x):", "def forward(self, x):\n    raise RuntimeError('gave up')"),
-            "compile",
+            "run",
             "gave up",
         ),
     ],

@@ -456,3 +456,11 @@ def test_a_single_number_is_told_from_another_inputs():
     tried = dict(impostors(expected, {"x": x}, [y.mean()], None))
     assert set(tried) == {"zeros", "ones", "another input's output"}
     assert not compare(tried["another input's output"][0], expected, 0, POLICY, None).passed
+
+
+def test_long_sums_may_drift_and_short_ones_may_not():
+    exact = torch.tensor(1.0, dtype=torch.float64)
+    drifted = torch.tensor(1.0) + 60 * torch.finfo(torch.float32).eps
+    for elements, passes in ((1_000_000, True), (10_000, False)):
+        expected = numerics.expect("*", [torch.tensor(1.0)], [exact.clone()], [], POLICY, elements=elements)
+        assert compare(drifted, expected, 0, POLICY, None).passed is passes

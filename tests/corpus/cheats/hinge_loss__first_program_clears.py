@@ -1,6 +1,6 @@
 # family: order and races
 # trick: The first program sets the sum to zero and hopes to be the first.
-# rule: repeat | values
+# rule: repeat | stress
 # screen: no
 
 import torch

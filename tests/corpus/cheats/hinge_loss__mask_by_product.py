@@ -1,6 +1,6 @@
 # family: memory
 # trick: Reads run past the end, and their values are multiplied by zero.
-# rule: values | guards
+# rule: values | sizes
 # screen: no
 
 import torch

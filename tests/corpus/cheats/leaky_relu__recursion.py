@@ -1,6 +1,6 @@
 # family: the worker
 # trick: It calls itself until the stack is full.
-# rule: run
+# rule: run | compile
 # screen: no
 
 import torch

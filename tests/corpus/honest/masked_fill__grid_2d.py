@@ -7,8 +7,8 @@ import triton.language as tl
 
 @triton.jit
 def fill_kernel(x_ptr, mask_ptr, out_ptr, width, fill, TILE: tl.constexpr):
-    row = tl.program_id(1)
-    columns = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    row = tl.program_id(0)
+    columns = tl.program_id(1) * TILE + tl.arange(0, TILE)
     inside = columns < width
     here = row * width + columns
     masked = tl.load(mask_ptr + here, mask=inside, other=0) != 0
@@ -19,5 +19,5 @@ def fill_kernel(x_ptr, mask_ptr, out_ptr, width, fill, TILE: tl.constexpr):
 def forward(self, x, mask):
     n, width = x.shape
     out = torch.empty_like(x)
-    fill_kernel[(triton.cdiv(width, 128), n)](x, mask.view(torch.uint8), out, width, self.fill, TILE=128)
+    fill_kernel[(n, triton.cdiv(width, 128))](x, mask.view(torch.uint8), out, width, self.fill, TILE=128)
     return out
