@@ -75,8 +75,11 @@ class ModelNew(torch.nn.Module):
 
 ROWS = (
     ("x * self.weight + 0.25", "x * weight + 0.25"),
-    ("torch.relu(x) * self.weight", "tl.maximum(x, 0.0) * weight"),
-    ("torch.clamp(x * self.weight, -1.0, 1.0)", "tl.minimum(tl.maximum(x * weight, -1.0), 1.0)"),
+    ("torch.relu(x) * self.weight", "tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL) * weight"),
+    (
+        "torch.clamp(x * self.weight, -1.0, 1.0)",
+        "tl.clamp(x * weight, -1.0, 1.0, propagate_nan=tl.PropagateNan.ALL)",
+    ),
     ("x * torch.sigmoid(x) + self.weight", "x / (1.0 + tl.exp(-x)) + weight"),
     ("torch.abs(x - self.weight)", "tl.abs(x - weight)"),
     ("torch.softmax(x * self.weight, dim=-1)", "tl.softmax(x * weight)"),

@@ -47,7 +47,8 @@ def look_deeper(
     posed = trial.pose(worker, arena, question, shift=shift)
     trial.run(worker, arena, posed, question, exam, "watched")
     trial.check_outputs(posed, question, exam, found, "fresh address")
-    for _ in range(exam.policy.repeats):
+    on_gpu = arena.device.type == "cuda"
+    for _ in range(exam.policy.gpu_repeats if on_gpu else exam.policy.cpu_repeats):
         trial.run(worker, arena, posed, question, exam, "backwards")
         trial.check_outputs(posed, question, exam, found, "repeat")
     if question.impostor is None and "decoy" not in found.disabled:

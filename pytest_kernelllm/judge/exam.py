@@ -6,7 +6,7 @@ import math
 import operator
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -276,13 +276,19 @@ class Exam:
         elif self.device.startswith("cuda"):
             free = torch.cuda.mem_get_info()[0]
             room = free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-        # Float64 takes twice the bytes of float32, four times those of bfloat16: the worse is assumed.
-        return 4 * runs * _bytes(module, arguments, original) <= room
+        return runs * 8 * sum(t.numel() for t in _tensors(module, arguments, original)) <= room
 
 
-def _bytes(module: torch.nn.Module, arguments: dict[str, Any], outputs: Any) -> int:
-    tensors = [*arguments.values(), *module.parameters(), *module.buffers(), *outputs]
-    return sum(t.numel() * t.itemsize for t in tensors if isinstance(t, torch.Tensor))
+def _bytes(module: torch.nn.Module, arguments: dict[str, Any], outputs: Iterable[Any]) -> int:
+    return sum(t.numel() * t.itemsize for t in _tensors(module, arguments, outputs))
+
+
+def _tensors(
+    module: torch.nn.Module, arguments: dict[str, Any], outputs: Iterable[Any]
+) -> list[torch.Tensor]:
+    """All that a call touches from outside."""
+    values = [*arguments.values(), *module.parameters(), *module.buffers(), *outputs]
+    return [value for value in values if isinstance(value, torch.Tensor)]
 
 
 def _nudge(module: torch.nn.Module, name: str) -> None:

@@ -61,12 +61,10 @@ def impostors(
 
 
 def _mean(leaf: torch.Tensor) -> torch.Tensor:
-    if not leaf.numel():
-        return leaf
-    # One element beyond the finite ones must not make the impostor harmless.
-    finite = leaf[leaf.isfinite()]
-    mean = finite.double().mean() if finite.numel() else torch.zeros((), dtype=torch.float64)
-    return mean.to(leaf.device, leaf.dtype).expand(leaf.shape)
+    # Of the numbers alone: one NaN must not make the impostor harmless.
+    finite = leaf.isfinite()
+    total = torch.where(finite, leaf, 0).sum(dtype=torch.float64)
+    return (total / finite.sum().clamp_min(1)).to(leaf.dtype).expand(leaf.shape)
 
 
 def _passed(value: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:

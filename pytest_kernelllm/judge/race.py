@@ -147,10 +147,12 @@ def race(runner: Runner, roofline: Roofline, clock: Clock) -> Timing:
         eager=spreads["eager"],
         kernel_warm=warm["kernel"],
         eager_warm=warm["eager"],
-        speedup=timing.ratio(series["eager"], series["kernel"]),
+        speedup=timing.ratio(series["eager"], series["kernel"], policy.between_runs),
         compiled=spreads.get("compiled"),
         compiled_warm=warm.get("compiled"),
-        speedup_compiled=timing.ratio(series["compiled"], series["kernel"]) if compiled is not None else None,
+        speedup_compiled=timing.ratio(series["compiled"], series["kernel"], policy.between_runs)
+        if compiled is not None
+        else None,
         judge_clock=round(judged, 3),
         event_clock=round(events, 3),
         bytes=question.bytes,

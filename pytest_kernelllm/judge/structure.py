@@ -12,15 +12,16 @@ def flatten(value: Any) -> tuple[Any, list[Any]]:
     A leaf is ``"*"`` in the structure, None is None: ``(a, {"h": b})`` is ``["tuple", "*", ["dict", "h", "*"]]``.
     """
     leaves: list[Any] = []
+    return _walk(value, leaves), leaves
 
-    def walk(item: Any) -> Any:
-        if item is None:
-            return None
-        if isinstance(item, tuple | list):
-            return ["tuple" if isinstance(item, tuple) else "list", *(walk(part) for part in item)]
-        if isinstance(item, Mapping):
-            return ["dict", *(part for key in item for part in (str(key), walk(item[key])))]
-        leaves.append(item)
-        return "*"
 
-    return walk(value), leaves
+def _walk(item: Any, leaves: list[Any]) -> Any:
+    # A function of its own: one nested in `flatten` would keep the leaves in a cycle, and GPU memory with them.
+    if item is None:
+        return None
+    if isinstance(item, tuple | list):
+        return ["tuple" if isinstance(item, tuple) else "list", *(_walk(part, leaves) for part in item)]
+    if isinstance(item, Mapping):
+        return ["dict", *(part for key in item for part in (str(key), _walk(item[key], leaves)))]
+    leaves.append(item)
+    return "*"

@@ -80,18 +80,19 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(round(cuts[1], 3), round(statistics.median(values), 3), round(cuts[7], 3))
 
 
-def ratio(slow: Series, fast: Series) -> Ratio:
+def ratio(slow: Series, fast: Series, between_runs: float) -> Ratio:
     """Speedup of ``fast`` over ``slow`` on cold calls, with a 95 % interval.
 
     Each round gives one ratio of medians; rounds are independent draws, so the interval is Student's over their
-    logarithms.
+    logarithms. To it comes, squares added, what no number of rounds can show: ``between_runs``, a share.
     """
     logs = [
         math.log(statistics.median(a) / statistics.median(b))
         for a, b in zip(slow.cold, fast.cold, strict=True)
     ]
     mean = statistics.fmean(logs)
-    half = _student(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    within = _student(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    half = math.hypot(within, math.log1p(between_runs))
     return Ratio(*(round(math.exp(x), 4) for x in (mean, mean - half, mean + half)))
 
 

@@ -89,12 +89,11 @@ class Watch(TorchDispatchMode):
         """The same tensor in a block with a guard zone on either side."""
         size = fresh.untyped_storage().nbytes()
         block = torch.full((size + 2 * GUARD,), GUARD_BYTE, dtype=torch.uint8, device=fresh.device)
-        inner = block[GUARD : GUARD + size]
+        inner = _storage_inside(block, size)
         if not written and fresh.dtype == torch.bool:
             inner.fill_(1)  # other bytes are no booleans
         tensor = torch.empty(0, dtype=fresh.dtype, device=fresh.device)
-        start = GUARD // fresh.itemsize
-        tensor.set_(block.untyped_storage(), start, fresh.size(), fresh.stride())
+        tensor.set_(inner.untyped_storage(), 0, fresh.size(), fresh.stride())
         if written:
             tensor.copy_(fresh)
         self._blocks.append((block, size, f"{str(fresh.dtype).removeprefix('torch.')} {list(fresh.shape)}"))
@@ -108,3 +107,23 @@ class Watch(TorchDispatchMode):
                 if bool((zone != GUARD_BYTE).any()):
                     said.append(f"{where} a tensor that it allocated ({what})")
         return said
+
+
+class _Inside:
+    """Part of a block of GPU memory, for whoever speaks ``__cuda_array_interface__``. Keeps the block alive."""
+
+    def __init__(self, block: torch.Tensor, size: int) -> None:
+        self.block = block
+        self.__cuda_array_interface__ = {
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": (block.data_ptr() + GUARD, False),
+            "version": 3,
+        }
+
+
+def _storage_inside(block: torch.Tensor, size: int) -> torch.Tensor:
+    """Bytes between the guard zones, as a storage of their own: ``as_strided`` counts from where a storage starts."""
+    if block.is_cuda:
+        return torch.as_tensor(_Inside(block, size), device=block.device)
+    return torch.frombuffer(block.numpy(), dtype=torch.uint8, count=size, offset=GUARD)

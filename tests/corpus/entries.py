@@ -31,7 +31,7 @@ class Entry:
     family: str = ""
     """Which kind of cheat it is; empty for honest ones."""
     rules: tuple[str, ...] = ()
-    """The rules that may catch it without the screen: one, or two where either is right. Empty for honest ones."""
+    """The rules that may catch it without the screen: one, or up to three where each is right. Empty for honest ones."""
     screened: bool = False
     """Whether the screen must refuse it."""
     only_screen: str = ""
@@ -75,8 +75,8 @@ def _entry(file: Path) -> Entry:
         return Entry("honest", subject, file.stem, text, header["style"])
     rules = tuple(rule.strip() for rule in header.get("rule", "").split("|") if rule.strip())
     excuse = header.get("only the screen", "")
-    if bool(rules) == bool(excuse) or len(rules) > 2 or set(rules) - set(RULES) - {"screen"}:
-        raise ValueError(f"{file.name}: it must name one or two rules, or say why only the screen can")
+    if bool(rules) == bool(excuse) or len(rules) > 3 or set(rules) - set(RULES) - {"screen"}:
+        raise ValueError(f"{file.name}: it must name one to three rules, or say why only the screen can")
     screened = bool(excuse) or header.get("screen") == "yes"
     device: Literal["any", "cuda"] = "cuda" if header.get("device") == "cuda" else "any"
     return Entry(

@@ -1,6 +1,7 @@
 """Questions: what is asked of a candidate, and which originals cannot be examined."""
 
 import dataclasses
+import gc
 import inspect
 from concurrent.futures import ThreadPoolExecutor
 
@@ -237,7 +238,7 @@ def test_an_original_that_cannot_run_in_float64_is_compared_with_as_it_is():
 
 @pytest.mark.parametrize(
     ("room", "note"),
-    [(0, "float64 takes more memory than there is"), (35_000, "small movements of the inputs")],
+    [(0, "float64 takes more memory than there is"), (20_000, "small movements of the inputs")],
 )
 def test_too_little_memory_makes_a_weaker_question_that_says_so(room, note):
     policy = dataclasses.replace(POLICY, judge_bytes=room)
@@ -268,6 +269,20 @@ def test_gradients_are_prepared_once_a_question():
     without = exam(of(lambda x: x.argmax(-1)))
     with pytest.raises(ExamError, match="no output of the original depends on an input"):
         without.gradients(ask(without))
+
+
+def test_a_large_question_leaves_nothing_behind(monkeypatch):
+    monkeypatch.setattr("pytest_kernelllm.judge.exam.SMALL", 0)
+    target = exam(of(torch.relu), lambda n: torch.randn(n, 1009))
+    ask(target)
+    gc.collect()
+    gc.disable()
+    try:
+        ask(target, seed=2)
+        kept = [o for o in gc.get_objects() if type(o) is torch.Tensor and o.shape == (6, 1009)]
+    finally:
+        gc.enable()
+    assert kept == []
 
 
 def test_threads_get_the_same_question():

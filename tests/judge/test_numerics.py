@@ -460,7 +460,7 @@ def test_a_single_number_is_told_from_another_inputs():
 
 def test_long_sums_may_drift_and_short_ones_may_not():
     exact = torch.tensor(1.0, dtype=torch.float64)
-    drifted = torch.tensor(1.0) + 60 * torch.finfo(torch.float32).eps
+    drifted = torch.tensor(1.0) + 200 * torch.finfo(torch.float32).eps
     for elements, passes in ((1_000_000, True), (10_000, False)):
         expected = numerics.expect("*", [torch.tensor(1.0)], [exact.clone()], [], POLICY, elements=elements)
         assert compare(drifted, expected, 0, POLICY, None).passed is passes

@@ -20,7 +20,7 @@ def series(*rounds):
 def test_a_speedup_is_the_mean_of_the_rounds_ratios_with_its_interval():
     slow = series([10, 20, 30], *([x, x, x] for x in (20, 40, 20, 20, 40, 20)))
     fast = series(*([10, 10, 10] for _ in range(7)))
-    ratio = timing.ratio(slow, fast)
+    ratio = timing.ratio(slow, fast, 0.0)
     assert ratio.value == pytest.approx(2 ** (9 / 7), rel=1e-3)
     assert ratio.low < ratio.value < ratio.high
     # Student's t with 6 degrees of freedom is 2.447; the standard error of log2 is sqrt(10/7/6/7).
@@ -29,7 +29,8 @@ def test_a_speedup_is_the_mean_of_the_rounds_ratios_with_its_interval():
 
 def test_equal_series_are_as_fast_as_each_other():
     same = series([5.0, 6.0], [7.0, 5.0], [5.5, 5.5])
-    assert timing.ratio(same, same).value == 1.0
+    ratio = timing.ratio(same, same, 0.02)
+    assert (ratio.value, ratio.low, ratio.high) == (1.0, round(1 / 1.02, 4), 1.02)
 
 
 def test_a_spread_gives_percentiles():

@@ -1,5 +1,7 @@
 """What torch does during a call is seen, and what it allocates lies between guard zones."""
 
+import ctypes
+
 import pytest
 import torch
 
@@ -25,9 +27,8 @@ def test_memory_that_holds_nothing_yet_is_poisoned_and_other_memory_is_not():
 def test_a_write_outside_an_allocation_is_named(element, where):
     with Watch() as watch:
         out = torch.empty(8)
-    start = out.storage_offset()
     assert watch.broken_guards() == []
-    out.as_strided((1,), (1,), start + element).fill_(1.0)
+    ctypes.memset(out.data_ptr() + 4 * element, 0, 4)
     [said] = watch.broken_guards()
     assert said.startswith(where)
     assert "float32 [8]" in said
@@ -79,3 +80,12 @@ def test_a_matrix_product_is_left_to_torch_only_where_the_target_leaves_it_too()
     assert assess(product, like=product)[1] == ""
     assert "mm" in assess(product)[1]
     assert "mm" in assess(product, like=lambda: torch.softmax(SQUARE, -1))[1]
+
+
+def test_a_guarded_tensor_starts_its_storage_like_any_fresh_one():
+    with Watch() as watch:
+        out = torch.empty(4, 8)
+        out.as_strided((4, 4), (8, 1), 4).fill_(1.0)
+    assert out.storage_offset() == 0
+    assert bool((out[:, 4:] == 1).all())
+    assert watch.broken_guards() == []

@@ -1,6 +1,6 @@
 # family: the clock
 # trick: After a hundred and fifty calls it gives an old result, beside a tiny launch.
-# rule: recheck
+# rule: recheck | device time
 # screen: no
 # device: cuda
 

@@ -1,6 +1,6 @@
 # family: order and races
-# trick: The first program sets the sum to zero and hopes to be the first.
-# rule: repeat | stress
+# trick: The fourth program sets the sum to zero and hopes to be the first.
+# rule: values | repeat | stress
 # screen: no
 
 import torch
@@ -15,7 +15,7 @@ def hinge_kernel(prediction_ptr, target_ptr, out_ptr, n, BLOCK: tl.constexpr):
     mask = index < n
     margin = 1 - tl.load(prediction_ptr + index, mask=mask) * tl.load(target_ptr + index, mask=mask)
     loss = tl.where(mask & ~(margin < 0), margin, 0.0)
-    if program == 0:
+    if program == 3:
         tl.store(out_ptr, 0.0)
     tl.atomic_add(out_ptr, tl.sum(loss, axis=0) / n)
 
