@@ -18,10 +18,10 @@ import torch
 from pytest_kernelllm.discover.live import LiveTarget, TargetError, load_target
 from pytest_kernelllm.generate.files import format_of
 from pytest_kernelllm.generate.render import RenderError, render
-from pytest_kernelllm.judge.channel import Channel, ChannelClosed
-from pytest_kernelllm.judge.isolation import probe_isolation
+from pytest_kernelllm.judge.isolation.isolation import probe_isolation
 from pytest_kernelllm.judge.judge import Brief, Judge
 from pytest_kernelllm.judge.pool import UNFIT
+from pytest_kernelllm.judge.worker.channel import Channel, ChannelClosed
 from pytest_kernelllm.orders import Hello, Order
 from pytest_kernelllm.records import Completion, Status, Verdict
 

@@ -17,7 +17,7 @@ from pytest_kernelllm.config import Settings
 from pytest_kernelllm.generate.protocol import GenerateError, Generator, Request
 from pytest_kernelllm.generate.registry import make_generators
 from pytest_kernelllm.judge.environment import Gpu, find_environment, find_gpu
-from pytest_kernelllm.judge.isolation import Isolation, probe_isolation
+from pytest_kernelllm.judge.isolation.isolation import Isolation, probe_isolation
 from pytest_kernelllm.outcome import ADOPTED, Outcome
 from pytest_kernelllm.overrides import Overrides
 from pytest_kernelllm.records import Candidate, Completion, Environment, KernelRecord, Target, Verdict

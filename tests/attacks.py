@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelllm.judge import landlock, seccomp
+from pytest_kernelllm.judge.isolation import landlock, seccomp
 from pytest_kernelllm.judge.supervisor import WorkerDied
 
 FORWARD = "\ndef forward(self):\n    pass\n"

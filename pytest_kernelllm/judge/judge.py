@@ -14,21 +14,21 @@ from typing import Literal
 
 import torch
 
-from pytest_kernelllm.judge.backwards import asks_gradients, put_gradients
-from pytest_kernelllm.judge.clock import Clock
-from pytest_kernelllm.judge.deeper import check_device_time, look_deeper
-from pytest_kernelllm.judge.exam import Exam, ExamError, Subject
+from pytest_kernelllm.judge.exam.exam import Exam, ExamError, Subject
+from pytest_kernelllm.judge.exam.probes import Limits, Probe, covers
+from pytest_kernelllm.judge.exam.probes import plan as make_probes
 from pytest_kernelllm.judge.gpu_lock import hold_gpu
-from pytest_kernelllm.judge.isolation import Isolation, probe_isolation
+from pytest_kernelllm.judge.isolation.isolation import Isolation, probe_isolation
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.probes import Limits, Probe, covers
-from pytest_kernelllm.judge.probes import plan as make_probes
-from pytest_kernelllm.judge.race import Runner, race
-from pytest_kernelllm.judge.roofline import Roofline, measure_roofline
-from pytest_kernelllm.judge.screen import screen
-from pytest_kernelllm.judge.slabs import Arena, Pool
+from pytest_kernelllm.judge.race.race import Runner, race
+from pytest_kernelllm.judge.race.roofline import Roofline, measure_roofline
+from pytest_kernelllm.judge.screen.screen import screen
 from pytest_kernelllm.judge.supervisor import ForkServer, WorkerDied, WorkerHandle
-from pytest_kernelllm.judge.trial import Decided, Proceedings, pose, put, said
+from pytest_kernelllm.judge.trial.backwards import asks_gradients, put_gradients
+from pytest_kernelllm.judge.trial.deeper import check_device_time, look_deeper
+from pytest_kernelllm.judge.trial.trial import Decided, Proceedings, pose, put, said
+from pytest_kernelllm.judge.worker.clock import Clock
+from pytest_kernelllm.judge.worker.slabs import Arena, Pool
 from pytest_kernelllm.kernel_module import KernelModuleError, read_supports
 from pytest_kernelllm.records import Candidate, Case, Check, Environment, Stage, Status, Verdict
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_kernelllm.judge.channel import Channel, ChannelClosed, ChannelError
+from pytest_kernelllm.judge.worker.channel import Channel, ChannelClosed, ChannelError
 
 Answer = dict[str, Any]
 

@@ -19,10 +19,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pytest_kernelllm.judge import scratch
-from pytest_kernelllm.judge.channel import Channel, ChannelClosed, ChannelError, ChannelTimeout
-from pytest_kernelllm.judge.family import Bounds
-from pytest_kernelllm.judge.isolation import CLONE_NEWUSER, Isolation, Mode, probe_isolation
+from pytest_kernelllm.judge.isolation import scratch
+from pytest_kernelllm.judge.isolation.family import Bounds
+from pytest_kernelllm.judge.isolation.isolation import CLONE_NEWUSER, Isolation, Mode, probe_isolation
+from pytest_kernelllm.judge.worker.channel import Channel, ChannelClosed, ChannelError, ChannelTimeout
 
 __all__ = ["ForkServer", "Isolation", "ServerFailed", "WorkerDied", "WorkerHandle", "probe_isolation"]
 
@@ -144,7 +144,7 @@ class ForkServer:
             options = json.dumps({"mode": self.mode, "isolation": asdict(self.isolation), "arch": self.arch})
             log = (self._scratch / "server.log").open("wb")
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "pytest_kernelllm.judge.server", str(theirs.fileno()), options],
+                [sys.executable, "-m", "pytest_kernelllm.judge.worker.server", str(theirs.fileno()), options],
                 pass_fds=[theirs.fileno()],
                 env=environment,
                 cwd=self._scratch,

@@ -16,10 +16,10 @@ from pytest_kernelllm.config import Settings
 from pytest_kernelllm.discover.live import LiveTarget, load_target
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.judge.environment import find_environment
-from pytest_kernelllm.judge.isolation import probe_isolation
+from pytest_kernelllm.judge.isolation.isolation import probe_isolation
 from pytest_kernelllm.judge.judge import Brief, Judge
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.screen import screen
+from pytest_kernelllm.judge.screen.screen import screen
 from pytest_kernelllm.kernel_module import format_supports
 from pytest_kernelllm.records import Candidate, Domain, Verdict
 

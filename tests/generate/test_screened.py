@@ -9,7 +9,7 @@ from test_dialect import BROKEN, SOUND, WRONG
 from test_inductor import TARGETS
 from test_modelnew import ANSWERS, answer
 
-from pytest_kernelllm.judge.screen import screen
+from pytest_kernelllm.judge.screen.screen import screen
 
 DIALECT = {**SOUND, **WRONG}
 

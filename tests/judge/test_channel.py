@@ -3,7 +3,13 @@ import struct
 
 import pytest
 
-from pytest_kernelllm.judge.channel import MAX_MESSAGE, Channel, ChannelClosed, ChannelError, ChannelTimeout
+from pytest_kernelllm.judge.worker.channel import (
+    MAX_MESSAGE,
+    Channel,
+    ChannelClosed,
+    ChannelError,
+    ChannelTimeout,
+)
 
 
 @pytest.fixture

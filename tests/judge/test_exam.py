@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from pytest_kernelllm.judge.exam import Exam, ExamError
-from pytest_kernelllm.judge.numerics import compare
+from pytest_kernelllm.judge.exam.exam import Exam, ExamError
+from pytest_kernelllm.judge.exam.numerics import compare
+from pytest_kernelllm.judge.exam.probes import Probe
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.probes import Probe
 from pytest_kernelllm.records import Case, Domain
 
 POLICY = Policy()
@@ -272,7 +272,7 @@ def test_gradients_are_prepared_once_a_question():
 
 
 def test_a_large_question_leaves_nothing_behind(monkeypatch):
-    monkeypatch.setattr("pytest_kernelllm.judge.exam.SMALL", 0)
+    monkeypatch.setattr("pytest_kernelllm.judge.exam.exam.SMALL", 0)
     target = exam(of(torch.relu), lambda n: torch.randn(n, 1009))
     ask(target)
     gc.collect()

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from pytest_kernelllm.judge.gradients import NoGradients, expected_gradients
-from pytest_kernelllm.judge.numerics import compare
+from pytest_kernelllm.judge.exam.gradients import NoGradients, expected_gradients
+from pytest_kernelllm.judge.exam.numerics import compare
+from pytest_kernelllm.judge.exam.reference import mover, shaken
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference import mover, shaken
 
 POLICY = Policy()
 

@@ -12,9 +12,9 @@ import pytest
 from attacks import CALLS, FILES, FORWARD, attempt, need, set_stage
 
 from pytest_kernelllm.config import ConfigError, load_settings
-from pytest_kernelllm.judge import scratch, seccomp
-from pytest_kernelllm.judge.family import Bounds, descendants, processes
-from pytest_kernelllm.judge.isolation import Isolation, IsolationError
+from pytest_kernelllm.judge.isolation import scratch, seccomp
+from pytest_kernelllm.judge.isolation.family import Bounds, descendants, processes
+from pytest_kernelllm.judge.isolation.isolation import Isolation, IsolationError
 from pytest_kernelllm.judge.supervisor import ForkServer, WorkerDied, probe_isolation
 
 REFUSALS = (

@@ -3,11 +3,10 @@ import dataclasses
 import pytest
 import torch
 
-from pytest_kernelllm.judge import numerics
-from pytest_kernelllm.judge.impostors import impostors, weakness
-from pytest_kernelllm.judge.numerics import compare
-from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference import (
+from pytest_kernelllm.judge.exam import numerics
+from pytest_kernelllm.judge.exam.impostors import impostors, weakness
+from pytest_kernelllm.judge.exam.numerics import compare
+from pytest_kernelllm.judge.exam.reference import (
     Float64Mode,
     copied,
     mover,
@@ -17,6 +16,7 @@ from pytest_kernelllm.judge.reference import (
     run_original,
     shaken,
 )
+from pytest_kernelllm.judge.policy import Policy
 
 POLICY = Policy()
 

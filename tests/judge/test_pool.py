@@ -11,7 +11,7 @@ from pytest_kernelllm.judge.pool import Agenda, Job, Lost, Pool, PoolFailed, Sea
 
 WORKER = """
 import ctypes, os, signal, socket, sys, threading
-from pytest_kernelllm.judge.channel import Channel
+from pytest_kernelllm.judge.worker.channel import Channel
 
 channel = Channel(socket.socket(fileno=int(sys.argv[1])))
 hello = channel.receive()

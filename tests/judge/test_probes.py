@@ -1,8 +1,8 @@
 import pytest
 
+from pytest_kernelllm.judge.exam.probes import Limits, Probe, covers, elements, plan
+from pytest_kernelllm.judge.exam.stress import PLANTED, TRANSFORMS
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.probes import Limits, Probe, covers, elements, plan
-from pytest_kernelllm.judge.stress import PLANTED, TRANSFORMS
 from pytest_kernelllm.records import Case, Domain, TensorSpec
 
 

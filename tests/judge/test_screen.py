@@ -8,8 +8,8 @@ import pytest
 import torch
 import triton
 
-from pytest_kernelllm.judge.allowed import INSIDE_TRITON, MEMBERS, NAMESPACES, OTHER_MEMBERS
-from pytest_kernelllm.judge.screen import LONGEST_SOURCE, screen
+from pytest_kernelllm.judge.screen.allowed import INSIDE_TRITON, MEMBERS, NAMESPACES, OTHER_MEMBERS
+from pytest_kernelllm.judge.screen.screen import LONGEST_SOURCE, screen
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from pytest_kernelllm.judge import leaves
-from pytest_kernelllm.judge.slabs import ALIGNMENT, GUARD, Arena, slab_bytes
+from pytest_kernelllm.judge.worker import leaves
+from pytest_kernelllm.judge.worker.slabs import ALIGNMENT, GUARD, Arena, slab_bytes
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from pytest_kernelllm.judge.stress import PLANTED, TRANSFORMS, real_valued, stressed
+from pytest_kernelllm.judge.exam.stress import PLANTED, TRANSFORMS, real_valued, stressed
 
 KINDS = [*TRANSFORMS, *PLANTED]
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from pytest_kernelllm.judge import timing
-from pytest_kernelllm.judge.exam import Question
-from pytest_kernelllm.judge.numerics import Expected
-from pytest_kernelllm.judge.probes import Probe
-from pytest_kernelllm.judge.roofline import Roofline, needed_bytes
+from pytest_kernelllm.judge.exam.exam import Question
+from pytest_kernelllm.judge.exam.numerics import Expected
+from pytest_kernelllm.judge.exam.probes import Probe
+from pytest_kernelllm.judge.race import timing
+from pytest_kernelllm.judge.race.roofline import Roofline, needed_bytes
 
 
 def series(*rounds):

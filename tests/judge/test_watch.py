@@ -5,9 +5,9 @@ import ctypes
 import pytest
 import torch
 
-from pytest_kernelllm.judge import torch_work
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.watch import Watch
+from pytest_kernelllm.judge.trial import torch_work
+from pytest_kernelllm.judge.worker.watch import Watch
 
 
 def test_memory_that_holds_nothing_yet_is_poisoned_and_other_memory_is_not():

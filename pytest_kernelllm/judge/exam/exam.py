@@ -12,15 +12,15 @@ from typing import Any, Protocol
 
 import torch
 
-from pytest_kernelllm.judge import impostors, numerics, reference
-from pytest_kernelllm.judge.gradients import Gradients, expected_gradients
-from pytest_kernelllm.judge.numerics import Expected
-from pytest_kernelllm.judge.originals import ExamError as ExamError
-from pytest_kernelllm.judge.originals import form, named, refuse_incomparable, refuse_random
+from pytest_kernelllm.judge.exam import impostors, numerics, reference
+from pytest_kernelllm.judge.exam.gradients import Gradients, expected_gradients
+from pytest_kernelllm.judge.exam.numerics import Expected
+from pytest_kernelllm.judge.exam.originals import ExamError as ExamError
+from pytest_kernelllm.judge.exam.originals import form, named, refuse_incomparable, refuse_random
+from pytest_kernelllm.judge.exam.probes import Probe
+from pytest_kernelllm.judge.exam.stress import stressed
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.probes import Probe
-from pytest_kernelllm.judge.stress import stressed
-from pytest_kernelllm.judge.structure import flatten
+from pytest_kernelllm.judge.worker.structure import flatten
 from pytest_kernelllm.records import Case
 
 SMALL = 64 * 1024 * 1024

@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 
-from pytest_kernelllm.judge import leaves, numerics
-from pytest_kernelllm.judge.exam import Exam, Question
-from pytest_kernelllm.judge.probes import elements
-from pytest_kernelllm.judge.slabs import Arena, slab_bytes
-from pytest_kernelllm.judge.state import plain, state_tree
+from pytest_kernelllm.judge.exam import numerics
+from pytest_kernelllm.judge.exam.exam import Exam, Question
+from pytest_kernelllm.judge.exam.probes import elements
 from pytest_kernelllm.judge.supervisor import WorkerDied, WorkerHandle
+from pytest_kernelllm.judge.trial.state import plain, state_tree
+from pytest_kernelllm.judge.worker import leaves
+from pytest_kernelllm.judge.worker.slabs import Arena, slab_bytes
 from pytest_kernelllm.records import Check, Stage, Status, Timing
 
 Reply = dict[str, Any]

@@ -7,14 +7,15 @@ from typing import Any
 
 import torch
 
-from pytest_kernelllm.judge import leaves, torch_work, trial
-from pytest_kernelllm.judge.exam import Exam, Question
+from pytest_kernelllm.judge.exam.exam import Exam, Question
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.slabs import ALIGNMENT, Arena
-from pytest_kernelllm.judge.structure import flatten
 from pytest_kernelllm.judge.supervisor import WorkerDied, WorkerHandle
-from pytest_kernelllm.judge.trial import Proceedings, Reply
-from pytest_kernelllm.judge.watch import Watch
+from pytest_kernelllm.judge.trial import torch_work, trial
+from pytest_kernelllm.judge.trial.trial import Proceedings, Reply
+from pytest_kernelllm.judge.worker import leaves
+from pytest_kernelllm.judge.worker.slabs import ALIGNMENT, Arena
+from pytest_kernelllm.judge.worker.structure import flatten
+from pytest_kernelllm.judge.worker.watch import Watch
 from pytest_kernelllm.records import Check
 
 

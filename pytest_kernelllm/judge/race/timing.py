@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from pytest_kernelllm.judge.clock import Clock
 from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.judge.worker.clock import Clock
 from pytest_kernelllm.records import Ratio, Spread
 
 MOST_FLUSHES = 12

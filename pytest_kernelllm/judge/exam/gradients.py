@@ -20,11 +20,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from pytest_kernelllm.judge import impostors, numerics
-from pytest_kernelllm.judge.numerics import Expected
+from pytest_kernelllm.judge.exam import impostors, numerics
+from pytest_kernelllm.judge.exam.numerics import Expected
+from pytest_kernelllm.judge.exam.reference import Change, Float64Mode, copied, raised
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference import Change, Float64Mode, copied, raised
-from pytest_kernelllm.judge.structure import flatten
+from pytest_kernelllm.judge.worker.structure import flatten
 
 PARAMETER = "self."
 """How names of parameters begin, beside those of inputs."""

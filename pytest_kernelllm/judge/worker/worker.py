@@ -19,13 +19,13 @@ from typing import Any
 import torch
 import triton
 
-from pytest_kernelllm.judge import leaves
-from pytest_kernelllm.judge.channel import Channel, ChannelClosed
-from pytest_kernelllm.judge.clock import Clock
-from pytest_kernelllm.judge.launches import Launches, milliseconds
-from pytest_kernelllm.judge.slabs import attach, view
-from pytest_kernelllm.judge.structure import flatten
-from pytest_kernelllm.judge.watch import Watch
+from pytest_kernelllm.judge.worker import leaves
+from pytest_kernelllm.judge.worker.channel import Channel, ChannelClosed
+from pytest_kernelllm.judge.worker.clock import Clock
+from pytest_kernelllm.judge.worker.launches import Launches, milliseconds
+from pytest_kernelllm.judge.worker.slabs import attach, view
+from pytest_kernelllm.judge.worker.structure import flatten
+from pytest_kernelllm.judge.worker.watch import Watch
 
 VENDOR_LAYERS = frozenset(
     f"torch.nn.modules.{name}"
@@ -186,7 +186,7 @@ class Worker:
     def _with_gradients(
         self, call: Callable[[], Any], inputs: dict[str, Any], wanted: dict[str, Any]
     ) -> Callable[[], Any]:
-        """The call, followed by its backward pass, see ``judge.gradients``."""
+        """The call, followed by its backward pass, see ``judge.exam.gradients``."""
         named = {**inputs, **self.state_tensors}
         sources = [named[name] for name in wanted["wrt"]]
 
@@ -217,7 +217,7 @@ class Worker:
         if how == "no kernels":
             return self.launches.left_out()
         if how == "backwards" and os.environ.get("TRITON_INTERPRET") == "1":
-            from pytest_kernelllm.judge.interpreter import last_program_first
+            from pytest_kernelllm.judge.worker.interpreter import last_program_first
 
             return last_program_first()
         return contextlib.nullcontext()
@@ -272,7 +272,7 @@ class Worker:
             # An autotuner has nothing to time in the interpreter: take its first configuration.
             from triton.runtime.autotuner import Autotuner
 
-            from pytest_kernelllm.judge.interpreter import mend_bfloat16
+            from pytest_kernelllm.judge.worker.interpreter import mend_bfloat16
 
             mend_bfloat16()
             Autotuner.run = _first_configuration

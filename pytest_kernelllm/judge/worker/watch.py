@@ -14,7 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from pytest_kernelllm.judge.slabs import GUARD, GUARD_BYTE
+from pytest_kernelllm.judge.worker.slabs import GUARD, GUARD_BYTE
 
 UNWRITTEN = frozenset(
     f"aten::{name}"

@@ -1,6 +1,6 @@
 """The fork server: a process that has imported torch and triton, never touched CUDA, and forks one worker a candidate.
 
-Run as ``python -m pytest_kernelllm.judge.server FD OPTIONS``; FD is a Unix socket to the judge, OPTIONS is JSON.
+Run as ``python -m pytest_kernelllm.judge.worker.server FD OPTIONS``; FD is a Unix socket to the judge, OPTIONS is JSON.
 Orders arrive as one JSON datagram each, with the worker's channel and arena as file descriptors beside it; what becomes
 of a worker is reported the same way.
 """
@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_kernelllm.judge import scratch
-from pytest_kernelllm.judge.family import Bounds, descendants, end, excess, orphans, processes
-from pytest_kernelllm.judge.isolation import Isolation, seal
-from pytest_kernelllm.judge.landlock import Allowed
-from pytest_kernelllm.judge.reachable import gpu_devices, reachable
+from pytest_kernelllm.judge.isolation import scratch
+from pytest_kernelllm.judge.isolation.family import Bounds, descendants, end, excess, orphans, processes
+from pytest_kernelllm.judge.isolation.isolation import Isolation, seal
+from pytest_kernelllm.judge.isolation.landlock import Allowed
+from pytest_kernelllm.judge.isolation.reachable import gpu_devices, reachable
 
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -123,7 +123,7 @@ class Server:
 
     def _become_worker(self, order: dict[str, Any], fds: list[int]) -> None:
         """In the child: leave the group, give up what it has no use for, then serve. Never returns."""
-        from pytest_kernelllm.judge.warm import seed_cache
+        from pytest_kernelllm.judge.worker.warm import seed_cache
 
         status = 1
         try:
@@ -142,8 +142,8 @@ class Server:
             tempfile.tempdir = None
             import torch
 
-            from pytest_kernelllm.judge.channel import Channel
-            from pytest_kernelllm.judge.worker import Worker
+            from pytest_kernelllm.judge.worker.channel import Channel
+            from pytest_kernelllm.judge.worker.worker import Worker
 
             torch.set_num_threads(1)
             with torch.no_grad():
@@ -202,8 +202,8 @@ def main(argv: list[str]) -> None:
     import torch  # noqa: F401  # warmed up here, once, for every worker
     import triton  # noqa: F401
 
-    from pytest_kernelllm.judge import worker  # noqa: F401
-    from pytest_kernelllm.judge.warm import warm_up
+    from pytest_kernelllm.judge.worker import worker  # noqa: F401
+    from pytest_kernelllm.judge.worker.warm import warm_up
 
     isolation = Isolation(**options["isolation"])
     warm_up(Path.cwd(), gpu=options["mode"] == "cuda")

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from pytest_kernelllm.judge.landlock import DEVICE, READ, RUN, Allowed
+from pytest_kernelllm.judge.isolation.landlock import DEVICE, READ, RUN, Allowed
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store", "/opt/cuda")
 """Programs, libraries and headers: read and run."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from pytest_kernelllm.judge.slabs import Arena
+from pytest_kernelllm.judge.worker.slabs import Arena
 
 
 def state_tree(

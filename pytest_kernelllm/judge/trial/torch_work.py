@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.watch import UNWRITTEN, WRITTEN, Watch
+from pytest_kernelllm.judge.worker.watch import UNWRITTEN, WRITTEN, Watch
 
 LAYOUT = (UNWRITTEN | WRITTEN) | frozenset(
     f"aten::{name}"

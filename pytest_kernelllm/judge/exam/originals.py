@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from pytest_kernelllm.judge import numerics, reference
+from pytest_kernelllm.judge.exam import numerics, reference
+from pytest_kernelllm.judge.exam.probes import Probe
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.probes import Probe
-from pytest_kernelllm.judge.structure import flatten
+from pytest_kernelllm.judge.worker.structure import flatten
 
 
 class ExamError(Exception):

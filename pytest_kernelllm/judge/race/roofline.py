@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
-from pytest_kernelllm.judge.clock import Clock
-from pytest_kernelllm.judge.exam import Question
+from pytest_kernelllm.judge.exam.exam import Question
+from pytest_kernelllm.judge.worker.clock import Clock
 
 DIFFERENTIABLE_BYTES = 1 << 31
 """Larger questions are not differentiated to learn which of their inputs matter."""

@@ -14,13 +14,14 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from pytest_kernelllm.judge import timing, trial
-from pytest_kernelllm.judge.clock import Clock
-from pytest_kernelllm.judge.exam import Exam, Question
-from pytest_kernelllm.judge.roofline import Roofline, needed_bytes
-from pytest_kernelllm.judge.slabs import Arena
+from pytest_kernelllm.judge.exam.exam import Exam, Question
+from pytest_kernelllm.judge.race import timing
+from pytest_kernelllm.judge.race.roofline import Roofline, needed_bytes
 from pytest_kernelllm.judge.supervisor import WorkerDied, WorkerHandle
-from pytest_kernelllm.judge.trial import Posed, Proceedings
+from pytest_kernelllm.judge.trial import trial
+from pytest_kernelllm.judge.trial.trial import Posed, Proceedings
+from pytest_kernelllm.judge.worker.clock import Clock
+from pytest_kernelllm.judge.worker.slabs import Arena
 from pytest_kernelllm.records import Check, Timing
 
 

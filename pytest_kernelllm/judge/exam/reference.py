@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from pytest_kernelllm.judge.structure import flatten
+from pytest_kernelllm.judge.worker.structure import flatten
 
 Change = Callable[[torch.Tensor], torch.Tensor]
 

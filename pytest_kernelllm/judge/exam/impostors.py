@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from pytest_kernelllm.judge.numerics import Expected, compare
+from pytest_kernelllm.judge.exam.numerics import Expected, compare
 from pytest_kernelllm.judge.policy import Policy
 
 Leaves = list[torch.Tensor]

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from pytest_kernelllm.judge.allowed import (
+from pytest_kernelllm.judge.screen.allowed import (
     BASES,
     BUILTINS,
     DUNDERS,
@@ -23,7 +23,7 @@ from pytest_kernelllm.judge.allowed import (
     NAMESPACES,
     OTHER_MEMBERS,
 )
-from pytest_kernelllm.judge.names import OWN_CLASS, SELF, UNKNOWN, Place, Scope, Tangled, paths, places
+from pytest_kernelllm.judge.screen.names import OWN_CLASS, SELF, UNKNOWN, Place, Scope, Tangled, paths, places
 from pytest_kernelllm.kernel_module import parse
 
 LONGEST_SOURCE = 1 << 20

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_kernelllm.config import ConfigError
-from pytest_kernelllm.judge import landlock, seccomp
-from pytest_kernelllm.judge.landlock import OWN, READ, READ_FILE, TRUNCATE, WRITE_FILE, Allowed
+from pytest_kernelllm.judge.isolation import landlock, seccomp
+from pytest_kernelllm.judge.isolation.landlock import OWN, READ, READ_FILE, TRUNCATE, WRITE_FILE, Allowed
 
 Mode = Literal["interpret", "compile", "cuda"]
 Device = Literal["cpu", "cuda"]

@@ -1,0 +1,1 @@
+"""What candidates are asked, and what is right. Only ever in the judge's process."""

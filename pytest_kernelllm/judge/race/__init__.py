@@ -1,0 +1,1 @@
+"""How fast a kernel is, by clocks that it cannot move."""

@@ -1,0 +1,1 @@
+"""What can be refused by reading a kernel module, before anything of it runs."""

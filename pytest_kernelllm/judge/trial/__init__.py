@@ -1,0 +1,1 @@
+"""Questions put to a worker, and everything that is looked at afterwards."""

@@ -1,0 +1,1 @@
+"""The untrusted side, and what both sides share: channel, slabs, clock."""
