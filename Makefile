@@ -19,7 +19,7 @@ endif
 
 EXAMPLES := examples/llm_blocks examples/transformers_layers
 
-.PHONY: help venv demo test test-gpu bench lint format constraints clean
+.PHONY: help venv demo test test-gpu bench catch lint format constraints clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -49,6 +49,9 @@ test-gpu: $(READY)  ## tests that need a CUDA GPU
 
 bench: $(READY)  ## what the installed, unused plugin adds to a pytest session
 	$(PY) benchmarks/startup.py $(ARGS)
+
+catch: $(READY)  ## the catch table: every cheat in tests/corpus and the rule that stops it (ARGS="--device cuda --jobs 8", --mutate)
+	$(PY) -m tests.corpus $(ARGS)
 
 lint: $(READY)  ## style, formatting, types and layers
 	$(PY) -m ruff check
