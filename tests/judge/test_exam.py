@@ -172,11 +172,18 @@ def test_sampling_is_refused():
 
 
 def test_normalising_by_batch_statistics_is_not_random():
-    target = exam(lambda: nn.BatchNorm1d(64).train())
+    target = exam(lambda: nn.BatchNorm1d(64, track_running_stats=False).train())
     question = ask(target)
     assert question.impostor is None
-    assert question.module.num_batches_tracked == 0
     assert ask(target).expected.original[0] is question.expected.original[0]
+
+
+def test_an_original_that_keeps_state_is_refused_and_what_it_changes_is_named():
+    with pytest.raises(ExamError, match="its buffer `running_mean` and its buffer `running_var`"):
+        ask(exam(lambda: nn.BatchNorm1d(64).train()))
+    assert ask(exam(lambda: nn.BatchNorm1d(64).eval())).expected.original
+    with pytest.raises(ExamError, match="its input `x`"):
+        ask(exam(of(lambda x: x.mul_(2))))
 
 
 @dataclasses.dataclass

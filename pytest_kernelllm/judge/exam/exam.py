@@ -16,7 +16,13 @@ from pytest_kernelllm.judge.exam import impostors, numerics, reference
 from pytest_kernelllm.judge.exam.gradients import Gradients, expected_gradients
 from pytest_kernelllm.judge.exam.numerics import Expected
 from pytest_kernelllm.judge.exam.originals import ExamError as ExamError
-from pytest_kernelllm.judge.exam.originals import form, named, refuse_incomparable, refuse_random
+from pytest_kernelllm.judge.exam.originals import (
+    form,
+    named,
+    refuse_incomparable,
+    refuse_random,
+    refuse_stateful,
+)
 from pytest_kernelllm.judge.exam.probes import Probe
 from pytest_kernelllm.judge.exam.stress import stressed
 from pytest_kernelllm.judge.policy import Policy
@@ -170,6 +176,7 @@ class Exam:
         refuse_incomparable(output, probe)
         structure, original = flatten(output)
         if probe.case not in self._steady:
+            refuse_stateful(modules.shaken, arguments, probe)
             refuse_random(modules.shaken, arguments, original, self.policy, probe)
             self._steady.add(probe.case)
         exact, note = self._exact(modules, arguments, original)

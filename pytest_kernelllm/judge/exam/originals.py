@@ -85,6 +85,32 @@ def refuse_random(
             )
 
 
+def refuse_stateful(module: torch.nn.Module, arguments: dict[str, Any], probe: Probe) -> None:
+    """A call must leave buffers and inputs as they were: a kernel that leaves them alone would not do the same.
+
+    Raises:
+        ExamError: it changes one of them; the text names it.
+    """
+    fresh = reference.copied(module, lambda tensor: tensor, torch.clone)
+    inputs = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
+    with named(probe), torch.no_grad():
+        fresh(**inputs)
+    buffers = dict(fresh.named_buffers())
+    changed = [f"its buffer `{k}`" for k, v in module.named_buffers() if not _same(v, buffers.get(k))]
+    changed += [f"its input `{k}`" for k, v in arguments.items() if not _same(v, inputs[k])]
+    if changed:
+        raise ExamError(
+            f"the original changes {' and '.join(changed)} as it runs, at {probe.describe()}; a kernel keeps no "
+            "state: judge the module in evaluation mode, or leave the change outside it"
+        )
+
+
+def _same(before: Any, after: Any) -> bool:
+    if not isinstance(before, torch.Tensor):
+        return True
+    return isinstance(after, torch.Tensor) and torch.equal(before.nan_to_num(), after.nan_to_num())
+
+
 def form(leaf: Any) -> tuple[Any, ...]:
     """Shape and kind of an output leaf; all floating dtypes are one kind."""
     floating = isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
