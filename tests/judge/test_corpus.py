@@ -93,7 +93,7 @@ def test_a_header_without_a_reason_is_refused(tmp_path, monkeypatch):
     file = tmp_path / "cheats" / "softmax__zeros.py"
     file.write_text(text)
     assert [entry.rules for entry in load()] == [("values",)]
-    for change in ("# rule: none", "# rule: values | sizes | stress", "# story: x"):
+    for change in ("# rule: none", "# rule: values | sizes | stress | load", "# story: x"):
         file.write_text(text.replace("# rule: values", change))
         with pytest.raises(ValueError, match="softmax__zeros"):
             load()
