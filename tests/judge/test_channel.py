@@ -1,5 +1,6 @@
 import socket
 import struct
+import threading
 
 import pytest
 
@@ -24,8 +25,6 @@ def test_objects_arrive_whole_and_in_order(ends):
     channel, other = ends
     far = Channel(other)
     for message in ({"a": [1, 2.5, None]}, {"text": "x" * 200_000}):
-        import threading
-
         sender = threading.Thread(target=far.send, args=(message,))
         sender.start()
         assert channel.receive(5.0) == message
@@ -66,3 +65,13 @@ def test_anything_but_a_json_object_is_refused(ends, data):
     other.sendall(data)
     with pytest.raises(ChannelError):
         channel.receive(1.0)
+
+
+def test_a_message_that_nests_without_end_is_an_error(ends):
+    channel, other = ends
+    body = b"[" * 200_000
+    sender = threading.Thread(target=other.sendall, args=(struct.pack("<I", len(body)) + body,))
+    sender.start()
+    with pytest.raises(ChannelError, match="nested too deeply"):
+        channel.receive(5.0)
+    sender.join()

@@ -68,16 +68,18 @@ def _compare_with_original(question: Question, reply: Reply, policy: Policy, fou
     named: dict[str, Any] = {f"self.{k}": v for k, v in question.module.named_parameters()}
     named |= {f"self.{k}": v for k, v in question.module.named_buffers()} | question.arguments
     allowed = leaves.shared(outputs, named)
-    pairs = reply.get("shared")
-    extra = [p for p in pairs if p not in allowed] if isinstance(pairs, list) else [["?", "?"]]
-    where = question.probe.describe()
-    broken = (
-        f"{str(extra[0][-1])[:80]} shares memory with {str(extra[0][0])[:80]} at {where}" if extra else ""
-    )
-    found.holds("aliasing", "memory of its own", not extra, broken)
-    ops = reply.get("operations")
-    if not (isinstance(ops, dict) and all(isinstance(n, int) for n in ops.values())):
+    pairs, ops = reply.get("shared"), reply.get("operations")
+    if not (
+        isinstance(pairs, list)
+        and all(isinstance(pair, list) and len(pair) == 2 for pair in pairs)
+        and isinstance(ops, dict)
+        and all(isinstance(n, int) and n >= 0 for n in ops.values())
+    ):
         raise WorkerDied("it answered `run` with something else than a report")
+    extra = [pair for pair in pairs if pair not in allowed]
+    where = question.probe.describe()
+    broken = f"{extra[0][1]!s:.80} shares memory with {extra[0][0]!s:.80} at {where}" if extra else ""
+    found.holds("aliasing", "memory of its own", not extra, broken)
     tensors = [t for t in (*question.arguments.values(), *outputs) if isinstance(t, torch.Tensor)]
     size = max((t.numel() for t in tensors), default=0)
     share, said = torch_work.share(ops, torch_work.vendor_kinds(watch.elements), size, policy)

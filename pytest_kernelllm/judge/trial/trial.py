@@ -247,7 +247,8 @@ def _outline(outputs: dict[str, Any]) -> str:
         for x in flat
         if isinstance(x, dict)
     ]
-    kind = f"{outputs['structure'][0]} " if isinstance(outputs["structure"], list) else ""
+    structure = outputs["structure"]
+    kind = f"{structure[0]} " if isinstance(structure, list) and structure else ""
     return f"{kind}({', '.join(parts)})"[:600]
 
 

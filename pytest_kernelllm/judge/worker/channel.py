@@ -59,8 +59,8 @@ class Channel:
             raise ChannelError(f"a message of {length} bytes")
         try:
             message = json.loads(self._exactly(length, deadline))
-        except ValueError as error:
-            raise ChannelError("not JSON") from error
+        except (ValueError, RecursionError) as error:
+            raise ChannelError("not JSON, or nested too deeply") from error
         if not isinstance(message, dict):
             raise ChannelError("not a JSON object")
         return message
