@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pytest_kernelllm.judge.rules import SWITCHABLE
 
 POLICY_VERSION = "2"
-"""Part of every source hash and record: verdicts under other rules are not believed. Raise it with every change
-of what is accepted."""
+"""Part of every verdict's environment: verdicts under other rules are not believed. Raise it with every change of what
+is accepted."""
 
 
 @dataclass(frozen=True)
