@@ -1,6 +1,6 @@
 # family: answers kept
 # trick: It keeps the first tensor of a size and reads from that one ever after.
-# rule: fresh address | values
+# rule: fresh address | values | run
 # screen: no
 
 import torch
