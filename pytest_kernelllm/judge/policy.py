@@ -59,7 +59,7 @@ class Policy:
         "mixed-row",
     )
     """Kinds of stress (``stress.TRANSFORMS``) on a GPU."""
-    cpu_stresses: tuple[str, ...] = ("×0.0001", "×10000", "mixed-row")
+    cpu_stresses: tuple[str, ...] = ("×0.0001", "×10000", "shifted", "mixed-row")
     """…and in the interpreter, or where inputs cannot be made small."""
     gpu_planted: tuple[str, ...] = ("NaN", "+inf", "-inf")
     """Values planted in inputs (``stress.PLANTED``) on a GPU, each in a probe of its own."""
