@@ -1,6 +1,6 @@
 # family: wrong numbers
 # trick: Of equal values it names the last.
-# rule: stress
+# rule: stress | nonfinite
 # screen: no
 
 import torch

@@ -1,0 +1,1 @@
+"""Language models: text in, texts out, on this machine or behind an endpoint."""
