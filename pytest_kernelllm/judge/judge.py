@@ -76,7 +76,7 @@ class Judge:
 
         Args:
             environment: where verdicts will hold.
-            deadline: seconds a candidate's worker may live.
+            deadline: seconds a candidate's worker may spend on its answers.
             gpu_uuid: names the GPU's lock.
             isolation: what holds its workers; by default the best that the machine allows.
             policy: other thresholds than the published ones, for tests of the judge itself.
@@ -147,11 +147,9 @@ class Judge:
         )
 
     def _proceed(self, candidate: Candidate, brief: Brief, found: Proceedings) -> None:
-        if "screen" not in self.policy.disabled:
-            findings = screen(candidate.source)
-            detail = f"line {findings[0].line}: it {findings[0].reason}" if findings else ""
-            check = Check("screen", not findings, float(len(findings)), 0.0, detail)
-            found.check("screen", "screen", check)
+        findings = screen(candidate.source)
+        detail = f"line {findings[0].line}: it {findings[0].reason}" if findings else ""
+        found.check("screen", "screen", Check("screen", not findings, float(len(findings)), 0.0, detail))
         plans = self._plans(candidate, brief)
         exam = self._exam(brief)
         if self.device.type == "cpu" and "compile" not in self.policy.disabled:

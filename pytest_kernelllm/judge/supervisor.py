@@ -21,10 +21,8 @@ from typing import Any
 
 from pytest_kernelllm.judge.isolation import scratch
 from pytest_kernelllm.judge.isolation.family import Bounds
-from pytest_kernelllm.judge.isolation.isolation import CLONE_NEWUSER, Isolation, Mode, probe_isolation
+from pytest_kernelllm.judge.isolation.isolation import CLONE_NEWUSER, Isolation, Mode
 from pytest_kernelllm.judge.worker.channel import Channel, ChannelClosed, ChannelError, ChannelTimeout
-
-__all__ = ["ForkServer", "Isolation", "ServerFailed", "WorkerDied", "WorkerHandle", "probe_isolation"]
 
 START_TIMEOUT = 120.0
 """Seconds a fork server may take to import torch and triton, on a cold disk too."""
@@ -119,6 +117,7 @@ class ForkServer:
         self._control: socket.socket | None = None
         self._scratch = Path()
         self._ready = False
+        self._fault = ""
         self._started: set[int] = set()
         self._exits: dict[int, str] = {}
         self._folders: dict[int, Path] = {}
@@ -245,16 +244,30 @@ class ForkServer:
                 if not data:
                     self._news.notify_all()
                     return
-                message = json.loads(data)
-                if "ready" in message:
-                    self._ready = True
-                elif "started" in message:
-                    self._started.add(message["started"])
-                else:
-                    self._exits[message["exited"]] = _in_words(message["status"], message["why"])
+                try:
+                    ended = self._note(json.loads(data))
+                except (ValueError, KeyError, TypeError):
+                    # Nobody else holds this socket; going on as if nothing had been said would hide who does.
+                    self._fault = f"its control channel said {data[:80]!r}."
+                    if self._process is not None:
+                        self._process.kill()
+                    self._news.notify_all()
+                    return
                 self._news.notify_all()
-            if "exited" in message:
-                scratch.remove(self._folders.pop(message["exited"]))
+            if ended is not None:
+                scratch.remove(self._folders.pop(ended))
+
+    def _note(self, message: dict[str, Any]) -> int | None:
+        """Keep what the server says; the number of the worker whose end it is."""
+        if "ready" in message:
+            self._ready = True
+        elif "started" in message:
+            self._started.add(message["started"])
+        else:
+            number = int(message["exited"])
+            self._exits[number] = _in_words(message["status"], message["why"])
+            return number
+        return None
 
     def _wait(self, condition: Any, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -266,6 +279,8 @@ class ForkServer:
                 self._news.wait(0.2)
 
     def _last_words(self) -> str:
+        if self._fault:
+            return self._fault
         log = self._scratch / "server.log"
         lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
         return lines[-1] if lines else "it said nothing."

@@ -14,8 +14,8 @@ from attacks import CALLS, FILES, FORWARD, attempt, need, set_stage
 from pytest_kernelllm.config import ConfigError, load_settings
 from pytest_kernelllm.judge.isolation import scratch, seccomp
 from pytest_kernelllm.judge.isolation.family import Bounds, descendants, processes
-from pytest_kernelllm.judge.isolation.isolation import Isolation, IsolationError
-from pytest_kernelllm.judge.supervisor import ForkServer, WorkerDied, probe_isolation
+from pytest_kernelllm.judge.isolation.isolation import Isolation, IsolationError, probe_isolation
+from pytest_kernelllm.judge.supervisor import ForkServer, WorkerDied
 
 REFUSALS = (
     "[Errno 1] ",

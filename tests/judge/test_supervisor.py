@@ -1,14 +1,17 @@
 """The boundary itself, with the screen out of the way: what a worker may try, and what is left afterwards."""
 
 import os
+import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from pytest_kernelllm.judge.supervisor import ForkServer, WorkerDied, probe_isolation
+from pytest_kernelllm.judge.isolation.isolation import probe_isolation
+from pytest_kernelllm.judge.supervisor import ForkServer, ServerFailed, WorkerDied
 
 FORWARD = "\ndef forward(self):\n    pass\n"
 
@@ -106,10 +109,27 @@ def test_the_server_ends_with_close():
     wait_until_gone(Path(f"/proc/{pid}"))
 
 
+def test_a_control_channel_that_says_nonsense_is_named_and_ends_the_server():
+    server = ForkServer("interpret", probe_isolation("cpu"))
+    with server.worker(20.0):
+        control = server._control
+    server._control, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener = threading.Thread(target=server._listen)
+    listener.start()
+    ours.send(b'{"odd": 1}')
+    listener.join(20.0)
+    with pytest.raises(ServerFailed, match="odd"), server.worker(20.0):
+        pass
+    server._control.close()
+    server._control = control
+    server.close()
+
+
 def test_nothing_is_left_of_a_judge_that_was_killed(tmp_path):
     source = """
 import os
-from pytest_kernelllm.judge.supervisor import ForkServer, probe_isolation
+from pytest_kernelllm.judge.isolation.isolation import probe_isolation
+from pytest_kernelllm.judge.supervisor import ForkServer
 with ForkServer("interpret", probe_isolation("cpu")).worker(60.0) as worker:
     reply = worker.ask("load", source="import os\\nraise ValueError(os.getpid())\\ndef forward(self): pass")
     print(reply["error"]["message"], flush=True)

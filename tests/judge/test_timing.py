@@ -60,7 +60,8 @@ def test_enough_overwrites_of_the_cache_hide_each_launch_but_not_without_bound()
 
 
 def question(module, **arguments):
-    outputs = (module(**arguments),)
+    with torch.no_grad():
+        outputs = (module(**arguments),)
     return Question(Probe("default", (), 0), module, arguments, Expected("*", outputs, outputs, (0.0,)), None)
 
 
@@ -74,6 +75,19 @@ def test_a_table_counts_only_by_the_rows_that_are_read():
     table = torch.nn.Embedding(1000, 8)
     read, _ = needed_bytes(question(table, input=torch.tensor([3, 5, 5, 999])))
     assert read == 3 * 8 * 4
+
+
+class InPlace(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(4))
+
+    def forward(self, x):
+        return self.weight.mul_(x)
+
+
+def test_of_an_original_that_cannot_be_differentiated_only_the_writes_are_known():
+    assert needed_bytes(question(InPlace(), x=torch.randn(4))) == (0, 16)
 
 
 def test_writes_that_fit_the_cache_are_not_counted_and_the_fastest_precision_counts():

@@ -52,7 +52,7 @@ def impostors(
         yield "another input's output", other
     for name, value in arguments.items():
         if isinstance(value, torch.Tensor) and any(leaf.shape == value.shape for leaf in originals):
-            yield f"`{name}` passed through", each(lambda leaf, value=value: _passed(value, leaf))  # type: ignore[misc]
+            yield f"`{name}` passed through", each(lambda leaf, value=value: _passed(value, leaf))  # type: ignore[misc]  # mypy cannot infer a lambda's defaults
     if half is not None and any(leaf.dtype == torch.float32 for leaf in originals):
         yield (
             "the original at half precision",

@@ -189,7 +189,7 @@ def seal(
 
 def _close_all_but(keep: set[int]) -> None:
     """Close what the fork brought along."""
-    for fd in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208
+    for fd in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208  (numbers, not paths)
         if fd not in keep:
             with contextlib.suppress(OSError):
                 os.close(fd)

@@ -39,5 +39,5 @@ def remove(folder: Path) -> None:
 
 def _names(folder: Path) -> list[str]:
     with contextlib.suppress(OSError):
-        return os.listdir(folder)  # noqa: PTH208
+        return os.listdir(folder)  # noqa: PTH208  (names, whatever they hold)
     return []

@@ -10,6 +10,7 @@ import torch
 
 from pytest_kernelllm.judge.exam.exam import Question
 from pytest_kernelllm.judge.worker.clock import Clock
+from pytest_kernelllm.judge.worker.structure import flatten
 
 DIFFERENTIABLE_BYTES = 1 << 31
 """Larger questions are not differentiated to learn which of their inputs matter."""
@@ -67,17 +68,18 @@ def needed_bytes(question: Question) -> tuple[int, int]:
     }
     sources = [v for v in arguments.values() if isinstance(v, torch.Tensor) and v.requires_grad]
     sources += [p for p in question.module.parameters() if p.requires_grad]
-    with torch.enable_grad():
-        outputs = question.module(**arguments)
-        leaves = [
-            t
-            for t in torch.utils._pytree.tree_leaves(outputs)
-            if isinstance(t, torch.Tensor) and t.requires_grad
-        ]
-        if not leaves or not sources:
-            return 0, written
-        projection = torch.stack([(leaf * torch.randn_like(leaf)).sum().double() for leaf in leaves]).sum()
-        gradients = torch.autograd.grad(projection, sources, allow_unused=True)
+    try:
+        with torch.enable_grad():
+            _, outputs = flatten(question.module(**arguments))
+            leaves = [t for t in outputs if isinstance(t, torch.Tensor) and t.requires_grad]
+            if not leaves or not sources:
+                return 0, written
+            parts = [(leaf * torch.randn_like(leaf)).sum().double() for leaf in leaves]
+            gradients = torch.autograd.grad(torch.stack(parts).sum(), sources, allow_unused=True)
+    except (
+        RuntimeError
+    ):  # it changes an input in place, or has no derivative: then nothing is known about its reads
+        return 0, written
     read = sum(
         int(gradient.count_nonzero()) * gradient.itemsize for gradient in gradients if gradient is not None
     )

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.worker.watch import UNWRITTEN, WRITTEN, Watch
+from pytest_kernelllm.judge.worker.watch import ALLOCATING, Watch
 
-LAYOUT = (UNWRITTEN | WRITTEN) | frozenset(
+LAYOUT = ALLOCATING | frozenset(
     f"aten::{name}"
     for name in (
         "_local_scalar_dense",

@@ -186,7 +186,7 @@ def check_outputs(posed: Posed, question: Question, exam: Exam, found: Proceedin
             f"relative error {difference.measured:.3g}, allowed {difference.allowed:.3g}, at {where}"
         )
         measured = difference.measured if math.isfinite(difference.measured) else "not finite"
-        detail = "" if difference.passed else f"{_UNDER.get(rule, '')}{broken}"
+        detail = difference.detail if difference.passed else f"{_UNDER.get(rule, '')}{broken}"
         check = Check(f"output {i} at {where}", difference.passed, measured, difference.allowed, detail)
         found.check("correctness", rule, check)
 

@@ -199,7 +199,8 @@ def main(argv: list[str]) -> None:
     # Orphans of a dead worker come back to this process, which ends them.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
-    import torch  # noqa: F401  # warmed up here, once, for every worker
+    # Imported here, once, for every worker.
+    import torch  # noqa: F401
     import triton  # noqa: F401
 
     from pytest_kernelllm.judge.worker import worker  # noqa: F401

@@ -47,6 +47,8 @@ WRITTEN = frozenset(
 )
 """Operations that give fresh memory with content."""
 
+ALLOCATING = UNWRITTEN | WRITTEN
+
 
 class Watch(TorchDispatchMode):
     """Inside, torch operations are counted by name, with the elements that they touch."""
@@ -81,7 +83,7 @@ class Watch(TorchDispatchMode):
         name = func._schema.name
         tensors = [leaf for leaf in tree_leaves((args, kwargs, result)) if isinstance(leaf, torch.Tensor)]
         self.elements[name] += max((tensor.numel() for tensor in tensors), default=0)
-        if self._guarded and name in UNWRITTEN | WRITTEN and result.numel():
+        if self._guarded and name in ALLOCATING and result.numel():
             return self._between_guards(result, written=name in WRITTEN)
         return result
 
