@@ -32,7 +32,7 @@ class Policy:
     """Elements that are compared at once."""
     judge_bytes: int | None = None
     """Memory that preparing a question may take; None: what the GPU has free, and without bound on a CPU."""
-    cpu_elements: int = 1 << 14
+    cpu_elements: int = 1 << 13
     """Elements an input may have in the interpreter, where a probe's free dimensions allow it."""
     cpu_longest: int = 64
     """How far a single dimension is taken there: programs run one after the other, some 10 ms each."""
@@ -75,8 +75,8 @@ class Policy:
     """Interleaved rounds of baseline and candidate."""
     timing_calls: int = 10
     """Calls a round."""
-    cpu_repeats: int = 2
-    """Further runs of each case's main question in the interpreter, the last program first."""
+    cpu_repeats: int = 1
+    """Further runs of each case's main question in the interpreter, the last program first: it is deterministic."""
     gpu_repeats: int = 10
     """…and on a GPU, where nobody chooses the order, and each run costs a millisecond."""
     torch_share: float = 0.25

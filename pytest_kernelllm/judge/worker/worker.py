@@ -272,9 +272,10 @@ class Worker:
             # An autotuner has nothing to time in the interpreter: take its first configuration.
             from triton.runtime.autotuner import Autotuner
 
-            from pytest_kernelllm.judge.worker.interpreter import mend_bfloat16
+            from pytest_kernelllm.judge.worker.interpreter import hasten, mend_bfloat16
 
             mend_bfloat16()
+            hasten()
             Autotuner.run = _first_configuration
 
 
