@@ -34,7 +34,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(INSTALL) --upgrade pip
 	@# PyTorch on its own first: the build chosen here, CPU or CUDA, then stays.
 	@$(INSTALL) torch
-	@$(INSTALL) --editable '.[torch]' --group dev transformers
+	@$(INSTALL) --editable '.[all]' --group dev
 	@touch $@
 
 demo: $(READY)  ## run the plugin over both example projects; ends with its table

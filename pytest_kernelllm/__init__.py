@@ -1,6 +1,20 @@
 """Faster Triton kernels you can trust, from pytest. Cheap to import: it is part of production code."""
 
+from typing import TYPE_CHECKING, Any
+
 from pytest_kernelllm.marker import triton_candidate
 
+if TYPE_CHECKING:
+    from pytest_kernelllm.llm import KernelLLM
+
 __version__ = "0.1.0"
-__all__ = ["__version__", "triton_candidate"]
+__all__ = ["KernelLLM", "__version__", "triton_candidate"]
+
+
+def __getattr__(name: str) -> Any:
+    """What production code does not need is imported when it is asked for."""
+    if name == "KernelLLM":
+        from pytest_kernelllm.llm import KernelLLM
+
+        return KernelLLM
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

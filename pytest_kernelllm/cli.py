@@ -110,6 +110,39 @@ def _parser() -> argparse.ArgumentParser:
         help="write the verdict as JSON, or JSON lines with --pairs; - is standard output",
     )
 
+    bench = command(
+        "bench",
+        run_bench,
+        "Measure a generator: pass@k and fast_p over marked targets and files in KernelBench's form. Run again, it goes on.",
+    )
+    bench.add_argument("paths", nargs="+", metavar="PATH", help="files and folders")
+    bench.add_argument("-k", "--samples", type=int, help="completions per target (default 4)")
+    bench.add_argument(
+        "--at", metavar="K,K", help="each k to give pass@k for (default 1, 10, 20 as far as drawn, and all)"
+    )
+    bench.add_argument("--generator", help="the one generator to measure")
+    bench.add_argument("--candidates-dir", help="folder of the files generator")
+    bench.add_argument("--model", help="model on the Hugging Face Hub, or a folder")
+    bench.add_argument("--revision", help="the model's revision, best a commit hash")
+    bench.add_argument("--endpoint", help="URL, hf:NAME, or a model at a provider")
+    bench.add_argument("--preset", choices=("published", "script"), help="sampling (default published)")
+    bench.add_argument("--temperature", type=float, help="in place of the preset's")
+    bench.add_argument("--seed", type=int, help="what sampling starts from (default 0)")
+    bench.add_argument(
+        "--device", choices=("auto", "cpu", "cuda"), help="where candidates run; cpu is Triton's interpreter"
+    )
+    bench.add_argument("--arch", help="architecture to compile for without a GPU (default sm_90)")
+    bench.add_argument("--no-timing", action="store_true", help="prove only: pass@k without fast_p")
+    bench.add_argument("--deadline", type=float, help="seconds one candidate may take (default 60)")
+    bench.add_argument("--workers", type=int, help="candidates judged side by side (default: by the CPUs)")
+    bench.add_argument(
+        "--isolation",
+        choices=("best", "strict"),
+        help="strict judges nothing where candidates cannot be isolated fully (default best)",
+    )
+    bench.add_argument("--json", metavar="FILE", help="write all figures as JSON; - is standard output")
+    bench.add_argument("--plot", metavar="FILE", help="draw pass@k over k: FILE.svg or FILE.png")
+
     apply = command("apply", run_apply, "Apply suggested patches to the working tree.")
     apply.add_argument(
         "names", nargs="*", help="patches by name, as the run's table shows them (default: all)"
@@ -148,8 +181,9 @@ def run_scan(options: argparse.Namespace) -> int:
 
 def run_generate(options: argparse.Namespace) -> int:
     """``kernelllm generate``."""
+    from pytest_kernelllm.errors import SessionError
     from pytest_kernelllm.generate.protocol import GenerateError
-    from pytest_kernelllm.session import SessionError, open_session
+    from pytest_kernelllm.session import open_session
 
     settings = _settings(
         generator=options.generator, samples=options.samples, candidates_dir=options.candidates_dir
@@ -244,6 +278,45 @@ def _verify_pairs(pairs: list[Pair], settings: Settings, options: argparse.Names
             raise CommandError(str(error)) from None
     print("kernelllm: " + ", ".join(f"{n} {name}" for name, n in counts.items()), file=sys.stderr)
     return UNJUDGED if counts["inconclusive"] else REJECTED if counts["rejected"] else OK
+
+
+def run_bench(options: argparse.Namespace) -> int:
+    """``kernelllm bench``."""
+    from pytest_kernelllm.discover.scan import scan
+    from pytest_kernelllm.errors import SessionError
+    from pytest_kernelllm.generate.protocol import GenerateError
+    from pytest_kernelllm.passk.command import measure
+    from pytest_kernelllm.passk.errors import BenchError
+
+    settings = _settings(
+        generator=options.generator,
+        samples=options.samples,
+        candidates_dir=options.candidates_dir,
+        model=options.model,
+        revision=options.revision,
+        endpoint=options.endpoint,
+        preset=options.preset,
+        temperature=options.temperature,
+        seed=options.seed,
+        device=options.device,
+        arch=options.arch,
+        timing=False if options.no_timing else None,
+        deadline=options.deadline,
+        workers=options.workers,
+        isolation=options.isolation,
+    )
+    found = scan([Path(p) for p in options.paths], Path.cwd(), kernelbench=True)
+    for problem in found.problems:
+        print(f"kernelllm: {problem}", file=sys.stderr)
+    if not found.targets:
+        print(f"kernelllm: no target in {' '.join(options.paths)}", file=sys.stderr)
+        return REJECTED
+    plot = Path(options.plot) if options.plot else None
+    try:
+        whole = measure(Path.cwd(), settings, found.targets, options.at, options.json, plot)
+    except (BenchError, SessionError, GenerateError) as error:
+        raise CommandError(str(error)) from None
+    return OK if whole else UNJUDGED
 
 
 def run_apply(options: argparse.Namespace) -> int:

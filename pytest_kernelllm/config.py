@@ -7,7 +7,8 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 
 class ConfigError(ValueError):
@@ -24,12 +25,41 @@ class Settings:
 
     paths: tuple[str, ...] = ()
     """Files and folders, relative to the project root, searched for targets beside pytest's own arguments."""
-    generator: str = "inductor"
-    """Which generators write candidates, comma-separated: ``inductor``, ``files``."""
+    generator: str = "auto"
+    """Who writes candidates, comma-separated: ``kernelllm`` (the ``endpoint`` if one is set, else ``local``), ``local``,
+    ``endpoint``, ``inductor``, ``files``; ``auto`` takes the best of them that is at hand."""
     samples: int = 4
     """Candidates asked for per target (k)."""
     candidates_dir: str = ""
     """Folder with candidate files, for the ``files`` generator."""
+    model: str = "facebook/KernelLLM"
+    """Model on the Hugging Face Hub, or a folder, for ``local``; for ``endpoint`` the model to ask for, if it serves several."""
+    revision: str = ""
+    """The model's revision, best a commit hash; empty: what the cache holds as ``main``, else the newest."""
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
+    """Of the local model's weights; ``auto`` takes the model's own."""
+    device_map: str = "auto"
+    """Where the local model lies: ``auto`` (one GPU if it fits, else all), ``cuda:1``, ``cpu``."""
+    quantization: Literal["none", "8bit", "4bit"] = "none"
+    """Of the local model, by bitsandbytes."""
+    endpoint: str = ""
+    """A URL, ``hf:NAME`` (an Inference Endpoint of yours), or a model at a provider; docs/endpoint.md."""
+    concurrency: int = 8
+    """Requests sent to an endpoint at once."""
+    wake_timeout: float = 600.0
+    """Seconds to wait for an endpoint that has to start first."""
+    preset: Literal["published", "script"] = "published"
+    """Sampling: as for KernelLLM's published pass@k (temperature 1.0, top_p 0.97), or as its script does (0.6, 0.95)."""
+    temperature: float | None = None
+    """In place of the preset's; 0 takes the likeliest token every time."""
+    top_p: float | None = None
+    """In place of the preset's."""
+    top_k: int | None = None
+    """In place of the preset's, which is off (0)."""
+    max_new_tokens: int | None = None
+    """In place of the preset's 2,048."""
+    seed: int = 0
+    """What sampling starts from, where the model can be seeded."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where candidates run; ``auto`` takes the GPU if there is one."""
     arch: str = "sm_90"
@@ -52,46 +82,56 @@ class Settings:
     """The store's folder, relative to the project root."""
 
 
-def _coerce(name: str, value: Any, origin: str) -> Any:
-    default = next(f.default for f in fields(Settings) if f.name == name)
-    try:
-        if isinstance(default, bool):
-            if isinstance(value, str) and value.lower() in (
-                "1",
-                "true",
-                "yes",
-                "on",
-                "0",
-                "false",
-                "no",
-                "off",
-            ):
-                return value.lower() in ("1", "true", "yes", "on")
-            if isinstance(value, bool):
-                return value
-            raise ValueError
-        if isinstance(default, tuple):
-            return tuple(value.split()) if isinstance(value, str) else tuple(str(v) for v in value)
-        if isinstance(default, float | int):
-            return type(default)(value)
-        if not isinstance(value, str):
-            raise ValueError
-    except (TypeError, ValueError):
-        raise ConfigError(
-            f"{origin}: `{name}` cannot be {value!r}; expected {type(default).__name__}."
-        ) from None
-    choices = _CHOICES.get(name)
-    if choices and value not in choices:
-        expected = f"{', '.join(choices[:-1])} or {choices[-1]}"
-        raise ConfigError(f"{origin}: `{name}` cannot be {value!r}; expected {expected}.")
-    return value
-
-
-_CHOICES = {
-    "device": ("auto", "cpu", "cuda"),
-    "isolation": ("best", "strict"),
-    "baseline": ("eager", "compile"),
+_WORDS = {
+    "1": True,
+    "true": True,
+    "yes": True,
+    "on": True,
+    "0": False,
+    "false": False,
+    "no": False,
+    "off": False,
 }
+
+
+_LEAST: dict[str, float] = {"samples": 1, "concurrency": 1, "workers": 0, "deadline": 0, "wake_timeout": 0}
+
+
+def _coerce(name: str, value: Any, origin: str) -> Any:
+    """A setting's value in its own type, from TOML, a command line or an environment variable."""
+    wanted = get_type_hints(Settings)[name]
+    if get_origin(wanted) is UnionType:
+        wanted = get_args(wanted)[0]
+    if get_origin(wanted) is Literal:
+        choices = get_args(wanted)
+        if value not in choices:
+            expected = f"{', '.join(choices[:-1])} or {choices[-1]}"
+            raise ConfigError(f"{origin}: `{name}` cannot be {value!r}; expected {expected}.")
+        return value
+    kind = get_origin(wanted) or wanted
+    try:
+        if kind is bool:
+            return value if isinstance(value, bool) else _WORDS[value.lower()]
+        if kind is tuple:
+            return tuple(value.split()) if isinstance(value, str) else tuple(str(v) for v in value)
+        if kind in (int, float) and not isinstance(value, bool):
+            return _number(name, kind(value), value)
+        if kind is str and isinstance(value, str):
+            return value
+    except (AttributeError, KeyError, TypeError, ValueError):
+        pass
+    raise ConfigError(f"{origin}: `{name}` cannot be {value!r}; expected {kind.__name__}.")
+
+
+def _number(name: str, number: float, given: Any) -> float:
+    """The number, if it is what was given and in its range.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if number != (number if isinstance(given, str) else given):  # 4.7 where a whole number is wanted; NaN
+        raise ValueError
+    return number
 
 
 def load_settings(

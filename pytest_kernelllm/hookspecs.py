@@ -18,6 +18,15 @@ def pytest_kernelllm_generators(config: pytest.Config) -> list[Generator]:  # ty
 
 
 @pytest.hookspec(firstresult=True)
+def pytest_kernelllm_prompt(config: pytest.Config, target: Target, code: str, prompt: str) -> str | None:
+    """The prompt that a language model gets for a target, in place of ``prompt``, or None.
+
+    ``code`` is the target as a self-contained module. Change the setting ``seed`` with the hook: what was written for
+    earlier prompts is kept.
+    """
+
+
+@pytest.hookspec(firstresult=True)
 def pytest_kernelllm_inputs(config: pytest.Config, target: Target) -> Any:
     """Inputs for a target whose marker gives none: what ``triton_candidate(inputs=...)`` takes, or None."""
 

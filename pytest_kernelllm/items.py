@@ -11,18 +11,33 @@ import pytest
 from pytest_kernelllm.adoption import adoption_state
 from pytest_kernelllm.config import ConfigError, Settings, load_settings
 from pytest_kernelllm.discover.scan import Scan, scan_file
+from pytest_kernelllm.errors import SessionError
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.generate.protocol import Generator as KernelGenerator
 from pytest_kernelllm.outcome import ADOPTED, Outcome, best
 from pytest_kernelllm.overrides import Overrides
 from pytest_kernelllm.records import Target
 from pytest_kernelllm.report.explain import explain
-from pytest_kernelllm.session import Session, SessionError
+from pytest_kernelllm.session import Session
 
 OPTIONS = (
     "generator",
     "samples",
     "candidates_dir",
+    "model",
+    "revision",
+    "dtype",
+    "device_map",
+    "quantization",
+    "endpoint",
+    "concurrency",
+    "wake_timeout",
+    "preset",
+    "temperature",
+    "top_p",
+    "top_k",
+    "max_new_tokens",
+    "seed",
     "device",
     "arch",
     "min_speedup",
@@ -51,6 +66,7 @@ class Run:
                 self.settings,
                 generators=self._generators_of_plugins(),
                 overrides=self._overrides,
+                prompt=self._prompt,
                 progress=self._progress,
             )
             self.candidates_per_target = self.session.candidates_per_target
@@ -109,19 +125,23 @@ class Run:
             if environment.gpu
             else f"no GPU: Triton's interpreter, compiled for {environment.arch}"
         )
+        why = f" (auto: {self.session.chosen.why})" if self.session.chosen.why else ""
         names = ", ".join(g.name for g in self.session.generators)
         return [
-            f"kernelllm: {names}, {self.settings.samples} candidates a target; {where}; store {self.session.store.path.name}/",
+            f"kernelllm: {names}{why}, {self.settings.samples} candidates a target; {where}; store {self.session.store.path.name}/",
             f"isolation: {self.isolation}",
         ]
 
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         """Tell the session what was selected, so that candidates of one target are judged side by side."""
+        items = [item for item in session.items if isinstance(item, CandidateItem)]
+        for item in items:
+            if item.index >= 0:
+                self.session.announce(item.target)
         if hasattr(self.config, "workerinput"):
             return  # pytest-xdist's workers share the items, each judges its own
-        for item in session.items:
-            if isinstance(item, CandidateItem):
-                self.session.want(item.target, item.index)
+        for item in items:
+            self.session.want(item.target, item.index)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -149,13 +169,20 @@ class Run:
         """The closing table, the patches and the JSON report."""
         if not self.outcomes:
             return
+        from pytest_kernelllm.passk.summary import summary_lines
         from pytest_kernelllm.report.summary import write_summary
         from pytest_kernelllm.suggest.suggestions import write_suggestions
 
         outcomes = list(self.outcomes.values())
         suggestions = write_suggestions(self.session.store, self.root, outcomes)
+        names = [generator.name for generator in self.session.generators]
         write_summary(
-            terminalreporter, self.session.store.path, outcomes, suggestions, self.session.store.problems
+            terminalreporter,
+            self.session.store.path,
+            outcomes,
+            suggestions,
+            self.session.store.problems,
+            summary_lines(outcomes, names, self.settings.samples),
         )
         if path := self.config.getoption("kernelllm_report"):
             from pytest_kernelllm.report.json import write_report
@@ -182,6 +209,12 @@ class Run:
                 tolerance=hook.pytest_kernelllm_tolerance(config=self.config, target=target),
             )
         return self._told[target.id]
+
+    def _prompt(self, target: Target, code: str, prompt: str) -> str | None:
+        said: str | None = self.config.hook.pytest_kernelllm_prompt(
+            config=self.config, target=target, code=code, prompt=prompt
+        )
+        return said
 
     def _progress(self, text: str) -> None:
         """Show what is being done, on a terminal only."""

@@ -28,10 +28,53 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add(
         "--kernelllm-generator",
         metavar="NAMES",
-        help="Who writes candidates: inductor (default), files; several with commas.",
+        help="Who writes candidates: auto (default), kernelllm, local, endpoint, inductor, files; several with commas.",
     )
     add("--kernelllm-samples", metavar="K", type=int, help="Candidates per target and generator (default 4).")
     add("--kernelllm-candidates-dir", metavar="DIR", help="Folder with candidates for the files generator.")
+    add(
+        "--kernelllm-model",
+        metavar="NAME",
+        help="Language model (default facebook/KernelLLM), or its folder.",
+    )
+    add("--kernelllm-revision", metavar="HASH", help="Commit of the model (default: what the cache holds).")
+    add(
+        "--kernelllm-endpoint",
+        metavar="URL",
+        help="Ask a server in place of a local model: a URL, hf:NAME, hf-model:OWNER/MODEL.",
+    )
+    add("--kernelllm-concurrency", metavar="N", type=int, help="Requests sent at once (default 8).")
+    add(
+        "--kernelllm-wake-timeout",
+        metavar="S",
+        type=float,
+        help="Seconds to wait for an endpoint that has to start (default 600).",
+    )
+    add(
+        "--kernelllm-dtype",
+        choices=("auto", "bfloat16", "float16", "float32"),
+        help="Of the local model's weights (default: its own).",
+    )
+    add(
+        "--kernelllm-device-map",
+        metavar="WHERE",
+        help="Where the local model lies: auto (default), cuda:1, cpu.",
+    )
+    add(
+        "--kernelllm-quantization",
+        choices=("none", "8bit", "4bit"),
+        help="Of the local model (default none).",
+    )
+    add(
+        "--kernelllm-preset",
+        choices=("published", "script"),
+        help="Sampling: temperature 1.0, top_p 0.97 (published, the default), or 0.6, 0.95 (script).",
+    )
+    add("--kernelllm-temperature", metavar="T", type=float, help="In place of the preset's; 0 is greedy.")
+    add("--kernelllm-top-p", metavar="P", type=float, help="In place of the preset's.")
+    add("--kernelllm-top-k", metavar="K", type=int, help="In place of the preset's (off).")
+    add("--kernelllm-max-new-tokens", metavar="N", type=int, help="Longest answer (default 2048).")
+    add("--kernelllm-seed", metavar="N", type=int, help="What sampling starts from (default 0).")
     add(
         "--kernelllm-device",
         choices=("auto", "cpu", "cuda"),

@@ -184,6 +184,8 @@ class Completion(Record):
     tokens: int = 0
     note: str = ""
     """One line for people: the variant ("looped reduction"), or why there is no text."""
+    failed: bool = False
+    """Whether it is missing or cut off for a passing reason (a server that was down): never stored, so asked for again."""
 
 
 @dataclass(frozen=True)
@@ -318,8 +320,8 @@ class Verdict(Record):
 
     @property
     def correct(self) -> bool:
-        """Right, whatever its speed: accepted, or stopped only when it was timed."""
-        return self.accepted or self.stage == "timing"
+        """Right, whatever its speed: accepted, or rejected for nothing but that."""
+        return self.accepted or self.rule == "speed"
 
     @property
     def speedup(self) -> Ratio | None:

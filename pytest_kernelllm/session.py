@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -14,24 +15,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelllm.config import Settings
-from pytest_kernelllm.generate.protocol import GenerateError, Generator, Request
-from pytest_kernelllm.generate.registry import make_generators
+from pytest_kernelllm.errors import SessionError
+from pytest_kernelllm.generate.kernelllm import PromptHook
+from pytest_kernelllm.generate.protocol import GenerateError, Generator
+from pytest_kernelllm.generate.registry import Chosen, Surroundings, choose
 from pytest_kernelllm.judge.environment import Gpu, find_environment, find_gpu
 from pytest_kernelllm.judge.isolation.isolation import Isolation, probe_isolation
 from pytest_kernelllm.outcome import ADOPTED, Outcome
 from pytest_kernelllm.overrides import Overrides
 from pytest_kernelllm.records import Candidate, Completion, Environment, KernelRecord, Target, Verdict
 from pytest_kernelllm.store.local import Store
+from pytest_kernelllm.writing import Writing
 
 if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import LiveTarget
     from pytest_kernelllm.judge.judge import Judge
 
 Progress = Callable[[str], None]
-
-
-class SessionError(RuntimeError):
-    """Something a person has to put right before a target can be judged; one sentence."""
 
 
 def hash_text(text: str) -> str:
@@ -51,6 +51,7 @@ class Session:
         *,
         generators: Sequence[Generator] = (),
         overrides: Callable[[Target], Overrides] = lambda target: Overrides(),
+        prompt: PromptHook = lambda target, code, prompt: None,
         progress: Progress = lambda text: None,
     ) -> None:
         """A session for the project at ``root``.
@@ -60,6 +61,7 @@ class Session:
             settings: how to run.
             generators: further generators, after those the settings name.
             overrides: asked once a target for what its marker does not say.
+            prompt: may replace the prompt that a language model gets.
             progress: told in a few words what is being done.
         """
         self.root = root
@@ -67,10 +69,13 @@ class Session:
         self.store = Store(root, settings.store)
         self._more_generators = tuple(generators)
         self._overrides = overrides
+        self._prompt = prompt
         self._progress = progress
         self._wanted: dict[str, set[int]] = {}
+        self._writing = Writing(self.store, settings.samples, self.live, progress)
         self._outcomes: dict[tuple[str, int], Outcome] = {}
         self._live: dict[str, LiveTarget] = {}
+        self._importing = threading.RLock()
         self._open = contextlib.ExitStack()
 
     @cached_property
@@ -90,7 +95,23 @@ class Session:
         Raises:
             GenerateError: a setting names none that exists.
         """
-        return (*make_generators(self.settings, self.root), *self._more_generators)
+        return (*self.chosen.generators, *self._more_generators)
+
+    @cached_property
+    def chosen(self) -> Chosen:
+        """The generators of the settings, and what ``auto`` went by.
+
+        Raises:
+            GenerateError: a setting names none that exists.
+        """
+        around = Surroundings(
+            self.root,
+            self._progress,
+            self._prompt,
+            gpu=self.gpu.name if self.gpu else "",
+            free=self.gpu.free if self.gpu else 0,
+        )
+        return choose(self.settings, around)
 
     @property
     def candidates_per_target(self) -> int:
@@ -100,6 +121,10 @@ class Session:
     def want(self, target: Target, index: int) -> None:
         """Announce that ``outcome`` will be asked for, so that a target's candidates are judged side by side."""
         self._wanted.setdefault(target.id, set()).add(index)
+
+    def announce(self, target: Target) -> None:
+        """Announce that candidates of a target will be asked for, by this process or another."""
+        self._writing.announce(target)
 
     def outcome(self, target: Target, index: int) -> Outcome:
         """What became of one candidate; generates and judges what is not yet known.
@@ -112,7 +137,10 @@ class Session:
             SessionError: the target cannot be imported, built or called, or nothing can be judged here.
         """
         if (target.id, index) not in self._outcomes:
-            wanted = sorted(self._wanted.get(target.id, set()) | {index})
+            # Those of one generator: where it fails, the others' are judged all the same.
+            group = index // self.settings.samples
+            wanted = [i for i in self._wanted.get(target.id, set()) if i // self.settings.samples == group]
+            wanted = sorted({*wanted, index})
             with _quiet("torch.__trace"):
                 for outcome in self._settle(target, wanted):
                     self._outcomes[target.id, outcome.index] = outcome
@@ -121,13 +149,20 @@ class Session:
     def drafts(self, target: Target) -> Iterator[tuple[Outcome, Completion]]:
         """All candidates of a target as they were written and rendered, without judging them."""
         for number, generator in enumerate(self.generators):
-            for completion in self._completions(target, generator, self.settings.samples)[
-                : self.settings.samples
-            ]:
+            for completion in self._completions(target, generator, self.settings.samples).values():
                 yield (
                     self._rendered(target, number * self.settings.samples + completion.index, completion),
                     completion,
                 )
+
+    def stream(self, target: Target) -> Iterator[str]:
+        """The first candidate's text, piece by piece while a language model writes it; nothing if it is known or no model's.
+
+        Raises:
+            SessionError: the target cannot be imported, built or called.
+            GenerateError: the model cannot be had.
+        """
+        return self._writing.stream(self.generators[0], target)
 
     def live(self, target: Target) -> LiveTarget:
         """The target's class, imported, with its cases.
@@ -135,19 +170,22 @@ class Session:
         Raises:
             SessionError: it cannot be imported, built or called.
         """
-        if target.id not in self._live:
-            self._progress(f"{target.name}: importing")
-            _require_torch()
-            from pytest_kernelllm.discover.live import TargetError, load_target
+        with self._importing:
+            if target.id not in self._live:
+                self._progress(f"{target.name}: importing")
+                _require_torch()
+                from pytest_kernelllm.discover.live import TargetError, load_target
 
-            try:
-                self._live[target.id] = load_target(self.root, target, inputs=self._overrides(target).inputs)
-            except TargetError as error:
-                raise SessionError(str(error)) from None
-        return self._live[target.id]
+                inputs = self._overrides(target).inputs
+                try:
+                    self._live[target.id] = load_target(self.root, target, inputs=inputs)
+                except TargetError as error:
+                    raise SessionError(str(error)) from None
+            return self._live[target.id]
 
     def close(self) -> None:
-        """End the judge's processes."""
+        """End the judge's processes, and what is being written."""
+        self._writing.close()
         self._open.close()
 
     # ------------------------------------------------------------------ from target to verdicts
@@ -179,43 +217,19 @@ class Session:
             completions = self._completions(target, generator, max(wanted) % samples + 1)
             for index in wanted:
                 within = index % samples
-                if within >= len(completions):
-                    last = completions[-1].note if completions and not completions[-1].text else ""
-                    reason = (
-                        last
-                        or f"{generator.name} wrote {len(completions)} distinct candidates, not {samples}"
-                    )
-                    drafts.append(Outcome(target, index, reason=reason))
-                else:
+                if within in completions:
                     drafts.append(self._rendered(target, index, completions[within]))
+                else:
+                    notes = [c.note for c in completions.values() if not c.text]
+                    fewer = f"{generator.name} wrote {len(completions)} distinct candidates, not {samples}"
+                    drafts.append(Outcome(target, index, reason=notes[0] if notes else fewer))
         return drafts
 
-    def _completions(self, target: Target, generator: Generator, count: int) -> list[Completion]:
-        identity = generator.identity()
-
-        def known() -> list[Completion] | None:
-            found = self.store.completions(target.source_hash, identity)
-            enough = len(found) >= count or self.store.exhausted(target.source_hash, identity)
-            return found if enough else None
-
-        if (found := known()) is not None:
-            return found
-        with self.store.lock(f"generate {target.source_hash} {identity}"):
-            if (found := known()) is not None:
-                return found
-            first = len(self.store.completions(target.source_hash, identity))
-            self._progress(f"{target.name}: {generator.name} is writing candidates")
-            request = Request(target, self.settings.samples - first, first, lambda: self.live(target))
-            written = []
-            try:
-                for _, completion in generator.generate([request]):
-                    self.store.add_completion(target.source_hash, identity, completion)
-                    written.append(completion)
-            except GenerateError as error:
-                raise SessionError(str(error)) from None
-            if first + len(written) < self.settings.samples:
-                self.store.mark_exhausted(target.source_hash, identity)
-            return [*self.store.completions(target.source_hash, identity)[:first], *written]
+    def _completions(self, target: Target, generator: Generator, count: int) -> dict[int, Completion]:
+        try:
+            return self._writing.completions(generator, target, count)
+        except GenerateError as error:
+            raise SessionError(str(error)) from None
 
     def _rendered(self, target: Target, index: int, completion: Completion) -> Outcome:
         from pytest_kernelllm.generate.render.version import RENDER_VERSION
@@ -249,6 +263,8 @@ class Session:
             else:
                 unknown.append(draft)
         if unknown:
+            if self.environment.device == "cuda":
+                self._writing.settle()
             live = self.live(target)
             judge = self._judge
             workers = self.settings.workers or min(len(os.sched_getaffinity(0)), 8)

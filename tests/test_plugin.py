@@ -55,6 +55,7 @@ def test_four_bad_candidates_cost_four_verdicts_and_nothing_else(judged):
         assert reason in done.stdout
     assert "Scale" in done.stdout
     assert "1/5" in done.stdout
+    assert "pass@1 0.20  pass@5 1.00 over 1 target" in done.stdout
 
 
 def test_failures_say_how_to_see_them_again(judged):
@@ -193,15 +194,16 @@ def test_a_conftest_may_add_inputs_tolerances_generators_and_reactions(project):
     project.makeconftest(
         """
         import torch
+        from pytest_kernelllm.generate.protocol import Generator
         from pytest_kernelllm.records import Completion
 
-        class Own:
+        class Own(Generator):
             name = "own"
             def identity(self): return "own"
             def generate(self, requests):
                 for request in requests:
                     text = open("candidates/Scale_1.py").read()
-                    yield request, Completion("own", request.first, text, "kernel_module")
+                    yield request, Completion("own", request.wanted[0], text, "kernel_module")
 
         def rows(n=6):
             return torch.randn(n, 64)

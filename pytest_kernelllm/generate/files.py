@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from pytest_kernelllm.generate.protocol import GenerateError, Request
+from pytest_kernelllm.generate.protocol import GenerateError, Generator, Request
 from pytest_kernelllm.records import Completion
 
 _SUFFIXES = (".py", ".txt", ".md")
 
 
-class FilesGenerator:
+class FilesGenerator(Generator):
     """Takes candidates from files in ``candidates_dir``, named after the class they replace.
 
     For a target ``RMSNorm`` these are read, in natural order (``_2`` before ``_10``)::
@@ -58,13 +58,14 @@ class FilesGenerator:
         """One completion a file; for a target without files an empty one that says what was looked for."""
         for request in requests:
             name = request.target.name
-            wanted = self._files(name)[request.first : request.first + request.samples]
-            if not wanted and request.first == 0:
+            files = self._files(name)
+            if not files:
                 patterns = f"{name}.py, {name}_*.py or {name}/*.py (or .txt, .md)"
                 note = f"No candidate file {patterns} in {self._directory}."
                 yield request, Completion(self.name, 0, "", "modelnew", note=note)
-            for index, path in enumerate(wanted, request.first):
-                yield request, self._completion(index, path)
+            for index in request.wanted:
+                if index < len(files):
+                    yield request, self._completion(index, files[index])
 
     def _files(self, name: str) -> list[Path]:
         beside = [p for p in self._directory.iterdir() if p.stem == name or p.name.startswith(f"{name}_")]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any
 
-from pytest_kernelllm.generate.protocol import GenerateError, Request
+from pytest_kernelllm.generate.protocol import GenerateError, Generator, Request
 from pytest_kernelllm.generate.render.sections import Tuning
 from pytest_kernelllm.records import Completion
 
@@ -44,7 +44,7 @@ VARIANTS = (
 """Most promising first; those that make no difference to a target are left out."""
 
 
-class InductorGenerator:
+class InductorGenerator(Generator):
     """Writes what TorchInductor writes, in several variants (``generate.protocol.Generator``)."""
 
     name = "inductor"
@@ -60,7 +60,7 @@ class InductorGenerator:
         return f"inductor/{VERSION} {' '.join(versions)}"
 
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Completion]]:
-        """Yield up to ``samples`` distinct completions for each target.
+        """Yield the completions wanted, as far as there are so many distinct ones.
 
         Raises:
             GenerateError: torch or triton is not installed.
@@ -73,7 +73,5 @@ class InductorGenerator:
                 " pip install 'pytest-kernelllm[torch]'."
             ) from error
         for request in requests:
-            for completion in inductor_cases.completions(
-                request.live(), VARIANTS, request.first, request.samples
-            ):
+            for completion in inductor_cases.completions(request.live(), VARIANTS, request.wanted):
                 yield request, completion

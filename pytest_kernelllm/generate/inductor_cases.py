@@ -19,10 +19,8 @@ if TYPE_CHECKING:
     from pytest_kernelllm.generate.inductor import Variant
 
 
-def completions(
-    live: LiveTarget, variants: Sequence[Variant], first: int, samples: int
-) -> Iterator[Completion]:
-    """Up to ``samples`` distinct completions of a target, by rising index from ``first``.
+def completions(live: LiveTarget, variants: Sequence[Variant], wanted: Sequence[int]) -> Iterator[Completion]:
+    """The distinct completions of a target with the indices wanted, as far as there are so many.
 
     A target that Inductor can do nothing for gets one with empty text and the reason as its note.
     """
@@ -31,7 +29,7 @@ def completions(
     try:
         tracers = _tracers(live)
         for variant in variants:
-            if len(seen) == first + samples:
+            if len(seen) > max(wanted):
                 return
             completion = _completion(tracers, variant, len(seen))
             # Variants that come to the same kernel count once, so the rendered text is what is compared.
@@ -39,7 +37,7 @@ def completions(
             if body in seen:
                 continue
             seen.append(body)
-            if completion.index >= first:
+            if completion.index in wanted:
                 now = time.monotonic()
                 yield dataclasses.replace(completion, seconds=round(now - started, 3))
                 started = now

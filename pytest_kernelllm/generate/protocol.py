@@ -21,18 +21,23 @@ class Request:
     """Candidates wanted for one target."""
 
     target: Target
-    samples: int
-    """How many, counted from ``first``."""
-    first: int
-    """Index of the first one wanted; the ones before are already in the store."""
+    wanted: tuple[int, ...]
+    """Indices of the samples that are not in the store yet, rising."""
     live: Callable[[], LiveTarget]
     """Imports the user's code on the first call; generators that need no module never call it."""
 
 
 class Generator(Protocol):
-    """Writes candidates. ``generate`` takes many targets at once, so that a model can batch over them."""
+    """Writes candidates. ``generate`` takes many targets at once, so that a model can batch over them.
+
+    Generators of one's own derive from this class.
+    """
 
     name: str
+    batched: bool = False
+    """Whether many targets at once come cheaper than one after the other."""
+    on_gpu: bool = False
+    """Whether it computes on this machine's GPUs, so that nothing can be timed meanwhile."""
 
     def identity(self) -> str:
         """Everything that changes what is written (model, revision, sampling…): completions are cached under it.
@@ -41,11 +46,16 @@ class Generator(Protocol):
         """
 
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Completion]]:
-        """Yield completions as they arrive, in any order over targets, by rising index within one.
+        """Yield completions as they arrive, in any order.
 
         A target for which there is nothing to write gets one completion with empty text and a ``note``
-        that says why in one line. Fewer than ``samples`` completions mean there are no more distinct ones.
+        that says why in one line. Fewer completions than were wanted mean there are no more distinct ones. Closing
+        the iterator ends the work.
 
         Raises:
             GenerateError: nothing can be generated for any target.
         """
+
+    def release(self) -> None:
+        """Give back what it holds on a GPU until the next call."""
+        return

@@ -23,6 +23,8 @@ class Gpu:
     driver: str
     arch: str
     uuid: str
+    free: int = 0
+    """Bytes of memory that nobody held when this was asked."""
 
 
 def find_gpus() -> tuple[Gpu, ...]:
@@ -116,6 +118,7 @@ def _describe(uuid: str) -> Gpu:
         driver=_text(pynvml.nvmlSystemGetDriverVersion()),
         arch=f"sm_{major}{minor}",
         uuid=uuid,
+        free=int(pynvml.nvmlDeviceGetMemoryInfo(handle).free),
     )
 
 

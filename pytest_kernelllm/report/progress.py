@@ -37,6 +37,20 @@ def judging_progress(total: int) -> Iterator[Callable[[], None]]:
         yield lambda: bar.advance(task)
 
 
+@contextlib.contextmanager
+def target_progress(total: int) -> Iterator[tuple[Callable[[str], None], Callable[[], None]]]:
+    """Show on standard error what is being done and how many targets are finished.
+
+    Gives a function to call with what is being done, and one to call at each finished target.
+    """
+    console = Console(stderr=True)
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
+    shown = sys.stderr.isatty()
+    with Progress(*columns, console=console, disable=not shown, redirect_stdout=sys.stdout.isatty()) as bar:
+        task = bar.add_task("targets", total=total)
+        yield lambda text: bar.update(task, description=text), lambda: bar.advance(task)
+
+
 class VerdictsAMinute(ProgressColumn):
     """The recent rate."""
 

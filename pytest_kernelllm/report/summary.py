@@ -16,6 +16,7 @@ def write_summary(
     outcomes: Sequence[Outcome],
     patches: Mapping[str, str],
     problems: Sequence[str],
+    scores: Sequence[str] = (),
 ) -> None:
     """Write the closing section to pytest's terminal reporter.
 
@@ -25,6 +26,7 @@ def write_summary(
         outcomes: of all candidates of all targets.
         patches: path of the patch by ``Target.id``.
         problems: sentences about damaged or unwritable entries.
+        scores: lines about how often candidates were right (``passk.summary``).
     """
     terminal.section("kernelllm")
     width = max(terminal._tw.fullwidth, 110)
@@ -32,6 +34,8 @@ def write_summary(
     known = sum(o.cached for o in outcomes)
     judged = sum(o.verdict is not None for o in outcomes)
     terminal.write_line("")
+    for line in scores:
+        terminal.write_line(line)
     terminal.write_line(f"{judged} verdicts, {known} of them known before, in {store.name}/.")
     if patches:
         folder = Path(next(iter(patches.values()))).parent

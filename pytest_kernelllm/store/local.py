@@ -46,18 +46,11 @@ class Store:
 
     # ------------------------------------------------------------------ completions
 
-    def completions(self, source_hash: str, identity: str) -> list[Completion]:
-        """What a generator wrote for a target, in order, up to the first index that is missing or damaged.
-
-        So ``len`` of it is the first index still wanted.
-        """
-        found: list[Completion] = []
-        while True:
-            path = self._completion_path(source_hash, identity, len(found))
-            completion = self._read(path, "completion", Completion.from_json)
-            if completion is None:
-                return found
-            found.append(completion)
+    def completion(self, source_hash: str, identity: str, index: int) -> Completion | None:
+        """One completion, if it is known."""
+        return self._read(
+            self._completion_path(source_hash, identity, index), "completion", Completion.from_json
+        )
 
     def add_completion(self, source_hash: str, identity: str, completion: Completion) -> None:
         """Remember a completion under its ``index``."""

@@ -34,7 +34,7 @@ def live(name: str) -> LiveTarget:
 @cache
 def inductor(name: str, samples: int = 1) -> tuple[Completion, ...]:
     """What Inductor writes for a target."""
-    request = Request(live(name).target, samples, 0, lambda: live(name))
+    request = Request(live(name).target, tuple(range(samples)), lambda: live(name))
     return tuple(completion for _, completion in InductorGenerator().generate([request]))
 
 

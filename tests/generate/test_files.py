@@ -8,7 +8,7 @@ from pytest_kernelllm.config import Settings
 from pytest_kernelllm.discover.live import LiveTarget
 from pytest_kernelllm.generate.files import FilesGenerator
 from pytest_kernelllm.generate.protocol import GenerateError, Request
-from pytest_kernelllm.generate.registry import make_generators
+from pytest_kernelllm.generate.registry import Surroundings, choose
 from pytest_kernelllm.records import Completion, Target
 
 MODEL = "class ModelNew: ...\n"
@@ -19,7 +19,9 @@ def request(name: str = "Norm", samples: int = 20, first: int = 0) -> Request:
     def live() -> LiveTarget:
         raise AssertionError("files need no module")
 
-    return Request(Target("layers.py", name, 1, "0" * 64, "decorator"), samples, first, live)
+    return Request(
+        Target("layers.py", name, 1, "0" * 64, "decorator"), tuple(range(first, first + samples)), live
+    )
 
 
 def completions(folder: Path, **changes: int | str) -> list[Completion]:
@@ -101,18 +103,19 @@ def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
 
 def test_settings_name_the_generators(tmp_path: Path) -> None:
     (tmp_path / "kernels").mkdir()
-    (only,) = make_generators(Settings(generator=" files, files", candidates_dir="kernels"), tmp_path)
+    settings = Settings(generator=" files, files", candidates_dir="kernels")
+    (only,) = choose(settings, Surroundings(tmp_path)).generators
     assert only.name == "files"
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (Settings(generator="inductor,magic"), "no generator `magic`: .*files, inductor"),
+        (Settings(generator="inductor,magic"), "no generator `magic`: .*inductor, files"),
         (Settings(generator=" , "), "No generator is named"),
         (Settings(generator="files"), "set `candidates_dir`"),
     ],
 )
 def test_wrong_settings_are_one_sentence(tmp_path: Path, settings: Settings, message: str) -> None:
     with pytest.raises(GenerateError, match=message):
-        make_generators(settings, tmp_path)
+        choose(settings, Surroundings(tmp_path))

@@ -117,7 +117,7 @@ def test_variants_are_distinct_and_say_what_they_are() -> None:
 
 def test_the_first_ones_can_be_left_out() -> None:
     target = live("Cumsum")
-    later = [c for _, c in InductorGenerator().generate([Request(target.target, 1, 1, lambda: target)])]
+    later = [c for _, c in InductorGenerator().generate([Request(target.target, (1,), lambda: target)])]
     assert [c.index for c in later] == [1]
     assert later[0].text == inductor("Cumsum", 2)[1].text
 

@@ -206,6 +206,39 @@ def test_what_cannot_be_carried_is_named(target: str, init: str, forward: str, m
         rendered(target, model(init, forward))
 
 
+@pytest.mark.parametrize(
+    ("init", "method", "expected"),
+    [
+        ("self.limit = 30.0; self.reset()", "def reset(self):\n        self.limit = 2.0", "x * 2.0"),
+        ("self.reset(first)", "def reset(self, n, by=2):\n        self.limit = n * by", "x * 8"),
+        ("self.reset(by=3, n=5.0)", "def reset(self, n, by=2):\n        self.limit = n * by", "x * 15.0"),
+        ("self.reset()", "def reset(self):\n        self.limit = 30.0", "x * self.limit"),
+        (
+            "n = 7.0; self.reset(); self.limit += n",
+            "def reset(self, n=1.0):\n        self.limit = n",
+            "x * 8.0",
+        ),
+        ("setattr(self, 'limit', 2.0)", "def reset(self):\n        pass", "x * 2.0"),
+        ("self.reset()", "def reset(self):\n        self.reset()\n        self.limit = 2.0", "x * 2.0"),
+    ],
+)
+def test_what_methods_of_init_set_is_carried(init: str, method: str, expected: str) -> None:
+    assert expected in body_of("Scale", model(init, "return x * self.limit") + f"\n    {method}\n")
+
+
+@pytest.mark.parametrize(
+    "patch", ["torch.relu = torch.tanh", "ModelNew.forward = lambda self, x: x", "F.relu = None"]
+)
+def test_a_text_that_changes_what_it_uses_is_refused(patch: str) -> None:
+    with pytest.raises(RenderError, match=f"Line 23: it sets `{patch.split(' ')[0]}`"):
+        rendered("Scale", model("pass", "return torch.relu(x)") + f"\n{patch}\n")
+
+
+def test_switches_of_torchs_backends_are_dropped() -> None:
+    text = model("pass", "return torch.relu(x)") + "\ntorch.backends.cuda.matmul.allow_tf32 = True\n"
+    assert "backends" not in rendered("Scale", text).source
+
+
 def test_parameters_that_the_target_does_not_have() -> None:
     with pytest.raises(RenderError, match=r"takes \(x, mask\), the target's forward \(x\)"):
         rendered("Scale", model("pass", "return x", "x, mask"))

@@ -7,7 +7,8 @@ import pytest
 import torch
 from attacks import CALLS, FILES, FORWARD, attempt, need, set_stage
 
-from pytest_kernelllm.judge.supervisor import ForkServer, probe_isolation
+from pytest_kernelllm.judge.isolation.isolation import probe_isolation
+from pytest_kernelllm.judge.supervisor import ForkServer
 
 CONTEXT = "import torch\ntorch.zeros(1, device='cuda')\n"
 

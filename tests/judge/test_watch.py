@@ -34,6 +34,22 @@ def test_a_write_outside_an_allocation_is_named(element, where):
     assert "float32 [8]" in said
 
 
+def test_an_odd_number_of_bytes_has_its_guards_too():
+    with Watch() as watch:
+        out = torch.empty(5, dtype=torch.uint8)
+    assert watch.broken_guards() == []
+    ctypes.memset(out.data_ptr() + 5, 0, 1)
+    [said] = watch.broken_guards()
+    assert said.startswith("behind")
+
+
+def test_what_stands_behind_one_allocation_shows_behind_another():
+    with Watch() as watch:
+        one, other = torch.empty(8), torch.empty(8)
+    ctypes.memmove(other.data_ptr() + 32, one.data_ptr() + 32, 16)
+    assert len(watch.broken_guards()) == 1
+
+
 def test_operations_are_counted_with_the_elements_they_touch():
     x = torch.ones(10, 20)
     with Watch() as watch:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
+
+from pytest_kernelllm.generate.protocol import GenerateError
 
 Finish = Literal["stop", "length", "failed"]
 
@@ -22,6 +25,21 @@ class Sampling:
     max_new_tokens: int = 2048
     seed: int = 0
     """Sample ``i`` of a prompt is drawn under a seed made of this one and ``i``, where the model can be seeded."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be drawn.
+
+        Raises:
+            GenerateError: a value is out of its range.
+        """
+        for name, fine, expected in (
+            ("temperature", 0 <= self.temperature < math.inf, "at least 0"),
+            ("top_p", 0 < self.top_p <= 1, "more than 0 and at most 1"),
+            ("top_k", self.top_k >= 0, "at least 0"),
+            ("max_new_tokens", self.max_new_tokens >= 1, "at least 1"),
+        ):
+            if not fine:
+                raise GenerateError(f"`{name}` cannot be {getattr(self, name)}; it is {expected}.")
 
     @property
     def key(self) -> str:
@@ -73,6 +91,10 @@ class LanguageModel(Protocol):
 
     name: str
     """What people call it: ``facebook/KernelLLM``, also behind an endpoint where that is known."""
+
+    @property
+    def revision(self) -> str:
+        """Commit hash, as far as it is known; for the record."""
 
     def identity(self) -> str:
         """Model and revision, as far as they can be known without torch and without the network."""

@@ -41,9 +41,13 @@ class Constructor:
     """What is known by name: arguments, local variables, constants of the file, ``self.<name>``."""
     classes: Collection[str] = ()
     """Names of the completion's own classes."""
+    methods: Mapping[str, ast.FunctionDef] = field(default_factory=dict)
+    """The class's other methods, which the constructor may call."""
     settings: dict[str, Setting] = field(default_factory=dict)
     conditions: tuple[Scalar, ...] = ()
     """Constructor arguments that decided which branch is walked."""
+    depth: int = 0
+    """Calls of methods that are being followed."""
 
     def walk(self, statements: Iterable[ast.stmt]) -> None:
         """Take in statements, in order."""
@@ -56,8 +60,12 @@ class Constructor:
                 self._set(target, statement.value)
         elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
             self._set(statement.target, statement.value)
+        elif isinstance(statement, ast.AugAssign):
+            before = ast.parse(ast.unparse(statement.target), mode="eval").body
+            changed = ast.BinOp(before, statement.op, statement.value)
+            self._set(statement.target, ast.copy_location(changed, statement))
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-            self._register(statement.value)
+            self._call(statement.value)
         elif isinstance(statement, ast.If):
             self._branch(statement)
         elif not isinstance(statement, ast.Expr | ast.Pass | ast.Assert | ast.Raise):
@@ -125,6 +133,29 @@ class Constructor:
             shape = sizes[0] if isinstance(sizes[0], tuple) else (sizes[0],)
         return shape if all(type(size) is int for size in shape) else None
 
+    def _call(self, call: ast.Call) -> None:
+        name = dotted(call.func) or ""
+        if name == "setattr" and len(call.args) == 3 and isinstance(call.args[1], ast.Constant):
+            self._set(ast.Attribute(call.args[0], str(call.args[1].value), ast.Store()), call.args[2])
+        elif name.startswith("self.") and name.removeprefix("self.") in self.methods and self.depth < 8:
+            self._follow(self.methods[name.removeprefix("self.")], call)
+        else:
+            self._register(call)
+
+    def _follow(self, method: ast.FunctionDef, call: ast.Call) -> None:
+        """Take in what a method sets that the constructor calls."""
+        formal = [p.arg for p in parameters(method.args)][1:]
+        given = dict(zip(formal, map(self._argument, call.args), strict=False))
+        given |= {k.arg: self._argument(k.value) for k in call.keywords if k.arg}
+        outside = self.names
+        own = {n: v for n, v in outside.items() if n not in formal} | _defaults(method.args, outside) | given
+        self.names = {name: known for name, known in own.items() if known is not UNKNOWN}
+        self.depth += 1
+        self.walk(method.body)
+        self.depth -= 1
+        attributes = {n: v for n, v in self.names.items() if n.startswith("self.")}
+        self.names = {n: v for n, v in outside.items() if not n.startswith("self.")} | attributes
+
     def _register(self, call: ast.Call) -> None:
         if dotted(call.func) not in ("self.register_buffer", "self.register_parameter"):
             return  # `nn.init.ones_(self.weight)` and its like: values of weights come from the target
@@ -166,6 +197,7 @@ def read_constructor(
     args: Sequence[Known],
     kwargs: Mapping[str, Known],
     classes: Collection[str],
+    methods: Mapping[str, ast.FunctionDef],
 ) -> dict[str, Setting]:
     """What a constructor sets when it is called the way the target is built.
 
@@ -175,6 +207,7 @@ def read_constructor(
         args: positional arguments, ``self`` left out.
         kwargs: keyword arguments.
         classes: names of the completion's own classes.
+        methods: the class's other methods, with canonical names, which the constructor may call.
 
     Returns:
         By attribute name (``weight``, ``fc``), in the order in which they were set.
@@ -186,7 +219,7 @@ def read_constructor(
     for name, known in given.items():
         if known is UNKNOWN:
             del names[name]
-    constructor = Constructor(names, classes)
+    constructor = Constructor(names, classes, methods)
     constructor.walk(init.body)
     return constructor.settings
 

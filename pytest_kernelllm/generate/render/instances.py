@@ -62,7 +62,9 @@ def instances(
             raise RenderError(f"Line {cls.lineno}: {name} has no forward.")
         init = spelling.statement(_constructor(cls, methods.pop("__init__", None)))
         assert isinstance(init, ast.FunctionDef)
-        settings = read_constructor(init, constants, args, kwargs, classes)
+        spelt = {method: spelling.statement(copy.deepcopy(node)) for method, node in methods.items()}
+        callable_ = {method: node for method, node in spelt.items() if isinstance(node, ast.FunctionDef)}
+        settings = read_constructor(init, constants, args, kwargs, classes, callable_)
         functions = {method: _function_name(path, method, taken) for method in methods}
         found[path] = Instance(path, methods, settings, functions)
         for attribute, setting in settings.items():

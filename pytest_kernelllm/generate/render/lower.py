@@ -21,6 +21,10 @@ _PLAIN = {
     },
     "libdevice.fabs": "tl.abs",
     "tl_math.fabs": "tl.abs",
+    "libdevice.fdiv_rn": "tl.div_rn",
+    "libdevice.div_rn": "tl.div_rn",
+    "libdevice.fsqrt_rn": "tl.sqrt_rn",
+    "libdevice.sqrt_rn": "tl.sqrt_rn",
 }
 """What ``tl`` has under its own name."""
 

@@ -25,6 +25,7 @@ from pytest_kernelllm.generate.render.spelling import Canonical, imports, withou
 from pytest_kernelllm.generate.render.standins import with_stand_ins
 from pytest_kernelllm.generate.render.syntax import (
     bound_names,
+    dotted,
     free_name,
     global_loads,
     is_jitted,
@@ -72,6 +73,7 @@ class _Answer:
         self._top = _definitions(tree if self._domain.grad else as_functions(tree, self._imports))
         if not isinstance(self._top.get("ModelNew"), ast.ClassDef):
             raise RenderError("The completion defines no class `ModelNew`.")
+        _refuse_patches(tree, self._top)
         self._devices = {n for n, d in self._top.items() if isinstance(d, ast.Assign) and is_device(d.value)}
         self._renamed = {name: free_name(f"_{name}", self._top) for name in _RESERVED & set(self._top)}
         constants = _constants(self._top)
@@ -186,6 +188,20 @@ def _definitions(tree: ast.Module) -> dict[str, ast.stmt]:
             found.pop(name, None)  # a later definition also takes the later place
             found[name] = node
     return found
+
+
+def _refuse_patches(tree: ast.Module, top: Mapping[str, ast.stmt]) -> None:
+    """A text that changes torch, or its own classes, from outside means something else than what they say.
+
+    Raises:
+        RenderError: it does.
+    """
+    for node in tree.body:
+        for target in node.targets if isinstance(node, ast.Assign) else []:
+            name = dotted(target) or ""
+            root = name.partition(".")[0]
+            if "." in name and not name.startswith("torch.backends.") and root in {*top, "torch", "nn", "F"}:
+                raise RenderError(f"Line {node.lineno}: it sets `{name}`, which a kernel module cannot.")
 
 
 def _constants(top: Mapping[str, ast.stmt]) -> dict[str, Known]:

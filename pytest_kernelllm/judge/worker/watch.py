@@ -14,7 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from pytest_kernelllm.judge.worker.slabs import GUARD, GUARD_BYTE
+from pytest_kernelllm.judge.worker.slabs import GUARD
 
 UNWRITTEN = frozenset(
     f"aten::{name}"
@@ -49,6 +49,10 @@ WRITTEN = frozenset(
 
 ALLOCATING = UNWRITTEN | WRITTEN
 
+PATTERNS = range(0x7F81, 0x8000)
+"""16 bits that fill a block: NaN in every floating dtype. Another for every block, and none that of the judge's slabs, so that
+what was read beyond one end shows where it is stored beyond another."""
+
 
 class Watch(TorchDispatchMode):
     """Inside, torch operations are counted by name, with the elements that they touch."""
@@ -58,7 +62,7 @@ class Watch(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         self.elements: Counter[str] = Counter()
         self._guarded = guarded
-        self._blocks: list[tuple[torch.Tensor, int, str]] = []
+        self._blocks: list[tuple[torch.Tensor, int, int, str]] = []
         self._paused = 0
 
     @classmethod
@@ -90,7 +94,9 @@ class Watch(TorchDispatchMode):
     def _between_guards(self, fresh: torch.Tensor, *, written: bool) -> torch.Tensor:
         """The same tensor in a block with a guard zone on either side."""
         size = fresh.untyped_storage().nbytes()
-        block = torch.full((size + 2 * GUARD,), GUARD_BYTE, dtype=torch.uint8, device=fresh.device)
+        pattern = PATTERNS[len(self._blocks) % len(PATTERNS)]
+        words = GUARD + (size + 1) // 2
+        block = torch.full((words,), pattern, dtype=torch.int16, device=fresh.device).view(torch.uint8)
         inner = _storage_inside(block, size)
         if not written and fresh.dtype == torch.bool:
             inner.fill_(1)  # other bytes are no booleans
@@ -98,17 +104,26 @@ class Watch(TorchDispatchMode):
         tensor.set_(inner.untyped_storage(), 0, fresh.size(), fresh.stride())
         if written:
             tensor.copy_(fresh)
-        self._blocks.append((block, size, f"{str(fresh.dtype).removeprefix('torch.')} {list(fresh.shape)}"))
+        self._blocks.append(
+            (block, size, pattern, f"{str(fresh.dtype).removeprefix('torch.')} {list(fresh.shape)}")
+        )
         return tensor
 
     def broken_guards(self) -> list[str]:
         """What was written outside, in words: ``before`` or ``behind`` which tensor."""
         said = []
-        for block, size, what in self._blocks:
+        for block, size, pattern, what in self._blocks:
             for zone, where in ((block[:GUARD], "before"), (block[GUARD + size :], "behind")):
-                if bool((zone != GUARD_BYTE).any()):
+                if not _holds(zone, pattern):
                     said.append(f"{where} a tensor that it allocated ({what})")
         return said
+
+
+def _holds(zone: torch.Tensor, pattern: int) -> bool:
+    """Whether all of a zone, which ends with a whole word, still holds the pattern."""
+    odd = zone.numel() % 2
+    words_kept = (zone[odd:].view(torch.int16) == pattern).all()
+    return bool(words_kept) and (not odd or int(zone[0]) == pattern >> 8)
 
 
 class _Inside:

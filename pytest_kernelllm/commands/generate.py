@@ -1,0 +1,89 @@
+"""``kernelllm generate``: candidates for one target, printed as they are written, and judged if asked for."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from pytest_kernelllm.commands.common import (
+    OK,
+    REJECTED,
+    CommandError,
+    add_generator_options,
+    add_judge_options,
+    find_target,
+    settings_of,
+)
+from pytest_kernelllm.errors import SessionError
+from pytest_kernelllm.generate.protocol import GenerateError
+from pytest_kernelllm.outcome import Outcome
+from pytest_kernelllm.records import Completion, Target
+from pytest_kernelllm.session import Session, open_session
+
+HELP = "Have candidates written for one target and print them."
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its arguments."""
+    parser.add_argument("target", help="file.py::Class")
+    parser.add_argument("-k", "--samples", type=int, metavar="K", help="how many candidates (default 4)")
+    parser.add_argument(
+        "--raw", action="store_true", help="print completions as they were written, not kernel modules"
+    )
+    parser.add_argument("--verify", action="store_true", help="judge the candidates as well")
+    add_generator_options(parser)
+    add_judge_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Exit code: whether something was written, or with ``--verify``, accepted."""
+    settings = settings_of(options)
+    target = find_target(options.target)
+    try:
+        with open_session(Path.cwd(), settings, progress=_say) as session:
+            if session.candidates_per_target == 1:
+                _watch(session, target)
+            written = 0
+            for draft, completion in session.drafts(target):
+                written += _print(draft, completion, raw=options.raw)
+            if options.verify:
+                verified = [_verdict(session, target, i) for i in range(session.candidates_per_target)]
+                return OK if any(verified) else REJECTED
+    except (SessionError, GenerateError) as error:
+        raise CommandError(str(error)) from None
+    return OK if written else REJECTED
+
+
+def _watch(session: Session, target: Target) -> None:
+    """Show the text of a single sample while it is being written."""
+    for piece in session.stream(target):
+        print(piece, end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+
+
+def _print(draft: Outcome, completion: Completion, *, raw: bool) -> bool:
+    text = completion.text if raw else draft.candidate.source if draft.candidate else ""
+    if text:
+        note = f", {completion.note}" if completion.note else ""
+        print(f"# ---- candidate {draft.index}: {completion.generator}{note}\n{text}", flush=True)
+    else:
+        _say(f"candidate {draft.index}: {draft.verdict.reason if draft.verdict else draft.reason}")
+    return bool(text)
+
+
+def _verdict(session: Session, target: Target, index: int) -> bool:
+    """Judge one candidate and say what came of it; whether it was accepted."""
+    outcome = session.outcome(target, index)
+    verdict = outcome.verdict
+    if verdict is None:
+        _say(f"candidate {index}: {outcome.reason}")
+        return False
+    speed = f", {s.value:.2f}x eager [{s.low:.2f}, {s.high:.2f}]" if (s := verdict.speedup) else ""
+    reason = f": {verdict.reason}" if verdict.reason else ""
+    _say(f"candidate {index}: {verdict.verdict}{speed}{reason}")
+    return verdict.accepted
+
+
+def _say(text: str) -> None:
+    print(f"kernelllm: {text}", file=sys.stderr, flush=True)

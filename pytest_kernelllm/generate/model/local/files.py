@@ -1,0 +1,271 @@
+"""A model's files: in a folder, in Hugging Face's cache, or fetched into it. Imports neither torch nor transformers."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import math
+import os
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_kernelllm.generate.protocol import GenerateError
+
+WANTED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "kernelllm.py"]
+"""Pickled weights are never fetched, and the model's own Python only to be read."""
+
+UNWANTED = ["*/*", "consolidated*"]
+"""The same weights in other forms."""
+
+SPARE = 1 << 30
+"""Bytes of GPU memory beside the weights that must be free: for CUDA itself, and one sample's keys and values."""
+
+_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
+_ITEMSIZE = {"float32": 4, "bfloat16": 2, "float16": 2}
+_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
+_FLOATS = ("F64", "F32", "F16", "BF16")
+_QUANTIZED = {"8bit": 1.0, "4bit": 0.5625}
+"""Bytes a weight; at 4 bits with a float32 scale for every 64."""
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """Where a model's files are, and which they are."""
+
+    folder: Path
+    commit: str
+    """The Hub's commit hash, or a digest of a folder's contents."""
+
+    def template_script(self) -> str | None:
+        """The text of the model's ``kernelllm.py``, if it has one."""
+        script = self.folder / "kernelllm.py"
+        return script.read_text(encoding="utf-8", errors="replace") if script.is_file() else None
+
+    def weights(self) -> list[Path]:
+        """The safetensors files that are loaded: those of the index, if there is one.
+
+        Raises:
+            GenerateError: there are none.
+        """
+        indexed = _indexed(self.folder)
+        found = sorted(self.folder / name for name in indexed or _weight_files(self.folder))
+        if not found:
+            raise GenerateError(
+                f"{self.folder} holds no *.safetensors file; other weights are pickles, which may run code, "
+                "and are never loaded: convert them, or name another `model`."
+            )
+        return found
+
+    def weight_bytes(self, dtype: str, quantization: str) -> int:
+        """Bytes that the weights take in memory.
+
+        Args:
+            dtype: ``auto`` (what the model's config says, else as stored) or a dtype's name.
+            quantization: ``none``, ``8bit`` or ``4bit``.
+
+        Raises:
+            GenerateError: there are no weights, or a file is cut off.
+        """
+        if dtype == "auto":
+            dtype = _own_dtype(self.folder)
+        total = 0.0
+        for path in self.weights():
+            for entry in _tensors(path):
+                count = math.prod(entry["shape"])
+                if quantization != "none" and len(entry["shape"]) == 2:
+                    total += count * _QUANTIZED[quantization]
+                elif entry["dtype"] in _FLOATS and dtype in _ITEMSIZE:
+                    total += count * _ITEMSIZE[dtype]
+                else:
+                    total += count * _BYTES.get(entry["dtype"], 1)
+        return int(total)
+
+
+def _tensors(path: Path) -> list[dict[str, Any]]:
+    """What a safetensors file says of its tensors: a little-endian length, then that much JSON."""
+    try:
+        with path.open("rb") as file:
+            (size,) = struct.unpack("<Q", file.read(8))
+            if size > path.stat().st_size:
+                raise ValueError("it is cut off, or something else")
+            header = json.loads(file.read(size))
+        entries = [entry for name, entry in header.items() if name != "__metadata__"]
+        end = 8 + size + max((entry["data_offsets"][1] for entry in entries), default=0)
+        if path.stat().st_size < end:
+            raise ValueError(f"it has {path.stat().st_size:,} bytes of {end:,}")
+        return entries
+    except (OSError, struct.error, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise GenerateError(
+            f"{path} cannot be read as safetensors ({error}): delete it and let it be fetched again."
+        ) from None
+
+
+def folder_of(model: str) -> Path | None:
+    """The folder that ``model`` names, if it is one and not a name on the Hub."""
+    folder = Path(model).expanduser()
+    return folder if folder.is_dir() else None
+
+
+def find_cached(model: str, revision: str) -> ModelFiles | None:
+    """The model's files where they are complete on this machine already; asks nobody."""
+    folder = folder_of(model)
+    if folder is not None:
+        return ModelFiles(folder, _digest(folder))
+    try:
+        found = _snapshot(model, revision, local_files_only=True)
+    except (OSError, ValueError):
+        return None
+    return found if _complete(found.folder) else None
+
+
+def why_not_at_hand(model: str, revision: str, dtype: str, quantization: str, free: int) -> str:
+    """Why a model cannot be used at once in ``free`` bytes of GPU memory; empty if it can."""
+    if folder_of(model) is None and not _cache_folder(model).is_dir():
+        return f"{model} is not in the cache"  # known without importing anything
+    try:
+        files = find_cached(model, revision)
+        if files is None:
+            return f"{model} is not complete in the cache"
+        needed = files.weight_bytes(dtype, quantization) + SPARE
+    except GenerateError as error:
+        return str(error).rstrip(".")
+    if needed > free:
+        return f"{model} needs {needed / 2**30:.1f} GiB of GPU memory and {free / 2**30:.1f} are free"
+    return ""
+
+
+def _cache_folder(model: str) -> Path:
+    """Where huggingface_hub keeps a model, by the variables that it reads."""
+    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    home = os.environ.get("HF_HOME", f"{cache}/huggingface")
+    legacy = os.environ.get("HUGGINGFACE_HUB_CACHE", f"{home}/hub")
+    hub = os.path.expandvars(os.environ.get("HF_HUB_CACHE", legacy))
+    return Path(hub).expanduser() / f"models--{model.replace('/', '--')}"
+
+
+def _snapshot(model: str, revision: str, *, local_files_only: bool = False) -> ModelFiles:
+    """``huggingface_hub.snapshot_download``, and what it raises."""
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        raise GenerateError(
+            "A local model needs huggingface_hub, which is not installed: pip install 'pytest-kernelllm[local]'."
+        ) from None
+    path = Path(
+        snapshot_download(
+            model,
+            revision=revision or None,
+            allow_patterns=WANTED,
+            ignore_patterns=UNWANTED,
+            local_files_only=local_files_only,
+        )
+    )
+    return ModelFiles(path, path.name)
+
+
+def _complete(folder: Path) -> bool:
+    """Whether config, tokenizer and every weight file that the index names are there."""
+    indexed = _indexed(folder)
+    weights = _weight_files(folder) if indexed is None else indexed
+    # A shard without an index is what an interrupted download leaves behind.
+    whole = indexed is not None or not any("-of-" in name for name in weights)
+    return (
+        whole
+        and bool(weights)
+        and (folder / "config.json").is_file()
+        and any((folder / name).is_file() for name in _TOKENIZERS)
+        and all((folder / name).is_file() for name in weights)
+    )
+
+
+def _indexed(folder: Path) -> set[str] | None:
+    """The weight files that the index names; None where there is no index that can be read."""
+    try:
+        text = (folder / "model.safetensors.index.json").read_text(encoding="utf-8")
+        return {str(name) for name in json.loads(text)["weight_map"].values()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+
+
+def _weight_files(folder: Path) -> set[str]:
+    one = folder / "model.safetensors"
+    return {one.name} if one.is_file() else {path.name for path in folder.glob("*.safetensors")}
+
+
+def _own_dtype(folder: Path) -> str:
+    """The dtype that the config names; empty if it names none."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        return str(config.get("dtype") or config.get("torch_dtype") or "")
+    except (OSError, ValueError, AttributeError):
+        return ""
+
+
+def fetch(model: str, revision: str, progress: Callable[[str], None]) -> ModelFiles:
+    """The model's files, fetched from the Hub where they are not in its cache.
+
+    Args:
+        model: ``owner/name`` on the Hub, or a folder.
+        revision: commit hash, branch or tag; empty for ``main``.
+        progress: told once if something has to be fetched; huggingface_hub shows bars of its own.
+
+    Raises:
+        GenerateError: one sentence about why the files cannot be had, and what to do.
+    """
+    if found := find_cached(model, revision):
+        return found
+    from huggingface_hub import errors
+
+    named = f"{model}@{revision}" if revision else model
+    progress(f"fetching {named} (first use)")
+    try:
+        return _snapshot(model, revision)
+    except errors.HFValidationError:
+        raise GenerateError(
+            f"The model {model} is neither a folder nor a name on the Hugging Face Hub (owner/name)."
+        ) from None
+    except errors.GatedRepoError:
+        raise GenerateError(
+            f"{named} is gated: accept its conditions on https://huggingface.co/{model}, then `hf auth login`."
+        ) from None
+    except errors.RevisionNotFoundError:
+        raise GenerateError(
+            f"{model} has no revision {revision}: name a commit hash, branch or tag."
+        ) from None
+    except errors.RepositoryNotFoundError:
+        raise GenerateError(
+            f"There is no model {model} on the Hugging Face Hub, or it is private: check its name, or `hf auth login`."
+        ) from None
+    except errors.LocalEntryNotFoundError:
+        raise GenerateError(
+            f"{named} is not in the cache and the Hugging Face Hub cannot be asked (offline?): "
+            f"run `hf download {model}` where there is a network."
+        ) from None
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise GenerateError(
+                f"The disk is full, so {named} could not be fetched: free some room, or set HF_HOME to another disk."
+            ) from None
+        raise GenerateError(
+            f"{named} could not be fetched ({_in_short(error)}): try again; what was fetched is kept."
+        ) from None
+    except ValueError as error:
+        raise GenerateError(f"{named} could not be fetched ({_in_short(error)}).") from None
+
+
+def _in_short(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def _digest(folder: Path) -> str:
+    """Names one state of a folder: by contents where they are small, else by size and time."""
+    digest = hashlib.sha256()
+    for path in sorted(p for pattern in WANTED for p in folder.glob(pattern)):
+        status = path.stat()
+        content = path.read_bytes() if status.st_size < 1 << 26 else f"{status.st_mtime_ns}".encode()
+        digest.update(f"{path.name} {status.st_size} ".encode() + content)
+    return digest.hexdigest()[:16]

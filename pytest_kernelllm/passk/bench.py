@@ -1,0 +1,122 @@
+"""One benchmark: k completions for each target, judged, counted. What the store knows is not made again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pytest_kernelllm.errors import SessionError
+from pytest_kernelllm.outcome import Outcome
+from pytest_kernelllm.passk.errors import BenchError
+from pytest_kernelllm.passk.scores import Benchmark, LeftOut, Sample, TargetScore, sample_of, score, together
+from pytest_kernelllm.records import Completion, Target
+from pytest_kernelllm.session import Session
+
+Draft = tuple[Outcome, Completion]
+
+
+def bench(
+    session: Session,
+    targets: Sequence[Target],
+    at: Sequence[int],
+    *,
+    done: Callable[[TargetScore | LeftOut], None] = lambda result: None,
+) -> Benchmark:
+    """Generate, judge and count. Killed and begun again, it goes on where it was.
+
+    Args:
+        session: its settings name one generator and the number of samples.
+        targets: in the order of the report.
+        at: each k to give pass@k for, between 1 and the number of samples.
+        done: told of each target as it is finished.
+
+    Raises:
+        BenchError: there are several generators.
+        SessionError: nothing can be generated or judged here, whatever the target.
+        GenerateError: the generator that is named cannot work.
+    """
+    generator = _only_generator(session)
+    settings = session.settings
+    timed = settings.timing and session.environment.device == "cuda"
+    for target in targets:
+        session.announce(target)
+        for index in range(settings.samples):
+            session.want(target, index)
+    scores: list[TargetScore] = []
+    left_out: list[LeftOut] = []
+    model = revision = ""
+    for target in targets:
+        drafts, samples = _samples(session, target)
+        model, revision = next(((c.model, c.revision) for _, c in drafts if c.model), (model, revision))
+        if isinstance(samples, LeftOut):
+            left_out.append(samples)
+            done(samples)
+        else:
+            unanswered = sum(completion.failed for _, completion in drafts)
+            figures = score(samples, at, timed=timed, unanswered=unanswered)
+            scores.append(TargetScore(target, figures, tuple(samples)))
+            done(scores[-1])
+    return Benchmark(
+        generator=generator,
+        model=model,
+        revision=revision,
+        samples=settings.samples,
+        environment=session.environment,
+        timed=timed,
+        targets=tuple(scores),
+        total=together([s.score for s in scores], at),
+        left_out=tuple(left_out),
+    )
+
+
+def _only_generator(session: Session) -> str:
+    names = [generator.name for generator in session.generators]
+    if len(names) != 1:
+        raise BenchError(
+            f"pass@k is about the samples of one generator, not of {' and '.join(names)}: name one with --generator."
+        )
+    return names[0]
+
+
+def _samples(session: Session, target: Target) -> tuple[list[Draft], list[Sample] | LeftOut]:
+    """A target's completions and what became of each, or why the target cannot be counted."""
+    drafts: list[Draft] = []
+    try:
+        drafts = list(session.drafts(target))
+        answered = [(outcome, completion) for outcome, completion in drafts if not completion.failed]
+        if all(_nothing_to_say(completion) for _, completion in answered):
+            reason = next(
+                (completion.note for _, completion in drafts if completion.note), "nothing was written"
+            )
+            return drafts, LeftOut(target.id, reason)
+        outcomes = [session.outcome(target, outcome.index) for outcome, _ in answered]
+    except SessionError as error:
+        # Is it this target that does not work, or everything?
+        try:
+            session.live(target)
+        except SessionError as own:
+            return drafts, LeftOut(target.id, str(own))
+        raise error from None
+    samples = [
+        sample_of(
+            outcome, index=completion.index, code=outcome.candidate is not None or _has_code(completion)
+        )
+        for outcome, (_, completion) in zip(outcomes, answered, strict=True)
+    ]
+    return drafts, samples
+
+
+def _nothing_to_say(completion: Completion) -> bool:
+    """Whether a generator said in its note that there is nothing it could be asked, rather than answering nothing."""
+    return not completion.text and not completion.tokens and bool(completion.note)
+
+
+def _has_code(completion: Completion) -> bool:
+    from pytest_kernelllm.generate.extract import ExtractError, extract
+
+    if completion.format == "inductor":
+        return True
+    try:
+        extract(completion.text)
+    except ExtractError:
+        return False
+    return True

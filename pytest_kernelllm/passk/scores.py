@@ -1,0 +1,259 @@
+"""From what became of each completion to the figures of a target and of all targets together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from pytest_kernelllm.outcome import Outcome
+from pytest_kernelllm.passk.estimator import mean, pass_at_k
+from pytest_kernelllm.records import SCHEMA, Environment, Record, Target
+
+SPEEDS = (0.8, 1.0, 1.2, 1.5, 2.0)
+"""The p of fast_p."""
+
+Result = Literal[
+    "correct",
+    "generate",
+    "extract",
+    "render",
+    "screen",
+    "compile",
+    "load",
+    "run",
+    "correctness",
+    "timing",
+    "inconclusive",
+]
+"""``correct``, ``inconclusive``, or the stage at which a completion failed."""
+
+RESULTS: dict[Result, str] = {
+    "correct": "correct",
+    "generate": "no text",
+    "extract": "no code",
+    "render": "not rendered",
+    "screen": "screened out",
+    "compile": "not compiled",
+    "load": "not loaded",
+    "run": "failed to run",
+    "correctness": "wrong",
+    "timing": "not believed when timed",
+    "inconclusive": "inconclusive",
+}
+"""In words for people, in the order of the stages."""
+
+
+@dataclass(frozen=True)
+class Sample(Record):
+    """What became of one completion. Every completion has one: as a candidate, or with the reason why not."""
+
+    index: int
+    result: Result
+    reason: str = ""
+    """One sentence; empty where the candidate was accepted."""
+    rule: str = ""
+    """The rule (``judge.rules``) that was broken, if one was."""
+    translated: bool = False
+    """Whether a candidate came of it only because a compiler's dialect was translated."""
+    speedup: float | None = None
+    """Times as fast as the original, geometric mean over the cases; None where it was not timed."""
+    slow: bool = False
+    """Correct, and below the speedup that a suggestion needs."""
+    kernel_hash: str | None = None
+    """SHA-256 of the candidate; None where there is none."""
+    known: bool = False
+    """Whether the verdict was in the store already."""
+
+    @property
+    def correct(self) -> bool:
+        """Right, whatever its speed."""
+        return self.result == "correct"
+
+
+@dataclass(frozen=True)
+class PassAt(Record):
+    """pass@k; None where fewer than k completions were drawn."""
+
+    k: int
+    value: float | None
+    untranslated: float | None
+    """The same with completions that needed translation counted as failures."""
+
+
+@dataclass(frozen=True)
+class FastAt(Record):
+    """fast_p of the best of k: the chance that one of k samples is correct and more than p times as fast."""
+
+    p: float
+    k: int
+    value: float | None
+    """None where nothing was timed, or fewer than k completions were drawn."""
+
+
+@dataclass(frozen=True)
+class Score(Record):
+    """The figures of one target, or of all together: counts are sums then, and pass@k and fast_p means."""
+
+    completions: int
+    candidates: int
+    """Completions that became a candidate."""
+    correct: int
+    slow: int
+    translated: int
+    inconclusive: int
+    """Verdicts that could not be reached; they count as failures."""
+    unanswered: int
+    """Requests that a server failed for a passing reason: no completions, so not counted; asked again by the next run."""
+    failures: dict[str, int]
+    """How many failed at each stage, inconclusive ones apart."""
+    pass_at: tuple[PassAt, ...]
+    fast: tuple[FastAt, ...]
+
+
+@dataclass(frozen=True)
+class TargetScore(Record):
+    """One target with its figures and what they were counted from."""
+
+    target: Target
+    score: Score
+    samples: tuple[Sample, ...]
+
+
+@dataclass(frozen=True)
+class LeftOut(Record):
+    """A target that is not counted, and why."""
+
+    target: str
+    """``Target.id``"""
+    reason: str
+
+
+@dataclass(frozen=True)
+class Benchmark(Record):
+    """All that one benchmark found. Its JSON follows ``docs/schema/passk.json``."""
+
+    generator: str
+    model: str
+    """Name of the model; empty where the generator is none."""
+    revision: str
+    samples: int
+    """Completions asked for per target (k)."""
+    environment: Environment
+    timed: bool
+    """Whether speed was measured; without it there is no fast_p."""
+    targets: tuple[TargetScore, ...]
+    total: Score
+    left_out: tuple[LeftOut, ...]
+    schema: int = SCHEMA
+
+
+def sample_of(outcome: Outcome, *, index: int, code: bool = True) -> Sample:
+    """What became of a completion, from the outcome of its candidate.
+
+    Args:
+        outcome: with a verdict, or with the reason why there is none.
+        index: of the completion within its generator and target.
+        code: whether the completion's text held code.
+    """
+    candidate, verdict = outcome.candidate, outcome.verdict
+    if verdict is None:
+        return Sample(index, "generate", outcome.reason)
+    slow = verdict.rule == "speed"
+    result: Result = verdict.stage
+    if verdict.verdict == "inconclusive":
+        result = "inconclusive"
+    elif verdict.accepted or slow:
+        result = "correct"
+    elif candidate is None and not code:
+        result = "extract"
+    return Sample(
+        index,
+        result,
+        verdict.reason,
+        verdict.rule,
+        candidate is not None and candidate.translated,
+        verdict.speedup.value if verdict.speedup else None,
+        slow,
+        candidate.kernel_hash if candidate else None,
+        outcome.cached,
+    )
+
+
+def score(samples: Sequence[Sample], at: Sequence[int], *, timed: bool, unanswered: int = 0) -> Score:
+    """The figures of one target.
+
+    Args:
+        samples: one a completion.
+        at: each k to give pass@k and fast_p for.
+        timed: whether correct candidates were timed.
+        unanswered: requests for more that failed for a passing reason.
+    """
+    results = Counter(s.result for s in samples)
+    # A correct kernel whose speed nobody knows might be fast: then no share of fast ones is known.
+    timed = timed and all(s.speedup is not None for s in samples if s.correct)
+
+    def estimate(k: int, succeeds: Callable[[Sample], bool]) -> float | None:
+        return pass_at_k(len(samples), sum(map(succeeds, samples)), k)
+
+    return Score(
+        completions=len(samples),
+        candidates=sum(s.kernel_hash is not None for s in samples),
+        correct=results["correct"],
+        slow=sum(s.slow for s in samples),
+        translated=sum(s.translated for s in samples),
+        inconclusive=results["inconclusive"],
+        unanswered=unanswered,
+        failures=_in_order(results),
+        pass_at=tuple(
+            PassAt(k, estimate(k, lambda s: s.correct), estimate(k, lambda s: s.correct and not s.translated))
+            for k in at
+        ),
+        fast=tuple(
+            FastAt(p, k, estimate(k, partial(_faster, p)) if timed else None) for p in SPEEDS for k in at
+        ),
+    )
+
+
+def together(scores: Sequence[Score], at: Sequence[int]) -> Score:
+    """The figures of several targets together: sums of counts, means over targets.
+
+    Args:
+        scores: one a target, made with the same ``at``.
+        at: each k that they were made for.
+    """
+    failures = Counter[str]()
+    for one in scores:
+        failures.update(one.failures)
+    fast = [(p, k) for p in SPEEDS for k in at]
+    return Score(
+        completions=sum(s.completions for s in scores),
+        candidates=sum(s.candidates for s in scores),
+        correct=sum(s.correct for s in scores),
+        slow=sum(s.slow for s in scores),
+        translated=sum(s.translated for s in scores),
+        inconclusive=sum(s.inconclusive for s in scores),
+        unanswered=sum(s.unanswered for s in scores),
+        failures=_in_order(failures),
+        pass_at=tuple(
+            PassAt(
+                k,
+                mean([s.pass_at[i].value for s in scores]),
+                mean([s.pass_at[i].untranslated for s in scores]),
+            )
+            for i, k in enumerate(at)
+        ),
+        fast=tuple(FastAt(p, k, mean([s.fast[i].value for s in scores])) for i, (p, k) in enumerate(fast)),
+    )
+
+
+def _faster(p: float, sample: Sample) -> bool:
+    return sample.correct and sample.speedup is not None and sample.speedup > p
+
+
+def _in_order(results: Counter[str] | Counter[Result]) -> dict[str, int]:
+    """Counts of failures, in the order of the stages, those without any left out."""
+    failed = [name for name in RESULTS if name not in ("correct", "inconclusive")]
+    return {name: results[name] for name in failed if results[name]}

@@ -1,0 +1,91 @@
+"""A benchmark as text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from pytest_kernelllm.passk.scores import RESULTS, SPEEDS, Benchmark, Score
+
+
+def render_benchmark(benchmark: Benchmark, width: int, color: bool) -> str:
+    """The table, one line a target and one for all, and below it what the figures leave unsaid.
+
+    Args:
+        benchmark: to show.
+        width: columns of the terminal.
+        color: whether to use terminal colours.
+    """
+    console = Console(
+        width=width, force_terminal=color, no_color=not color, highlight=False, legacy_windows=False
+    )
+    with console.capture() as capture:
+        console.print(_table(benchmark))
+        for line in notes(benchmark):
+            console.print(line, markup=False, soft_wrap=True)
+    return "\n".join(line.rstrip() for line in capture.get().splitlines()).strip("\n")
+
+
+def notes(benchmark: Benchmark) -> list[str]:
+    """Failures by stage, what was translated, inconclusive or left out, and fast_p for the larger k."""
+    total = benchmark.total
+    lines = []
+    if total.failures:
+        failed = ", ".join(f"{n} {RESULTS[name]}" for name, n in total.failures.items())  # type: ignore[index]
+        lines.append(f"failures: {failed}")
+    if total.slow:
+        lines.append(f"{total.slow} of {total.correct} correct kernels are not fast enough for a suggestion")
+    if total.inconclusive:
+        lines.append(f"{total.inconclusive} verdicts are inconclusive and count as failures")
+    if total.unanswered:
+        lines.append(f"{total.unanswered} requests failed and are not counted; run again to repeat them")
+    if translated := translation_note(total):
+        lines.append(translated)
+    if benchmark.timed:
+        for k in [p.k for p in total.pass_at][1:]:
+            values = "  ".join(f"{f.p:g}: {figure(f.value)}" for f in total.fast if f.k == k)
+            lines.append(f"fast_p, best of {k}: {values}")
+    lines += [f"not counted: {left.target}: {left.reason}" for left in benchmark.left_out]
+    return lines
+
+
+def translation_note(total: Score) -> str:
+    """How many completions were translated, and pass@k without them; empty where none was."""
+    if not total.translated:
+        return ""
+    without = "  ".join(f"pass@{p.k} {figure(p.untranslated)}" for p in total.pass_at)
+    return f"{total.translated} of {total.completions} completions were translated; without: {without}"
+
+
+def figure(value: float | None) -> str:
+    """``0.42``, or a dash where a figure is not known."""
+    return "–" if value is None else f"{value:.2f}"
+
+
+def _table(benchmark: Benchmark) -> Table:
+    at = [p.k for p in benchmark.total.pass_at]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_footer=False)
+    table.add_column("target", overflow="fold")
+    for name in ("n", "candidates", "correct", *(f"pass@{k}" for k in at)):
+        table.add_column(name, justify="right")
+    if benchmark.timed:
+        for p in SPEEDS:
+            table.add_column(f"fast_{p:g}@{at[0]}", justify="right")
+    for one in benchmark.targets:
+        table.add_row(one.target.id, *_cells(one.score, benchmark.timed))
+    table.add_section()
+    count = len(benchmark.targets)
+    table.add_row(
+        f"mean of {count} target{'s' * (count != 1)}", *_cells(benchmark.total, benchmark.timed), style="bold"
+    )
+    return table
+
+
+def _cells(score: Score, timed: bool) -> Sequence[str]:
+    counts = [str(n) for n in (score.completions, score.candidates, score.correct)]
+    passes = [figure(p.value) for p in score.pass_at]
+    fast = [figure(f.value) for f in score.fast if f.k == score.pass_at[0].k] if timed else []
+    return [*counts, *passes, *fast]

@@ -1,0 +1,37 @@
+"""Outcomes and benchmarks put together by hand."""
+
+from pytest_kernelllm.outcome import Outcome
+from pytest_kernelllm.passk.scores import Benchmark, TargetScore, score, together
+from pytest_kernelllm.records import Candidate, Environment, Ratio, Spread, Target, Timing, Verdict
+
+HERE = Environment("cuda", "H200", "570", "sm_90", "2.13", "3.7", "3.11", "2")
+
+
+def target(name="Scale"):
+    return Target("layers.py", name, 3, "0" * 64, "decorator")
+
+
+def outcome(index, stage, *, rule="", verdict=None, speedup=None, translated=False, name="Scale"):
+    """The outcome of a candidate that got as far as ``stage``; of none, where that is ``render``."""
+    if stage == "generate":
+        return Outcome(target(name), index, reason="it wrote nothing")
+    decided = verdict or ("accepted" if stage == "accepted" else "rejected")
+    times = Spread(1.0, 1.0, 1.0)
+    timing = (
+        (Timing("default", times, times, times, times, Ratio(speedup, speedup, speedup)),) if speedup else ()
+    )
+    made = Verdict(
+        decided, "timing" if stage == "accepted" else stage, "why", "0" * 64, HERE, rule, timing=timing
+    )
+    candidate = Candidate(target(name).id, index, f"# {index}", "kernelllm", translated=translated)
+    return Outcome(target(name), index, None if stage == "render" else candidate, made)
+
+
+def benchmark(drawn, at=(1, 2)):
+    """A benchmark over samples by the target's name."""
+    scores = [
+        TargetScore(target(name), score(samples, at, timed=True), tuple(samples))
+        for name, samples in drawn.items()
+    ]
+    total = together([s.score for s in scores], at)
+    return Benchmark("kernelllm", "facebook/KernelLLM", "abc", 4, HERE, True, tuple(scores), total, ())
