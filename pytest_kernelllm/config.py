@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tomllib
 from collections.abc import Mapping
@@ -94,7 +95,7 @@ _WORDS = {
 }
 
 
-_LEAST: dict[str, float] = {"samples": 1, "concurrency": 1, "workers": 0, "deadline": 0, "wake_timeout": 0}
+_LEAST = {"samples": 1, "concurrency": 1, "workers": 0, "deadline": 0, "wake_timeout": 0}
 
 
 def _coerce(name: str, value: Any, origin: str) -> Any:
@@ -115,23 +116,16 @@ def _coerce(name: str, value: Any, origin: str) -> Any:
         if kind is tuple:
             return tuple(value.split()) if isinstance(value, str) else tuple(str(v) for v in value)
         if kind in (int, float) and not isinstance(value, bool):
-            return _number(name, kind(value), value)
+            number = kind(value)
+            whole = isinstance(value, str) or number == value  # int(4.7) is 4
+            if whole and math.isfinite(number) and number >= _LEAST.get(name, -math.inf):
+                return number
         if kind is str and isinstance(value, str):
             return value
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         pass
-    raise ConfigError(f"{origin}: `{name}` cannot be {value!r}; expected {kind.__name__}.")
-
-
-def _number(name: str, number: float, given: Any) -> float:
-    """The number, if it is what was given and in its range.
-
-    Raises:
-        ValueError: it is not.
-    """
-    if number != (number if isinstance(given, str) else given):  # 4.7 where a whole number is wanted; NaN
-        raise ValueError
-    return number
+    least = f" of at least {_LEAST[name]}" if name in _LEAST else ""
+    raise ConfigError(f"{origin}: `{name}` cannot be {value!r}; expected {kind.__name__}{least}.")
 
 
 def load_settings(
@@ -155,6 +149,8 @@ def load_settings(
             table = tomllib.loads(pyproject.read_text(encoding="utf-8")).get("tool", {}).get("kernelllm", {})
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"{pyproject}: {error}.") from None
+        if not isinstance(table, dict):
+            raise ConfigError(f"{pyproject}: [tool.kernelllm] is {table!r}; expected a table.")
         for key, value in table.items():
             name = key.replace("-", "_")
             if name not in names:

@@ -53,6 +53,12 @@ class Judged:
     same_as: str = ""
     """Name of the pair that was judged in this one's place, because both are equal byte for byte."""
 
+    def in_words(self) -> str:
+        """``answer 3: accepted, 1.83x eager [1.80, 1.86]``, or why not."""
+        speed = f", {s.value:.2f}x eager [{s.low:.2f}, {s.high:.2f}]" if (s := self.verdict.speedup) else ""
+        reason = f": {self.verdict.reason}" if self.verdict.reason else ""
+        return f"{self.pair.name}: {self.verdict.verdict}{speed}{reason}"
+
     def to_line(self) -> str:
         """One line of JSON."""
         same = {"same_as": self.same_as} if self.same_as else {}

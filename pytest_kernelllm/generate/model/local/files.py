@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import importlib.util
 import json
 import math
 import os
@@ -126,6 +127,8 @@ def why_not_at_hand(model: str, revision: str, dtype: str, quantization: str, fr
     """Why a model cannot be used at once in ``free`` bytes of GPU memory; empty if it can."""
     if folder_of(model) is None and not _cache_folder(model).is_dir():
         return f"{model} is not in the cache"  # known without importing anything
+    if importlib.util.find_spec("transformers") is None:
+        return "transformers, which a local model needs, is not installed"
     try:
         files = find_cached(model, revision)
         if files is None:
@@ -245,16 +248,16 @@ def fetch(model: str, revision: str, progress: Callable[[str], None]) -> ModelFi
             f"{named} is not in the cache and the Hugging Face Hub cannot be asked (offline?): "
             f"run `hf download {model}` where there is a network."
         ) from None
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    except GenerateError:
+        raise
+    except Exception as error:  # the client's transport has classes of its own, which change with its version
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise GenerateError(
                 f"The disk is full, so {named} could not be fetched: free some room, or set HF_HOME to another disk."
             ) from None
         raise GenerateError(
             f"{named} could not be fetched ({_in_short(error)}): try again; what was fetched is kept."
         ) from None
-    except ValueError as error:
-        raise GenerateError(f"{named} could not be fetched ({_in_short(error)}).") from None
 
 
 def _in_short(error: Exception) -> str:

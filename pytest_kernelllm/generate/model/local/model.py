@@ -93,6 +93,7 @@ class LocalModel:
 
     def answers(self, asks: Sequence[Ask], sampling: Sampling) -> Iterator[Answer]:
         """Yield every sample as soon as it is written, see ``LanguageModel``."""
+        _require_transformers()
         from pytest_kernelllm.generate.model.local.decode import Job
         from pytest_kernelllm.generate.model.local.draw import uniforms
         from pytest_kernelllm.generate.model.local.stopping import stop_after_answer
@@ -125,6 +126,7 @@ class LocalModel:
 
     def stream(self, prompt: str, sampling: Sampling, index: int = 0) -> Iterator[str]:
         """Yield one sample piece by piece, see ``LanguageModel``."""
+        _require_transformers()
         from pytest_kernelllm.generate.model.local.decode import Job
         from pytest_kernelllm.generate.model.local.draw import uniforms
         from pytest_kernelllm.generate.model.local.stopping import stop_after_answer

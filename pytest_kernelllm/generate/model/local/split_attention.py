@@ -94,6 +94,11 @@ def _combine_kernel(
     tl.store(out_ptr + (head * GROUP + query) * WIDTH + columns, out)
 
 
+def block_of(width: int, itemsize: int) -> int:
+    """Keys loaded at once: 16 KiB of them, so that those under way fit into the shared memory of any GPU."""
+    return max(16, min(64, (16 << 10) // (width * itemsize)))
+
+
 def split_attention(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -138,7 +143,7 @@ def split_attention(
         GROUP_BLOCK=block,
         WIDTH=width,
         SPLIT=split,
-        BLOCK=64,
+        BLOCK=block_of(width, key.itemsize),
         num_warps=4,
     )
     _combine_kernel[(rows * heads, group)](

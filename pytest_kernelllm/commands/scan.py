@@ -1,0 +1,34 @@
+"""``kernelllm scan``: the targets in files and folders."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from pytest_kernelllm.commands.common import OK, REJECTED
+from pytest_kernelllm.discover.scan import scan
+
+HELP = "List the targets found in files and folders, without importing them."
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its arguments."""
+    parser.add_argument("paths", nargs="*", default=["."], help="files and folders (default: here)")
+    parser.add_argument(
+        "--kernelbench", action="store_true", help="also take files in KernelBench's form (Model, get_inputs)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, one target a line")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Exit code: whether there is any."""
+    found = scan([Path(p) for p in options.paths], Path.cwd(), kernelbench=options.kernelbench)
+    for target in found.targets:
+        adopted = f"  adopted {target.kernel}" if target.kernel else ""
+        plain = f"{target.id}  line {target.line}  {target.source_hash[:12]}{adopted}"
+        print(json.dumps(target.to_json()) if options.json else plain)
+    for problem in found.problems:
+        print(f"kernelllm: {problem}", file=sys.stderr)
+    return OK if found.targets else REJECTED

@@ -1,0 +1,118 @@
+"""``kernelllm verify``: candidate files against reference files."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from pathlib import Path
+
+from pytest_kernelllm.commands.common import (
+    OK,
+    REJECTED,
+    UNJUDGED,
+    CommandError,
+    add_judge_options,
+    settings_of,
+)
+from pytest_kernelllm.config import Settings
+from pytest_kernelllm.records import Verdict
+from pytest_kernelllm.verify import Judged, Pair, VerifyError, find_pairs, verify_all
+
+HELP = "Judge a candidate file against a reference: exit 0 accepted, 1 rejected, 2 could not be judged."
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its arguments."""
+    parser.add_argument(
+        "files",
+        nargs="*",
+        metavar="REFERENCE CANDIDATE",
+        help="reference.py in KernelBench's form or file.py::Class, then candidate.py",
+    )
+    parser.add_argument(
+        "--pairs", metavar="DIR", help="judge every subfolder that holds reference.py and candidate.py"
+    )
+    parser.add_argument(
+        "--min-speedup",
+        dest="reject_below",
+        metavar="X",
+        type=float,
+        default=0.0,
+        help="reject below this speedup over the baseline (default: report only)",
+    )
+    add_judge_options(parser)
+    parser.add_argument(
+        "--json",
+        metavar="FILE",
+        help="write the verdict as JSON, or JSON lines with --pairs; - is standard output",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Exit code: 0 all accepted, 1 some rejected, 2 some could not be judged."""
+    if bool(options.pairs) == bool(options.files) or (options.files and len(options.files) != 2):
+        raise CommandError("verify takes REFERENCE.py CANDIDATE.py, or --pairs DIR.")
+    settings = settings_of(options)
+    try:
+        if options.pairs:
+            return _many(_pairs(Path(options.pairs)), settings, options)
+        return _one(
+            Pair(Path(options.files[1]).stem, options.files[0], Path(options.files[1])), settings, options
+        )
+    except VerifyError as error:
+        raise CommandError(str(error)) from None
+
+
+def _pairs(folder: Path) -> list[Pair]:
+    if not folder.is_dir():
+        raise CommandError(f"There is no folder {folder}.")
+    pairs = find_pairs(folder)
+    if not pairs:
+        raise CommandError(f"No subfolder of {folder} holds reference.py and candidate.py.")
+    return pairs
+
+
+def _one(pair: Pair, settings: Settings, options: argparse.Namespace) -> int:
+    judged: list[Judged] = []
+    verify_all([pair], settings, judged.append, options.reject_below)
+    verdict = judged[0].verdict
+    text = json.dumps(verdict.to_json(), indent=1, allow_nan=False)
+    if options.json == "-":
+        print(text)
+    else:
+        _show(verdict)
+        if options.json:
+            Path(options.json).write_text(text + "\n", encoding="utf-8")
+    return {"accepted": OK, "rejected": REJECTED, "inconclusive": UNJUDGED}[verdict.verdict]
+
+
+def _show(verdict: Verdict) -> None:
+    print(f"{verdict.verdict} ({verdict.stage})" + (f": {verdict.reason}" if verdict.reason else ""))
+    for timing in verdict.timing:
+        s = timing.speedup
+        print(
+            f"  {timing.case}: {timing.kernel.p50:.1f} µs, eager {timing.eager.p50:.1f} µs, "
+            f"{s.value:.2f}x [{s.low:.2f}, {s.high:.2f}]"
+        )
+
+
+def _many(pairs: list[Pair], settings: Settings, options: argparse.Namespace) -> int:
+    from pytest_kernelllm.report.progress import judging_progress
+
+    counts = {"accepted": 0, "rejected": 0, "inconclusive": 0}
+    with contextlib.ExitStack() as stack:
+        out = sys.stdout
+        if options.json and options.json != "-":
+            out = stack.enter_context(Path(options.json).open("w", encoding="utf-8"))
+        advance = stack.enter_context(judging_progress(len(pairs)))
+
+        def done(judged: Judged) -> None:
+            counts[judged.verdict.verdict] += 1
+            print(judged.to_line() if options.json else judged.in_words(), file=out, flush=True)
+            advance()
+
+        verify_all(pairs, settings, done, options.reject_below)
+    print("kernelllm: " + ", ".join(f"{n} {name}" for name, n in counts.items()), file=sys.stderr)
+    return UNJUDGED if counts["inconclusive"] else REJECTED if counts["rejected"] else OK
