@@ -139,6 +139,8 @@ class ForkServer:
             environment["TRITON_INTERPRET"] = "1" if self.mode == "interpret" else "0"
             if self.mode != "cuda":
                 environment["CUDA_VISIBLE_DEVICES"] = ""
+                # Workers run side by side, on small tensors.
+                environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
             environment["PYTHONPATH"] = os.pathsep.join(_import_paths())
             options = json.dumps({"mode": self.mode, "isolation": asdict(self.isolation), "arch": self.arch})
             log = (self._scratch / "server.log").open("wb")
