@@ -1,4 +1,4 @@
-"""Adopted kernels as they stand in the project: where the file is, and whether it was made for today's source."""
+"""Adopted kernels as they stand in the project: where the file is, and whether it is still the one that was made."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_kernelllm.discover.resolve import package_root
+from pytest_kernelllm.kernel_module import unmodified
 from pytest_kernelllm.records import Target
 
-AdoptionState = Literal["current", "stale", "missing"]
+AdoptionState = Literal["current", "stale", "edited", "missing"]
 
 HASH_LINE = "# source hash: "
 
@@ -25,14 +26,24 @@ def adopted_file(root: Path, target: Target) -> Path | None:
 
 
 def adoption_state(root: Path, target: Target) -> AdoptionState:
-    """``current`` if the kernel was made for the target's present source, by the hash in its header."""
+    """``current`` if the kernel was made for the target's present source, by the hash in its header.
+
+    Else ``stale``; ``edited`` if the hash is right and the file is not what was generated, by its digest.
+    """
     file = adopted_file(root, target)
     if file is None:
         return "missing"
-    with file.open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            if line.startswith(HASH_LINE):
-                return "current" if line.removeprefix(HASH_LINE).strip() == target.source_hash else "stale"
-            if not line.startswith("#"):
-                break
-    return "stale"
+    content = file.read_bytes()
+    if made_for(content) != target.source_hash:
+        return "stale"
+    return "current" if unmodified(content) else "edited"
+
+
+def made_for(content: bytes) -> str | None:
+    """The source hash in a kernel module's header; None if it has none."""
+    for line in content.decode(errors="replace").splitlines():
+        if line.startswith(HASH_LINE):
+            return line.removeprefix(HASH_LINE).strip()
+        if not line.startswith("#"):
+            break
+    return None

@@ -1,15 +1,17 @@
 """The kernel module: the self-contained Python file that is judged, stored and adopted, byte for byte.
 
-Its layout, top to bottom: a comment header (provenance), a docstring, imports, ``SUPPORTS`` (the domains it
-was made for, a literal), Triton kernels and helpers, and ``forward(self, ...)`` with the parameters of the
-target's own ``forward``. ``self`` is the target's instance: parameters, buffers, plain attributes and
-submodules by the target's own names.
+Its layout, top to bottom: a comment header (provenance, and a digest by which an edit shows), a docstring,
+imports, ``SUPPORTS`` (the domains it was made for, a literal), Triton kernels and helpers, and
+``forward(self, ...)`` with the parameters of the target's own ``forward``. ``self`` is the target's instance:
+parameters, buffers, plain attributes and submodules by the target's own names.
 """
 
 from __future__ import annotations
 
 import ast
+import hashlib
 import pprint
+import re
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -49,6 +51,51 @@ class Provenance:
         return "".join(f"# {line}\n" for line in lines)
 
 
+DIGEST_LINE = "# digest: "
+"""How the line begins that holds the SHA-256 of all other lines."""
+
+_DIGEST = re.compile(b"^# digest: ([0-9a-f]{64})\n", re.MULTILINE)
+
+
+def stamped(source: str) -> str:
+    """The same kernel module with its digest, in a line of its own at the end of the header.
+
+    An older digest is replaced; line ends become ``\\n``.
+    """
+    text = source.replace("\r\n", "\n").replace("\r", "\n").encode()
+    text = _DIGEST.sub(b"", text, count=1)
+    line = f"{DIGEST_LINE}{hashlib.sha256(text).hexdigest()}\n".encode()
+    header = re.match(b"(?:#.*\n)*", text)
+    end = header.end() if header else 0
+    return (text[:end] + line + text[end:]).decode()
+
+
+def signed(source: str, provenance: Provenance) -> str:
+    """The same kernel module with this header and its digest; comments at its top stay, an older header goes."""
+    lines = source.replace("\r\n", "\n").splitlines(keepends=True)
+    count = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    if lines[:1] and lines[0].startswith("# Triton kernel for "):
+        lines = lines[count:]
+    elif count:
+        lines = ["\n", *lines]
+    return stamped(provenance.header() + "".join(lines))
+
+
+def unmodified(text: str | bytes) -> bool:
+    """Whether a kernel module is byte for byte what was generated, by its own digest; not without one.
+
+    Line ends may have become ``\\r\\n``, all of them, as some checkouts do.
+    """
+    content = text.encode() if isinstance(text, str) else text
+    if content.count(b"\n") == content.count(b"\r\n"):
+        content = content.replace(b"\r\n", b"\n")
+    found = _DIGEST.search(content)
+    if found is None:
+        return False
+    rest = content[: found.start()] + content[found.end() :]
+    return hashlib.sha256(rest).hexdigest().encode() == found[1]
+
+
 _PARSING = threading.Lock()
 
 
@@ -81,7 +128,7 @@ def compose(provenance: Provenance, docstring: str, supports: Iterable[Domain], 
         body.strip("\n"),
         "\n",
     ]
-    return "".join(parts)
+    return stamped("".join(parts))
 
 
 def format_supports(supports: Iterable[Domain]) -> str:
@@ -91,11 +138,12 @@ def format_supports(supports: Iterable[Domain]) -> str:
 
 
 def with_supports(source: str, supports: Iterable[Domain]) -> str:
-    """The same kernel module with other domains; every byte outside ``SUPPORTS`` stays."""
+    """The same kernel module with other domains; every byte outside ``SUPPORTS`` and the digest stays."""
     node = _supports_node(parse(source))
     lines = source.splitlines(keepends=True)
     assert node.end_lineno is not None
-    return "".join(lines[: node.lineno - 1]) + format_supports(supports) + "".join(lines[node.end_lineno :])
+    before, after = lines[: node.lineno - 1], lines[node.end_lineno :]
+    return stamped("".join([*before, format_supports(supports), *after]))
 
 
 def read_supports(source: str) -> tuple[Domain, ...]:

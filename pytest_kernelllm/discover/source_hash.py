@@ -15,7 +15,6 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import partial
-from importlib import metadata
 from typing import Any
 
 from pytest_kernelllm.discover.marks import Mark, is_marker
@@ -110,6 +109,8 @@ def distribution(top: str) -> str:
     """``name==version`` of what provides the top-level module ``top``; its bare name if that is no matter."""
     if not top or top in _IN_ENVIRONMENT or top in sys.stdlib_module_names:
         return top
+    from importlib import metadata
+
     try:
         return f"{top}=={metadata.version(top)}"
     except metadata.PackageNotFoundError:
@@ -119,6 +120,8 @@ def distribution(top: str) -> str:
 
 @functools.cache
 def _distributions() -> Mapping[str, list[str]]:
+    from importlib import metadata
+
     return metadata.packages_distributions()  # slow (it reads every RECORD), so only for odd names
 
 

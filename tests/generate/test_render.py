@@ -6,7 +6,7 @@ import pytest
 from rendering import COMPLETIONS, completion, live, rendered
 
 from pytest_kernelllm.generate.render import RenderError, render
-from pytest_kernelllm.kernel_module import format_supports, read_supports
+from pytest_kernelllm.kernel_module import format_supports, read_supports, unmodified
 
 MODULE = '''"""Adds.
 
@@ -26,9 +26,16 @@ def forward(self, x, y):
 DOMAINS = tuple(case.domain for case in live("Add").cases)
 
 
-def test_a_complete_kernel_module_passes_unchanged() -> None:
+def test_a_complete_kernel_module_passes_as_it_is_under_the_targets_header() -> None:
     source = MODULE.replace("# kept", format_supports(DOMAINS))
-    assert rendered("Add", source, format="kernel_module").source == source
+    candidate = rendered("Add", source, format="kernel_module").source
+    assert candidate.startswith("# Triton kernel for layers.py::Add\n")
+    assert candidate.endswith(source)
+    assert unmodified(candidate)
+    # Made for another source, it is signed anew.
+    older = candidate.replace("# source hash: ", "# source hash: 0")
+    assert rendered("Add", older, format="kernel_module").source == candidate
+    assert rendered("Add", "# mine\n" + source, format="kernel_module").source.endswith("# mine\n" + source)
 
 
 def test_supports_is_added_where_it_is_missing() -> None:

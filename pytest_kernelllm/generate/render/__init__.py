@@ -20,8 +20,8 @@ __all__ = ["RenderError", "render"]
 def render(completion: Completion, live: LiveTarget) -> Candidate:
     """The candidate that a completion amounts to.
 
-    A complete kernel module passes unchanged; one without ``SUPPORTS`` gets the domains of the target's
-    cases. TorchInductor's dialect and hand-style ``ModelNew`` classes are translated. Nothing is executed.
+    A complete kernel module passes as it is, under this target's header; one without ``SUPPORTS`` gets the domains of
+    the target's cases. TorchInductor's dialect and hand-style ``ModelNew`` classes are translated. Nothing is executed.
 
     Raises:
         RenderError: one sentence that names what is missing or cannot be carried, and where.
@@ -52,7 +52,13 @@ def _rendered(completion: Completion, live: LiveTarget) -> Candidate:
 
 
 def _composed(rendered: Rendered, completion: Completion, live: LiveTarget, *, translated: bool) -> Candidate:
-    provenance = kernel_module.Provenance(
+    provenance = _provenance(completion, live)
+    source = kernel_module.compose(provenance, rendered.docstring, rendered.supports, rendered.body)
+    return _candidate(source, completion, live, translated=translated)
+
+
+def _provenance(completion: Completion, live: LiveTarget) -> kernel_module.Provenance:
+    return kernel_module.Provenance(
         live.target.id,
         live.target.source_hash,
         completion.generator,
@@ -60,8 +66,6 @@ def _composed(rendered: Rendered, completion: Completion, live: LiveTarget, *, t
         completion.revision,
         _licence_note(completion),
     )
-    source = kernel_module.compose(provenance, rendered.docstring, rendered.supports, rendered.body)
-    return _candidate(source, completion, live, translated=translated)
 
 
 def _licence_note(completion: Completion) -> str:
@@ -100,7 +104,8 @@ def _kernel_module(code: str, completion: Completion, live: LiveTarget) -> Candi
         kernel_module.read_supports(code)
     except kernel_module.KernelModuleError as error:
         raise RenderError(f"The kernel module cannot be read: {error}.") from None
-    return _candidate(code, completion, live, translated=False)
+    source = kernel_module.signed(code, _provenance(completion, live))
+    return _candidate(source, completion, live, translated=False)
 
 
 def _without_head(code: str, tree: ast.Module, live: LiveTarget) -> Rendered:

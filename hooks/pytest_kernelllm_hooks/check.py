@@ -1,0 +1,46 @@
+"""``kernelllm-check``: are markers well-formed, and adopted kernels there, unedited and made for today's source?"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pytest_kernelllm_hooks.concerned import concerned
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print one line a problem, ``path:line: what; what to do``; 1 if there is any, else 0."""
+    options = _parser().parse_args(argv)
+    root = Path(options.root).absolute()
+    given = _below(root) if options.all else (Path(file).absolute() for file in options.files)
+    files = concerned(given)
+    if not files:
+        return 0
+
+    from pytest_kernelllm_hooks.findings import Doubt, findings, from_here
+
+    found = list(dict.fromkeys(findings(files, root)))
+    for finding in found:
+        print(f"{from_here(root, finding.path)}:{finding.line}: {finding.message}")
+    return int(any(not isinstance(finding, Doubt) for finding in found))
+
+
+def _below(root: Path) -> Iterator[Path]:
+    from pytest_kernelllm.discover.scan import python_files
+
+    return python_files(root)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("kernelllm-check", description=__doc__)
+    parser.add_argument("files", nargs="*", help="changed files, as pre-commit hands them over")
+    parser.add_argument("--all", action="store_true", help="check every Python file below the root instead")
+    parser.add_argument(
+        "--root", default=".", metavar="DIR", help="the project's root, as pytest's rootdir (.)"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

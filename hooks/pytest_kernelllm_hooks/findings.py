@@ -1,0 +1,79 @@
+"""What is wrong with markers and adopted kernels, found by reading."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_kernelllm.adoption import adopted_file, made_for
+from pytest_kernelllm.discover.resolve import Project, label
+from pytest_kernelllm.discover.scan import Problem
+from pytest_kernelllm.kernel_module import DIGEST_LINE, unmodified
+from pytest_kernelllm.records import Target
+from pytest_kernelllm_hooks.changes import changes
+from pytest_kernelllm_hooks.packages import missing_packages
+
+
+class Doubt(Problem):
+    """What cannot be checked here; it fails nothing."""
+
+
+def findings(files: Iterable[Path], root: Path) -> Iterator[Problem]:
+    """Everything that is wrong in files, and with the adopted kernels that they have to do with.
+
+    Args:
+        files: absolute paths.
+        root: the project root, absolute; the paths of problems are relative to it.
+    """
+    project = Project(root)
+    found = changes(files, project)
+    for problem in found.problems:
+        yield (
+            problem if ";" in problem.message else replace(problem, message=f"{problem.message}; correct it")
+        )
+    for stray in found.strays:
+        yield from _edited(root, stray, "a generated kernel", "run pytest --kernelllm for a new one")
+    for target in found.targets:
+        if target.kernel is not None:
+            yield from _adopted(project, target)
+
+
+def from_here(root: Path, path: str) -> str:
+    """A path relative to the project root, as seen from the working directory."""
+    return Path(os.path.relpath(root / path)).as_posix()
+
+
+def _adopted(project: Project, target: Target) -> Iterator[Problem]:
+    """Is the kernel there, as it was generated, and made for the source as it stands?"""
+    file = adopted_file(project.root, target)
+    again = f"run pytest --kernelllm-only {from_here(project.root, target.path)} for a new one"
+    if file is None:
+        what = f"{target.name} names the kernel {target.kernel}, which is not there"
+        advice = "apply its patch again, or take kernel= out of the marker"
+        yield Problem(target.path, target.line, f"{what}; {advice}")
+        return
+    yield from _edited(project.root, file, f"the kernel of {target.id}", again)
+    if made_for(file.read_bytes()) == target.source_hash:
+        return
+    if missing := missing_packages(project, project.root / target.path):
+        what = f"cannot tell whether {target.kernel} is stale: {', '.join(missing)} not installed here"
+        advice = "name it in the hook's additional_dependencies, or set language: system"
+        yield Doubt(target.path, target.line, f"{what}; {advice}")
+    else:
+        what = f"{target.kernel} is stale: it was not made for {target.name} as it stands"
+        yield Problem(target.path, target.line, f"{what}; {again}")
+
+
+def _edited(root: Path, kernel: Path, what: str, advice: str) -> Iterator[Problem]:
+    content = kernel.read_bytes()
+    if unmodified(content):
+        return
+    lines = content.decode(errors="replace").splitlines()
+    number = next((n for n, line in enumerate(lines, 1) if line.startswith(DIGEST_LINE)), 0)
+    if number:
+        text = f"{what} was edited after it was generated; restore it, or {advice}"
+    else:
+        text = f"{what} has no digest to show that it is as generated; {advice}"
+    yield Problem(label(kernel, root), number or 1, text)

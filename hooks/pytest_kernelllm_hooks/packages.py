@@ -1,0 +1,58 @@
+"""Packages that a source hash depends on and that are not installed where the hook runs."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pytest_kernelllm.discover.names import imports_of
+from pytest_kernelllm.discover.resolve import Module, Project
+from pytest_kernelllm.discover.source_hash import distribution
+
+_NO_MATTER = ("torch", "triton", "pytest_kernelllm")
+"""Their versions are no part of a source hash."""
+
+
+def missing_packages(project: Project, file: Path) -> list[str]:
+    """Top-level modules imported by a file, or by project files that it imports, whose version is not known here.
+
+    Empty where torch is installed: that is the project's own environment, and what it lacks the project lacks.
+
+    Args:
+        project: the parsed files.
+        file: absolute path of a target's file.
+    """
+    if importlib.util.find_spec("torch") is not None:
+        return []
+    missing: set[str] = set()
+    queue = [project.parse(file)]
+    for module in queue:  # grows while it is read
+        for level, parts in _imported(module):
+            inside = _inside(project, module, level, parts)
+            queue += [other for other in inside if other not in queue]
+            if not inside and level == 0 and _unknown(parts[0]):
+                missing.add(parts[0])
+    return sorted(missing)
+
+
+def _imported(module: Module) -> Iterator[tuple[int, tuple[str, ...]]]:
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            yield from ((0, tuple(alias.name.split("."))) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            for _, imported in imports_of(node):
+                name = imported.name or ""
+                yield imported.level, tuple(part for part in (*imported.module.split("."), name) if part)
+
+
+def _inside(project: Project, module: Module, level: int, parts: Sequence[str]) -> list[Module]:
+    """The project's files that an import may run, packages above included."""
+    found = (project.find(module, level, parts[:taken]) for taken in range(1, len(parts) + 1))
+    return [other for other in found if other is not None]
+
+
+def _unknown(top: str) -> bool:
+    return top not in (*_NO_MATTER, *sys.stdlib_module_names) and distribution(top) == top

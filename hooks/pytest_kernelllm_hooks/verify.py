@@ -1,0 +1,49 @@
+"""``kernelllm-verify``: judge the targets in changed files, with the pytest of the project's own environment."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pytest_kernelllm_hooks.concerned import concerned
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """pytest's exit code; 0 at once where no target is concerned."""
+    options, for_pytest = _parser().parse_known_args(argv)
+    root = Path(options.root).absolute()
+    files = concerned(Path(file).absolute() for file in options.files)
+    targets = _files_with_targets(files, root) if files else []
+    if not targets:
+        return 0
+    command = [sys.executable, "-m", "pytest", "--kernelllm", "--kernelllm-only", f"--rootdir={root}"]
+    # What has no kernel yet must not hold up a push, whatever the project demands of its CI.
+    environment = {**os.environ, "KERNELLLM_REQUIRE_KERNELS": "0"}
+    return subprocess.run(
+        [*command, *for_pytest, *targets], cwd=root, env=environment, check=False
+    ).returncode
+
+
+def _files_with_targets(files: Sequence[Path], root: Path) -> list[str]:
+    from pytest_kernelllm.discover.resolve import Project
+    from pytest_kernelllm_hooks.changes import changes
+
+    return sorted({target.path for target in changes(files, Project(root)).targets})
+
+
+def _parser() -> argparse.ArgumentParser:
+    # Options must be whole words: any other option is pytest's.
+    parser = argparse.ArgumentParser("kernelllm-verify", description=__doc__, allow_abbrev=False)
+    parser.add_argument("files", nargs="*", help="changed files, as pre-commit hands them over")
+    parser.add_argument(
+        "--root", default=".", metavar="DIR", help="the project's root, as pytest's rootdir (.)"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,82 @@
+"""The digest in a kernel module's header: an edit shows, a checkout with other line ends does not."""
+
+import hashlib
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from pytest_kernelllm.kernel_module import (
+    DIGEST_LINE,
+    Provenance,
+    compose,
+    read_supports,
+    stamped,
+    unmodified,
+    with_supports,
+)
+from pytest_kernelllm.records import Domain, TensorSpec
+
+DOMAIN = Domain({"x": TensorSpec("float32", ("n", 64))}, {}, {"n": (1, 64)})
+BODY = "@triton.jit\ndef a_kernel(x_ptr):\n    pass\n\n\ndef forward(self, x):\n    return x  # “as it is”\n"
+TEXT = compose(Provenance("layers.py::Same", "0" * 64, "files"), "Same.", [DOMAIN], BODY)
+CHECKOUTS = {"LF": TEXT.encode(), "CRLF": TEXT.replace("\n", "\r\n").encode()}
+
+
+@pytest.mark.parametrize("ends", CHECKOUTS)
+def test_what_was_generated_is_unmodified_under_both_line_ends(ends) -> None:
+    assert unmodified(CHECKOUTS[ends])
+    assert unmodified(CHECKOUTS[ends].decode())
+
+
+def test_the_digest_is_that_of_all_other_lines() -> None:
+    lines = TEXT.splitlines(keepends=True)
+    [digest] = [line for line in lines if line.startswith(DIGEST_LINE)]
+    rest = "".join(line for line in lines if line != digest)
+    assert digest.removeprefix(DIGEST_LINE).strip() == hashlib.sha256(rest.encode()).hexdigest()
+
+
+@given(
+    st.sampled_from(sorted(CHECKOUTS)),
+    st.integers(0, len(CHECKOUTS["CRLF"]) - 1),
+    st.sampled_from(["replaced", "inserted", "deleted"]),
+    st.one_of(st.sampled_from(list(b"\r\n #0a\x00\xff")), st.integers(0, 255)),
+)
+def test_a_change_of_any_one_byte_is_seen(ends, position, change, byte) -> None:
+    content = CHECKOUTS[ends]
+    assume(position < len(content))
+    new = b"" if change == "deleted" else bytes([byte])
+    edited = content[:position] + new + content[position + (change != "inserted") :]
+    assume(edited != content)
+    assert not unmodified(edited)
+
+
+def test_every_byte_of_the_digest_itself_counts() -> None:
+    content = TEXT.encode()
+    start = content.index(DIGEST_LINE.encode())
+    for position in range(start, content.index(b"\n", start) + 1):
+        assert not unmodified(content[:position] + content[position + 1 :])
+
+
+def test_a_file_without_a_digest_is_not_known_to_be_unmodified() -> None:
+    assert not unmodified("".join(line for line in TEXT.splitlines(True) if DIGEST_LINE not in line))
+
+
+def test_stamping_again_changes_nothing() -> None:
+    assert stamped(TEXT) == TEXT
+    assert stamped(TEXT.replace("\n", "\r\n")) == TEXT
+
+
+def test_other_supports_get_a_digest_of_their_own() -> None:
+    other = Domain({"x": TensorSpec("float32", ("n", 64))}, {}, {"n": (1, 8)})
+    changed = with_supports(TEXT, [other])
+    assert unmodified(changed) and read_supports(changed) == (other,)
+    kept = [line for line in changed.splitlines() if not line.startswith((DIGEST_LINE, "SUPPORTS", "  "))]
+    assert set(kept) <= set(TEXT.splitlines())
+
+
+def test_carriage_returns_in_a_body_do_not_outlive_composing() -> None:
+    text = compose(
+        Provenance("a.py::A", "0", "files"), "A.\r\nB.", [DOMAIN], BODY.replace("\n", "\r\n") + "\r# end"
+    )
+    assert "\r" not in text and unmodified(text)
