@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 Live = Callable[[Target], "LiveTarget"]
 Progress = Callable[[str], None]
 
-PATIENCE_S = 5.0
-"""Seconds that ``close`` waits for a generator to end its work."""
+PATIENCE_S = 10.0
+"""Seconds that ``close`` waits for a generator to end its work: one that is loading a model cannot be told to stop."""
 
 
 class Writing:
@@ -212,8 +212,9 @@ class Batch:
         self._thread.join(seconds)
 
     def stop(self) -> None:
-        """Ask for the end: after the next completion."""
+        """Ask for the end: at once, or after the next completion."""
         self._stopping = True
+        self.generator.stop()
 
     def _run(self) -> None:
         started, tokens = time.monotonic(), 0

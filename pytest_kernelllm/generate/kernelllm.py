@@ -91,6 +91,10 @@ class KernelLLMGenerator(Generator):
         """Give the model's memory back."""
         self._model.release()
 
+    def stop(self) -> None:
+        """End what is being written."""
+        self._model.stop()
+
     def _prompt(self, request: Request) -> tuple[str, str]:
         """A target's prompt, and why it cannot be used, if it cannot."""
         from pytest_kernelllm.generate.prompt import TEMPLATE, PromptError, fill, standalone

@@ -59,3 +59,7 @@ class Generator(Protocol):
     def release(self) -> None:
         """Give back what it holds on a GPU until the next call."""
         return
+
+    def stop(self) -> None:
+        """Have a running ``generate`` raise ``GenerateError`` soon, for good; called from another thread."""
+        return

@@ -127,3 +127,6 @@ class LanguageModel(Protocol):
 
     def release(self) -> None:
         """Give back memory on the GPU until the next call."""
+
+    def stop(self) -> None:
+        """Have running ``answers`` raise ``GenerateError`` soon, for good; called from another thread."""

@@ -207,6 +207,9 @@ class EndpointModel:
     def release(self) -> None:
         """Nothing to give back: the memory is the server's."""
 
+    def stop(self) -> None:
+        """Nothing to do: a thread that waits for a server may end with its process."""
+
     def _served(self) -> Served:
         with self._lock:
             if self._known is None:

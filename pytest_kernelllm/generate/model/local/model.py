@@ -56,6 +56,7 @@ class LocalModel:
         self._known: ModelFiles | None = None
         self._tokenizer: Any = None
         self._loaded: Loaded | None = None
+        self._stopping = False
 
     @property
     def revision(self) -> str:
@@ -110,6 +111,8 @@ class LocalModel:
         decoder = self._decoder(jobs, sampling, chunk=16)
         started = time.monotonic()
         for written in decoder.run(jobs, stop_after_answer(self._decode)):
+            if self._stopping:
+                raise GenerateError(f"{self.name} was stopped.")
             if not written.finish:
                 continue
             number, index = whose[written.job]
@@ -153,6 +156,10 @@ class LocalModel:
         gc.collect()
         if torch.cuda.is_initialized():
             torch.cuda.empty_cache()
+
+    def stop(self) -> None:
+        """Have ``answers`` end within a few tokens: a process must not end while a thread of it is inside PyTorch."""
+        self._stopping = True
 
     # ------------------------------------------------------------------ from files to a decoder
 
