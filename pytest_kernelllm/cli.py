@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pytest_kernelllm.commands.common import UNJUDGED, CommandError
 from pytest_kernelllm.config import ConfigError
 
-COMMANDS = ("scan", "generate", "repl", "verify", "bench", "apply", "store")
+COMMANDS = ("scan", "generate", "repl", "verify", "bench", "apply", "suggest", "store")
 """Each is a module of ``commands``."""
 
 

@@ -413,12 +413,14 @@ INTERRUPTED = """
 import sys
 from pathlib import Path
 sys.path[:0] = sys.argv[2:]
+import torch
 from random_llama import save
 from test_writing import A, Writer, make
 from pytest_kernelllm.generate.model.local.model import LocalModel
 from pytest_kernelllm.generate.model.protocol import Ask, Sampling
 from pytest_kernelllm.records import Completion
 
+torch.set_num_threads(1)
 root = Path(sys.argv[1])
 model = LocalModel(str(save(root / "model", eos_token_id=None)), device_map="cpu")
 

@@ -75,7 +75,7 @@ def test_answers_say_what_they_cost_and_why_they_end(local):
         assert answer.prompt_tokens == 4  # three bytes and the begin
         assert 0 < answer.tokens <= 100 and answer.seconds > 0
         assert answer.note == ("cut off after 100 tokens" if answer.finish == "length" else "")
-        assert END not in answer.text
+        assert BEGIN not in answer.text and END not in answer.text
 
 
 def test_nothing_asked_is_nothing_answered(local):

@@ -45,7 +45,8 @@ def main(folder):
         model.train(held["training"])
         with torch.no_grad():
             torch.manual_seed(0)
-            same(model(*held["inputs"]), held["outputs"])
+            # Where memory lies decides in which order a library adds up, so the last bits may differ.
+            torch.testing.assert_close(model(*held["inputs"]), held["outputs"], equal_nan=True)
         if held["drawn"] is None:  # large ones: without memory
             with torch.device("meta"):
                 made = space["get_inputs"]()

@@ -23,6 +23,9 @@ MOST_ROWS = 64
 CPU_ROWS = 8
 """…without a GPU."""
 
+CPU_CHUNK = 2
+"""Steps between two looks without a GPU, where a step takes long and somebody may be waiting for the end."""
+
 
 class LocalModel:
     """A ``LanguageModel`` run by transformers. Fetches and loads on first use; not thread-safe."""
@@ -224,7 +227,7 @@ class LocalModel:
             ends,
             rows=min(len(jobs), _rows_that_fit(loaded.model, length) if on_gpu else CPU_ROWS),
             length=length,
-            chunk=chunk,
+            chunk=chunk if on_gpu else min(chunk, CPU_CHUNK),
             graph=loaded.graph,
             behind=on_gpu,
         )

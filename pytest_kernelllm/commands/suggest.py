@@ -1,0 +1,136 @@
+"""``kernelllm suggest``: the steps of the GitHub action. ``docs/github-action.md`` says how they are put together."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from pytest_kernelllm.commands.common import OK, REJECTED, UNJUDGED, CommandError
+
+HELP = "The steps of the GitHub action: check the job, pack what was verified, open a pull request."
+
+TOKEN = "INPUT_TOKEN"
+"""Variable that holds the action's input ``token``."""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its arguments."""
+    steps = parser.add_subparsers(required=True, metavar="STEP", dest="step")
+    guard = steps.add_parser("guard", help="refuse jobs in which a stranger's code could reach a token")
+    guard.add_argument("--mode", choices=("verify", "suggest"), required=True)
+    pack = steps.add_parser(
+        "pack", help="a folder with report and patches; the job's summary and annotations"
+    )
+    pack.add_argument("--report", metavar="FILE", required=True, help="what --kernelllm-report wrote")
+    pack.add_argument("--artifact", metavar="DIR", required=True, help="folder to write")
+    propose = steps.add_parser(
+        "propose", help=f"open or update the pull request; the token comes from {TOKEN}"
+    )
+    propose.add_argument("--artifact", metavar="DIR", required=True, help="folder that `pack` wrote")
+    propose.add_argument(
+        "--kernel-files", metavar="GLOB", help="where kernel modules lie (default _triton/*.py)"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Exit code: 0 done, also where there was nothing to do or no permission; 1 refused."""
+    steps = {"guard": _guard, "pack": _pack, "propose": _propose}
+    return steps[options.step](options)
+
+
+def _guard(options: argparse.Namespace) -> int:
+    from pytest_kernelllm.suggest.github.context import read_job
+    from pytest_kernelllm.suggest.github.errors import Refused
+    from pytest_kernelllm.suggest.github.guard import check_suggest, check_verify
+    from pytest_kernelllm.suggest.github.runner import Runner
+
+    try:
+        job = read_job(os.environ)
+        if options.mode == "suggest":
+            check_suggest(job)
+        else:
+            environ = {name: value for name, value in os.environ.items() if name != TOKEN}
+            check_verify(job, environ, Path.cwd(), token=bool(os.environ.get(TOKEN)))
+    except Refused as error:
+        Runner(os.environ).annotate("error", str(error))
+        print(error, file=sys.stderr)
+        return REJECTED
+    return OK
+
+
+def _pack(options: argparse.Namespace) -> int:
+    from pytest_kernelllm.report.read import ReportError
+    from pytest_kernelllm.suggest.github.pack import pack, tell
+    from pytest_kernelllm.suggest.github.runner import Runner
+
+    runner, folder = Runner(os.environ), Path(options.artifact)
+    try:
+        report = pack(Path(options.report), folder)
+    except (OSError, ReportError) as error:
+        raise CommandError(
+            f"{options.report} and its patches cannot be packed ({error}); pytest says why."
+        ) from None
+    tell(report, Path.cwd(), runner)
+    runner.output("patches", str(sum(target.patch is not None for target in report.targets)))
+    runner.output("artifact", str(folder))
+    return OK
+
+
+def _propose(options: argparse.Namespace) -> int:
+    from pytest_kernelllm.generate.model.endpoint.secret import Secret
+    from pytest_kernelllm.suggest.github.allowed import KERNEL_FILES
+    from pytest_kernelllm.suggest.github.artifact import read_artifact
+    from pytest_kernelllm.suggest.github.client import GitHub
+    from pytest_kernelllm.suggest.github.context import read_job
+    from pytest_kernelllm.suggest.github.errors import ApiError, GitError, Refused
+    from pytest_kernelllm.suggest.github.flow import suggest
+    from pytest_kernelllm.suggest.github.git import Git
+    from pytest_kernelllm.suggest.github.guard import check_suggest
+    from pytest_kernelllm.suggest.github.runner import Runner
+
+    text = os.environ.pop(TOKEN, "").strip()
+    token, runner = (Secret(text) if text else None), Runner(os.environ)
+    try:
+        job = read_job(os.environ)
+        check_suggest(job)
+        artifact = read_artifact(Path(options.artifact))
+        with tempfile.TemporaryDirectory(prefix="kernelllm-") as scratch:
+            git = Git(Path(scratch), f"{job.server}/{job.repository}.git", token)
+            github = GitHub(job.api, job.repository, token) if token else None
+            outcome = suggest(job, artifact, git, github, options.kernel_files or KERNEL_FILES)
+    except (Refused, GitError, ApiError) as error:
+        runner.annotate("error", str(error))
+        runner.output("result", "refused" if isinstance(error, Refused) else "failed")
+        return REJECTED
+    left = outcome.result in ("artifact", "kept", "outdated")
+    runner.annotate("warning" if left else "notice", f"{outcome.sentence} {outcome.url}".strip())
+    runner.output("result", outcome.result)
+    runner.output("pull-request", outcome.url)
+    runner.summary(_summary(outcome.result, outcome.sentence, outcome.url))
+    return OK
+
+
+def _summary(result: str, sentence: str, url: str) -> str:
+    from pytest_kernelllm.report.markdown import code
+
+    link = f" {url}" if url else ""
+    return f"## Suggested kernels: {result}\n\n{code(sentence)}{link}\n"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The step alone, without the other commands: what the action runs."""
+    parser = argparse.ArgumentParser("kernelllm suggest", description=HELP)
+    add(parser)
+    try:
+        return run(parser.parse_args(argv))
+    except CommandError as error:
+        print(f"kernelllm: {error}", file=sys.stderr)
+        return UNJUDGED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

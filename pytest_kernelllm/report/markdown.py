@@ -1,0 +1,236 @@
+"""The report as GitHub shows it: the summary of a job, and the text of a pull request.
+
+Every name and reason may come from somebody who wants it read as Markdown or HTML. ``code`` and ``html_code`` are
+the only ways in which they get into a text.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+
+from pytest_kernelllm.records import Check, Environment, Ratio, Verdict
+from pytest_kernelllm.report.read import Report, ReportedCandidate, ReportedTarget
+
+TITLE = "Adopt verified Triton kernels"
+LONGEST_SUMMARY = 2**20 - 2**10
+"""Bytes of a job's summary; GitHub shows none that is larger than 1 MiB."""
+LONGEST_BODY = 60_000
+"""Characters of a pull request's text; GitHub takes 65,536."""
+
+MARKED = re.compile(
+    r"<!-- kernelllm:suggestion patch=(?P<patch>[0-9a-f]{64}) state=(?P<state>offered|outdated) -->"
+)
+"""How a text says which patch it describes, and whether it still stands."""
+_END = "<!-- kernelllm:end -->"
+
+
+def code(text: str) -> str:
+    """A text as inline code in Markdown, also inside a table: no markup, link or mention comes of it."""
+    plain = _plain(text).replace("|", "¦")
+    fence = "`" * (max((len(run) for run in re.findall("`+", plain)), default=0) + 1)
+    pad = " " if plain.startswith("`") or plain.endswith("`") else ""
+    return f"{fence}{pad}{plain}{pad}{fence}"
+
+
+def html_code(text: str) -> str:
+    """A text as code in a line of HTML."""
+    return f"<code>{html.escape(_plain(text))}</code>"
+
+
+def job_summary(report: Report) -> str:
+    """What a verify job found, as its summary; at most ``LONGEST_SUMMARY`` bytes."""
+    targets = report.targets
+    verified = [t for t in targets if t.winner is not None]
+    head = [
+        "## Triton kernels",
+        "",
+        f"{_number(len(verified), 'module')} of {len(targets)} with a verified kernel, on {_where(report.environment)}.",
+        "",
+    ]
+    rows = [_table_head("result"), *(_row(t, _result(t)) for t in targets), ""]
+    return _joined(head, rows, (_details(t) for t in targets), LONGEST_SUMMARY)
+
+
+def pull_request_section(report: Report, digest: str, run: str) -> str:
+    """The action's part of a pull request's text, from its mark to its end; also what stands above a review.
+
+    Args:
+        report: of the run that verified.
+        digest: names the patch.
+        run: address of that run; the runner's own, so it is shown as a link.
+    """
+    offered = [t for t in report.targets if t.winner is not None and t.patch is not None]
+    command = shlex.join(["pytest", "--kernelllm", *(target.target.id for target in offered)])
+    if len(command) > 280:
+        command = "pytest --kernelllm --kernelllm-only"
+    head = [
+        _mark(digest),
+        f"Triton kernels for {_number(len(offered), 'module')}, each verified against the module that it replaces, "
+        f"on {_where(report.environment)}, by [this run]({run}).",
+        "",
+    ]
+    rows = [
+        _table_head("largest error / allowed"),
+        *(_row(t, _error(t.winner)) for t in offered),
+        "",
+        "**Checked.** Outputs against the original in float64, at several sizes, with fresh, stressed and special values; "
+        "no writes outside of tensors; inputs kept; the work done by the kernels themselves. Outside of what was verified "
+        "(shapes, dtypes, modes: `SUPPORTS` in each file) the original runs.",
+        "",
+        "**Reproduce.** On the branch before this change, with the same GPU:",
+        "",
+        code(command),
+        "",
+        "**Undo.** Revert this change; `KERNELLLM_DISABLE=1` switches all kernels off at once.",
+        "",
+    ]
+    return _joined(head, rows, (_details(t) for t in offered), LONGEST_BODY, end=_END)
+
+
+def with_section(body: str, section: str) -> str:
+    """A pull request's text with the action's part replaced; as it is, where a person took that part out."""
+    start = MARKED.search(body)
+    end = body.find(_END, start.end()) if start else -1
+    return (
+        body
+        if start is None or end < 0
+        else body[: start.start()] + section.rstrip() + body[end + len(_END) :]
+    )
+
+
+# --------------------------------------------------------------------------- parts
+
+
+def _mark(digest: str) -> str:
+    return f"<!-- kernelllm:suggestion patch={digest} state=offered -->"
+
+
+def _joined(
+    head: Sequence[str], rows: Sequence[str], details: Iterable[str], most: int, end: str = ""
+) -> str:
+    """All parts, as many as fit: the table's rows come before the fold-outs."""
+    left = "… and more, in `report.json` of the artifact."
+    room = most - len("\n".join([*head, left, end, ""]).encode())
+    shown: list[str] = []
+    for part in (*rows, *details):
+        room -= len(part.encode()) + 1
+        if room < 0:
+            shown += ["", left]
+            break
+        shown.append(part)
+    return "\n".join([*head, *shown, *([end] if end else [])]) + "\n"
+
+
+def _table_head(last: str) -> str:
+    return f"| module | speedup over eager | over `torch.compile` | {last} |\n|---|---:|---:|---|"
+
+
+def _row(target: ReportedTarget, last: str) -> str:
+    candidate = target.winner or target.adopted
+    verdict = candidate.verdict if candidate else None
+    compiled = [t.speedup_compiled.value for t in verdict.timing if t.speedup_compiled] if verdict else []
+    over = f"{_mean(compiled):.3g}×" if compiled else "–"
+    return f"| {code(target.target.id)} | {_ratio(verdict.speedup if verdict else None)} | {over} | {last} |"
+
+
+def _result(target: ReportedTarget) -> str:
+    if target.winner is not None:
+        return "patch" if target.patch else "verified"
+    if target.adopted is not None:
+        verdict = target.adopted.verdict
+        return (
+            "adopted"
+            if verdict and verdict.correct
+            else f"**adopted kernel fails**: {code(_why(target.adopted))}"
+        )
+    tried = [c for c in target.candidates if c.verdict] or target.candidates
+    return code(_why(tried[0])) if tried else "–"
+
+
+def _why(candidate: ReportedCandidate) -> str:
+    return candidate.verdict.reason if candidate.verdict else candidate.reason
+
+
+def _error(candidate: ReportedCandidate | None) -> str:
+    verdict = candidate.verdict if candidate else None
+    checks = [c for c in verdict.checks if _share(c) is not None] if verdict else []
+    worst = max(checks, key=lambda c: _share(c) or 0.0, default=None)
+    return f"{worst.measured:.2g} / {worst.allowed:.2g}" if worst else "–"
+
+
+def _share(check: Check) -> float | None:
+    """The measured error over the allowed one, of a check that measures an error."""
+    numbers = isinstance(check.measured, float) and isinstance(check.allowed, float)
+    if not numbers or not check.name.startswith(("output", "gradient")):
+        return None
+    return float(check.measured or 0) / float(check.allowed or 1)
+
+
+def _details(target: ReportedTarget) -> str:
+    candidate = target.winner or target.adopted
+    if candidate is None or candidate.verdict is None:
+        return ""
+    verdict = candidate.verdict
+    passed = sum(check.passed for check in verdict.checks)
+    parts = [
+        f"<details><summary>{html_code(target.target.id)}</summary>",
+        "",
+        f"- written by {code(candidate.generator)}"
+        + (f" ({code(candidate.note)})" if candidate.note else ""),
+        f"- {passed} of {_number(len(verdict.checks), 'check')} passed on "
+        + (", ".join(code(case) for case in verdict.cases[:20]) or "no case"),
+        f"- SHA-256 of the kernel {code(verdict.kernel_hash)}",
+        f"- judged under {code(verdict.isolation or 'no isolation')}, policy {code(verdict.environment.policy)}",
+        *_timings(verdict),
+        "",
+        "</details>",
+        "",
+    ]
+    return "\n".join(parts)
+
+
+def _timings(verdict: Verdict) -> Iterable[str]:
+    if not verdict.timing:
+        return ["- speed not measured"]
+    rows = [
+        f"| {code(t.case)} | {t.kernel.p50:.4g} | {t.eager.p50:.4g} | {_ratio(t.speedup)} | "
+        f"{f'{t.compiled.p50:.4g}' if t.compiled else '–'} | {_percent(t.roofline_share)} |"
+        for t in verdict.timing[:50]
+    ]
+    head = "| case | kernel, µs | eager, µs | speedup | compiled, µs | of the roofline |"
+    return ["", head, "|---|---:|---:|---:|---:|---:|", *rows]
+
+
+def _where(environment: Environment) -> str:
+    versions = f"torch {environment.torch}, triton {environment.triton}"
+    if environment.device == "cpu":
+        return f"no GPU (Triton's interpreter; speed is unknown), {code(versions)}"
+    return f"{code(environment.gpu)}, {code(f'driver {environment.driver}, {versions}')}"
+
+
+def _ratio(ratio: Ratio | None) -> str:
+    return f"{ratio.value:.3g}× [{ratio.low:.3g}, {ratio.high:.3g}]" if ratio else "–"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _mean(values: Sequence[float]) -> float:
+    product = 1.0
+    for value in values:
+        product *= abs(value) ** (1 / len(values))
+    return product
+
+
+def _plain(text: str) -> str:
+    """One line of visible characters."""
+    plain = "".join(c if c.isprintable() else "\ufffd" for c in text).strip()
+    return (plain if len(plain) <= 300 else plain[:299] + "…") or "–"

@@ -1,0 +1,94 @@
+"""The report read back, from a file that anybody may have written: of the published form, or refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pytest_kernelllm.records import SCHEMA, Environment, Record, RecordError, Target, Verdict
+
+
+class ReportError(ValueError):
+    """Not a report; a clause that says why."""
+
+
+@dataclass(frozen=True)
+class ReportedCandidate(Record):
+    """One candidate as ``report.json`` has it."""
+
+    index: int | Literal["adopted"]
+    generator: str
+    note: str
+    kernel_hash: str | None
+    reason: str
+    cached: bool
+    verdict: Verdict | None
+
+
+@dataclass(frozen=True)
+class ReportedTarget(Record):
+    """One target as ``report.json`` has it."""
+
+    target: Target
+    candidates: tuple[ReportedCandidate, ...]
+    best: int | None
+    """Index of the candidate that the patch adopts."""
+    patch: str | None
+    """Path of its patch, where the run wrote one."""
+
+    @property
+    def winner(self) -> ReportedCandidate | None:
+        """The candidate worth having, which then has an accepting verdict."""
+        return next(
+            (c for c in self.candidates if c.index == self.best and c.verdict and c.verdict.accepted), None
+        )
+
+    @property
+    def adopted(self) -> ReportedCandidate | None:
+        """The kernel that the source names already."""
+        return next((c for c in self.candidates if c.index == "adopted"), None)
+
+
+@dataclass(frozen=True)
+class Report(Record):
+    """``--kernelllm-report``."""
+
+    schema: int
+    environment: Environment
+    targets: tuple[ReportedTarget, ...]
+
+
+def read_report(content: bytes) -> Report:
+    """The report in a JSON text.
+
+    Raises:
+        ReportError: it is not one, or not of this version.
+    """
+    try:
+        data: Any = json.loads(content, parse_constant=_refuse, parse_float=_finite)
+        report = Report.from_json(data if isinstance(data, dict) else {})
+    except RecordError as error:
+        raise ReportError(_short(str(error))) from None
+    except (ValueError, RecursionError) as error:
+        raise ReportError(f"not JSON ({_short(str(error))})") from None
+    if report.schema != SCHEMA:
+        raise ReportError(f"of version {report.schema}, not {SCHEMA}")
+    return report
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(constant)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError("a number without end")
+    return value
+
+
+def _short(text: str) -> str:
+    plain = "".join(c if c.isprintable() else " " for c in text)
+    return plain if len(plain) <= 200 else plain[:199] + "…"

@@ -1,0 +1,88 @@
+"""The folder that a verify job hands over, read as if a stranger had written it: one has."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_kernelllm.report.read import Report, ReportError, read_report
+from pytest_kernelllm.suggest.github.errors import Refused
+from pytest_kernelllm.suggest.patch import COMBINED
+
+REPORT = "report.json"
+PATCHES = "patches"
+
+MOST_FILES = 1000
+LARGEST_FILE = 16 * 2**20
+LARGEST_TOTAL = 64 * 2**20
+"""Bytes of all files together."""
+
+_PATCH_NAME = re.compile(r"[^/\\\0]{1,200}\.patch")
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What a verify job found."""
+
+    report: Report
+    patch: bytes | None
+    """Adopts everything that was found; None where nothing was."""
+
+
+def read_artifact(folder: Path) -> Artifact:
+    """Read the folder; nothing but the report and the patch that adopts everything is looked into.
+
+    Raises:
+        Refused: it holds anything that a verify job does not write.
+    """
+    files = dict(_files(folder))
+    if REPORT not in files:
+        raise Refused(f"The artifact holds no {REPORT}.")
+    try:
+        report = read_report(_read(files[REPORT]))
+    except ReportError as error:
+        raise Refused(f"{REPORT} of the artifact is no report: {error}.") from None
+    patches = {name: path for name, path in files.items() if name != REPORT}
+    if not patches:
+        return Artifact(report, None)
+    chosen = f"{PATCHES}/{COMBINED}.patch" if len(patches) > 1 else next(iter(patches))
+    if chosen not in patches:
+        raise Refused(f"The artifact holds {len(patches)} patches and none that joins them.")
+    return Artifact(report, _read(patches[chosen]))
+
+
+def _files(folder: Path) -> Iterator[tuple[str, Path]]:
+    """The files by their path in the artifact, as soon as it is clear that each may be there."""
+    left, total = MOST_FILES, 0
+    for prefix, place in (("", folder), (f"{PATCHES}/", folder / PATCHES)):
+        if prefix and not place.exists():
+            return
+        try:
+            entries = os.scandir(place)
+        except OSError as error:
+            raise Refused(f"The artifact cannot be read ({error.strerror}).") from None
+        with entries:
+            for entry in entries:
+                left -= 1
+                if left < 0:
+                    raise Refused(f"The artifact holds more than {MOST_FILES} files.")
+                status = entry.stat(follow_symlinks=False)
+                if not prefix and entry.name == PATCHES and stat.S_ISDIR(status.st_mode):
+                    continue
+                expected = _PATCH_NAME.fullmatch(entry.name) if prefix else entry.name == REPORT
+                if not expected or not stat.S_ISREG(status.st_mode):
+                    raise Refused("The artifact holds something that is neither its report nor a patch.")
+                total += status.st_size
+                if status.st_size > LARGEST_FILE or total > LARGEST_TOTAL:
+                    raise Refused("The artifact is larger than any that a verify job writes.")
+                yield prefix + entry.name, Path(entry.path)
+
+
+def _read(path: Path) -> bytes:
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    with os.fdopen(handle, "rb") as file:
+        return file.read(LARGEST_FILE)

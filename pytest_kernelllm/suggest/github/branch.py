@@ -1,0 +1,72 @@
+"""The one branch of suggestions for each base: what is recorded in its commit, and whether people have touched it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+from pytest_kernelllm.suggest.github.context import BRANCHES
+from pytest_kernelllm.suggest.github.git import EMAIL, Git
+
+_TRAILER = re.compile(r"^Kernelllm-(Patch|Base|Tree): ([0-9a-f]{40,64})$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Head:
+    """What the branch points to."""
+
+    commit: str
+    ours: bool
+    """It is the action's own commit as it was made, straight on the commit that was verified."""
+    patch: str = ""
+    """``digest_of`` the patch that it was made from, if it is ours."""
+
+
+def branch_for(base: str) -> str:
+    """The branch from which suggestions for ``base`` are pulled."""
+    return BRANCHES + base
+
+
+def digest_of(patch: bytes) -> str:
+    """What names a patch: its SHA-256."""
+    return hashlib.sha256(patch).hexdigest()
+
+
+def message_for(patch: bytes, base: str, tree: str, verified: str) -> str:
+    """The commit's message.
+
+    Args:
+        patch: that the commit applies.
+        base: the commit below.
+        tree: of the commit.
+        verified: address of the run that verified.
+    """
+    return (
+        "Adopt verified Triton kernels\n\n"
+        f"Written by pytest-kernelllm from what {verified} verified.\n\n"
+        f"Kernelllm-Patch: {digest_of(patch)}\nKernelllm-Base: {base}\nKernelllm-Tree: {tree}\n"
+    )
+
+
+def look_at(git: Git, branch: str) -> Head | None:
+    """The head of a branch of the remote; None if there is no such branch.
+
+    A commit on top, an amended one and a rebased one all differ from what the trailers record, and so count as
+    somebody's work.
+    """
+    commit = git.fetch(f"refs/heads/{branch}")
+    if commit is None:
+        return None
+    headers, _, message = git.commit_text(commit).partition("\n\n")
+    lines = headers.splitlines()
+    recorded = dict(_TRAILER.findall(message))
+    parents = [line.removeprefix("parent ") for line in lines if line.startswith("parent ")]
+    committed = next((line for line in lines if line.startswith("committer ")), "")
+    ours = (
+        f"<{EMAIL}>" in committed
+        and parents == [recorded.get("Base")]
+        and git.tree_of(commit) == recorded.get("Tree")
+        and "Patch" in recorded
+    )
+    return Head(commit, ours, recorded["Patch"] if ours else "")

@@ -1,0 +1,191 @@
+"""A scratch repository, driven by git: suggestions are made in its index, so nothing is ever checked out to run."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_kernelllm.generate.model.endpoint.secret import Redactor, Secret
+from pytest_kernelllm.suggest.github.errors import GitError
+
+WRITER = "kernelllm suggestions"
+"""Name of the author and committer of what is suggested."""
+EMAIL = "kernelllm-suggestions@users.noreply.github.com"
+
+_PASSED_ON = ("PATH", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "GIT_SSL_CAINFO")
+_CONFIG = {
+    "core.hooksPath": os.devnull,
+    "core.symlinks": "false",  # a link in somebody's tree becomes a small text file here
+    "core.autocrlf": "false",
+    "core.protectNTFS": "true",
+    "core.protectHFS": "true",
+    "http.followRedirects": "false",  # the token is for one server
+}
+
+
+@dataclass(frozen=True)
+class Change:
+    """One file that differs between two trees. ``old`` and ``new`` are bytes, None where there is no file."""
+
+    path: str
+    old_mode: str
+    """As git writes it, ``100644``; ``000000`` where there is no file."""
+    new_mode: str
+    old: bytes | None
+    new: bytes | None
+
+
+class Git:
+    """One bare repository in a folder of its own and the remote it talks to.
+
+    The user's and the system's configuration, hooks and credential helpers take no part. The token travels in
+    the environment of those git processes that talk to the remote, never in an argument or an address.
+    """
+
+    def __init__(self, folder: Path, remote: str, token: Secret | None, largest: int = 4 * 2**20) -> None:
+        """Make the repository.
+
+        Args:
+            folder: empty or new.
+            remote: address, without user or password.
+            token: for the remote, where it wants one.
+            largest: bytes of the largest file that is read.
+        """
+        self.folder = folder
+        """Where the repository lies, and whatever else one run needs."""
+        self._remote = remote
+        login = None if token is None else _basic(token)
+        self._redact = Redactor([token, login])
+        self._login: dict[str, str] = {}
+        if login is not None:
+            self._login[f"http.{remote}.extraheader"] = f"Authorization: Basic {login.reveal()}"
+        self._largest = largest
+        folder.mkdir(parents=True, exist_ok=True)
+        self._repository = folder / "repository"
+        self._run("init", "--quiet", "--bare", str(self._repository))
+
+    def fetch(self, ref: str) -> str | None:
+        """The commit that a ref of the remote names, brought here without its history; None if there is no such ref."""
+        listed = self._run("ls-remote", self._remote, ref, online=True).decode().split()
+        if ref not in listed[1::2]:
+            return None
+        self._run("fetch", "--quiet", "--depth=1", "--no-tags", self._remote, ref, online=True)
+        return self._run("rev-parse", "--verify", "FETCH_HEAD").decode().strip()
+
+    def apply(self, commit: str, patch: bytes) -> str:
+        """The tree of ``commit`` with a patch applied: all of it, or a ``GitError``."""
+        index = self._index(commit)
+        self._run("apply", "--cached", "--whitespace=nowarn", "-", stdin=patch, extra=index)
+        return self._run("write-tree", extra=index).decode().strip()
+
+    def changes(self, old: str, new: str) -> list[Change]:
+        """What differs between two trees or commits, file by file; a rename is a file gone and a file added."""
+        raw = self._run("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", old, new)
+        parts = raw.decode("utf-8", "surrogateescape").split("\0")
+        changes = []
+        for entry, path in zip(parts[0::2], parts[1::2], strict=False):
+            old_mode, new_mode, old_blob, new_blob, _ = entry.lstrip(":").split(" ")
+            before, after = self._content(old_mode, old_blob), self._content(new_mode, new_blob)
+            changes.append(Change(path, old_mode, new_mode, before, after))
+        return changes
+
+    def write_sources(self, commit: str, folder: Path) -> None:
+        """Write the Python files of a commit into ``folder``, to be read; symbolic links become plain files."""
+        index = self._index(commit)
+        names = self._run("ls-files", "-z", "--", "*.py", extra=index)
+        # A work tree is needed by name; files go below the prefix only.
+        extra = {**index, "GIT_WORK_TREE": str(folder)}
+        folder.mkdir(parents=True, exist_ok=True)
+        self._run("checkout-index", "-q", "-z", "--stdin", f"--prefix={folder}/", stdin=names, extra=extra)
+
+    def commit(self, tree: str, parent: str, message: str) -> str:
+        """A new commit by ``WRITER``."""
+        names = {"AUTHOR": WRITER, "COMMITTER": WRITER}
+        extra = {f"GIT_{role}_NAME": name for role, name in names.items()}
+        extra |= {f"GIT_{role}_EMAIL": EMAIL for role in names}
+        done = self._run("commit-tree", tree, "-p", parent, stdin=message.encode(), extra=extra)
+        return done.decode().strip()
+
+    def commit_text(self, commit: str) -> str:
+        """A commit as git stores it: headers, a blank line, the message."""
+        return self._run("cat-file", "commit", commit).decode("utf-8", "replace")
+
+    def tree_of(self, commit: str) -> str:
+        """The tree of a commit."""
+        return self._run("rev-parse", "--verify", f"{commit}^{{tree}}").decode().strip()
+
+    def push(self, commit: str, ref: str, seen: str | None) -> None:
+        """Set a ref of the remote, provided it still is what was ``seen`` (None: not there)."""
+        lease = f"--force-with-lease={ref}:{seen or ''}"
+        self._run("push", "--quiet", "--porcelain", lease, self._remote, f"{commit}:{ref}", online=True)
+
+    def delete(self, ref: str, seen: str) -> None:
+        """Delete a ref of the remote, provided it still is what was ``seen``."""
+        self._run("push", "--quiet", f"--force-with-lease={ref}:{seen}", self._remote, f":{ref}", online=True)
+
+    # ------------------------------------------------------------------ git itself
+
+    def _index(self, commit: str) -> dict[str, str]:
+        """The environment of an index of its own that holds a commit."""
+        extra = {"GIT_INDEX_FILE": str(self._repository / "index-of-suggestion")}
+        self._run("read-tree", commit, extra=extra)
+        return extra
+
+    def _content(self, mode: str, blob: str) -> bytes | None:
+        if not mode.startswith("100"):
+            return None  # no file, a link, a submodule
+        if int(self._run("cat-file", "-s", blob)) > self._largest:
+            raise GitError("reading a file", f"it has more than {self._largest:,} bytes")
+        return self._run("cat-file", "blob", blob)
+
+    def _run(
+        self,
+        *arguments: str,
+        stdin: bytes = b"",
+        extra: Mapping[str, str] | None = None,
+        online: bool = False,
+    ) -> bytes:
+        config = {**_CONFIG, **(self._login if online else {})}
+        environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        environment |= {
+            "HOME": str(self._repository),
+            "LC_ALL": "C.UTF-8",
+            "GIT_DIR": str(self._repository),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_TERMINAL_PROMPT": "0",
+            **_as_environment(config.items()),
+            **(extra or {}),
+        }
+        done = subprocess.run(
+            ["git", *arguments],
+            cwd=self.folder,
+            env=environment,
+            input=stdin,
+            capture_output=True,
+            check=False,
+        )
+        if done.returncode:
+            # What a push was answered stands on both.
+            said = (done.stderr + b"\n" + (done.stdout if arguments[0] == "push" else b"")).decode(
+                "utf-8", "replace"
+            )
+            raise GitError(f"git {arguments[0]}", self._redact(" ".join(said.split()))[:600])
+        return done.stdout
+
+
+def _as_environment(config: Iterable[tuple[str, str]]) -> dict[str, str]:
+    pairs = list(config)
+    variables = {"GIT_CONFIG_COUNT": str(len(pairs))}
+    for i, (key, value) in enumerate(pairs):
+        variables |= {f"GIT_CONFIG_KEY_{i}": key, f"GIT_CONFIG_VALUE_{i}": value}
+    return variables
+
+
+def _basic(token: Secret) -> Secret:
+    return Secret(base64.b64encode(f"x-access-token:{token.reveal()}".encode()).decode())

@@ -1,0 +1,177 @@
+"""The client against a server that misbehaves."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from pytest_kernelllm.generate.model.endpoint.secret import Secret
+from pytest_kernelllm.suggest.github.client import TRIES, GitHub
+from pytest_kernelllm.suggest.github.errors import ApiError
+
+TOKEN = "ghs_16C7e42F292c6912E7710c838347Ae178B4a"
+
+
+class Clock:
+    def __init__(self):
+        self.slept = []
+
+    def now(self):
+        return 1000.0 + sum(self.slept)
+
+    def sleep(self, seconds):
+        self.slept.append(seconds)
+
+
+class Script:
+    """Answers one after the other: ``(status, headers, content)``; the last one stays. None hangs up."""
+
+    def __init__(self):
+        self.answers, self.seen = [], []
+        script = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *args):
+                pass
+
+            def handle_any(self):
+                self.rfile.read(int(self.headers.get("content-length") or 0))
+                script.seen.append((self.command, self.path, self.headers))
+                answer = script.answers.pop(0) if len(script.answers) > 1 else script.answers[0]
+                if answer is None:
+                    self.close_connection = True
+                    return
+                status, headers, content = answer
+                body = content if isinstance(content, bytes) else json.dumps(content).encode()
+                self.send_response(status)
+                for name, value in {"content-length": str(len(body)), **headers}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_GET = do_POST = do_PATCH = handle_any
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+
+
+@pytest.fixture
+def script():
+    script = Script()
+    yield script
+    script.server.shutdown()
+    script.server.server_close()
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def api(script, clock):
+    api = GitHub(f"{script.url}/api/v3/", "owner/name", Secret(TOKEN), clock)
+    yield api
+    api.close()
+
+
+def test_a_server_of_an_enterprise_is_asked_below_its_own_path(script, api):
+    script.answers = [(200, {}, [])]
+    assert api.comments(3) == []
+    _, path, headers = script.seen[0]
+    assert path == "/api/v3/repos/owner/name/issues/3/comments?per_page=100"
+    assert headers["authorization"] == f"Bearer {TOKEN}"
+    assert headers["x-github-api-version"]
+
+
+def test_all_pages_are_read(script, api):
+    following = {"link": f'<{script.url}/api/v3/next?page=2>; rel="next", <{script.url}/x>; rel="last"'}
+    script.answers = [(200, following, [{"id": 1}]), (200, {}, [{"id": 2}])]
+    assert [found["id"] for found in api.comments(3)] == [1, 2]
+    assert script.seen[1][1] == "/api/v3/next?page=2"
+
+
+def test_a_page_on_another_server_is_not_asked_for(script, api):
+    script.answers = [(200, {"link": '<http://127.0.0.2:9/>; rel="next"'}, [])]
+    with pytest.raises(ApiError, match="another server"):
+        api.comments(3)
+
+
+def test_pages_without_end_are_given_up(script, api):
+    script.answers = [(200, {"link": f'<{script.url}/>; rel="next"'}, [])]
+    with pytest.raises(ApiError, match="pages"):
+        api.comments(3)
+
+
+def test_a_redirect_is_not_followed(script, api):
+    script.answers = [(301, {"location": "http://127.0.0.2:9/"}, {"message": "Moved"})]
+    with pytest.raises(ApiError, match="301"):
+        api.comments(3)
+    assert len(script.seen) == 1
+
+
+@pytest.mark.parametrize(
+    "trouble", [(502, {}, b"<html><title>Unicorn!</title>"), None], ids=["502", "hangs up"]
+)
+def test_reading_is_tried_again_with_growing_pauses(script, api, clock, trouble):
+    script.answers = [trouble, trouble, (200, {}, [])]
+    assert api.comments(3) == []
+    assert clock.slept == [2, 4]
+
+
+@pytest.mark.parametrize("trouble", [(502, {}, b""), None], ids=["502", "hangs up"])
+def test_what_writes_is_not_sent_twice_when_it_may_have_arrived(script, api, trouble):
+    script.answers = [trouble, (201, {}, {})]
+    with pytest.raises(ApiError):
+        api.comment(3, "once")
+    assert len(script.seen) == 1
+
+
+def test_what_writes_is_sent_again_after_a_rate_limit(script, api, clock):
+    script.answers = [(429, {"retry-after": "5"}, {}), (201, {}, {"id": 1})]
+    assert api.comment(3, "once") == {"id": 1}
+    assert clock.slept == [5]
+
+
+def test_patience_ends(script, api, clock):
+    script.answers = [(500, {}, {"message": "no"})]
+    with pytest.raises(ApiError, match=f"Given up after {TRIES} tries"):
+        api.comments(3)
+    assert len(script.seen) == TRIES
+
+
+def test_no_connection_is_one_sentence(clock):
+    api = GitHub("http://127.0.0.1:1", "owner/name", Secret(TOKEN), clock)
+    with pytest.raises(ApiError, match="no connection"):
+        api.comments(3)
+
+
+def test_the_token_does_not_leave_in_an_error_that_repeats_it(script, api):
+    script.answers = [(400, {}, {"message": f"what is Bearer {TOKEN}?"})]
+    with pytest.raises(ApiError) as refused:
+        api.comments(3)
+    assert TOKEN not in str(refused.value)
+    assert "[secret]" in str(refused.value)
+
+
+def test_the_token_does_not_leave_in_logs(script, api, caplog):
+    script.answers = [(200, {}, [])]
+    with caplog.at_level("DEBUG"):
+        api.comments(3)
+    assert TOKEN not in caplog.text
+
+
+def test_the_token_is_not_sent_unencrypted():
+    with pytest.raises(ApiError, match="unencrypted"):
+        GitHub("http://api.example.org", "owner/name", Secret(TOKEN))
+
+
+@pytest.mark.parametrize("content", [b"<html>", b'"text"', b"{}"])
+def test_an_answer_of_another_form_is_one_sentence(script, api, content):
+    script.answers = [(200, {}, content)]
+    with pytest.raises(ApiError, match="is no list"):
+        api.comments(3)

@@ -1,0 +1,113 @@
+"""The real client against GitHub's own description of its API: a request that breaks it is a red test."""
+
+import inspect
+import shutil
+
+import httpx2
+import pytest
+from contract import Prism
+
+from pytest_kernelllm.generate.model.endpoint.secret import Secret
+from pytest_kernelllm.suggest.github.client import GitHub
+from pytest_kernelllm.suggest.github.errors import ApiError
+
+CALLS = {
+    "pulls": lambda api: api.pulls("owner:branch", state="all", base="main"),
+    "open_pull": lambda api: api.open_pull(title="T", head="a", base="b", body="c"),
+    "update_pull": lambda api: api.update_pull(1, body="b", state="closed"),
+    "pull_files": lambda api: api.pull_files(1),
+    "reviews": lambda api: api.reviews(1),
+    "review": lambda api: api.review(1, commit="a" * 40, body="b", comments=[COMMENT, LONG_COMMENT]),
+    "update_review": lambda api: api.update_review(1, 2, "b"),
+    "comments": lambda api: api.comments(1),
+    "comment": lambda api: api.comment(1, "b"),
+}
+COMMENT = {"path": "x.py", "line": 3, "side": "RIGHT", "body": "b"}
+LONG_COMMENT = {**COMMENT, "start_line": 1, "start_side": "RIGHT"}
+
+
+@pytest.fixture(scope="module")
+def prism(pytestconfig):
+    if shutil.which("npm") is None:
+        pytest.skip("npm is not installed")
+    prism = Prism(pytestconfig.cache.mkdir("github-contract"))
+    yield prism
+    prism.close()
+
+
+class Impatient:
+    """No answer of the mock server is worth another try."""
+
+    def now(self):
+        return 0.0
+
+    def sleep(self, seconds):
+        raise AssertionError("asked to wait")
+
+
+@pytest.fixture
+def api(prism):
+    api = GitHub(prism.url, "owner/name", Secret("ghs_16C7e42F292c6912E7710c838347Ae178B4a"), Impatient())
+    yield api
+    api.close()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", CALLS)
+def test_every_request_is_one_that_github_describes(api, name):
+    found = CALLS[name](api)
+    assert found, "GitHub's answer has content"
+
+
+def test_no_request_is_left_out():
+    methods = {name for name, _ in inspect.getmembers(GitHub, inspect.isfunction) if not name.startswith("_")}
+    assert methods - {"close"} == CALLS.keys()
+
+
+def test_what_is_read_from_answers_is_described_there(prism):
+    """Fields that the flow relies on are required ones."""
+    read = {
+        ("pulls", "get"): {"number", "state", "body", "html_url", "head", "merged_at"},
+        ("pulls/{pull_number}/files", "get"): {"filename"},
+        ("pulls/{pull_number}/reviews", "get"): {"id", "body"},
+    }
+    for (path, method), names in read.items():
+        operation = prism.description["paths"][f"/repos/{{owner}}/{{repo}}/{path}"][method]
+        schema = operation["responses"]["200"]["content"]["application/json"]["schema"]["items"]
+        if "$ref" in schema:
+            schema = prism.description["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
+        assert names <= set(schema["required"])
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda api: api.open_pull(title="T", head="a", base=None, body="c"),
+        lambda api: api.update_pull("one", body="b"),
+        lambda api: api.update_pull(1, body="b", state="merged"),
+        lambda api: api.review(1, commit="a", body="b", comments=[{"line": 3, "body": "b"}]),
+        lambda api: api.review(1, commit="a", body="b", comments=[{**COMMENT, "line": "three"}]),
+        lambda api: api._json("POST", "pulls", {"title": "T", "head": "a", "base": "b", "boddy": ""}),
+        lambda api: api._json("POST", "pull", {}),
+        lambda api: list(api._pages("pulls", {"state": "merged"})),
+    ],
+    ids=[
+        "a missing value",
+        "a wrong number",
+        "a wrong state",
+        "a missing path",
+        "a wrong line",
+        "a misspelt field",
+        "a wrong path",
+        "a wrong query",
+    ],
+)
+def test_a_request_that_breaks_the_description_is_seen(api, broken):
+    """The tests above prove something only if this server does refuse."""
+    with pytest.raises(ApiError) as refused:
+        broken(api)
+    assert refused.value.status in (404, 422)
+
+
+def test_a_wrong_method_is_seen(prism):
+    assert httpx2.put(f"{prism.url}/repos/o/r/pulls", json={}).status_code in (404, 405)

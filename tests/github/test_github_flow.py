@@ -1,0 +1,413 @@
+"""From an artifact to a pull request: real git over HTTP, a bare repository, and an API with a state."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hosting import NAME, TOKEN, git
+from verified import event
+from world import BRANCH
+
+from pytest_kernelllm.generate.model.endpoint.secret import Secret
+from pytest_kernelllm.suggest.github.context import Source
+from pytest_kernelllm.suggest.github.errors import ApiError
+from pytest_kernelllm.suggest.github.git import EMAIL, _basic
+
+
+def test_the_first_run_opens_one_pull_request_with_exactly_the_patch(world):
+    done = world.suggest(world.artifact())
+    assert done.result == "opened"
+    [pull] = world.hosting.pulls
+    assert done.url == pull["html_url"]
+    assert (pull["head"]["ref"], pull["base"]["ref"]) == (BRANCH, "main")
+    head = world.hosting.heads()[BRANCH]
+    assert world.hosting.changed_in(head) == {
+        "pkg/layers.py",
+        "pkg/_triton/__init__.py",
+        "pkg/_triton/scale.py",
+        "pkg/_triton/shift.py",
+    }
+    assert b'@triton_candidate(kernel="pkg._triton.shift")' in world.hosting.show(head, "pkg/layers.py")
+    assert "NVIDIA H200" in pull["body"]
+    assert "1.83× [1.8, 1.86]" in pull["body"]
+
+
+def test_what_lands_is_what_git_apply_makes_of_the_patch(world):
+    folder = world.artifact()
+    world.suggest(folder)
+    git(world.clone, "apply", "--index", str(folder / "patches" / "all.patch"))
+    tree = git(world.clone, "write-tree")
+    assert git(world.hosting.bare, "rev-parse", f"{BRANCH}^{{tree}}") == tree
+
+
+def test_a_rerun_changes_nothing(world):
+    folder = world.artifact()
+    world.suggest(folder)
+    heads, written = world.hosting.heads(), world.hosting.written()
+    assert world.suggest(folder).result == "unchanged"
+    assert world.hosting.heads() == heads
+    assert world.hosting.written() == written
+
+
+def test_a_rerun_after_the_base_moved_leaves_a_patch_that_still_applies(world):
+    world.suggest(world.artifact())
+    head = world.hosting.heads()[BRANCH]
+    (world.clone / "setup.py").write_text("# another file\n")
+    git(world.clone, "commit", "-q", "-a", "-m", "elsewhere")
+    git(world.clone, "push", "-q", str(world.hosting.bare), "main")
+    assert world.suggest(world.artifact()).result == "unchanged"
+    assert world.hosting.heads()[BRANCH] == head
+
+
+def test_new_kernels_replace_the_old_ones_in_the_same_pull_request(world):
+    world.suggest(world.artifact(names=("Scale",)))
+    world.hosting.pulls[0]["body"] += "\nA person's own words."
+    done = world.suggest(world.artifact(names=("Scale", "Shift"), constant=2))
+    assert done.result == "updated"
+    [pull] = world.hosting.pulls
+    assert pull["body"].endswith("A person's own words.")
+    assert "pkg/layers.py::Shift" in pull["body"]
+    head = world.hosting.heads()[BRANCH]
+    assert git(world.hosting.bare, "rev-parse", f"{head}^") == world.hosting.heads()["main"]
+    assert b"x + 2" in world.hosting.show(head, "pkg/_triton/scale.py")
+
+
+def test_a_person_s_commit_is_never_overwritten_and_told_about_once(world):
+    world.suggest(world.artifact(names=("Scale",)))
+    theirs = world.person_commits(BRANCH)
+    newer = world.artifact()
+    for _ in range(2):
+        done = world.suggest(newer)
+        assert done.result == "kept"
+        assert world.hosting.heads()[BRANCH] == theirs
+    [comment] = world.hosting.comments
+    assert "not this action's" in comment["body"]
+
+
+@pytest.mark.parametrize("name", ["Ada", "the action's"])
+@pytest.mark.parametrize("how", ["amend", "rebase", "message"])
+def test_a_person_s_amended_or_rebased_commit_is_theirs(world, how, name, monkeypatch):
+    if name != "Ada":
+        monkeypatch.setenv("GIT_COMMITTER_EMAIL", EMAIL)
+    world.suggest(world.artifact(names=("Scale",)))
+    work = world.folder / "person"
+    git(world.folder, "clone", "-q", str(world.hosting.bare), str(work))
+    git(work, "switch", "-q", BRANCH)
+    if how == "rebase":
+        git(work, "switch", "-q", "main")
+        git(work, "commit", "-q", "--allow-empty", "-m", "base moves")
+        git(work, "switch", "-q", BRANCH)
+        git(work, "rebase", "-q", "main")
+    elif how == "amend":
+        (work / "pkg" / "_triton" / "scale.py").write_text("# tuned by hand\n")
+        git(work, "commit", "-q", "-a", "--amend", "--no-edit")
+    else:
+        git(work, "commit", "-q", "--amend", "-m", "Better words")
+    git(work, "push", "-q", "-f", "origin", BRANCH)
+    theirs = world.hosting.heads()[BRANCH]
+    assert world.suggest(world.artifact()).result == "kept"
+    assert world.hosting.heads()[BRANCH] == theirs
+
+
+@pytest.mark.parametrize("moment", ["GET", "POST"])
+def test_a_person_who_pushes_at_the_very_moment_wins(world, moment):
+    world.suggest(world.artifact(names=("Scale",)))
+    theirs = []
+    world.hosting.before_push[moment] = lambda: theirs.append(world.person_commits(BRANCH))
+    assert world.suggest(world.artifact()).result == "kept"
+    assert world.hosting.heads()[BRANCH] == theirs[0]
+
+
+def test_what_has_become_outdated_is_closed_and_its_branch_deleted(world):
+    world.suggest(world.artifact())
+    done = world.suggest(world.artifact(names=()))
+    assert done.result == "closed"
+    assert world.hosting.pulls[0]["state"] == "closed"
+    assert BRANCH not in world.hosting.heads()
+    # Closed by the action, so the same kernels may come back.
+    assert world.suggest(world.artifact()).result == "opened"
+
+
+def test_an_old_run_with_nothing_to_suggest_closes_nothing(world):
+    old = world.source()
+    world.person_commits("main")
+    world.suggest(world.artifact())
+    assert world.suggest(world.artifact(names=()), old).result == "outdated"
+    assert world.hosting.pulls[0]["state"] == "open"
+
+
+def test_a_branch_with_a_person_s_commits_is_not_closed(world):
+    world.suggest(world.artifact())
+    theirs = world.person_commits(BRANCH)
+    assert world.suggest(world.artifact(names=())).result == "kept"
+    assert world.hosting.pulls[0]["state"] == "open"
+    assert world.hosting.heads()[BRANCH] == theirs
+
+
+def test_nothing_to_suggest_and_nothing_there_writes_nothing(world):
+    assert world.suggest(world.artifact(names=())).result == "nothing"
+    assert world.hosting.written() == []
+
+
+@pytest.mark.parametrize("how", ["closed", "branch deleted"])
+def test_what_a_person_closed_stays_closed_until_there_are_other_kernels(world, how):
+    folder = world.artifact()
+    world.suggest(folder)
+    if how == "closed":
+        world.hosting.pulls[0]["state"] = "closed"
+    git(world.hosting.bare, "update-ref", "-d", f"refs/heads/{BRANCH}")
+    assert world.suggest(folder).result == "declined"
+    assert BRANCH not in world.hosting.heads()
+    assert world.suggest(world.artifact(constant=3)).result == "opened"
+    assert [pull["state"] for pull in world.hosting.pulls] == ["closed", "open"]
+
+
+def test_after_a_merge_the_next_kernels_get_a_pull_request_of_their_own(world):
+    world.suggest(world.artifact(names=("Scale",)))
+    git(world.clone, "pull", "-q", str(world.hosting.bare), BRANCH)
+    git(world.clone, "push", "-q", str(world.hosting.bare), "main")
+    world.hosting.pulls[0].update(state="closed", merged_at="2026-11-21T12:00:00Z")
+    assert world.suggest(world.artifact(names=("Shift",))).result == "opened"
+    assert world.hosting.changed_in(BRANCH) == {"pkg/layers.py", "pkg/_triton/shift.py"}
+
+
+def test_each_base_branch_has_its_own_pull_request(world):
+    git(world.clone, "push", "-q", str(world.hosting.bare), "main:release/2.0")
+    folder = world.artifact()
+    world.suggest(folder)
+    assert world.suggest(folder, world.source("release/2.0")).result == "opened"
+    assert {p["base"]["ref"]: p["head"]["ref"] for p in world.hosting.pulls} == {
+        "main": BRANCH,
+        "release/2.0": "kernelllm/suggestions/release/2.0",
+    }
+
+
+def test_suggestions_are_not_made_for_their_own_branches(world):
+    folder = world.artifact()
+    world.suggest(folder)
+    assert world.suggest(folder, world.source(BRANCH)).result == "nothing"
+    assert len(world.hosting.pulls) == 1
+
+
+@pytest.mark.parametrize("missing", ["token", "push", "pull request", "everything"])
+def test_lacking_permission_the_artifact_stays_and_the_job_is_green(world, missing):
+    hosting = world.hosting
+    hosting.may_push = missing not in ("push", "everything")
+    hosting.may_open = missing not in ("pull request", "everything")
+    done = world.suggest(world.artifact(), token="" if missing == "token" else TOKEN)
+    assert done.result == "artifact"
+    assert hosting.pulls == []
+    if missing == "pull request":
+        assert done.url.endswith(f"/compare/main...{BRANCH}?expand=1")
+    else:
+        assert BRANCH not in hosting.heads()
+
+
+def test_a_token_that_is_refused_leaves_the_artifact(world):
+    world.hosting.refusals = [(403, {}, "Resource not accessible by integration")]
+    done = world.suggest(world.artifact())
+    assert done.result == "artifact"
+    assert "Resource not accessible" in done.sentence
+
+
+def test_a_patch_that_no_longer_applies_is_outdated(world):
+    folder = world.artifact()
+    file = world.clone / "pkg" / "layers.py"
+    file.write_text(file.read_text().replace("@triton_candidate", "@triton_candidate "))
+    git(world.clone, "commit", "-q", "-a", "-m", "moved on")
+    git(world.clone, "push", "-q", str(world.hosting.bare), "main")
+    assert world.suggest(folder).result == "outdated"
+    assert world.hosting.written() == []
+
+
+def test_a_branch_that_is_gone_is_outdated(world):
+    git(world.clone, "push", "-q", str(world.hosting.bare), "main:topic")
+    source, folder = world.source("topic"), world.artifact()
+    git(world.hosting.bare, "update-ref", "-d", "refs/heads/topic")
+    assert world.suggest(folder, source).result == "outdated"
+
+
+def test_a_rate_limit_is_waited_out_as_github_asks(world):
+    reset = str(int(world.clock.now()) + 30)
+    world.hosting.refusals = [
+        (429, {"retry-after": "7"}, "slow down"),
+        (403, {"retry-after": "3"}, "You have exceeded a secondary rate limit"),
+        (403, {"x-ratelimit-remaining": "0", "x-ratelimit-reset": reset}, "API rate limit exceeded"),
+        (403, {}, "You have exceeded a secondary rate limit"),
+    ]
+    assert world.suggest(world.artifact()).result == "opened"
+    assert world.clock.slept == [7, 3, 21, 60]
+
+
+def test_a_rate_limit_that_lasts_too_long_is_an_error_that_says_so(world):
+    world.hosting.refusals = [(403, {"retry-after": "3600"}, "limit")]
+    with pytest.raises(ApiError, match="Given up after 1 tries"):
+        world.suggest(world.artifact())
+    assert world.clock.slept == []
+
+
+# --------------------------------------------------------------------------- pull requests and forks
+
+
+def topic(world, text="", owner="owner"):
+    """A branch with a commit, and a pull request for it."""
+    git(world.clone, "switch", "-q", "-C", "topic")
+    if text:
+        (world.clone / "pkg" / "layers.py").write_text(text)
+        git(world.clone, "commit", "-q", "-a", "-m", "topic")
+    where = "topic" if owner == "owner" else "refs/forks/topic"
+    git(world.clone, "push", "-q", str(world.hosting.bare), f"HEAD:{where}")
+    sha = git(world.clone, "rev-parse", "HEAD")
+    world.hosting.add_pull("topic", "main", owner=owner, sha=sha)
+    return Source("topic", sha, None if owner == "owner" else owner, pull_request=True)
+
+
+def test_kernels_for_a_pull_request_become_one_onto_its_branch(world):
+    source = topic(world)
+    assert world.suggest(world.artifact(), source).result == "opened"
+    assert world.hosting.pulls[-1]["base"]["ref"] == "topic"
+    assert world.hosting.pulls[-1]["head"]["ref"] == "kernelllm/suggestions/topic"
+
+
+def adopted_in_the_pull_request(world, owner="owner"):
+    """A pull request that adds a kernel, and a newer kernel for it: all of it lies within the diff."""
+    git(world.clone, "apply", str(world.artifact(names=("Scale",)) / "patches" / "pkg.layers.Scale.patch"))
+    source = (world.clone / "pkg" / "layers.py").read_text().replace("x * self.weight", "self.weight * x")
+    git(world.clone, "add", "-A")
+    source = topic(world, source, owner)
+    base = git(world.hosting.bare, "rev-parse", "main")
+    diff = git(world.clone, "diff", "--no-color", base, source.commit, "--", "pkg/_triton/scale.py")
+    world.hosting.files[1] = [
+        {"filename": "pkg/layers.py", "patch": "@@ -8,3 +8,3 @@"},
+        {"filename": "pkg/_triton/__init__.py", "patch": "@@ -0,0 +1 @@"},
+        {"filename": "pkg/_triton/scale.py", "patch": diff[diff.index("@@") :]},
+    ]
+    return source
+
+
+@pytest.mark.parametrize("owner", ["owner", "stranger"])
+def test_what_fits_the_diff_becomes_review_suggestions(world, owner):
+    source = adopted_in_the_pull_request(world, owner)
+    before = (world.clone / "pkg" / "_triton" / "scale.py").read_text()
+    folder = world.artifact(names=("Scale",), constant=5)
+    heads = world.hosting.heads()
+    assert world.suggest(folder, source).result == "reviewed"
+    assert world.hosting.heads() == heads
+    [review] = world.hosting.reviews
+    assert (review["event"], review["commit_id"]) == ("COMMENT", source.commit)
+    # What accepting every suggestion makes of the file is what the patch makes of it.
+    lines = before.split("\n")
+    for comment in reversed(review["comments"]):
+        first = comment.get("start_line", comment["line"])
+        lines[first - 1 : comment["line"]] = comment["body"].split("\n")[1:-1]
+    git(world.clone, "apply", str(folder / "patches" / "pkg.layers.Scale.patch"))
+    assert "\n".join(lines) == (world.clone / "pkg" / "_triton" / "scale.py").read_text()
+
+
+def test_a_review_is_made_once_and_an_outdated_one_says_so(world):
+    source = adopted_in_the_pull_request(world)
+    folder = world.artifact(names=("Scale",), constant=5)
+    world.suggest(folder, source)
+    assert world.suggest(folder, source).result == "unchanged"
+    assert len(world.hosting.reviews) == 1
+    assert world.suggest(world.artifact(names=("Scale",), constant=6), source).result == "reviewed"
+    assert world.hosting.reviews[0]["body"].startswith("Outdated")
+
+
+def test_nothing_is_pushed_for_a_fork_s_commit(world):
+    source = topic(world, owner="stranger")
+    done = world.suggest(world.artifact(), source)
+    assert done.result == "artifact"
+    assert "fork" in done.sentence
+    assert set(world.hosting.heads()) == {"main"}
+    assert world.hosting.written() == []
+
+
+def test_a_fork_s_commit_that_is_not_its_pull_request_s_head_is_outdated(world):
+    source = topic(world, owner="stranger")
+    world.hosting.pulls[0]["head"]["sha"] = "0" * 40
+    assert world.suggest(world.artifact(), source).result == "outdated"
+
+
+def test_a_fork_with_a_branch_of_the_same_name_touches_nothing_of_ours(world):
+    world.suggest(world.artifact())
+    head = world.hosting.heads()[BRANCH]
+    fork = Source("main", world.hosting.heads()["main"], "stranger", pull_request=True)
+    assert world.suggest(world.artifact(names=()), fork).result == "nothing"
+    assert world.suggest(world.artifact(constant=9), fork).result == "outdated"
+    assert world.hosting.heads()[BRANCH] == head
+    assert world.hosting.pulls[0]["state"] == "open"
+
+
+# --------------------------------------------------------------------------- the token
+
+
+def propose(world, folder, tmp_path, **more):
+    """The step in a process of its own, as on a runner."""
+    (tmp_path / "scratch").mkdir()
+    environ = {
+        "PATH": os.environ["PATH"],
+        "TMPDIR": str(tmp_path / "scratch"),
+        "GITHUB_REPOSITORY": NAME,
+        "GITHUB_EVENT_NAME": "push",
+        "GITHUB_EVENT_PATH": event(tmp_path, {}),
+        "GITHUB_REF": "refs/heads/main",
+        "GITHUB_SHA": world.hosting.heads()["main"],
+        "GITHUB_API_URL": f"{world.hosting.url}/api",
+        "GITHUB_SERVER_URL": world.hosting.url,
+        "GITHUB_OUTPUT": str(tmp_path / "output"),
+        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary"),
+        "RUNNER_ENVIRONMENT": "github-hosted",
+        **more,
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "pytest_kernelllm.commands.suggest",
+        "propose",
+        "--artifact",
+        str(folder),
+    ]
+    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+
+
+def test_the_token_stands_in_no_argument_no_file_and_no_output(world, tmp_path):
+    shim = tmp_path / "bin"
+    shim.mkdir()
+    real = subprocess.run(["which", "git"], capture_output=True, text=True, check=True).stdout.strip()
+    seen = tmp_path / "arguments"
+    (shim / "git").write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> {seen}\nexec {real} "$@"\n')
+    (shim / "git").chmod(0o755)
+    folder = world.artifact()
+    path = f"{shim}:{Path(sys.executable).parent}:/usr/bin:/bin"
+    done = propose(world, folder, tmp_path, PATH=path, INPUT_TOKEN=TOKEN, GIT_TRACE="1")
+    assert done.returncode == 0, done.stderr
+    assert "result=opened" in (tmp_path / "output").read_text()
+    assert "push" in seen.read_text().split()
+    everything = [done.stdout, done.stderr, json.dumps(world.hosting.pulls)]
+    everything += [
+        p.read_bytes().decode("latin-1") for p in (seen, tmp_path / "output", tmp_path / "summary")
+    ]
+    everything += [p.read_bytes().decode("latin-1") for p in world.hosting.bare.rglob("*") if p.is_file()]
+    for secret in (TOKEN, _basic(Secret(TOKEN)).reveal()):
+        assert not any(secret in text for text in everything)
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("token", "broken", "code", "result"),
+    [("", False, 0, "artifact"), ("wrong", False, 0, "artifact"), (TOKEN, True, 1, "refused")],
+    ids=["no token", "a wrong token", "a broken artifact"],
+)
+def test_the_step_is_green_unless_it_is_refused(world, tmp_path, token, broken, code, result):
+    folder = world.artifact()
+    if broken:
+        (folder / "evil").touch()
+    done = propose(world, folder, tmp_path, INPUT_TOKEN=token)
+    assert done.returncode == code, done.stderr
+    assert f"result={result}" in (tmp_path / "output").read_text().splitlines()
+    assert done.stdout.startswith("::error " if code else "::warning ")
+    assert world.hosting.pulls == []
