@@ -108,6 +108,7 @@ class Bench:
                 rows=rows or count,
                 length=len(self.prompt) + self.new,
                 graph=graph,
+                behind=graph,
             )
             tokens = 0
             for written in decoder.run(wanted, lambda tokens: None):
