@@ -1,6 +1,7 @@
 """``kernelllm repl``: what is typed, what is shown, and what Ctrl-C ends."""
 
 import io
+import json
 import os
 import pty
 import select
@@ -128,10 +129,12 @@ def test_what_is_pasted_ends_with_an_empty_line_and_a_command_at_once(tmp_path):
 
 def test_ctrl_c_stops_an_answer_and_not_the_program(tmp_path):
     model = tiny_llama(tmp_path / "model")
-    (model / "generation_config.json").write_text("{}")  # so that no token ends the text
+    (model / "generation_config.json").write_text("{}")  # so that no token ends the text…
+    config = json.loads((model / "config.json").read_text())  # …and its length does not for a long time
+    (model / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 1 << 15}))
     ours, theirs = pty.openpty()
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "TERM": "dumb"}
-    command = [*COMMAND, "repl", "--model", str(model), "--max-new-tokens", "900"]
+    command = [*COMMAND, "repl", "--model", str(model), "--max-new-tokens", "30000"]
     program = subprocess.Popen(
         command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
     )
