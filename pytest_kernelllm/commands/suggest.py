@@ -81,7 +81,6 @@ def _pack(options: argparse.Namespace) -> int:
 
 
 def _propose(options: argparse.Namespace) -> int:
-    from pytest_kernelllm.generate.model.endpoint.secret import Secret
     from pytest_kernelllm.suggest.github.allowed import KERNEL_FILES
     from pytest_kernelllm.suggest.github.artifact import read_artifact
     from pytest_kernelllm.suggest.github.client import GitHub
@@ -91,6 +90,7 @@ def _propose(options: argparse.Namespace) -> int:
     from pytest_kernelllm.suggest.github.git import Git
     from pytest_kernelllm.suggest.github.guard import check_suggest
     from pytest_kernelllm.suggest.github.runner import Runner
+    from pytest_kernelllm.web.secret import Secret
 
     text = os.environ.pop(TOKEN, "").strip()
     token, runner = (Secret(text) if text else None), Runner(os.environ)

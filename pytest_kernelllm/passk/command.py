@@ -74,13 +74,11 @@ def parse_at(text: str | None, samples: int) -> list[int]:
 
     Args:
         text: whole numbers with commas; None takes 1, 10 and 20 as far as they are drawn, and the last.
-        samples: completions drawn a target.
+        samples: completions drawn a target, at least one.
 
     Raises:
         BenchError: not a whole number from 1 to ``samples``.
     """
-    if samples < 1:
-        raise BenchError(f"At least one completion a target is needed, not {samples}.")
     if text is None:
         return sorted({k for k in (1, 10, 20) if k < samples} | {samples})
     parts = [part.strip() for part in text.split(",")]

@@ -8,8 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from pytest_kernelllm.generate.model.endpoint.secret import Secret
 from pytest_kernelllm.suggest.github.git import _basic
+from pytest_kernelllm.web.secret import Secret
 
 TOKEN = "ghs_16C7e42F292c6912E7710c838347Ae178B4a"
 NAME = "owner/project"

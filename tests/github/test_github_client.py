@@ -6,9 +6,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from pytest_kernelllm.generate.model.endpoint.secret import Secret
 from pytest_kernelllm.suggest.github.client import TRIES, GitHub
 from pytest_kernelllm.suggest.github.errors import ApiError
+from pytest_kernelllm.web.secret import Secret
 
 TOKEN = "ghs_16C7e42F292c6912E7710c838347Ae178B4a"
 

@@ -7,9 +7,9 @@ import httpx2
 import pytest
 from contract import Prism
 
-from pytest_kernelllm.generate.model.endpoint.secret import Secret
 from pytest_kernelllm.suggest.github.client import GitHub
 from pytest_kernelllm.suggest.github.errors import ApiError
+from pytest_kernelllm.web.secret import Secret
 
 CALLS = {
     "pulls": lambda api: api.pulls("owner:branch", state="all", base="main"),

@@ -11,10 +11,10 @@ from hosting import NAME, TOKEN, git
 from verified import event
 from world import BRANCH
 
-from pytest_kernelllm.generate.model.endpoint.secret import Secret
 from pytest_kernelllm.suggest.github.context import Source
 from pytest_kernelllm.suggest.github.errors import ApiError
 from pytest_kernelllm.suggest.github.git import EMAIL, _basic
+from pytest_kernelllm.web.secret import Secret
 
 
 def test_the_first_run_opens_one_pull_request_with_exactly_the_patch(world):

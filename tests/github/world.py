@@ -3,12 +3,12 @@
 from hosting import NAME, TOKEN, Hosting, git
 from verified import artifact, project
 
-from pytest_kernelllm.generate.model.endpoint.secret import Secret
 from pytest_kernelllm.suggest.github.artifact import read_artifact
 from pytest_kernelllm.suggest.github.client import GitHub
 from pytest_kernelllm.suggest.github.context import Job, Source
 from pytest_kernelllm.suggest.github.flow import suggest
 from pytest_kernelllm.suggest.github.git import Git
+from pytest_kernelllm.web.secret import Secret
 
 BRANCH = "kernelllm/suggestions/main"
 

@@ -201,7 +201,7 @@ def test_what_needed_translation_is_told_apart(tmp_path):
             "whole numbers from 1 to the 2 completions drawn, not '3'",
         ),
         (("layers.py", "-k", "2", "--at", "x"), 2, "not 'x'"),
-        (("layers.py", "-k", "0"), 2, "At least one completion"),
+        (("layers.py", "-k", "0"), 2, "`samples` cannot be 0; expected int of at least 1"),
         (("layers.py", "--plot", "p.pdf"), 2, "p.pdf: a plot is written as .svg or .png"),
         (("candidates",), 1, "no target in candidates"),
         (("layers.py", "--generator", "files,inductor"), 2, "not of files and inductor"),

@@ -10,9 +10,9 @@ from urllib.parse import urljoin, urlsplit
 
 import httpx2
 
-from pytest_kernelllm.generate.model.endpoint.faults import retry_after, what_it_says
-from pytest_kernelllm.generate.model.endpoint.secret import Redactor, Secret, is_loopback, is_safe_for_tokens
 from pytest_kernelllm.suggest.github.errors import ApiError
+from pytest_kernelllm.web.answers import retry_after, what_it_says
+from pytest_kernelllm.web.secret import Redactor, Secret, is_loopback, is_safe_for_tokens
 
 VERSION = "2022-11-28"
 TRIES = 5

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_kernelllm.generate.model.endpoint.secret import Redactor, Secret
 from pytest_kernelllm.suggest.github.errors import GitError
+from pytest_kernelllm.web.secret import Redactor, Secret
 
 WRITER = "kernelllm suggestions"
 """Name of the author and committer of what is suggested."""

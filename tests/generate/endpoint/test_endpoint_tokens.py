@@ -10,9 +10,10 @@ from serving import SECRET, FakeClock, Scripted
 
 from pytest_kernelllm.generate.model.endpoint import open_endpoint
 from pytest_kernelllm.generate.model.endpoint.address import parse
-from pytest_kernelllm.generate.model.endpoint.secret import Redactor, Secret, find_token, is_hugging_face
+from pytest_kernelllm.generate.model.endpoint.tokens import find_token, is_hugging_face
 from pytest_kernelllm.generate.model.protocol import Ask, Sampling
 from pytest_kernelllm.generate.protocol import GenerateError
+from pytest_kernelllm.web.secret import Redactor, Secret
 
 Serve = Callable[[Any], Any]
 

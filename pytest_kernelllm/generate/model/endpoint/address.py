@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from pytest_kernelllm.generate.model.endpoint.secret import Secret, is_hugging_face
+from pytest_kernelllm.generate.model.endpoint.tokens import is_hugging_face
 from pytest_kernelllm.generate.protocol import GenerateError
+from pytest_kernelllm.web.secret import Secret
 
 SPELLINGS = "https://HOST[/PREFIX], hf:[NAMESPACE/]NAME or hf-model:OWNER/MODEL[:PROVIDER]"
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from html import unescape
 from http import HTTPStatus
-from typing import Any
+
+from pytest_kernelllm.web.answers import retry_after, what_it_says
 
 
 class Fault(Exception):
@@ -93,45 +90,6 @@ def of_response(asked: str, status: int, headers: Mapping[str, str], body: str, 
     if asked.startswith("POST") and (status in (404, 405) or _NO_MODEL.search(said)):
         return Fault(f"has no such route or model: {asked} ({code})", status=status, everything=True)
     return Fault(f"refused {asked} ({code})", status=status)
-
-
-def what_it_says(body: str) -> str:
-    """The message in an error's body: a JSON message, an HTML page's title, or its first line. One line."""
-    try:
-        said = _message(json.loads(body))
-    except ValueError:
-        if re.search(r"<html|<!doctype|<title", body[:2000], re.IGNORECASE):
-            title = re.search(r"<title[^>]*>(.*?)</title>", body, re.IGNORECASE | re.DOTALL)
-            said = f"a web page titled “{unescape(title[1]).strip()[:80]}”" if title else "a web page"
-        else:
-            said = body.strip().partition("\n")[0]
-    said = "".join(c if c.isprintable() else " " for c in said)
-    said = re.sub(r"\s+", " ", said).strip().rstrip(".")
-    return said if len(said) <= 300 else said[:299] + "…"
-
-
-def _message(found: Any) -> str:
-    if isinstance(found, dict):
-        for key in ("error", "message", "detail", "msg"):
-            if found.get(key):
-                return _message(found[key])
-        return ""
-    if isinstance(found, list):
-        return "; ".join(filter(None, (_message(item) for item in found[:3])))
-    return found if isinstance(found, str) else ""
-
-
-def retry_after(value: str) -> float | None:
-    """Seconds that a ``Retry-After`` header asks for, whether it counts them or names a date."""
-    value = value.strip()
-    if re.fullmatch(r"\d{1,9}(\.\d+)?", value):
-        return float(value)
-    try:
-        date = parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    date = date if date.tzinfo else date.replace(tzinfo=UTC)
-    return max(0.0, (date - datetime.now(UTC)).total_seconds())
 
 
 def _phrase(status: int) -> str:

@@ -13,8 +13,8 @@ import httpx2
 
 from pytest_kernelllm.generate.model.endpoint.faults import Fault, of_response
 from pytest_kernelllm.generate.model.endpoint.pace import Bounds
-from pytest_kernelllm.generate.model.endpoint.secret import Redactor, Secret, is_loopback, is_safe_for_tokens
 from pytest_kernelllm.generate.protocol import GenerateError
+from pytest_kernelllm.web.secret import Redactor, Secret, is_loopback, is_safe_for_tokens
 
 MOST_BYTES = 16 * 2**20
 """Of one answer; no model writes that much."""

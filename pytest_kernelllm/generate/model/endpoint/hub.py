@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_kernelllm.generate.model.endpoint.address import Address
 from pytest_kernelllm.generate.model.endpoint.background import aside
-from pytest_kernelllm.generate.model.endpoint.faults import Fault, what_it_says
+from pytest_kernelllm.generate.model.endpoint.faults import Fault
 from pytest_kernelllm.generate.model.endpoint.pace import Bounds, Clock
-from pytest_kernelllm.generate.model.endpoint.secret import Secret
+from pytest_kernelllm.web.answers import what_it_says
+from pytest_kernelllm.web.secret import Secret
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi, InferenceEndpoint

@@ -16,9 +16,10 @@ from pytest_kernelllm.generate.model.endpoint.background import in_background
 from pytest_kernelllm.generate.model.endpoint.faults import Fault
 from pytest_kernelllm.generate.model.endpoint.pace import Bounds, Clock, SystemClock
 from pytest_kernelllm.generate.model.endpoint.retry import Patience
-from pytest_kernelllm.generate.model.endpoint.secret import Secret, find_token
+from pytest_kernelllm.generate.model.endpoint.tokens import find_token
 from pytest_kernelllm.generate.model.protocol import Answer, Ask, Sampling
 from pytest_kernelllm.generate.protocol import GenerateError
+from pytest_kernelllm.web.secret import Secret
 
 if TYPE_CHECKING:
     from pytest_kernelllm.generate.model.endpoint.connect import Served

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_kernelllm.generate.model.endpoint.faults import Fault, what_it_says
+from pytest_kernelllm.generate.model.endpoint.faults import Fault
 from pytest_kernelllm.generate.model.endpoint.wire import Count, Piece, number
 from pytest_kernelllm.generate.model.protocol import Sampling
+from pytest_kernelllm.web.answers import what_it_says
 
 
 @dataclass(frozen=True)

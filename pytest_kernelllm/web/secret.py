@@ -1,15 +1,12 @@
-"""Tokens: kept out of every text, and sent only where they belong."""
+"""Tokens: kept out of every text, and never sent where others can read them."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import NoReturn
 from urllib.parse import quote, urlsplit
-
-HUGGING_FACE = ("huggingface.co", "huggingface.cloud", "hf.co", "hf.space")
-"""Hosts, with all below them, that the user's Hugging Face token may be sent to."""
 
 
 class Secret:
@@ -47,36 +44,6 @@ class Redactor:
             for form in (value, quote(value, safe=""), base64.b64encode(value.encode()).decode()):
                 text = text.replace(form, "[secret]")
         return text
-
-
-def find_token(given: str | None, hugging_face: bool, environ: Mapping[str, str]) -> Secret | None:
-    """The token to send.
-
-    Args:
-        given: from the caller; it wins.
-        hugging_face: the server is Hugging Face's, so that its token may be used as well.
-        environ: where ``KERNELLLM_ENDPOINT_TOKEN`` is looked up, then ``HF_TOKEN``, then the login of
-            ``hf auth``.
-    """
-    token = (given or environ.get("KERNELLLM_ENDPOINT_TOKEN", "")).strip()
-    if not token and hugging_face:
-        token = environ.get("HF_TOKEN", "").strip() or _login(environ)
-    return Secret(token) if token else None
-
-
-def _login(environ: Mapping[str, str]) -> str:
-    if environ.get("HF_HUB_DISABLE_IMPLICIT_TOKEN", "").upper() in ("1", "ON", "YES", "TRUE"):
-        return ""
-    from huggingface_hub import get_token
-
-    return get_token() or ""
-
-
-def is_hugging_face(url: str) -> bool:
-    """Whether ``url`` is on a host of Hugging Face's, and encrypted."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    return parts.scheme == "https" and any(host == own or host.endswith("." + own) for own in HUGGING_FACE)
 
 
 def is_loopback(url: str) -> bool:

@@ -1,0 +1,1 @@
+"""What every client of a server needs, whoever the server is: secrets that stay secret, and answers read with care."""

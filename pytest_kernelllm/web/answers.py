@@ -1,0 +1,49 @@
+"""Answers that are no success: what a server says, and when it wants to be asked again."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from html import unescape
+from typing import Any
+
+
+def what_it_says(body: str) -> str:
+    """The message in an error's body: a JSON message, an HTML page's title, or its first line. One line."""
+    try:
+        said = _message(json.loads(body))
+    except ValueError:
+        if re.search(r"<html|<!doctype|<title", body[:2000], re.IGNORECASE):
+            title = re.search(r"<title[^>]*>(.*?)</title>", body, re.IGNORECASE | re.DOTALL)
+            said = f"a web page titled “{unescape(title[1]).strip()[:80]}”" if title else "a web page"
+        else:
+            said = body.strip().partition("\n")[0]
+    said = "".join(c if c.isprintable() else " " for c in said)
+    said = re.sub(r"\s+", " ", said).strip().rstrip(".")
+    return said if len(said) <= 300 else said[:299] + "…"
+
+
+def _message(found: Any) -> str:
+    if isinstance(found, dict):
+        for key in ("error", "message", "detail", "msg"):
+            if found.get(key):
+                return _message(found[key])
+        return ""
+    if isinstance(found, list):
+        return "; ".join(filter(None, (_message(item) for item in found[:3])))
+    return found if isinstance(found, str) else ""
+
+
+def retry_after(value: str) -> float | None:
+    """Seconds that a ``Retry-After`` header asks for, whether it counts them or names a date."""
+    value = value.strip()
+    if re.fullmatch(r"\d{1,9}(\.\d+)?", value):
+        return float(value)
+    try:
+        date = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    date = date if date.tzinfo else date.replace(tzinfo=UTC)
+    return max(0.0, (date - datetime.now(UTC)).total_seconds())
