@@ -41,7 +41,7 @@ demo: $(READY)  ## run the plugin over both example projects; ends with its tabl
 	$(PY) -m pytest --kernelllm --kernelllm-only $(EXAMPLES) $(ARGS)
 
 test: $(READY)  ## unit tests and the examples' own tests, without a GPU; with ARGS, the unit tests it selects
-	$(PY) -m pytest -m "not gpu" $(ARGS)
+	$(PY) -m pytest -m "not gpu" -n auto --maxprocesses 4 --dist loadfile $(ARGS)
 	$(if $(ARGS),,$(PY) -m pytest $(EXAMPLES))
 
 test-gpu: $(READY)  ## tests that need a CUDA GPU

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -145,6 +144,8 @@ def load_settings(
     merged: dict[str, Any] = {}
     pyproject = root / "pyproject.toml"
     if pyproject.is_file():
+        import tomllib
+
         try:
             table = tomllib.loads(pyproject.read_text(encoding="utf-8")).get("tool", {}).get("kernelllm", {})
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

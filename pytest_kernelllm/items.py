@@ -2,234 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_kernelllm.adoption import adoption_state
-from pytest_kernelllm.config import ConfigError, Settings, load_settings
-from pytest_kernelllm.discover.scan import Scan, scan_file
+from pytest_kernelllm.discover.scan import Scan
 from pytest_kernelllm.errors import SessionError
-from pytest_kernelllm.generate.protocol import GenerateError
-from pytest_kernelllm.generate.protocol import Generator as KernelGenerator
 from pytest_kernelllm.outcome import ADOPTED, Outcome, best
-from pytest_kernelllm.overrides import Overrides
 from pytest_kernelllm.records import Target
 from pytest_kernelllm.report.explain import explain
 from pytest_kernelllm.session import Session
-
-OPTIONS = (
-    "generator",
-    "samples",
-    "candidates_dir",
-    "model",
-    "revision",
-    "dtype",
-    "device_map",
-    "quantization",
-    "endpoint",
-    "concurrency",
-    "wake_timeout",
-    "preset",
-    "temperature",
-    "top_p",
-    "top_k",
-    "max_new_tokens",
-    "seed",
-    "device",
-    "arch",
-    "min_speedup",
-    "baseline",
-    "deadline",
-    "isolation",
-    "workers",
-)
-
-
-class Run:
-    """One ``pytest --kernelllm``: the session, and what its items report. Registered as a plugin."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        """Read the settings; nothing is imported, built or asked yet."""
-        self.config = config
-        self.root = config.rootpath
-        self.only = bool(config.getoption("kernelllm_only"))
-        given: dict[str, Any] = {name: config.getoption(f"kernelllm_{name}") for name in OPTIONS}
-        given["timing"] = False if config.getoption("kernelllm_no_timing") else None
-        given["require_kernels"] = True if config.getoption("kernelllm_strict") else None
-        try:
-            self.settings: Settings = load_settings(self.root, given)
-            self.session = Session(
-                self.root,
-                self.settings,
-                generators=self._generators_of_plugins(),
-                overrides=self._overrides,
-                prompt=self._prompt,
-                progress=self._progress,
-            )
-            self.candidates_per_target = self.session.candidates_per_target
-            self.isolation = self.session.isolation.level
-        except (ConfigError, GenerateError) as error:
-            raise pytest.UsageError(str(error)) from None
-        self.outcomes: dict[tuple[str, int], Outcome] = {}
-        self._told: dict[str, Overrides] = {}
-        self._scans: dict[Path, Scan] = {}
-        self._tests: list[Path] = []
-
-    # ------------------------------------------------------------------ collecting
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection(self, session: pytest.Session) -> None:
-        """Without paths on the command line, look for targets in ``kernelllm_paths``, or in the whole project."""
-        config = session.config
-        if config.args_source is pytest.Config.ArgsSource.ARGS:
-            return
-        self._tests = [config.invocation_params.dir / arg.partition("::")[0] for arg in config.args]
-        extra = [*config.getini("kernelllm_paths"), *self.settings.paths] or ["."]
-        config.args = [*dict.fromkeys([*config.args, *(str(self.root / path) for path in extra)])]
-
-    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
-        """Leave out files without targets: all of them with ``--kernelllm-only``, else those outside the project's tests."""
-        if not collection_path.is_file():
-            return None
-        is_test = any(collection_path.is_relative_to(folder) for folder in self._tests)
-        if self.only or (self._tests and not is_test):
-            return None if self.scan(collection_path).targets else True
-        return None
-
-    def scan(self, path: Path) -> Scan:
-        """The targets of one file."""
-        if path not in self._scans:
-            self._scans[path] = scan_file(path, self.root) if path.suffix == ".py" else Scan()
-        return self._scans[path]
-
-    def collect_file(self, path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-        """A collector for a file with targets, or with markers that make none."""
-        if path.suffix != ".py":
-            return None
-        found = self.scan(path)
-        if not found.targets and not found.problems:
-            return None
-        # Straight below the session: pytest would import the ``__init__.py`` of a package in between.
-        return TargetFile.from_parent(parent.session, path=path, run=self, found=found)
-
-    # ------------------------------------------------------------------ reporting
-
-    def pytest_report_header(self) -> list[str]:
-        """Who writes, where it is judged, where it is kept."""
-        environment = self.session.environment
-        where = (
-            f"{environment.gpu} ({environment.arch})"
-            if environment.gpu
-            else f"no GPU: Triton's interpreter, compiled for {environment.arch}"
-        )
-        why = f" (auto: {self.session.chosen.why})" if self.session.chosen.why else ""
-        names = ", ".join(g.name for g in self.session.generators)
-        return [
-            f"kernelllm: {names}{why}, {self.settings.samples} candidates a target; {where}; store {self.session.store.path.name}/",
-            f"isolation: {self.isolation}",
-        ]
-
-    def pytest_runtestloop(self, session: pytest.Session) -> None:
-        """Tell the session what was selected, so that candidates of one target are judged side by side."""
-        items = [item for item in session.items if isinstance(item, CandidateItem)]
-        for item in items:
-            if item.index >= 0:
-                self.session.announce(item.target)
-        if hasattr(self.config, "workerinput"):
-            return  # pytest-xdist's workers share the items, each judges its own
-        for item in items:
-            self.session.want(item.target, item.index)
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(
-        self, item: pytest.Item
-    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Let the outcome travel on the report, also from pytest-xdist's workers."""
-        report = yield
-        if isinstance(item, CandidateItem) and item.outcome is not None and report.when == "call":
-            report.kernelllm = item.outcome.to_json()  # type: ignore[attr-defined]  # how plugins add to reports
-        return report
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Gather outcomes, from this process or from pytest-xdist's workers."""
-        data = getattr(report, "kernelllm", None)
-        if data is None or hasattr(self.config, "workerinput"):
-            return
-        outcome = Outcome.from_json(data)
-        key = (outcome.target.id, outcome.index)
-        if key not in self.outcomes:
-            self.outcomes[key] = outcome
-            self.config.hook.pytest_kernelllm_verdict(config=self.config, outcome=outcome)
-
-    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """The closing table, the patches and the JSON report."""
-        if not self.outcomes:
-            return
-        from pytest_kernelllm.passk.summary import summary_lines
-        from pytest_kernelllm.report.summary import write_summary
-        from pytest_kernelllm.suggest.suggestions import write_suggestions
-
-        outcomes = list(self.outcomes.values())
-        suggestions = write_suggestions(self.session.store, self.root, outcomes)
-        names = [generator.name for generator in self.session.generators]
-        write_summary(
-            terminalreporter,
-            self.session.store.path,
-            outcomes,
-            suggestions,
-            self.session.store.problems,
-            summary_lines(outcomes, names, self.settings.samples),
-        )
-        if path := self.config.getoption("kernelllm_report"):
-            from pytest_kernelllm.report.json import write_report
-
-            write_report(Path(path), self.session.environment, outcomes, suggestions)
-
-    def pytest_unconfigure(self) -> None:
-        """End the judge."""
-        self.session.close()
-
-    # ------------------------------------------------------------------ what a conftest adds
-
-    def _generators_of_plugins(self) -> list[KernelGenerator]:
-        lists: list[list[KernelGenerator] | None] = self.config.hook.pytest_kernelllm_generators(
-            config=self.config
-        )
-        return [generator for part in lists if part for generator in part]
-
-    def _overrides(self, target: Target) -> Overrides:
-        if target.id not in self._told:
-            hook = self.config.hook
-            self._told[target.id] = Overrides(
-                inputs=hook.pytest_kernelllm_inputs(config=self.config, target=target),
-                tolerance=hook.pytest_kernelllm_tolerance(config=self.config, target=target),
-            )
-        return self._told[target.id]
-
-    def _prompt(self, target: Target, code: str, prompt: str) -> str | None:
-        said: str | None = self.config.hook.pytest_kernelllm_prompt(
-            config=self.config, target=target, code=code, prompt=prompt
-        )
-        return said
-
-    def _progress(self, text: str) -> None:
-        """Show what is being done, on a terminal only."""
-        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is not None and reporter.isatty and reporter.verbosity >= 0:
-            reporter.rewrite(f"  {text} …", erase=True)
 
 
 class TargetFile(pytest.File):
     """A file with targets."""
 
-    def __init__(self, *, run: Run, found: Scan, **kwargs: Any) -> None:
+    def __init__(self, *, kernelllm: Session, found: Scan, **kwargs: Any) -> None:
         """``found`` is what the scan saw."""
         super().__init__(**kwargs)
-        self.run = run
+        self.kernelllm = kernelllm
         self.found = found
 
     def collect(self) -> Iterator[pytest.Collector]:
@@ -237,32 +31,38 @@ class TargetFile(pytest.File):
         for problem in self.found.problems:
             self.warn(pytest.PytestCollectionWarning(str(problem)))
         for target in self.found.targets:
-            yield TargetClass.from_parent(self, name=target.name, run=self.run, target=target)
+            yield TargetClass.from_parent(self, name=target.name, kernelllm=self.kernelllm, target=target)
 
 
 class TargetClass(pytest.Collector):
     """A target."""
 
-    def __init__(self, *, run: Run, target: Target, **kwargs: Any) -> None:
+    def __init__(self, *, kernelllm: Session, target: Target, **kwargs: Any) -> None:
         """``target`` as the scan saw it."""
         super().__init__(**kwargs)
-        self.run = run
+        self.kernelllm = kernelllm
         self.target = target
 
     def collect(self) -> Iterator[pytest.Item]:
         """Correctness and speed of the adopted kernel, and of every candidate unless that one is current."""
-        indices = list(range(self.run.candidates_per_target))
+        indices = list(range(self.kernelllm.candidates_per_target))
         if self.target.kernel is not None:
-            current = adoption_state(self.run.root, self.target) == "current"
+            current = adoption_state(self.kernelllm.root, self.target) == "current"
             indices = [ADOPTED] if current else [ADOPTED, *indices]
         for kind in (CorrectnessItem, SpeedupItem):
             for index in indices:
                 label = "adopted" if index == ADOPTED else str(index)
                 yield kind.from_parent(
-                    self, name=f"{kind.label}[{label}]", run=self.run, target=self.target, index=index
+                    self,
+                    name=f"{kind.label}[{label}]",
+                    kernelllm=self.kernelllm,
+                    target=self.target,
+                    index=index,
                 )
-        if self.run.settings.require_kernels and self.target.kernel is None:
-            yield VerifiedItem.from_parent(self, name="verified", run=self.run, target=self.target, index=0)
+        if self.kernelllm.settings.require_kernels and self.target.kernel is None:
+            yield VerifiedItem.from_parent(
+                self, name="verified", kernelllm=self.kernelllm, target=self.target, index=0
+            )
 
 
 class CandidateItem(pytest.Item):
@@ -270,17 +70,17 @@ class CandidateItem(pytest.Item):
 
     label = ""
 
-    def __init__(self, *, run: Run, target: Target, index: int, **kwargs: Any) -> None:
+    def __init__(self, *, kernelllm: Session, target: Target, index: int, **kwargs: Any) -> None:
         """``index`` of the candidate, or ``ADOPTED``."""
         super().__init__(**kwargs)
-        self.run = run
+        self.kernelllm = kernelllm
         self.target = target
         self.index = index
         self.outcome: Outcome | None = None
 
     def settle(self) -> Outcome:
         """What became of the candidate."""
-        self.outcome = self.run.session.outcome(self.target, self.index)
+        self.outcome = self.kernelllm.outcome(self.target, self.index)
         return self.outcome
 
     def fail_or_xfail(self, text: str) -> None:
@@ -320,11 +120,11 @@ class CorrectnessItem(CandidateItem):
             pytest.skip(outcome.reason)
         if verdict.verdict == "inconclusive":
             if self.index == ADOPTED:
-                pytest.fail(explain(self.run.root, outcome, self.nodeid), pytrace=False)
+                pytest.fail(explain(self.kernelllm.root, outcome, self.nodeid), pytrace=False)
             pytest.skip(f"could not be judged: {verdict.reason}")
         if not verdict.correct:
-            self.fail_or_xfail(explain(self.run.root, outcome, self.nodeid))
-        if self.index == ADOPTED and adoption_state(self.run.root, self.target) == "stale":
+            self.fail_or_xfail(explain(self.kernelllm.root, outcome, self.nodeid))
+        if self.index == ADOPTED and adoption_state(self.kernelllm.root, self.target) == "stale":
             pytest.fail(
                 f"{self.target.id} has changed since {self.target.kernel} was adopted: the kernel is stale and the "
                 "original runs. Take the new suggestion, or remove `kernel=`.",
@@ -343,12 +143,12 @@ class SpeedupItem(CandidateItem):
         verdict = outcome.verdict
         if verdict is None or not verdict.correct:
             pytest.skip(outcome.reason or "not correct, so not timed")
-        if not self.run.settings.timing:
+        if not self.kernelllm.settings.timing:
             pytest.skip("timing is off")
         if not verdict.timing:
             pytest.skip("no GPU")
         if not verdict.accepted:
-            self.fail_or_xfail(explain(self.run.root, outcome, self.nodeid))
+            self.fail_or_xfail(explain(self.kernelllm.root, outcome, self.nodeid))
 
 
 class VerifiedItem(CandidateItem):
@@ -356,8 +156,8 @@ class VerifiedItem(CandidateItem):
 
     def runtest(self) -> None:
         """Pass if there is a kernel worth having."""
-        session = self.run.session
-        outcomes = [session.outcome(self.target, i) for i in range(self.run.candidates_per_target)]
+        every = range(self.kernelllm.candidates_per_target)
+        outcomes = [self.kernelllm.outcome(self.target, index) for index in every]
         if best(outcomes) is None:
             reasons = [o.verdict.reason if o.verdict else o.reason for o in outcomes]
             listed = "\n".join(f"  candidate {i}: {reason}" for i, reason in enumerate(reasons))

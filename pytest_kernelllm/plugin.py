@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_kernelllm.options import A_RUN, JUDGING, LANGUAGE_MODEL, WHO_WRITES, add_options
+
 if TYPE_CHECKING:
-    from pytest_kernelllm.items import Run
+    from pytest_kernelllm.run import Run
 
 RUN = "kernelllm-run"
 """Name under which the active run is registered as a plugin of its own."""
@@ -22,103 +24,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add(
         "--kernelllm",
         action="store_true",
-        help="Write, prove and time kernels for the marked modules found under the given paths.",
+        help="write, prove and time kernels for the marked modules found under the given paths",
     )
-    add("--kernelllm-only", action="store_true", help="Like --kernelllm, without the project's other tests.")
-    add(
-        "--kernelllm-generator",
-        metavar="NAMES",
-        help="Who writes candidates: auto (default), kernelllm, local, endpoint, inductor, files; several with commas.",
-    )
-    add("--kernelllm-samples", metavar="K", type=int, help="Candidates per target and generator (default 4).")
-    add("--kernelllm-candidates-dir", metavar="DIR", help="Folder with candidates for the files generator.")
-    add(
-        "--kernelllm-model",
-        metavar="NAME",
-        help="Language model (default facebook/KernelLLM), or its folder.",
-    )
-    add("--kernelllm-revision", metavar="HASH", help="Commit of the model (default: what the cache holds).")
-    add(
-        "--kernelllm-endpoint",
-        metavar="URL",
-        help="Ask a server in place of a local model: a URL, hf:NAME, hf-model:OWNER/MODEL.",
-    )
-    add("--kernelllm-concurrency", metavar="N", type=int, help="Requests sent at once (default 8).")
-    add(
-        "--kernelllm-wake-timeout",
-        metavar="S",
-        type=float,
-        help="Seconds to wait for an endpoint that has to start (default 600).",
-    )
-    add(
-        "--kernelllm-dtype",
-        choices=("auto", "bfloat16", "float16", "float32"),
-        help="Of the local model's weights (default: its own).",
-    )
-    add(
-        "--kernelllm-device-map",
-        metavar="WHERE",
-        help="Where the local model lies: auto (default), cuda:1, cpu.",
-    )
-    add(
-        "--kernelllm-quantization",
-        choices=("none", "8bit", "4bit"),
-        help="Of the local model (default none).",
-    )
-    add(
-        "--kernelllm-preset",
-        choices=("published", "script"),
-        help="Sampling: temperature 1.0, top_p 0.97 (published, the default), or 0.6, 0.95 (script).",
-    )
-    add("--kernelllm-temperature", metavar="T", type=float, help="In place of the preset's; 0 is greedy.")
-    add("--kernelllm-top-p", metavar="P", type=float, help="In place of the preset's.")
-    add("--kernelllm-top-k", metavar="K", type=int, help="In place of the preset's (off).")
-    add("--kernelllm-max-new-tokens", metavar="N", type=int, help="Longest answer (default 2048).")
-    add("--kernelllm-seed", metavar="N", type=int, help="What sampling starts from (default 0).")
-    add(
-        "--kernelllm-device",
-        choices=("auto", "cpu", "cuda"),
-        help="Where candidates run; cpu is Triton's interpreter (default auto).",
-    )
-    add(
-        "--kernelllm-arch",
-        metavar="SM",
-        help="GPU architecture to compile for where there is no GPU (default sm_90).",
-    )
-    add("--kernelllm-no-timing", action="store_true", help="Prove only; measure no speed.")
-    add(
-        "--kernelllm-min-speedup",
-        metavar="X",
-        type=float,
-        help="Smallest speedup over eager worth a suggestion (default 1.05).",
-    )
-    add(
-        "--kernelllm-baseline",
-        choices=("eager", "compile"),
-        help="What the speedup is measured against (default eager).",
-    )
-    add(
-        "--kernelllm-deadline",
-        metavar="S",
-        type=float,
-        help="Seconds that one candidate may take (default 60).",
-    )
-    add(
-        "--kernelllm-workers",
-        metavar="N",
-        type=int,
-        help="Candidates judged side by side (default: by the CPUs).",
-    )
-    add(
-        "--kernelllm-isolation",
-        choices=("best", "strict"),
-        help="strict runs no candidate where this machine cannot isolate it fully (default best).",
-    )
-    add("--kernelllm-strict", action="store_true", help="Fail targets for which there is no verified kernel.")
+    add("--kernelllm-only", action="store_true", help="like --kernelllm, without the project's other tests")
+    add_options(add, (*WHO_WRITES, *LANGUAGE_MODEL, *JUDGING, *A_RUN), prefix="kernelllm-")
     add(
         "--kernelllm-report",
         metavar="FILE",
-        help="Write all verdicts as JSON (schema: docs/schema/report.json).",
+        help="write all verdicts as JSON (schema: docs/schema/report.json)",
     )
     parser.addini(
         "kernelllm_paths",
@@ -147,7 +60,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Start a run when asked to."""
     if config.getoption("kernelllm") or config.getoption("kernelllm_only"):
-        from pytest_kernelllm.items import Run
+        from pytest_kernelllm.run import Run
 
         config.pluginmanager.register(Run(config), RUN)
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import logging
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -19,17 +16,16 @@ from pytest_kernelllm.errors import SessionError
 from pytest_kernelllm.generate.kernelllm import PromptHook
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
 from pytest_kernelllm.generate.registry import Chosen, Surroundings, choose
-from pytest_kernelllm.judge.environment import Gpu, find_environment, find_gpu
-from pytest_kernelllm.judge.isolation.isolation import Isolation, probe_isolation
+from pytest_kernelllm.judge.isolation.isolation import Isolation
 from pytest_kernelllm.outcome import ADOPTED, Outcome
 from pytest_kernelllm.overrides import Overrides
-from pytest_kernelllm.records import Candidate, Completion, Environment, KernelRecord, Target, Verdict
+from pytest_kernelllm.records import Candidate, Completion, Environment, Target, Verdict
 from pytest_kernelllm.store.local import Store
+from pytest_kernelllm.verdicts import Verdicts
 from pytest_kernelllm.writing import Writing
 
 if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import LiveTarget
-    from pytest_kernelllm.judge.judge import Judge
 
 Progress = Callable[[str], None]
 
@@ -76,17 +72,23 @@ class Session:
         self._outcomes: dict[tuple[str, int], Outcome] = {}
         self._live: dict[str, LiveTarget] = {}
         self._importing = threading.RLock()
-        self._open = contextlib.ExitStack()
+        self._verdicts = Verdicts(
+            settings, self.store, self.live, overrides, free_gpu=self._writing.settle, progress=progress
+        )
 
-    @cached_property
+    @property
     def environment(self) -> Environment:
         """Where verdicts of this session hold."""
-        return find_environment(self.settings)
+        return self._verdicts.environment
 
-    @cached_property
-    def gpu(self) -> Gpu | None:
-        """The GPU in use."""
-        return find_gpu() if self.environment.device == "cuda" else None
+    @property
+    def isolation(self) -> Isolation:
+        """What will hold the candidates' processes.
+
+        Raises:
+            IsolationError: the settings ask for more than this machine can give.
+        """
+        return self._verdicts.isolation
 
     @cached_property
     def generators(self) -> tuple[Generator, ...]:
@@ -104,12 +106,13 @@ class Session:
         Raises:
             GenerateError: a setting names none that exists.
         """
+        gpu = self._verdicts.gpu
         around = Surroundings(
             self.root,
             self._progress,
             self._prompt,
-            gpu=self.gpu.name if self.gpu else "",
-            free=self.gpu.free if self.gpu else 0,
+            gpu=gpu.name if gpu else "",
+            free=gpu.free if gpu else 0,
         )
         return choose(self.settings, around)
 
@@ -186,7 +189,7 @@ class Session:
     def close(self) -> None:
         """End the judge's processes, and what is being written."""
         self._writing.close()
-        self._open.close()
+        self._verdicts.close()
 
     # ------------------------------------------------------------------ from target to verdicts
 
@@ -194,7 +197,7 @@ class Session:
         drafts = [self._adopted(target)] if ADOPTED in indices else []
         if candidates := [i for i in indices if i >= 0]:
             drafts += self._candidates(target, candidates)
-        return self._judge_all(target, drafts)
+        return self._verdicts.of(target, drafts)
 
     def _adopted(self, target: Target) -> Outcome:
         """The kernel that the source names, as it stands in its file."""
@@ -250,100 +253,6 @@ class Session:
             verdict = Verdict("rejected", "render", result, hash_text(completion.text), self.environment)
             return Outcome(target, index, None, verdict)
         return Outcome(target, index, replace(result, index=index))
-
-    def _judge_all(self, target: Target, drafts: Sequence[Outcome]) -> list[Outcome]:
-        """Verdicts for all drafts; several candidates side by side where there are several."""
-        settled: dict[int, Outcome] = {}
-        unknown: list[Outcome] = []
-        for draft in drafts:
-            if draft.candidate is None:
-                settled[draft.index] = draft
-            elif (record := self._known(target, draft.candidate)) is not None:
-                settled[draft.index] = replace(draft, verdict=record.verdict, cached=True)
-            else:
-                unknown.append(draft)
-        if unknown:
-            if self.environment.device == "cuda":
-                self._writing.settle()
-            live = self.live(target)
-            judge = self._judge
-            workers = self.settings.workers or min(len(os.sched_getaffinity(0)), 8)
-            with ThreadPoolExecutor(workers) as pool:
-                for number, outcome in enumerate(
-                    pool.map(lambda draft: self._judged(judge, target, live, draft), unknown), 1
-                ):
-                    settled[outcome.index] = outcome
-                    self._progress(f"{target.name}: judged {number} of {len(unknown)} candidates")
-        return [settled[draft.index] for draft in drafts]
-
-    def _judged(self, judge: Judge, target: Target, live: LiveTarget, draft: Outcome) -> Outcome:
-        from pytest_kernelllm.judge.judge import Brief
-        from pytest_kernelllm.judge.supervisor import ServerFailed
-
-        assert draft.candidate is not None
-        override = self._overrides(target)
-        options = live.options
-        brief = Brief(
-            live,
-            tolerance=override.tolerance if override.tolerance is not None else options.tolerance,
-            min_speedup=self.settings.min_speedup if options.min_speedup is None else options.min_speedup,
-            baseline=self.settings.baseline,
-            nonfinite=options.nonfinite,
-            timing=self.settings.timing,
-        )
-        with self.store.lock(f"judge {draft.candidate.kernel_hash} {self.environment.key}"):
-            if (record := self._known(target, draft.candidate)) is not None:
-                return replace(draft, verdict=record.verdict, cached=True)
-            try:
-                verdict = judge.judge(draft.candidate, brief)
-            except ServerFailed as error:
-                raise SessionError(str(error)) from None
-            verdict = replace(verdict, environment=self._environment_for(target))
-            now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-            if verdict.verdict != "inconclusive":
-                self.store.add_verdict(
-                    KernelRecord(target.id, target.source_hash, draft.candidate, verdict, now)
-                )
-        return replace(draft, verdict=verdict)
-
-    def _known(self, target: Target, candidate: Candidate) -> KernelRecord | None:
-        """The stored verdict, if it answers what this run asks."""
-        record = self.store.verdict(candidate.kernel_hash, target.source_hash, self._environment_for(target))
-        if record is None:
-            return None
-        wants_timing = self.settings.timing and self.environment.device == "cuda"
-        if record.verdict.correct and wants_timing and not record.verdict.timing:
-            return None
-        return record
-
-    def _environment_for(self, target: Target) -> Environment:
-        """The environment, with the rules by the name they have for this target."""
-        policy = self.environment.policy + self._overrides(target).key
-        if self.environment.device == "cuda" and self.settings.min_speedup != Settings.min_speedup:
-            policy += f" {self.settings.min_speedup}x"
-        if self.environment.device == "cuda" and self.settings.baseline != Settings.baseline:
-            policy += f" over {self.settings.baseline}"
-        return replace(self.environment, policy=policy)
-
-    @cached_property
-    def isolation(self) -> Isolation:
-        """What will hold the candidates' processes.
-
-        Raises:
-            IsolationError: the settings ask for more than this machine can give.
-        """
-        return probe_isolation(self.environment.device, self.settings.isolation)
-
-    @cached_property
-    def _judge(self) -> Judge:
-        _require_torch()
-        self._progress("starting the judge")
-        from pytest_kernelllm.judge.judge import Judge
-
-        deadline, uuid = self.settings.deadline, self.gpu.uuid if self.gpu else ""
-        return self._open.enter_context(
-            Judge(self.environment, deadline=deadline, gpu_uuid=uuid, isolation=self.isolation)
-        )
 
 
 @contextlib.contextmanager

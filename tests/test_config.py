@@ -9,6 +9,7 @@ from typing import Literal, get_args, get_origin, get_type_hints
 import pytest
 
 from pytest_kernelllm.config import ConfigError, Settings, load_settings
+from pytest_kernelllm.options import A_RUN, JUDGING, LANGUAGE_MODEL, WHO_WRITES
 
 USAGE = Path(__file__).parent.parent / "docs" / "usage.md"
 HINTS = get_type_hints(Settings)
@@ -173,12 +174,17 @@ def test_every_choice_stands_in_the_docs():
                 assert choice in line, name
 
 
+def test_the_choices_that_help_shows_are_those_of_the_setting():
+    shown = {o.setting: o.metavar for o in (*WHO_WRITES, *LANGUAGE_MODEL, *JUDGING, *A_RUN)}
+    for name, hint in HINTS.items():
+        if get_origin(hint) is Literal:
+            assert set(shown[name].strip("{}").split(",")) == set(get_args(hint)), name
+
+
 def test_every_setting_is_an_option_of_pytest(pytestconfig):
-    other = {"paths": None, "store": None, "timing": "no_timing", "require_kernels": "strict"}
     for name in EXAMPLES:
-        option = other.get(name, name)
-        if option is not None:
-            assert hasattr(pytestconfig.option, f"kernelllm_{option}"), name
+        if name not in ("paths", "store"):
+            assert hasattr(pytestconfig.option, f"kernelllm_{name}"), name
 
 
 def test_every_option_reaches_its_setting(pytester):

@@ -108,9 +108,14 @@ def template_of(script: str) -> str | None:
         one place for the code.
     """
     try:
-        tree = ast.parse(script)
+        text = _strings(ast.parse(script)).get("PROMPT_TEMPLATE")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+    return None if text is None else _with_one_place(text)
+
+
+def _strings(tree: ast.Module) -> dict[str, str | None]:
+    """The strings that are assigned at module level, by name; None for what else is."""
     strings: dict[str, str | None] = {}
     for statement in tree.body:
         if isinstance(statement, ast.Assign):
@@ -122,8 +127,7 @@ def template_of(script: str) -> str | None:
         for target in targets:
             if isinstance(target, ast.Name):
                 strings[target.id] = _string(value, strings)
-    text = strings.get("PROMPT_TEMPLATE")
-    return None if text is None else _with_one_place(text)
+    return strings
 
 
 def _string(node: ast.expr, known: dict[str, str | None]) -> str | None:
