@@ -48,6 +48,45 @@ def forward(self, x):
     return out
 """
 
+PROBLEM = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        return x * self.weight + 1
+
+
+def get_inputs():
+    return [torch.randn(6, 64)]
+
+
+def get_init_inputs():
+    return [64]
+"""
+"""The target of ``LAYERS`` in KernelBench's form."""
+
+ANSWER = (
+    GOOD.split("def forward")[0]
+    + """
+class ModelNew(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        out = torch.empty_like(x)
+        scale_kernel[(x.shape[0],)](x, self.weight, out, WIDTH=64)
+        return out
+"""
+)
+"""A right one to ``PROBLEM``."""
+
 CANDIDATES = {
     "Scale_0.py": GOOD,
     "Scale_1.py": GOOD.replace("+ 1)", "+ 2)"),

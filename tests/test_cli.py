@@ -7,47 +7,9 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from projects import CANDIDATES, COMMAND, GOOD, lay_out
+from projects import ANSWER, CANDIDATES, COMMAND, PROBLEM, lay_out
 
 from pytest_kernelllm.report.schema import verdict_schema
-
-REFERENCE = """
-import torch
-import torch.nn as nn
-
-
-class Model(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-
-    def forward(self, x):
-        return x * self.weight + 1
-
-
-def get_inputs():
-    return [torch.randn(6, 64)]
-
-
-def get_init_inputs():
-    return [64]
-"""
-
-MODELNEW = (
-    GOOD.split("def forward")[0]
-    + """
-
-class ModelNew(torch.nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.ones(width))
-
-    def forward(self, x):
-        out = torch.empty_like(x)
-        scale_kernel[(x.shape[0],)](x, self.weight, out, WIDTH=64)
-        return out
-"""
-)
 
 
 def kernelllm(path, *arguments):
@@ -56,8 +18,8 @@ def kernelllm(path, *arguments):
 
 @pytest.fixture
 def pair(tmp_path):
-    (tmp_path / "reference.py").write_text(REFERENCE)
-    (tmp_path / "candidate.py").write_text(MODELNEW)
+    (tmp_path / "reference.py").write_text(PROBLEM)
+    (tmp_path / "candidate.py").write_text(ANSWER)
     return tmp_path
 
 
@@ -70,7 +32,7 @@ def pair(tmp_path):
     ],
 )
 def test_verify_answers_by_exit_code_and_json(pair, change, code, verdict):
-    (pair / "candidate.py").write_text(MODELNEW.replace(*change) if change[0] else MODELNEW)
+    (pair / "candidate.py").write_text(ANSWER.replace(*change) if change[0] else ANSWER)
     done = kernelllm(pair, "verify", "reference.py", "candidate.py", "--device", "cpu", "--json", "-")
     assert done.returncode == code, done.stdout + done.stderr
     answer = json.loads(done.stdout)
@@ -109,13 +71,13 @@ def test_wrong_use_is_one_sentence(tmp_path):
 
 def test_pairs_are_judged_with_one_line_each(tmp_path):
     for name, text in (
-        ("good", MODELNEW),
-        ("wrong", MODELNEW.replace("+ 1)", "+ 2)")),
-        ("cut", MODELNEW[:300]),
+        ("good", ANSWER),
+        ("wrong", ANSWER.replace("+ 1)", "+ 2)")),
+        ("cut", ANSWER[:300]),
     ):
         folder = tmp_path / "pairs" / name
         folder.mkdir(parents=True)
-        (folder / "reference.py").write_text(REFERENCE + "print('hello')\n")
+        (folder / "reference.py").write_text(PROBLEM + "print('hello')\n")
         (folder / "candidate.py").write_text(text)
     done = kernelllm(tmp_path, "verify", "--pairs", "pairs", "--device", "cpu", "--json", "-")
     assert done.returncode == 1, done.stderr
@@ -130,7 +92,7 @@ def test_pairs_are_judged_with_one_line_each(tmp_path):
 
 def test_a_reference_that_kills_its_process_is_one_sentence(pair):
     (pair / "reference.py").write_text(
-        "import os\nimport torch\n" + REFERENCE.replace("return [64]", "os._exit(3)")
+        "import os\nimport torch\n" + PROBLEM.replace("return [64]", "os._exit(3)")
     )
     done = kernelllm(pair, "verify", "reference.py", "candidate.py", "--device", "cpu")
     assert (done.returncode, done.stderr) == (2, "")

@@ -1,7 +1,8 @@
 """``KernelLLM`` in Python: the same calls for a model here and for one behind a server."""
 
 import pytest
-from serving import Scripted, tiny_llama
+from random_llama import save
+from serving import Scripted
 
 import pytest_kernelllm
 from pytest_kernelllm import KernelLLM
@@ -14,7 +15,9 @@ ANSWER = "Here it is:\n```python\nimport triton\n\nclass ModelNew:\n    pass\n``
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory):
-    with KernelLLM(str(tiny_llama(tmp_path_factory.mktemp("tiny") / "model")), max_new_tokens=24) as llm:
+    with KernelLLM(
+        str(save(tmp_path_factory.mktemp("tiny") / "model", max_position_embeddings=1024)), max_new_tokens=24
+    ) as llm:
         yield llm
 
 

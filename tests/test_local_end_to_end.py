@@ -12,8 +12,6 @@ import pytest
 from tiny.lessons import MODEL, TAUGHT, lessons, why_not_taught
 from tiny.project import OPTIONS, lay_out
 
-pytest.importorskip("transformers")
-
 LOCAL = ("--kernelllm-generator=local", f"--kernelllm-model={MODEL}")
 DRAWN = ("Affine", "Gate", "RMSNorm")
 """Targets for which a right and a wrong answer are drawn; Softmax is always wrong, AddReLU always right."""
@@ -158,7 +156,6 @@ def test_a_seed_repeats_and_another_seed_draws_others(judged, tmp_path):
 
 def test_workers_of_xdist_share_one_generation(tmp_path):
     """Each worker has its own model, and every prompt is asked by one of them only."""
-    pytest.importorskip("xdist")
     project = lay_out(tmp_path)
     (tmp_path / "conftest.py").write_text(
         "from pathlib import Path\n"

@@ -10,19 +10,19 @@ import subprocess
 import time
 
 import pytest
-from projects import COMMAND
+from projects import ANSWER, COMMAND, PROBLEM
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
-from serving import Scripted, tiny_llama
-from test_cli import MODELNEW, REFERENCE
+from random_llama import save
+from serving import Scripted
 
 from pytest_kernelllm import KernelLLM
 from pytest_kernelllm.config import Settings
 from pytest_kernelllm.repl import Repl, converse, piped_inputs, terminal_inputs
 
-ANSWER = f"Sure.\n```python\n{MODELNEW}```\n"
-WRONG = ANSWER.replace("+ 1)", "+ 2)")
+SAID = f"Sure.\n```python\n{ANSWER}```\n"
+WRONG = SAID.replace("+ 1)", "+ 2)")
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def server():
     def write(prompt, seed, choice):
         if "class Model(" not in prompt:
             return f"you said {prompt}"
-        return WRONG if choice else ANSWER
+        return WRONG if choice else SAID
 
     server = Scripted(write=write, context=1 << 17)
     yield server
@@ -55,14 +55,14 @@ def test_plain_text_is_the_prompt_itself(talk):
 
 
 def test_a_module_is_put_into_the_prompt(talk):
-    shown = talk(REFERENCE, ":show")
-    assert ANSWER in shown
+    shown = talk(PROBLEM, ":show")
+    assert SAID in shown
     assert "You are given the following architecture" in shown
-    assert REFERENCE in shown
+    assert PROBLEM in shown
 
 
 def test_answers_are_judged_against_the_module_they_were_written_for(talk):
-    shown = talk(REFERENCE, ":verify", ":k 2", REFERENCE, ":verify")
+    shown = talk(PROBLEM, ":verify", ":k 2", PROBLEM, ":verify")
     assert "answer 0: accepted" in shown
     assert "answer 1: rejected: output 0" in shown
 
@@ -73,9 +73,9 @@ def test_there_is_nothing_to_judge_without_a_module_or_an_answer(talk):
 
 
 def test_code_is_saved_each_answer_in_its_file(talk, tmp_path):
-    shown = talk(REFERENCE, f":save {tmp_path}/kernel.py", ":k 2", REFERENCE, f":save {tmp_path}/kernels.py")
-    assert (tmp_path / "kernel.py").read_text().strip() == MODELNEW.strip()
-    assert (tmp_path / "kernels_0.py").read_text().strip() == MODELNEW.strip()
+    shown = talk(PROBLEM, f":save {tmp_path}/kernel.py", ":k 2", PROBLEM, f":save {tmp_path}/kernels.py")
+    assert (tmp_path / "kernel.py").read_text().strip() == ANSWER.strip()
+    assert (tmp_path / "kernels_0.py").read_text().strip() == ANSWER.strip()
     assert "+ 2)" in (tmp_path / "kernels_1.py").read_text()
     assert f"wrote {tmp_path}/kernel.py" in shown
     assert "is not written: " in talk("hello", f":save {tmp_path}/none.py")
@@ -128,7 +128,7 @@ def test_what_is_pasted_ends_with_an_empty_line_and_a_command_at_once(tmp_path):
 
 
 def test_ctrl_c_stops_an_answer_and_not_the_program(tmp_path):
-    model = tiny_llama(tmp_path / "model")
+    model = save(tmp_path / "model", max_position_embeddings=1024)
     (model / "generation_config.json").write_text("{}")  # so that no token ends the text…
     config = json.loads((model / "config.json").read_text())  # …and its length does not for a long time
     (model / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 1 << 15}))

@@ -9,10 +9,6 @@ from serving import SECRET, Proxy, free_port, transformers_serve
 from tiny.lessons import MODEL, lessons, why_not_taught
 from tiny.project import lay_out
 
-pytest.importorskip("transformers")
-pytest.importorskip("fastapi")
-pytest.importorskip("httpx2")
-
 GREEDY = ("--kernelllm-temperature=0", "--kernelllm-samples=1")
 CORRECTNESS = ("-k", "correctness")
 

@@ -107,7 +107,7 @@ class Score(Record):
     """Verdicts that could not be reached; they count as failures."""
     unanswered: int
     """Requests that a server failed for a passing reason: no completions, so not counted; asked again by the next run."""
-    failures: dict[str, int]
+    failures: dict[Result, int]
     """How many failed at each stage, inconclusive ones apart."""
     pass_at: tuple[PassAt, ...]
     fast: tuple[FastAt, ...]
@@ -224,7 +224,7 @@ def together(scores: Sequence[Score], at: Sequence[int]) -> Score:
         scores: one a target, made with the same ``at``.
         at: each k that they were made for.
     """
-    failures = Counter[str]()
+    failures = Counter[Result]()
     for one in scores:
         failures.update(one.failures)
     fast = [(p, k) for p in SPEEDS for k in at]
@@ -253,7 +253,7 @@ def _faster(p: float, sample: Sample) -> bool:
     return sample.correct and sample.speedup is not None and sample.speedup > p
 
 
-def _in_order(results: Counter[str] | Counter[Result]) -> dict[str, int]:
+def _in_order(results: Counter[Result]) -> dict[Result, int]:
     """Counts of failures, in the order of the stages, those without any left out."""
     failed = [name for name in RESULTS if name not in ("correct", "inconclusive")]
     return {name: results[name] for name in failed if results[name]}

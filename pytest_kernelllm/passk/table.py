@@ -34,7 +34,7 @@ def notes(benchmark: Benchmark) -> list[str]:
     total = benchmark.total
     lines = []
     if total.failures:
-        failed = ", ".join(f"{n} {RESULTS[name]}" for name, n in total.failures.items())  # type: ignore[index]
+        failed = ", ".join(f"{n} {RESULTS[name]}" for name, n in total.failures.items())
         lines.append(f"failures: {failed}")
     if total.slow:
         lines.append(f"{total.slow} of {total.correct} correct kernels are not fast enough for a suggestion")

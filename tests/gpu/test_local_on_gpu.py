@@ -5,10 +5,9 @@ import struct
 
 import pytest
 import torch
+from random_llama import make_config, make_model, save
 from torch.nn import functional
-from transformers import LlamaConfig, LlamaForCausalLM
 
-from pytest_kernelllm.generate.model.local import attention
 from pytest_kernelllm.generate.model.local.attention import SPLIT
 from pytest_kernelllm.generate.model.local.decode import Decoder, Job
 from pytest_kernelllm.generate.model.local.draw import uniforms
@@ -19,25 +18,22 @@ from pytest_kernelllm.generate.model.local.split_attention import split_attentio
 from pytest_kernelllm.generate.model.protocol import Sampling
 from pytest_kernelllm.generate.protocol import GenerateError
 
-CONFIG = LlamaConfig(
-    vocab_size=1024,
-    hidden_size=512,
-    intermediate_size=1024,
-    num_hidden_layers=4,
-    num_attention_heads=8,
-    num_key_value_heads=2,
-    max_position_embeddings=2048,
-    eos_token_id=None,
-    initializer_range=0.1,
-)
+SIZES = {
+    "vocab_size": 1024,
+    "hidden_size": 512,
+    "intermediate_size": 1024,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 8,
+    "max_position_embeddings": 2048,
+    "eos_token_id": None,
+    "initializer_range": 0.1,
+}
 NEW = 60
 
 
 @pytest.fixture(scope="module")
 def llama():
-    torch.manual_seed(0)
-    model = LlamaForCausalLM._from_config(CONFIG, attn_implementation=attention.register())
-    return model.cuda().eval()
+    return make_model(**SIZES).cuda()
 
 
 def written(model, sampling, **options):
@@ -79,32 +75,19 @@ def test_split_attention_in_bfloat16_is_as_near_to_float64_as_masked_attention_i
     assert (got - exact).abs().max() <= bound
 
 
-def save(folder):
-    from tokenizers import Tokenizer, models
-
-    torch.manual_seed(0)
-    LlamaForCausalLM(CONFIG).bfloat16().save_pretrained(folder)
-    from transformers import PreTrainedTokenizerFast
-
-    words = {f"w{i}": i for i in range(1024)}
-    tokenizer = Tokenizer(models.WordLevel(words, unk_token="w0"))
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(folder)
-    return folder
-
-
 def test_a_released_model_leaves_nothing_on_the_gpu(tmp_path):
-    model = LocalModel(str(save(tmp_path)))
+    model = LocalModel(str(save(tmp_path, dtype=torch.bfloat16, **SIZES | {"vocab_size": 258})))
     before = torch.cuda.memory_allocated()
-    first = "".join(model.stream("w5", Sampling(max_new_tokens=20)))
+    first = "".join(model.stream("x = 5", Sampling(max_new_tokens=20)))
     assert torch.cuda.memory_allocated() > before
     model.release()
     assert torch.cuda.memory_allocated() <= before
-    assert "".join(model.stream("w5", Sampling(max_new_tokens=20))) == first
+    assert "".join(model.stream("x = 5", Sampling(max_new_tokens=20))) == first
     model.release()
 
 
 def test_a_model_that_is_too_large_is_refused_with_what_it_needs_and_what_is_free(tmp_path):
-    CONFIG.save_pretrained(tmp_path)
+    make_config(**SIZES).save_pretrained(tmp_path)
     header = {"w": {"dtype": "BF16", "shape": [1 << 20, 1 << 21], "data_offsets": [0, 1 << 42]}}
     text = json.dumps(header).encode()
     with (tmp_path / "model.safetensors").open("wb") as file:

@@ -9,8 +9,6 @@ from pytest_kernelllm.passk.errors import BenchError
 from pytest_kernelllm.passk.plot import check_plot, write_plot
 from pytest_kernelllm.passk.scores import Sample
 
-pytest.importorskip("matplotlib")
-
 
 @pytest.fixture(scope="module")
 def made():

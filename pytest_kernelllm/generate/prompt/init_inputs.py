@@ -47,13 +47,13 @@ def _seen(live: LiveTarget, where: str) -> Call:
         original(self, *args, **kwargs)
 
     own = "__init__" in vars(live.cls)
-    live.cls.__init__ = noting  # type: ignore[method-assign]
+    live.cls.__init__ = noting  # type: ignore[method-assign]  # for one call of init=
     try:
         with seeded(0, "cpu"):
             module = live.options.init()
     finally:
         if own:
-            live.cls.__init__ = original  # type: ignore[method-assign]
+            live.cls.__init__ = original  # type: ignore[method-assign]  # as it was
         else:
             del live.cls.__init__
     call = next((call for made, call in calls if made is module), None)

@@ -138,7 +138,7 @@ def small_sizes(case: Case) -> dict[str, int] | None:
 def _recording(table: Any, reads: TableReads) -> Any:
     kind, base = type(table), OrderedDict if isinstance(table, OrderedDict) else dict
 
-    class Recording(kind):  # type: ignore[misc, valid-type]
+    class Recording(kind):  # type: ignore[misc, valid-type]  # of the table's own class
         def __getitem__(self, key: Any) -> Any:
             reads.note(key)
             return super().__getitem__(key)
@@ -153,11 +153,11 @@ def _recording(table: Any, reads: TableReads) -> Any:
 
         def __iter__(self) -> Iterator[Any]:
             reads.whole = True
-            return super().__iter__()  # type: ignore[no-any-return]
+            return iter(super().__iter__())
 
         def __len__(self) -> int:
             reads.whole = True
-            return super().__len__()  # type: ignore[no-any-return]
+            return int(super().__len__())
 
         def keys(self) -> Any:
             reads.whole = True

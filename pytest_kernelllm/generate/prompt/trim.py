@@ -40,12 +40,13 @@ class Trimmer(ast.NodeTransformer):
         """Visit the parts of a node; a block that loses its last statement gets ``pass``."""
         super().generic_visit(node)
         if getattr(node, "body", None) == []:
-            node.body = [ast.Pass()]  # type: ignore[attr-defined]
+            node.body = [ast.Pass()]  # type: ignore[attr-defined]  # it has one, which is empty
         if isinstance(node, ast.Try) and not node.handlers and not node.finalbody:
             node.finalbody = [ast.Pass()]
         return node
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # noqa: D102
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        """Keep the annotations that work in the module."""
         for argument in _arguments(node.args):
             argument.annotation = self._kept(argument.annotation)
         node.returns = self._kept(node.returns)
@@ -54,18 +55,21 @@ class Trimmer(ast.NodeTransformer):
         self._in_function = outer
         return node
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:  # noqa: D102
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        """A class in a function is a class again."""
         outer, self._in_function = self._in_function, False
         self.generic_visit(node)
         self._in_function = outer
         return node
 
-    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:  # noqa: D102
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        """Drop docstrings and logging."""
         if isinstance(node.value, ast.Constant) or self._is_logging(node.value):
             return None
         return self.generic_visit(node)
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:  # noqa: D102
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
+        """Drop annotations of variables; of a class's fields keep them, which may make a dataclass."""
         self.generic_visit(node)
         if self._plain and not self._in_function:
             node.annotation = self._kept(node.annotation) or ast.Name("object", ast.Load())
@@ -74,11 +78,13 @@ class Trimmer(ast.NodeTransformer):
             return None
         return ast.copy_location(ast.Assign([node.target], node.value), node)
 
-    def visit_Import(self, node: ast.Import) -> ast.AST | None:  # noqa: D102
+    def visit_Import(self, node: ast.Import) -> ast.AST | None:
+        """Drop imports of modules that come along in the module itself."""
         node.names = [alias for alias in node.names if is_importable(alias.name) or not self._taken(alias)]
         return node if node.names else None
 
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:  # noqa: D102
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:
+        """Make a relative import absolute; drop names that come along in the module itself."""
         node.module, node.level = absolute("." * node.level + (node.module or ""), self._namespace), 0
         if not is_importable(node.module):
             node.names = [alias for alias in node.names if not self._taken(alias, node.module)]

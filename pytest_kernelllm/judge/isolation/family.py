@@ -45,7 +45,7 @@ class Bounds:
 def processes() -> dict[int, Process]:
     """Every process there is, by its number."""
     found = {}
-    for name in os.listdir("/proc"):  # noqa: PTH208  (numbers, not paths)  # no paths wanted, and the fastest there is
+    for name in os.listdir("/proc"):  # noqa: PTH208  (numbers, not paths; and the fastest there is)
         if name.isdigit():
             with contextlib.suppress(OSError):  # it has ended meanwhile
                 fields = _read(f"/proc/{name}/stat").rpartition(b")")[2].split()
@@ -133,7 +133,7 @@ def _nameless(family: set[int], shared: int) -> int:
     sizes: dict[tuple[int, int], int] = {}
     for pid in family:
         with contextlib.suppress(OSError):
-            for fd in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208
+            for fd in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208  (numbers again)
                 with contextlib.suppress(OSError):
                     found = os.stat(f"/proc/{pid}/fd/{fd}")  # noqa: PTH116  (nor here)
                     if stat.S_ISREG(found.st_mode) and found.st_nlink == 0 and found.st_ino != shared:

@@ -200,10 +200,10 @@ def main(argv: list[str]) -> None:
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     # Imported here, once, for every worker.
-    import torch  # noqa: F401
-    import triton  # noqa: F401
+    import torch  # noqa: F401  (to be there)
+    import triton  # noqa: F401  (to be there)
 
-    from pytest_kernelllm.judge.worker import worker  # noqa: F401
+    from pytest_kernelllm.judge.worker import worker  # noqa: F401  (to be there)
     from pytest_kernelllm.judge.worker.warm import warm_up
 
     isolation = Isolation(**options["isolation"])

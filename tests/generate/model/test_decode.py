@@ -1,11 +1,14 @@
 """Many samples at once, against transformers' own ``generate``."""
 
+import copy
 import itertools
 
 import pytest
 import torch
+import transformers
 from random_llama import make_model
 
+from pytest_kernelllm.generate.model.local import attention
 from pytest_kernelllm.generate.model.local.decode import ALIGNMENT, Decoder, Job
 from pytest_kernelllm.generate.model.local.draw import draw, uniforms
 from pytest_kernelllm.generate.model.protocol import Sampling
@@ -53,16 +56,16 @@ def generated(model, prompt, count=NEW):
     """What transformers writes, greedily, with its own attention and cache, and no token that ends."""
     model.set_attn_implementation("sdpa")
     try:
-        ids = torch.tensor([prompt])
-        out = model.generate(
-            ids,
-            attention_mask=torch.ones_like(ids),
-            max_new_tokens=count,
-            do_sample=False,
-            eos_token_id=-1,
-        )
+        return greedy(model, prompt, count)
     finally:
         model.set_attn_implementation("kernelllm_slots")
+
+
+def greedy(model, prompt, count=NEW):
+    """What transformers writes with the model as it stands."""
+    ids = torch.tensor([prompt])
+    attended = torch.ones_like(ids)
+    out = model.generate(ids, attention_mask=attended, max_new_tokens=count, do_sample=False, eos_token_id=-1)
     return tuple(out[0, len(prompt) :].tolist())
 
 
@@ -72,6 +75,47 @@ def test_greedy_text_is_what_generate_writes(model):
     for text, state in zip(texts, states, strict=True):
         assert state.tokens == generated(model, text)
         assert (state.finish, state.spent) == ("length", NEW)
+
+
+ARCHITECTURES = {
+    "Gemma": {"head_dim": 16},
+    "GPTBigCode": {},
+    "GPTNeoX": {},
+    "Granite": {},
+    "Llama": {},
+    "Mistral": {"sliding_window": None},
+    "Olmo2": {},
+    "Phi3": {},
+    "Qwen2": {},
+    "Qwen3": {"head_dim": 16},
+    "Starcoder2": {"sliding_window": None},
+}
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_models_of_other_architectures_write_what_generate_writes(name):
+    config = getattr(transformers, f"{name}Config")(
+        vocab_size=258,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=512,
+        initializer_range=0.3,
+        bos_token_id=0,
+        eos_token_id=1,
+        pad_token_id=1,
+        **ARCHITECTURES[name],
+    )
+    torch.manual_seed(0)
+    plain = transformers.AutoModelForCausalLM.from_config(copy.deepcopy(config)).eval()
+    ours = transformers.AutoModelForCausalLM.from_config(config).eval()
+    ours.load_state_dict(plain.state_dict())
+    ours.set_attn_implementation(attention.register())
+    (text,) = prompts(20)
+    [state] = written(ours, jobs_of([text]))
+    assert state.tokens == greedy(plain, text)
 
 
 def test_rows_are_given_to_waiting_samples_as_they_get_free(llama):

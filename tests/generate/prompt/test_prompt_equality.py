@@ -5,9 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("transformers")
-
 from carried import compare, targets
 
 from pytest_kernelllm.discover.live import load_target

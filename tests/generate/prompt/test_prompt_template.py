@@ -92,7 +92,6 @@ def test_our_own_template_has_its_parts_in_order() -> None:
 
 
 def test_the_worked_example_of_our_template_works() -> None:
-    pytest.importorskip("triton")
     asked, answered = re.findall(r"```python\n(import.*?)```", TEMPLATE, re.DOTALL)
     check = (
         "x, y = (t.flatten()[:1500] for t in get_inputs())\n"

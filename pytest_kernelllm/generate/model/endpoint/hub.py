@@ -184,7 +184,8 @@ def _completions_url(provider: str, provider_id: str, token: Secret) -> str:
     from huggingface_hub.inference._providers import PROVIDERS
     from huggingface_hub.inference._providers._common import BaseTextGenerationTask
 
-    helper = PROVIDERS.get(provider, {}).get("text-generation")  # type: ignore[call-overload]
+    tasks: Any = PROVIDERS  # typed by the providers it knew when it was written
+    helper = tasks.get(provider, {}).get("text-generation")
     if not isinstance(helper, BaseTextGenerationTask):
         return ""
     return helper._prepare_url(token.reveal(), provider_id)
