@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Generator
 from dataclasses import fields
 from pathlib import Path
@@ -11,13 +12,14 @@ import pytest
 
 from pytest_kernelllm.config import ConfigError, Settings, load_settings
 from pytest_kernelllm.discover.scan import Scan, scan_file
+from pytest_kernelllm.generate.kernelllm import PromptHook
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.generate.protocol import Generator as KernelGenerator
 from pytest_kernelllm.items import CandidateItem, TargetFile
 from pytest_kernelllm.outcome import Outcome
 from pytest_kernelllm.overrides import Overrides
 from pytest_kernelllm.records import Target
-from pytest_kernelllm.session import Session
+from pytest_kernelllm.session import Session, hash_text
 
 
 class Run:
@@ -37,7 +39,7 @@ class Run:
                 self.settings,
                 generators=self._generators_of_plugins(),
                 overrides=self._overrides,
-                prompt=self._prompt,
+                prompt=self._prompt_hook(),
                 progress=self._progress,
             )
             self.isolation = self.session.isolation.level
@@ -180,11 +182,15 @@ class Run:
             )
         return self._told[target.id]
 
-    def _prompt(self, target: Target, code: str, prompt: str) -> str | None:
-        said: str | None = self.config.hook.pytest_kernelllm_prompt(
-            config=self.config, target=target, code=code, prompt=prompt
-        )
-        return said
+    def _prompt_hook(self) -> PromptHook:
+        hook = self.config.hook.pytest_kernelllm_prompt
+
+        def replace(target: Target, code: str, prompt: str) -> str | None:
+            said: str | None = hook(config=self.config, target=target, code=code, prompt=prompt)
+            return said
+
+        sources = [inspect.getsource(each.function) for each in hook.get_hookimpls()]
+        return PromptHook(replace, hash_text("".join(sources))[:12] if sources else "")
 
     def _progress(self, text: str) -> None:
         """Show what is being done, on a terminal only."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_kernelllm.config import Settings
 from pytest_kernelllm.errors import SessionError
-from pytest_kernelllm.generate.kernelllm import PromptHook
+from pytest_kernelllm.generate.kernelllm import NO_HOOK, PromptHook
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
 from pytest_kernelllm.generate.registry import Chosen, Surroundings, choose
 from pytest_kernelllm.judge.isolation.isolation import Isolation
@@ -47,7 +47,7 @@ class Session:
         *,
         generators: Sequence[Generator] = (),
         overrides: Callable[[Target], Overrides] = lambda target: Overrides(),
-        prompt: PromptHook = lambda target, code, prompt: None,
+        prompt: PromptHook = NO_HOOK,
         progress: Progress = lambda text: None,
     ) -> None:
         """A session for the project at ``root``.

@@ -174,6 +174,19 @@ def test_workers_of_xdist_share_one_generation(tmp_path):
     }
 
 
+def test_a_hook_that_changes_is_another_prompt(judged, tmp_path):
+    project = judged[0].copy(tmp_path / "hooked")
+    hook = "def pytest_kernelllm_prompt(target, code, prompt):\n    return prompt + {0!r}\n"
+    for addition in ("", " "):
+        (project.path / "conftest.py").write_text(hook.format(addition))
+        done = project.run(*LOCAL, "--kernelllm-samples=1", "-k", "Gate and correctness[0]")
+        assert done.returncode == 0, done.stdout + done.stderr
+    folders = list(project.path.glob(".kernelllm/targets/*/completions/*"))
+    prompts = [json.loads((each / "0000.json").read_text())["body"].get("prompt") for each in folders]
+    (plain,) = (lesson.prompt for lesson in lessons() if lesson.target == "Gate")
+    assert (prompts.count(plain), prompts.count(plain + " ")) == (2, 1)
+
+
 def test_a_prompt_beyond_the_context_is_skipped_and_says_by_how_much(tmp_path):
     small = tmp_path / "small_context"
     shutil.copytree(MODEL, small)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_kernelllm.generate.model.protocol import Answer, Ask, LanguageModel, Sampling
@@ -13,8 +14,18 @@ from pytest_kernelllm.records import Case, Completion, Target
 if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import LiveTarget
 
-PromptHook = Callable[[Target, str, str], str | None]
-"""Gets the target, its stand-alone module and the prompt; returns another prompt, or None for that one."""
+
+@dataclass(frozen=True)
+class PromptHook:
+    """What may replace a target's prompt."""
+
+    replace: Callable[[Target, str, str], str | None] = lambda target, code, prompt: None
+    """Gets the target, its stand-alone module and the prompt; returns another prompt, or None for that one."""
+    key: str = ""
+    """Another one where it may return other prompts; empty where there is no hook."""
+
+
+NO_HOOK = PromptHook()
 
 
 class KernelLLMGenerator(Generator):
@@ -29,7 +40,7 @@ class KernelLLMGenerator(Generator):
         sampling: Sampling,
         *,
         on_gpu: bool,
-        hook: PromptHook = lambda target, code, prompt: None,
+        hook: PromptHook = NO_HOOK,
     ) -> None:
         """Nothing is asked of the model yet.
 
@@ -47,10 +58,11 @@ class KernelLLMGenerator(Generator):
         self._hook = hook
 
     def identity(self) -> str:
-        """Model, revision, sampling and prompt. What a target's prompt holds besides is in its source hash."""
+        """Model, revision, sampling, prompt and what may replace it. What a target's prompt holds besides is in its source hash."""
         from pytest_kernelllm.generate.prompt import PROMPT_VERSION
 
-        return f"{self._model.identity()} {self._sampling.key} prompt/{PROMPT_VERSION}"
+        hook = f" hook/{self._hook.key}" if self._hook.key else ""
+        return f"{self._model.identity()} {self._sampling.key} prompt/{PROMPT_VERSION}{hook}"
 
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Completion]]:
         """Yield every sample wanted, in the order in which they get ready.
@@ -105,7 +117,7 @@ class KernelLLMGenerator(Generator):
         except PromptError as error:
             return "", str(error).rstrip(".")
         prompt = fill(self._model.template() or TEMPLATE, code)
-        prompt = self._hook(request.target, code, prompt) or prompt
+        prompt = self._hook.replace(request.target, code, prompt) or prompt
         return prompt, self._model.too_long(prompt, self._sampling) or ""
 
     def _completion(self, answer: Answer, prompt: str) -> Completion:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_kernelllm.config import Settings
-from pytest_kernelllm.generate.kernelllm import KernelLLMGenerator, PromptHook
+from pytest_kernelllm.generate.kernelllm import NO_HOOK, KernelLLMGenerator, PromptHook
 from pytest_kernelllm.generate.model.protocol import PRESETS, LanguageModel, Sampling
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
 
@@ -22,7 +22,7 @@ class Surroundings:
     """The project root; relative folders start there."""
     progress: Callable[[str], None] = lambda text: None
     """Told what takes long."""
-    hook: PromptHook = lambda target, code, prompt: None
+    hook: PromptHook = NO_HOOK
     """May replace prompts."""
     gpu: str = ""
     """Name of the GPU; empty without one."""
