@@ -5,8 +5,9 @@ from html.parser import HTMLParser
 
 import pytest
 from markdown_it import MarkdownIt
+from verified import CHECKS, timed
 
-from pytest_kernelllm.records import SCHEMA, Check, Environment, Ratio, Spread, Target, Timing, Verdict
+from pytest_kernelllm.records import SCHEMA, Environment, Target, Verdict
 from pytest_kernelllm.report.markdown import (
     LONGEST_BODY,
     LONGEST_SUMMARY,
@@ -50,19 +51,6 @@ def report(name="pkg/layers.py::Scale", text="looped", count=1, best=0):
     environment = Environment(
         "cuda", f"NVIDIA H200{text}", "570.86", "sm_90", "2.13.0", "3.7.1", "3.12", f"7{text}"
     )
-    spread = Spread(10.0, 11.0, 12.0)
-    timing = Timing(
-        f"default{text}",
-        spread,
-        spread,
-        spread,
-        spread,
-        Ratio(1.83, 1.8, 1.86),
-        spread,
-        spread,
-        Ratio(1.2, 1.1, 1.3),
-    )
-    checks = (Check("screen", True, 0.0, 0.0), Check("output 0 at n=6", True, 3e-07, 2.4e-06))
     verdict = Verdict(
         "accepted",
         "timing",
@@ -70,8 +58,8 @@ def report(name="pkg/layers.py::Scale", text="looped", count=1, best=0):
         f"abc{text}",
         environment,
         "",
-        checks,
-        (timing,),
+        CHECKS,
+        (timed(f"default{text}"),),
         (f"default{text}",),
         1.0,
         f"full{text}",
