@@ -6,9 +6,10 @@ from pytest_kernelllm.marker import triton_candidate
 
 if TYPE_CHECKING:
     from pytest_kernelllm.llm import KernelLLM
+    from pytest_kernelllm.optimize.model import optimize_model
 
 __version__ = "0.1.0"
-__all__ = ["KernelLLM", "__version__", "triton_candidate"]
+__all__ = ["KernelLLM", "__version__", "optimize_model", "triton_candidate"]
 
 
 def __getattr__(name: str) -> Any:
@@ -17,4 +18,8 @@ def __getattr__(name: str) -> Any:
         from pytest_kernelllm.llm import KernelLLM
 
         return KernelLLM
+    if name == "optimize_model":
+        from pytest_kernelllm.optimize.model import optimize_model
+
+        return optimize_model
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

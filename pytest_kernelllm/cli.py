@@ -10,7 +10,19 @@ from collections.abc import Sequence
 from pytest_kernelllm.commands.common import UNJUDGED, CommandError
 from pytest_kernelllm.config import ConfigError
 
-COMMANDS = ("scan", "generate", "repl", "verify", "bench", "apply", "suggest", "store")
+COMMANDS = (
+    "scan",
+    "generate",
+    "repl",
+    "verify",
+    "bench",
+    "apply",
+    "revert",
+    "suggest",
+    "export",
+    "store",
+    "doctor",
+)
 """Each is a module of ``commands``."""
 
 

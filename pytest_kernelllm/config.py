@@ -78,6 +78,8 @@ class Settings:
     """``strict`` refuses to run candidates where this machine cannot isolate them fully."""
     require_kernels: bool = False
     """A target without any verified kernel is a failure."""
+    kernels_dir: str = "_triton"
+    """Where suggestions put kernel modules: a folder beside each target's file; with ``/``, one folder of the project."""
     store: str = ".kernelllm"
     """The store's folder, relative to the project root."""
 

@@ -52,22 +52,59 @@ class Provenance:
 
 
 DIGEST_LINE = "# digest: "
-"""How the line begins that holds the SHA-256 of all other lines."""
+"""How the line begins that holds the SHA-256 of all other lines but the figures."""
+
+FIGURE_KEYS = ("verified", "error", "speedup", "verify again")
+"""What the judge found, one comment line each, straight after the digest: no part of what was judged."""
 
 _DIGEST = re.compile(b"^# digest: ([0-9a-f]{64})\n", re.MULTILINE)
+# With a line above the digest none of them is where Python looks for an encoding, and none can end a line early.
+_FIGURES = re.compile(
+    rb"\A((?:#.*\n)+?# digest: [0-9a-f]{64}\n)(?:# (?:%s): [^\x00-\x1f]*\n)+" % "|".join(FIGURE_KEYS).encode()
+)
 
 
 def stamped(source: str) -> str:
     """The same kernel module with its digest, in a line of its own at the end of the header.
 
-    An older digest is replaced; line ends become ``\\n``.
+    An older digest is replaced, figures that stood beside it go; line ends become ``\\n``.
     """
-    text = source.replace("\r\n", "\n").replace("\r", "\n").encode()
-    text = _DIGEST.sub(b"", text, count=1)
+    return _stamped(source.replace("\r\n", "\n").replace("\r", "\n").encode()).decode()
+
+
+def _stamped(content: bytes) -> bytes:
+    text = _DIGEST.sub(b"", _FIGURES.sub(rb"\1", content), count=1)
     line = f"{DIGEST_LINE}{hashlib.sha256(text).hexdigest()}\n".encode()
     header = re.match(b"(?:#.*\n)*", text)
     end = header.end() if header else 0
-    return (text[:end] + line + text[end:]).decode()
+    return text[:end] + line + text[end:]
+
+
+def with_figures(source: str, figures: Mapping[str, str]) -> str:
+    """The same kernel module with what the judge found in its header.
+
+    Args:
+        source: as it was judged.
+        figures: texts by key, of ``FIGURE_KEYS``; one with a character that cannot be printed is left out.
+    """
+    texts = {key: text for key in FIGURE_KEYS if (text := figures.get(key)) and text.isprintable()}
+    lines = "".join(f"# {key}: {text}\n" for key, text in texts.items())
+    digest = re.compile(f"^{DIGEST_LINE}.*\n", re.MULTILINE)
+    return digest.sub(lambda found: found[0] + lines, judged_part(source), count=1)
+
+
+def judged_part(source: str) -> str:
+    """A kernel module as it was judged: without the figures that were written into its header afterwards.
+
+    Line ends that all became ``\\r\\n``, as in some checkouts, are ``\\n`` again.
+    """
+    return _judged(source.encode()).decode()
+
+
+def _judged(content: bytes) -> bytes:
+    if content.count(b"\n") == content.count(b"\r\n"):
+        content = content.replace(b"\r\n", b"\n")
+    return _FIGURES.sub(rb"\1", content)
 
 
 def signed(source: str, provenance: Provenance) -> str:
@@ -82,18 +119,13 @@ def signed(source: str, provenance: Provenance) -> str:
 
 
 def unmodified(text: str | bytes) -> bool:
-    """Whether a kernel module is byte for byte what was generated, by its own digest; not without one.
+    """Whether a kernel module is what was generated, by its own digest; not without one.
 
-    Line ends may have become ``\\r\\n``, all of them, as some checkouts do.
+    Line ends may have become ``\\r\\n``, all of them, as some checkouts do. Figures do not count, because they are
+    comments: no byte of them can become code.
     """
-    content = text.encode() if isinstance(text, str) else text
-    if content.count(b"\n") == content.count(b"\r\n"):
-        content = content.replace(b"\r\n", b"\n")
-    found = _DIGEST.search(content)
-    if found is None:
-        return False
-    rest = content[: found.start()] + content[found.end() :]
-    return hashlib.sha256(rest).hexdigest().encode() == found[1]
+    content = _judged(text.encode() if isinstance(text, str) else text)
+    return _stamped(content) == content
 
 
 _PARSING = threading.Lock()

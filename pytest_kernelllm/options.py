@@ -67,6 +67,7 @@ JUDGING = (
 A_RUN = (
     Option("samples", "candidates per target and generator (default 4)", "K"),
     Option("min_speedup", "smallest speedup over the baseline worth a suggestion (default 1.05)", "X"),
+    Option("kernels_dir", "folder that suggestions put kernel modules in (default _triton)", "DIR"),
     Option("require_kernels", "fail targets for which there is no verified kernel", flag="strict", sets=True),
 )
 

@@ -17,6 +17,7 @@ from pytest_kernelllm.generate.kernelllm import NO_HOOK, PromptHook
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
 from pytest_kernelllm.generate.registry import Chosen, Surroundings, choose
 from pytest_kernelllm.judge.isolation.isolation import Isolation
+from pytest_kernelllm.kernel_module import judged_part
 from pytest_kernelllm.outcome import ADOPTED, Outcome
 from pytest_kernelllm.overrides import Overrides
 from pytest_kernelllm.records import Candidate, Completion, Environment, Target, Verdict
@@ -207,7 +208,7 @@ class Session:
         path = adopted_file(self.root, target)
         if path is None:
             return Outcome(target, ADOPTED, reason=f"the adopted kernel {target.kernel} is not there")
-        source = path.read_text(encoding="utf-8")
+        source = judged_part(path.read_text(encoding="utf-8"))
         return Outcome(target, ADOPTED, Candidate(target.id, ADOPTED, source, "adopted"))
 
     def _candidates(self, target: Target, indices: Sequence[int]) -> list[Outcome]:

@@ -42,6 +42,7 @@ EXAMPLES = {
     "workers": ("2", 2, 2),
     "isolation": ("strict",) * 3,
     "require_kernels": ("yes", True, True),
+    "kernels_dir": ("pkg/kernels",) * 3,
     "store": ("kept",) * 3,
 }
 """For each setting: as text, as TOML, and what it means; never its default."""

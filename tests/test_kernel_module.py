@@ -1,5 +1,6 @@
 """The digest in a kernel module's header: an edit shows, a checkout with other line ends does not."""
 
+import ast
 import hashlib
 
 import pytest
@@ -10,9 +11,11 @@ from pytest_kernelllm.kernel_module import (
     DIGEST_LINE,
     Provenance,
     compose,
+    judged_part,
     read_supports,
     stamped,
     unmodified,
+    with_figures,
     with_supports,
 )
 from pytest_kernelllm.records import Domain, TensorSpec
@@ -80,3 +83,65 @@ def test_carriage_returns_in_a_body_do_not_outlive_composing() -> None:
         Provenance("a.py::A", "0", "files"), "A.\r\nB.", [DOMAIN], BODY.replace("\n", "\r\n") + "\r# end"
     )
     assert "\r" not in text and unmodified(text)
+
+
+FIGURES = {
+    "verified": "on NVIDIA H200",
+    "error": "at most 3e-07",
+    "speedup": "1.83x",
+    "verify again": "pytest",
+}
+SHIPPED = with_figures(TEXT, FIGURES)
+
+
+def test_figures_stand_below_the_digest_and_change_nothing_that_was_judged() -> None:
+    lines, judged = SHIPPED.splitlines(keepends=True), TEXT.splitlines(keepends=True)
+    at = next(i for i, line in enumerate(judged, 1) if line.startswith(DIGEST_LINE))
+    assert lines == [*judged[:at], *(f"# {key}: {text}\n" for key, text in FIGURES.items()), *judged[at:]]
+    for shipped in (SHIPPED, SHIPPED.replace("\n", "\r\n")):
+        assert unmodified(shipped) and judged_part(shipped) == TEXT
+    assert judged_part(TEXT) == TEXT and with_figures(SHIPPED, {}) == TEXT
+    assert with_figures(SHIPPED, FIGURES) == SHIPPED
+
+
+def test_figures_that_are_not_known_or_not_printable_are_left_out() -> None:
+    some = with_figures(TEXT, {"verified": "on\rimport os", "error": "", "speedup": "2x", "other": "1"})
+    assert [line for line in some.splitlines() if line not in TEXT.splitlines()] == ["# speedup: 2x"]
+
+
+@given(st.integers(0, len(SHIPPED.encode()) - 1), st.sampled_from(list(b"\r\n\x0c\x00 #a\xff")))
+def test_a_byte_among_figures_changes_nothing_but_comments(position, byte) -> None:
+    content = SHIPPED.encode()
+    edited = content[:position] + bytes([byte]) + content[position + 1 :]
+    if unmodified(edited):
+        text = edited.decode("utf-8", "replace")
+        assert ast.dump(ast.parse(text)) == ast.dump(ast.parse(TEXT))
+        assert hashlib.sha256(TEXT.encode()).digest() == hashlib.sha256(judged_part(text).encode()).digest()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace("# error: ", "# error: 0\rimport os #"),
+        lambda text: text.replace("# error: ", "import os  # error: "),
+        lambda text: text.replace("# error: ", "# mistake: "),
+        lambda text: text.replace("# speedup: 1.83x\n", "", 1) + "# speedup: 9x\n",
+        lambda text: "# error: coding: utf-7\n" + text,
+        lambda text: "# digest: " + text.partition("# digest: ")[2],
+    ],
+)
+def test_what_is_no_figure_counts(change) -> None:
+    assert unmodified(SHIPPED) and not unmodified(change(SHIPPED))
+
+
+def test_a_figure_is_never_where_python_looks_for_an_encoding() -> None:
+    alone = stamped("x = 1\n")
+    assert unmodified(alone)
+    digest, _, rest = alone.partition("\n")
+    assert not unmodified(f"{digest}\n# verified: coding: utf-7\n{rest}")
+
+
+def test_a_kernel_module_that_changes_loses_its_figures() -> None:
+    other = Domain({"x": TensorSpec("float32", ("n", 64))}, {}, {"n": (1, 8)})
+    assert with_supports(SHIPPED, [other]) == with_supports(TEXT, [other])
+    assert stamped(SHIPPED) == TEXT

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_kernelllm.commands.common import OK, CommandError, settings_of
+from pytest_kernelllm.commands.common import OK, UNJUDGED, CommandError
+from pytest_kernelllm.commands.project import Project, project_here
 from pytest_kernelllm.store import Store
-from pytest_kernelllm.suggest.patch import COMBINED, PatchError, apply
+from pytest_kernelllm.suggest.edit import EditError
+from pytest_kernelllm.suggest.files import PatchError
+from pytest_kernelllm.suggest.offers import Offer, adoption, known_targets, offers
+from pytest_kernelllm.suggest.patch import COMBINED, apply, combined, suggestion
 
 HELP = "Apply suggested patches to the working tree."
 
@@ -15,26 +21,73 @@ HELP = "Apply suggested patches to the working tree."
 def add(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     parser.add_argument(
-        "names", nargs="*", help="patches by name, as the run's table shows them (default: all)"
+        "names", nargs="*", help="patches by name, as the run's table shows them, or files (default: all)"
+    )
+    parser.add_argument(
+        "-i", "--interactive", action="store_true", help="show each change with its numbers, and ask"
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Exit code: 0, or a ``CommandError``."""
-    folder = Store(Path.cwd(), settings_of(options).store).path / "patches"
-    # The combined patch, because patches for one file apply each alone, but not one after the other.
-    names = options.names or (
-        [COMBINED] if (folder / f"{COMBINED}.patch").is_file() else [p.stem for p in folder.glob("*.patch")]
-    )
+    """Exit code: 0, or 2 where a patch could not be applied."""
+    project = project_here()
+    root, store = project.root, project.store
+    if options.interactive and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise CommandError(
+            "`kernelllm apply --interactive` asks at a terminal, and there is none; name the patches instead."
+        )
+    try:
+        found = offers(store, _paths(root, store, options.names))
+    except PatchError as error:
+        raise CommandError(str(error)) from None
+    for problem in store.problems:
+        print(f"kernelllm: {problem}", file=sys.stderr)
+    if options.interactive:
+        from pytest_kernelllm.commands.ask import ask_for_each
+
+        return ask_for_each(project, found)
+    return _apply_all(project, found)
+
+
+def _paths(root: Path, store: Store, names: Sequence[str]) -> list[Path]:
+    folder = store.path / "patches"
     if not names:
-        raise CommandError(f"There are no patches in {folder}; run `pytest --kernelllm` first.")
+        every = sorted(path for path in folder.glob("*.patch") if path.stem != COMBINED)
+        if not every:
+            raise CommandError(f"There are no patches in {folder}; run `pytest --kernelllm` first.")
+        return every
+    paths = []
     for name in names:
         path = Path(name) if Path(name).is_file() else folder / f"{name.removesuffix('.patch')}.patch"
         if not path.is_file():
             raise CommandError(f"There is no patch {name} in {folder}.")
+        paths.append(path)
+    return paths
+
+
+def _apply_all(project: Project, found: Sequence[Offer]) -> int:
+    """Each patch of which the verdict is known as one change with the others; those from elsewhere as they are."""
+    root, folder = project.root, project.kernels
+    targets = known_targets(root, [offer.record for offer in found])
+    adoptions, names, failed = [], [], False
+    for offer in found:
         try:
-            apply(Path.cwd(), path)
-        except PatchError as error:
-            raise CommandError(str(error)) from None
-        print(f"applied {path.stem}")
-    return OK
+            if offer.record is None:
+                apply(root, offer.path)
+                print(f"applied {offer.name}")
+            elif (chosen := adoption(root, offer.record, targets)) is None:
+                print(f"{offer.name} is adopted already")
+            elif suggestion(root, *chosen, targets, folder) is not None:
+                adoptions.append(chosen)
+                names.append(offer.name)
+        except (PatchError, EditError) as error:
+            failed = True
+            print(f"kernelllm: {error}", file=sys.stderr)
+    try:
+        if change := combined(root, adoptions, targets, folder):
+            apply(root, change)
+    except PatchError as error:
+        raise CommandError(str(error)) from None
+    for name in names:
+        print(f"applied {name}")
+    return UNJUDGED if failed else OK

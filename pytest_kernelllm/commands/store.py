@@ -12,23 +12,33 @@ from pytest_kernelllm.commands.common import OK, REJECTED, CommandError, setting
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.records import KernelRecord
 from pytest_kernelllm.store import Store
+from pytest_kernelllm.store.hub import Hub, HubError, Pulled
+from pytest_kernelllm.store.signing import VARIABLE
 
-HELP = "Look into the store of candidates and verdicts."
+HELP = "Look into the store of candidates and verdicts, and share it."
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     parser.add_argument(
         "action",
-        choices=("list", "show", "verify", "gc"),
-        help="list verdicts; show one by the start of its hash; verify every entry; gc what no target in PATHS needs",
+        choices=("list", "show", "verify", "gc", "push", "pull"),
+        help="list verdicts; show one by the start of its hash; verify every entry; gc what no target in PATHS needs; "
+        "push verdicts to, or pull them from, hf://datasets/OWNER/NAME",
     )
-    parser.add_argument("arguments", nargs="*", help="a hash (show) or paths (gc)")
+    parser.add_argument("arguments", nargs="*", help="a hash (show), paths (gc), an address (push, pull)")
+    parser.add_argument(
+        "--unsigned",
+        action="store_true",
+        help=f"pull without {VARIABLE}: believe whoever may write to that repository",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Exit code: 1 where an entry is damaged."""
     store = Store(Path.cwd(), settings_of(options).store)
+    if options.action in ("push", "pull"):
+        return _share(store, options)
     records = list(store.verdicts())
     if options.action == "list":
         _list(records)
@@ -42,6 +52,37 @@ def run(options: argparse.Namespace) -> int:
     for problem in store.problems:
         print(f"kernelllm: {problem}", file=sys.stderr)
     return REJECTED if store.problems else OK
+
+
+def _share(store: Store, options: argparse.Namespace) -> int:
+    """Push or pull. Exit code: 1 where something of the repository could not be used."""
+    if len(options.arguments) != 1:
+        raise CommandError(f"`kernelllm store {options.action}` takes one address: hf://datasets/OWNER/NAME.")
+    if options.action == "pull" and not (store.signs or options.unsigned):
+        raise CommandError(
+            f"{VARIABLE} is not set, so whoever may write to {options.arguments[0]} would decide which kernels count as "
+            "verified here; set it, or say --unsigned if you trust them."
+        )
+    address, pulled = options.arguments[0], Pulled()
+    try:
+        hub = Hub(address, lambda text: print(f"kernelllm: {text}", file=sys.stderr))
+        if options.action == "push":
+            count, new = hub.push(store)
+            print(f"{address} has the {count} verdicts of {store.path.name}/, {new} of them new")
+        else:
+            pulled = hub.pull(store)
+            print(f"{pulled.taken} verdicts taken from {address}, {pulled.known} known before")
+    except HubError as error:
+        raise CommandError(str(error)) from None
+    if pulled.unsigned:
+        print(f"{pulled.unsigned} left there that {VARIABLE} did not sign", file=sys.stderr)
+    if pulled.unusable:
+        print(
+            f"{pulled.unusable} left there that are damaged, too large or of another version", file=sys.stderr
+        )
+    for problem in store.problems:
+        print(f"kernelllm: {problem}", file=sys.stderr)
+    return REJECTED if pulled.unusable else OK
 
 
 def _list(records: Sequence[KernelRecord]) -> None:

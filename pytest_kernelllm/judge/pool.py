@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_kernelllm.judge.worker.channel import Channel, ChannelClosed, ChannelError
+from pytest_kernelllm.store.signing import VARIABLE as STORE_KEY
 
 Answer = dict[str, Any]
 
@@ -225,7 +226,8 @@ class _Process:
         self._popen = subprocess.Popen(
             [sys.executable, "-P", "-m", module, str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
-            env={**os.environ, **seat.environment, "PYTHONPATH": os.pathsep.join(path)},
+            # It runs references, and stores nothing: what signs the store is none of its business.
+            env={**os.environ, **seat.environment, STORE_KEY: "", "PYTHONPATH": os.pathsep.join(path)},
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,

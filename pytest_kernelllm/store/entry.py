@@ -1,4 +1,4 @@
-"""One file of the store: JSON that carries its own checksum and is replaced whole or not at all."""
+"""One file of the store: JSON that carries its own checksum, may be signed, and is replaced whole or not at all."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ import os
 from pathlib import Path
 from typing import Any
 
+from pytest_kernelllm.store.signing import StoreKey
+
 FORMAT = 1
 """Version of the envelope around every entry; entries of any other version count as damaged."""
 
 
 class DamagedEntry(ValueError):
     """The file is not a whole entry of the wanted kind; the text says what is wrong with it."""
+
+
+class UnsignedEntry(ValueError):
+    """The entry is whole, but the key did not sign it, or signed it for another place."""
 
 
 def digest(*parts: str) -> str:
@@ -46,31 +52,53 @@ def write_atomic(path: Path, content: bytes, mode: int | None = None) -> None:
         raise
 
 
-def encode(kind: str, body: Any) -> bytes:
-    """The bytes of an entry of this kind."""
-    checksum = digest(kind, json.dumps(body, sort_keys=True))
-    return (
-        json.dumps({"format": FORMAT, "kind": kind, "checksum": checksum, "body": body}, indent=1).encode()
-        + b"\n"
-    )
+def encode(kind: str, body: Any, name: str = "", key: StoreKey | None = None) -> bytes:
+    """The bytes of an entry of this kind.
+
+    Args:
+        kind: what the body is.
+        body: JSON-ready objects.
+        name: the entry's place in the store, which a signature covers.
+        key: that signs it, if there is one.
+    """
+    checksum = _checksum(kind, body)
+    entry = {"format": FORMAT, "kind": kind, "checksum": checksum, "body": body}
+    if key is not None:
+        entry["signature"] = key.sign(_signed_text(name, checksum))
+    return json.dumps(entry, indent=1).encode() + b"\n"
 
 
-def decode(kind: str, content: bytes) -> Any:
-    """The body of an entry.
+def decode(kind: str, content: bytes, name: str = "", key: StoreKey | None = None) -> Any:
+    """The body of an entry; without a key a signature is not looked at.
 
     Raises:
         DamagedEntry: truncated, altered, of another kind or of another format.
+        UnsignedEntry: there is a key, and it did not sign this entry for this place.
     """
     try:
         entry = json.loads(content)
+        checksum = _checksum(kind, entry["body"])
     except (ValueError, RecursionError):
         raise DamagedEntry("it is not whole JSON") from None
-    if not isinstance(entry, dict) or set(entry) != {"format", "kind", "checksum", "body"}:
+    except (KeyError, TypeError):
+        raise DamagedEntry("it is not an entry of the store") from None
+    if set(entry) - {"signature"} != {"format", "kind", "checksum", "body"}:
         raise DamagedEntry("it is not an entry of the store")
     if entry["format"] != FORMAT:
         raise DamagedEntry(f"its format is {entry['format']!r}, this version reads {FORMAT}")
     if entry["kind"] != kind:
         raise DamagedEntry(f"it holds a {entry['kind']}, not a {kind}")
-    if entry["checksum"] != digest(kind, json.dumps(entry["body"], sort_keys=True)):
+    if entry["checksum"] != checksum:
         raise DamagedEntry("its checksum does not match")
+    if key is not None and not key.signed(_signed_text(name, checksum), entry.get("signature")):
+        raise UnsignedEntry
     return entry["body"]
+
+
+def _checksum(kind: str, body: Any) -> str:
+    return digest(kind, json.dumps(body, sort_keys=True))
+
+
+def _signed_text(name: str, checksum: str) -> str:
+    """What a signature covers: by the checksum, kind and body as well."""
+    return json.dumps(["pytest-kernelllm store", FORMAT, name, checksum])

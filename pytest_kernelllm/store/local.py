@@ -16,15 +16,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pytest_kernelllm.records import SCHEMA, Candidate, Completion, Environment, KernelRecord, RecordError
-from pytest_kernelllm.store.entry import DamagedEntry, decode, digest, encode, write_atomic
+from pytest_kernelllm.store.entry import DamagedEntry, UnsignedEntry, decode, digest, encode, write_atomic
+from pytest_kernelllm.store.signing import VARIABLE, find_key
 
 T = TypeVar("T")
 
@@ -36,12 +38,25 @@ class Store:
     """What is known about targets, on disk. Made at once, creates its folder with the first write.
 
     Nothing here raises because of what is on disk: an entry that cannot be read counts as missing, a write
-    that fails is skipped, and ``problems`` gains one sentence for people about each.
+    that fails is skipped, and ``problems`` gains one sentence for people about each. Where the environment holds
+    a key (``signing``), entries are signed, and those that it did not sign count as missing.
     """
 
-    def __init__(self, root: Path, folder: str = ".kernelllm") -> None:
-        """A store below the project root; ``folder`` is the setting ``store``."""
+    def __init__(
+        self, root: Path, folder: str = ".kernelllm", environ: Mapping[str, str] | None = None
+    ) -> None:
+        """A store below the project root.
+
+        Args:
+            root: the project's folder.
+            folder: the setting ``store``.
+            environ: where the key is looked up, by default this process's environment.
+
+        Raises:
+            ConfigError: the key is too short.
+        """
         self.path = root / folder
+        self._key = find_key(os.environ if environ is None else environ)
         self.problems: list[str] = []
 
     # ------------------------------------------------------------------ completions
@@ -55,7 +70,7 @@ class Store:
     def add_completion(self, source_hash: str, identity: str, completion: Completion) -> None:
         """Remember a completion under its ``index``."""
         path = self._completion_path(source_hash, identity, completion.index)
-        self._write(path, encode("completion", completion.to_json()))
+        self._write_entry(path, "completion", completion.to_json())
 
     def exhausted(self, source_hash: str, identity: str) -> bool:
         """Whether this generator has said that it has no more distinct completions for the target."""
@@ -65,7 +80,7 @@ class Store:
     def mark_exhausted(self, source_hash: str, identity: str) -> None:
         """Remember that asking this generator for more is of no use."""
         path = self._completion_path(source_hash, identity, 0).with_name("exhausted.json")
-        self._write(path, encode("exhausted", True))
+        self._write_entry(path, "exhausted", True)
 
     # ------------------------------------------------------------------ renderings
 
@@ -88,7 +103,7 @@ class Store:
             body: dict[str, Any] = {"candidate": result.to_json()}
         else:
             body = {"rejected": result}
-        self._write(self._rendering_path(completion, source_hash, version), encode("rendering", body))
+        self._write_entry(self._rendering_path(completion, source_hash, version), "rendering", body)
 
     def kernel_path(self, source_hash: str, kernel_hash: str) -> Path:
         """Where a candidate's text lies, byte for byte."""
@@ -106,13 +121,56 @@ class Store:
         """Remember a verdict, in place of an earlier one on the same kernel, source and environment."""
         verdict = record.verdict
         path = self._verdict_path(verdict.kernel_hash, record.source_hash, verdict.environment)
-        self._write(path, encode("verdict", record.to_json()))
+        self._write_entry(path, "verdict", record.to_json())
 
     def verdicts(self) -> Iterator[KernelRecord]:
         """Every verdict that can be read, ordered by source hash and kernel hash."""
         for path in sorted(self.path.glob("targets/*/verdicts/*.json")):
             if record := self._read(path, "verdict", _verdict):
                 yield record
+
+    # ------------------------------------------------------------------ verdicts of other stores
+
+    @property
+    def signs(self) -> bool:
+        """Whether there is a key."""
+        return self._key is not None
+
+    def verdict_entries(self) -> Iterator[tuple[str, bytes, KernelRecord]]:
+        """Every verdict that can be read: its place (``name_of``), its entry as it is stored, and what it says."""
+        for record in self.verdicts():
+            verdict = record.verdict
+            path = self._verdict_path(verdict.kernel_hash, record.source_hash, verdict.environment)
+            with contextlib.suppress(OSError):
+                yield self.name_of(path), path.read_bytes(), record
+
+    def take_verdict(self, name: str, content: bytes) -> bool:
+        """Remember a verdict as another store has it, signature and all; False where this one has its own.
+
+        Args:
+            name: its place there.
+            content: its entry.
+
+        Raises:
+            DamagedEntry: it is no whole verdict, or not in the place that its content says.
+            UnsignedEntry: there is a key, and it did not sign this.
+        """
+        try:
+            record = _verdict(decode("verdict", content, name, self._key))
+        except RecordError as error:
+            raise DamagedEntry(str(error)) from None
+        verdict = record.verdict
+        path = self._verdict_path(verdict.kernel_hash, record.source_hash, verdict.environment)
+        if self.name_of(path) != name:
+            raise DamagedEntry("it is not in its place")
+        if self.verdict(verdict.kernel_hash, record.source_hash, verdict.environment) is not None:
+            return False
+        self._write(path, content)
+        return True
+
+    def name_of(self, path: Path) -> str:
+        """A file's place in the store, the same on every machine."""
+        return path.relative_to(self.path).as_posix()
 
     # ------------------------------------------------------------------ the folder
 
@@ -174,9 +232,13 @@ class Store:
 
     def _read(self, path: Path, kind: str, build: Callable[[Any], T]) -> T | None:
         try:
-            return build(decode(kind, path.read_bytes()))
+            return build(decode(kind, path.read_bytes(), self.name_of(path), self._key))
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except UnsignedEntry:
+            self._problem(
+                f"{self.path}: entries that {VARIABLE} did not sign count as missing and are made again."
+            )
         except (DamagedEntry, RecordError) as error:
             self._set_aside(path, str(error))
         except OSError as error:
@@ -193,6 +255,9 @@ class Store:
         except OSError:
             moved = path
         self._problem(f"{moved}: a damaged entry counts as missing: {why}.")
+
+    def _write_entry(self, path: Path, kind: str, body: Any) -> None:
+        self._write(path, encode(kind, body, self.name_of(path), self._key))
 
     def _write(self, path: Path, content: bytes) -> None:
         try:

@@ -1,4 +1,4 @@
-"""``kernel="..."`` put into one marker, as edits of text ranges: every other byte of the file stays."""
+"""``kernel="..."`` put into one marker or taken out of it, as edits of text ranges: every other byte of the file stays."""
 
 from __future__ import annotations
 
@@ -35,22 +35,33 @@ def set_kernel(source: bytes, target: Target, kernel: str, root: Path) -> bytes:
     Raises:
         EditError: no such marker, or one that cannot be changed safely.
     """
-    place = f"{target.path}:{target.line}"
+    return _changed(source, target, root, kernel)
+
+
+def remove_kernel(source: bytes, target: Target, root: Path) -> bytes:
+    """The same file without ``kernel=`` in the target's marker: what ``set_kernel`` was given, byte for byte.
+
+    Arguments and errors are those of ``set_kernel``; a marker without ``kernel=`` stays as it is.
+    """
+    return _changed(source, target, root, None)
+
+
+def _changed(source: bytes, target: Target, root: Path, kernel: str | None) -> bytes:
+    what = f'kernel="{kernel}" cannot be written into' if kernel else "kernel= cannot be taken out of"
+    failed, advice = (
+        f"{target.path}:{target.line}: {what} the marker of {target.name}",
+        "write it there by hand" if kernel else "take it out by hand",
+    )
     try:
         marker = _find(source, target, root)
         text = _Text(source)
-        edited = text.with_edits(_edits(text, marker, kernel))
+        edits = _edits(text, marker, kernel) if kernel else _removals(text, marker)
+        edited = text.with_edits(edits)
         after = _find(edited, target, root)
     except (_Unsure, SyntaxError, ValueError, RecursionError) as error:
-        raise EditError(
-            f'{place}: kernel="{kernel}" cannot be written into the marker of {target.name} because {error}; '
-            "write it there by hand."
-        ) from None
+        raise EditError(f"{failed} because {error}; {advice}.") from None
     if ast.dump(_without_kernel(marker)) != ast.dump(_without_kernel(after)) or after.mark.kernel != kernel:
-        raise EditError(
-            f'{place}: kernel="{kernel}" would change more than the marker of {target.name}; '
-            "write it there by hand."
-        )
+        raise EditError(f"{failed} without a change elsewhere; {advice}.")
     return edited
 
 
@@ -170,7 +181,8 @@ def _added(text: _Text, call: ast.Call, argument: str) -> list[tuple[int, int, s
     start, end = text.span(call)
     last = _last_before_closing(text, start, end)
     if not (call.args or call.keywords):
-        return [(last, last, argument)]
+        # The comma tells `()` from no parentheses at all when the argument is taken out again.
+        return [(last, last, f"{argument}," if last == end - 1 else argument)]
     comma = text.text[last - 1] == ","
     newline = text.own_indent(_start_of_last(text, call))
     if newline is None:
@@ -185,6 +197,50 @@ def _added(text: _Text, call: ast.Call, argument: str) -> list[tuple[int, int, s
     return [(last, last, ","), (place, place, f"{newline}{argument}")]
 
 
+def _removals(text: _Text, marker: _Marker) -> list[tuple[int, int, str]]:
+    """The inverse of ``_edits`` where that added the argument; as tidy as can be where a person wrote it."""
+    call = marker.node
+    keywords = call.keywords if isinstance(call, ast.Call) else []
+    keyword = next((keyword for keyword in keywords if keyword.arg == "kernel"), None)
+    if keyword is None or not isinstance(call, ast.Call):
+        return []
+    if not (isinstance(keyword.value, ast.Constant) and isinstance(keyword.value.value, str | None)):
+        raise _Unsure(f"its kernel is the expression `{ast.unparse(keyword.value)}`")
+    start, end = text.offset(keyword.lineno, keyword.col_offset), text.span(call)[1]
+    tokens = _tokens(text, *text.span(call))
+    place = next(i for i, (begin, _) in enumerate(tokens) if begin == start)
+    stop = _stop(text, tokens, place)
+    previous, last = tokens[place - 1][1], tokens[stop - 1][1]
+    comma = tokens[stop][1] if text.text[tokens[stop][0]] == "," else None
+    newline = text.own_indent(start)
+    first = previous if newline is None else start - len(newline)
+    if len(call.args) + len(keywords) == 1:
+        exact = text.text[previous:start] + text.text[last : end - 1] == ""
+        spread = (
+            newline is not None
+            and not (text.text[previous:start] + text.text[comma or last : end - 1]).strip()
+        )
+        if marker.mark.kind == "decorator" and (exact or spread):
+            return [(tokens[place - 1][0], end, "")]
+    elif comma and newline is None and text.text[previous - 1] == "(":
+        following = tokens[stop + 1][0]
+        return [(start, following if text.own_indent(following) is None else comma, "")]
+    if comma or text.text[previous - 1] != ",":
+        return [(first, comma or last, "")]
+    return [(previous - 1, previous, ""), (first, last, "")]
+
+
+def _stop(text: _Text, tokens: list[tuple[int, int]], place: int) -> int:
+    """Which token ends the argument that begins with the one at ``place``: a comma or the call's parenthesis."""
+    depth = 0
+    for index in range(place, len(tokens)):
+        character = text.text[slice(*tokens[index])]
+        if depth == 0 and character in ",)":
+            return index
+        depth += (character in "([{") - (character in ")]}")
+    raise _Unsure("its end was not found")
+
+
 def _start_of_last(text: _Text, call: ast.Call) -> int:
     """Index at which the last argument begins: its name, for a keyword."""
     starts = [text.span(node)[0] for node in call.args]
@@ -194,10 +250,18 @@ def _start_of_last(text: _Text, call: ast.Call) -> int:
 
 def _last_before_closing(text: _Text, start: int, end: int) -> int:
     """Index after the last token inside a call's parentheses: of an argument, a comma or the opening one."""
+    return _tokens(text, start, end)[-2][1]
+
+
+def _tokens(text: _Text, start: int, end: int) -> list[tuple[int, int]]:
+    """Where each token of a call lies in the text; comments and layout are none."""
     segment = text.text[start:end]
     starts = [match.start() for match in _LINE.finditer(segment)]
     # The tokenizer gets plain line ends; lines and columns are the same with them.
     plain = io.StringIO(segment.replace("\r\n", "\n").replace("\r", "\n"))
-    tokens = [t for t in tokenize.generate_tokens(plain.readline) if t.type not in _LAYOUT]
-    line, column = tokens[-2].end
-    return start + starts[line - 1] + column
+    found = [t for t in tokenize.generate_tokens(plain.readline) if t.type not in _LAYOUT]
+
+    def index(position: tuple[int, int]) -> int:
+        return start + starts[position[0] - 1] + position[1]
+
+    return [(index(token.start), index(token.end)) for token in found]

@@ -9,21 +9,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_kernelllm.kernel_module import judged_part, unmodified
 from pytest_kernelllm.records import Candidate, Target
 from pytest_kernelllm.store import Store
-from pytest_kernelllm.store.entry import write_atomic
 from pytest_kernelllm.suggest.edit import set_kernel
+from pytest_kernelllm.suggest.files import PatchError, change_files, content
 from pytest_kernelllm.suggest.gitdiff import Change, git_patch
-from pytest_kernelllm.suggest.place import place
+from pytest_kernelllm.suggest.place import FOLDER, place
 
 COMBINED = "all"
 """Name of the patch that adopts everything at once."""
 
-_PACKAGE = b'"""Triton kernels, each verified against the module that it replaces."""\n'
-
-
-class PatchError(RuntimeError):
-    """A patch cannot be applied; one sentence that says why and what to do. Nothing was changed."""
+PACKAGE = b'"""Triton kernels, each verified against the module that it replaces."""\n'
 
 
 @dataclass(frozen=True)
@@ -40,63 +37,93 @@ class Suggestion:
     @property
     def name(self) -> str:
         """Name of the patch file, without its ending."""
-        if len(self.targets) > 1:
-            return COMBINED
-        path, _, name = self.targets[0].partition("::")
-        return ".".join((*Path(path).with_suffix("").parts, name))
+        return patch_name(self.targets)
 
     @property
     def patch(self) -> bytes:
-        """What ``git apply`` takes, from anywhere in the work tree; bytes, in each file's own encoding."""
+        """What ``git apply`` takes at the top of the work tree; bytes, in each file's own encoding."""
         return git_patch(self.files, self.prefix)
 
 
+def patch_name(targets: Sequence[str]) -> str:
+    """How the patch for these targets is called, by ``Target.id``; its file ends in ``.patch``."""
+    if len(targets) > 1:
+        return COMBINED
+    path, _, name = targets[0].partition("::")
+    return ".".join((*Path(path).with_suffix("").parts, name))
+
+
 def suggestion(
-    root: Path, target: Target, candidate: Candidate, targets: Iterable[Target] = ()
+    root: Path, target: Target, candidate: Candidate, targets: Iterable[Target] = (), folder: str = FOLDER
 ) -> Suggestion | None:
-    """The change that adopts a candidate for a target; None if it is adopted already, byte for byte.
+    """The change that adopts a candidate for a target; None if it is adopted already, whatever its figures.
 
     Args:
         root: the project root.
         target: as scanned; its file may have changed since, elsewhere than in the marker.
         candidate: whose source becomes the kernel module.
         targets: all targets of the project, so that two kernels never want one file.
+        folder: where new kernel modules go, see ``place``.
 
     Raises:
         EditError: the marker cannot be changed without guessing.
-        PatchError: a file cannot be read.
+        PatchError: a file cannot be read, or is reached through a link.
     """
-    return combined(root, [(target, candidate)], targets)
+    return combined(root, [(target, candidate)], targets, folder)
 
 
 def combined(
-    root: Path, adoptions: Sequence[tuple[Target, Candidate]], targets: Iterable[Target] = ()
+    root: Path,
+    adoptions: Sequence[tuple[Target, Candidate]],
+    targets: Iterable[Target] = (),
+    folder: str = FOLDER,
 ) -> Suggestion | None:
     """One change that adopts several kernels; arguments and errors are those of ``suggestion``."""
     known = {target.id: target for target in (*targets, *(target for target, _ in adoptions))}
     before: dict[str, bytes | None] = {}
     after: dict[str, bytes] = {}
 
-    def change(path: str, content: bytes) -> None:
-        before.setdefault(path, _content(root / path))
-        after[path] = content
+    def change(path: str, new: bytes) -> None:
+        _refuse_links(root, path)
+        before.setdefault(path, content(root / path))
+        after[path] = new
 
     for target, candidate in adoptions:
-        spot = place(root, target, known.values())
-        source = after.get(target.path, _content(root / target.path))
+        spot = place(root, target, known.values(), folder)
+        source = after.get(target.path, content(root / target.path))
         if source is None:
             raise PatchError(
                 f"{target.path}: the file of {target.name} is gone; run pytest --kernelllm again."
             )
         change(target.path, set_kernel(source, target, spot.dotted, root))
-        change(spot.path, candidate.source.encode())
+        if not _holds(content(root / spot.path), candidate):
+            change(spot.path, candidate.source.encode())
         if spot.package and not (root / spot.package).exists():
-            change(spot.package, _PACKAGE)
-    files = {path: (before[path], content) for path, content in after.items() if before[path] != content}
-    top = work_tree(root)
-    below = root.absolute().relative_to(top).as_posix() if top else "."
+            change(spot.package, PACKAGE)
+    files = {path: (before[path], new) for path, new in after.items() if before[path] != new}
+    top = work_tree(root.resolve())
+    below = root.resolve().relative_to(top).as_posix() if top else "."
     prefix = "" if below == "." else f"{below}/"
     return Suggestion(tuple(target.id for target, _ in adoptions), files, prefix) if files else None
+
+
+def _holds(kernel: bytes | None, candidate: Candidate) -> bool:
+    """Whether a file is this very kernel, as it was judged."""
+    return (
+        kernel is not None
+        and unmodified(kernel)
+        and judged_part(kernel.decode()) == judged_part(candidate.source)
+    )
+
+
+def _refuse_links(root: Path, path: str) -> None:
+    real = (root / path).resolve()
+    if not real.is_relative_to(root.resolve()):
+        raise PatchError(f"{path} lies outside of the project ({real}); run pytest --kernelllm there.")
+    if (inside := real.relative_to(root.resolve()).as_posix()) != path:
+        raise PatchError(
+            f"{path} is a link to {inside}, which git does not patch; run pytest --kernelllm {inside}."
+        )
 
 
 def write_patches(store: Store, suggestions: Sequence[Suggestion]) -> list[Path]:
@@ -105,24 +132,18 @@ def write_patches(store: Store, suggestions: Sequence[Suggestion]) -> list[Path]
 
 
 def apply(root: Path, what: Suggestion | Path) -> None:
-    """Apply a suggestion, or a patch file that ``write_patches`` wrote: all of it or nothing.
-
-    Inside a git work tree, and for patch files, ``git apply`` does it; else the files are written.
+    """Apply a suggestion, or (with git) a patch file: all of it or nothing.
 
     Raises:
         PatchError: a file is no longer what the change was made for, or git is needed and missing.
     """
-    top = work_tree(root)
     if isinstance(what, Suggestion):
         for path, (old, _) in what.files.items():
-            if _content(root / path) != old:
+            if content(root / path) != old:
                 raise PatchError(
                     f"{path} changed since the patch was made; run pytest --kernelllm for a new one."
                 )
-        if top is None or shutil.which("git") is None:
-            _write(root, what.files)
-        else:
-            _git_apply(top, what.patch, what.name)
+        change_files(root, what.files)
         return
     try:
         patch = what.read_bytes()
@@ -132,7 +153,7 @@ def apply(root: Path, what: Suggestion | Path) -> None:
         ) from None
     if shutil.which("git") is None:
         raise PatchError(f"{what} needs git to be applied; install git, or run `patch -p1 < {what}`.")
-    _git_apply(top or root, patch, str(what))
+    _git_apply(work_tree(root.resolve()) or root, patch, str(what))
 
 
 def work_tree(root: Path) -> Path | None:
@@ -153,19 +174,3 @@ def _git_apply(top: Path, patch: bytes, name: str) -> None:
     if done.returncode:
         first = done.stderr.decode(errors="replace").strip().partition("\n")[0].removeprefix("error: ")
         raise PatchError(f"{name} does not apply ({first}); run pytest --kernelllm for a new one.")
-
-
-def _write(root: Path, files: Mapping[str, Change]) -> None:
-    for path, (old, new) in files.items():
-        file = (root / path).resolve()  # what a link points to, not the link
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(file, new, mode=None if old is None else file.stat().st_mode & 0o7777)
-
-
-def _content(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise PatchError(f"{path} cannot be read ({error.strerror}); fix that and run again.") from None

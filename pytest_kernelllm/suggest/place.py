@@ -1,4 +1,4 @@
-"""Where an adopted kernel lies: ``_triton/<class>.py`` beside the target's file."""
+"""Where an adopted kernel lies: ``_triton/<class>.py`` beside the target's file, or where the settings say."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from pytest_kernelllm.discover.resolve import package_root
 from pytest_kernelllm.records import Target
+from pytest_kernelllm.suggest.files import PatchError
 
 FOLDER = "_triton"
 
@@ -28,42 +29,52 @@ class Place:
     must stay a namespace package so that every such folder of the project can have its own."""
 
 
-def place(root: Path, target: Target, targets: Iterable[Target] = ()) -> Place:
+def place(root: Path, target: Target, targets: Iterable[Target] = (), folder: str = FOLDER) -> Place:
     """Where the kernel of a target goes; the same answer whichever targets are handled first.
 
-    An adopted target keeps the place it has. Two targets that want one name get longer ones: with the name of
-    their file, and with a few digits of a hash where that is equal as well.
+    An adopted target keeps the place it has, unless a person's own file is there. Two targets that want one name
+    get longer ones: with the name of their file, and with a few digits of a hash where that is equal as well.
 
     Args:
         root: the project root.
         target: whose kernel.
         targets: all targets of the project, as far as they are known; a kernel file that another target has
             on disk counts as well.
+        folder: of new kernels: a name, for a folder beside each target's file, or a path with ``/`` from the
+            project root, for one folder of all.
+
+    Raises:
+        PatchError: modules cannot be imported from such a folder.
     """
-    file = root / target.path
-    packages = file.parent.relative_to(package_root(file)).parts
-    folder = PurePosixPath(target.path).parent / FOLDER
+    if not all(part.isidentifier() for part in folder.split("/")):
+        raise PatchError(f"Kernels cannot be imported from a folder {folder!r}; use letters, digits and _.")
 
-    def at(name: str) -> Place:
-        package = str(folder / "__init__.py") if packages else None
-        return Place(str(folder / f"{name}.py"), ".".join((*packages, FOLDER, name)), package)
+    def at(name: str, home: PurePosixPath) -> Place:
+        packages = (root / home).parent.relative_to(package_root(root / home)).parts
+        package = str(home / "__init__.py") if packages else None
+        return Place(str(home / f"{name}.py"), ".".join((*packages, home.name, name)), package)
 
-    prefix = at("").dotted
-    if (
-        target.kernel
-        and target.kernel.startswith(prefix)
-        and target.kernel.removeprefix(prefix).isidentifier()
-    ):
-        return at(target.kernel.removeprefix(prefix))
+    beside = PurePosixPath(target.path).parent
+    home = PurePosixPath(folder) if "/" in folder else beside / folder
+    if package_root(root / home) not in (package_root(root / target.path), root, root / "src"):
+        raise PatchError(
+            f"Kernels in {folder} cannot be imported by {target.path}; choose a folder of its package."
+        )
+    for known in (home, beside / FOLDER):
+        kept = at((target.kernel or "").rpartition(".")[2], known)
+        if kept.dotted == target.kernel and _replaceable(root / kept.path):
+            return kept
 
-    others = [other for other in targets if other.id != target.id and _share(root, other, target)]
+    others = [other for other in targets if other.id != target.id]
+    if "/" not in folder:
+        others = [other for other in others if _share(root, other, target)]
     digits = hashlib.sha256(target.id.encode()).hexdigest()[:6]
     for spell in (_short, _with_stem):
         name = spell(target)
         wanted = any(spell(other) == name for other in others)
-        if not wanted and _owner(root / at(name).path) in (None, target.id):
-            return at(name)
-    return at(f"{_with_stem(target)}_{digits}")
+        if not wanted and _owner(root / at(name, home).path) in (None, target.id):
+            return at(name, home)
+    return at(f"{_with_stem(target)}_{digits}", home)
 
 
 def snake(name: str) -> str:
@@ -95,10 +106,23 @@ def _share(root: Path, one: Target, other: Target) -> bool:
     return first == second or not any((root / folder / "__init__.py").is_file() for folder in (first, second))
 
 
+_OWNER = "# Triton kernel for "
+
+
 def _owner(path: Path) -> str | None:
     """The target named in a kernel module's header; None if there is no file."""
+    first = _first_line(path)
+    return None if first is None else first.removeprefix(_OWNER).strip()
+
+
+def _replaceable(path: Path) -> bool:
+    """Whether nothing lies there but perhaps a generated kernel."""
+    first = _first_line(path)
+    return first is None or first.startswith(_OWNER)
+
+
+def _first_line(path: Path) -> str | None:
     try:
-        first = path.read_text(encoding="utf-8", errors="replace").partition("\n")[0]
+        return path.read_text(encoding="utf-8", errors="replace").partition("\n")[0]
     except OSError:
         return None
-    return first.removeprefix("# Triton kernel for ").strip()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,36 +12,52 @@ from pytest_kernelllm.outcome import Outcome, best
 from pytest_kernelllm.records import Candidate, Target
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.suggest.edit import EditError
-from pytest_kernelllm.suggest.patch import PatchError, combined, suggestion, write_patches
+from pytest_kernelllm.suggest.figures import shipped
+from pytest_kernelllm.suggest.files import PatchError
+from pytest_kernelllm.suggest.patch import COMBINED, combined, patch_name, suggestion, write_patches
+from pytest_kernelllm.suggest.place import FOLDER
 
 
-def write_suggestions(store: Store, root: Path, outcomes: Sequence[Outcome]) -> dict[str, str]:
-    """Write the patches that adopt what was found.
+def write_suggestions(
+    store: Store, root: Path, outcomes: Sequence[Outcome], folder: str = FOLDER
+) -> dict[str, str]:
+    """Write the patches that adopt what was found; those that an adopted target or this run made useless go.
 
     Args:
         store: its folder receives the patches; targets that cannot be edited are told in its ``problems``.
         root: project root.
         outcomes: of all candidates of all targets.
+        folder: where new kernel modules go, see ``place``.
 
     Returns:
         Path of each target's patch, relative to the working directory where that is shorter, by ``Target.id``.
     """
     targets = list({o.target.id: o.target for o in outcomes}.values())
+    _remove_patch(store, COMBINED)
     paths: dict[str, str] = {}
     adoptions: list[tuple[Target, Candidate]] = []
     for target in targets:
-        winner = best([o for o in outcomes if o.target.id == target.id])
-        if winner is None or winner.candidate is None or adoption_state(root, target) == "current":
+        if adoption_state(root, target) == "current":
+            _remove_patch(store, patch_name([target.id]))
             continue
+        winner = best([o for o in outcomes if o.target.id == target.id])
+        if winner is None or winner.candidate is None or winner.verdict is None:
+            continue
+        candidate = shipped(winner.candidate, winner.verdict)
         try:
-            change = suggestion(root, target, winner.candidate, targets)
+            change = suggestion(root, target, candidate, targets, folder)
         except (EditError, PatchError) as error:
             store.problems.append(str(error))
             continue
         if change is not None:
             [path] = write_patches(store, [change])
             paths[target.id] = os.path.relpath(path)
-            adoptions.append((target, winner.candidate))
-    if len(adoptions) > 1 and (everything := combined(root, adoptions, targets)) is not None:
+            adoptions.append((target, candidate))
+    if len(adoptions) > 1 and (everything := combined(root, adoptions, targets, folder)) is not None:
         write_patches(store, [everything])
     return paths
+
+
+def _remove_patch(store: Store, name: str) -> None:
+    with contextlib.suppress(OSError):
+        (store.path / "patches" / f"{name}.patch").unlink(missing_ok=True)

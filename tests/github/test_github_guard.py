@@ -136,6 +136,7 @@ def test_verify_is_refused_on_events_with_the_base_s_rights(tmp_path, checkout, 
         "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
         "HF_TOKEN",
         "AWS_SECRET_ACCESS_KEY",
+        "KERNELLLM_STORE_KEY",
         "npm_token",
     ],
 )

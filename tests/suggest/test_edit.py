@@ -5,7 +5,7 @@ import pytest
 
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.records import Target
-from pytest_kernelllm.suggest.edit import EditError, set_kernel
+from pytest_kernelllm.suggest.edit import EditError, remove_kernel, set_kernel
 
 IMPORT = "from pytest_kernelllm import triton_candidate\n"
 BODY = "class RMSNorm(nn.Module):\n    def forward(self, x):\n        return x\n"
@@ -26,6 +26,11 @@ SOURCES: dict[str, tuple[str, str, str]] = {
     "empty call": (
         f"{IMPORT}@triton_candidate( )\n{BODY}",
         f'{IMPORT}@triton_candidate(kernel="{KERNEL}" )\n{BODY}',
+        "RMSNorm",
+    ),
+    "empty call without a blank": (
+        f"{IMPORT}@triton_candidate()\n{BODY}",
+        f'{IMPORT}@triton_candidate(kernel="{KERNEL}",)\n{BODY}',
         "RMSNorm",
     ),
     "empty call with a comment": (
@@ -142,13 +147,21 @@ SOURCES: dict[str, tuple[str, str, str]] = {
 }
 
 
-def adopt(root: Path, source: bytes, name: str) -> bytes:
-    """What ``set_kernel`` makes of a file, for a target as the scan finds it."""
+def target_in(root: Path, source: bytes, name: str) -> Target:
+    """A target as the scan finds it."""
     file = root / "m.py"
     file.write_bytes(source)
-    found = scan_file(file, root)
-    target = next(target for target in found.targets if target.name == name)
-    return set_kernel(source, target, KERNEL, root)
+    return next(target for target in scan_file(file, root).targets if target.name == name)
+
+
+def adopt(root: Path, source: bytes, name: str) -> bytes:
+    """What ``set_kernel`` makes of a file."""
+    return set_kernel(source, target_in(root, source, name), KERNEL, root)
+
+
+def revert(root: Path, source: bytes, name: str) -> bytes:
+    """What ``remove_kernel`` makes of a file."""
+    return remove_kernel(source, target_in(root, source, name), root)
 
 
 @pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"], ids=["LF", "CRLF", "CR"])
@@ -159,6 +172,10 @@ def test_only_the_argument_is_added(tmp_path: Path, case: str, ends: str) -> Non
     assert edited == after.replace("\n", ends).encode()
     ast.parse(edited)
     assert adopt(tmp_path, edited, name) == edited
+    reverted = revert(tmp_path, edited, name)
+    if "replaced" not in case:
+        assert reverted == before.replace("\n", ends).encode()
+    assert revert(tmp_path, reverted, name) == reverted
 
 
 def test_byte_order_mark_coding_cookie_and_missing_last_line_end_stay(tmp_path: Path) -> None:
@@ -176,6 +193,44 @@ def test_the_marker_is_found_after_lines_moved(tmp_path: Path) -> None:
     assert (
         set_kernel(b"# new\n\n" + before.encode(), target, KERNEL, tmp_path) == b"# new\n\n" + after.encode()
     )
+
+
+@pytest.mark.parametrize(
+    ("marker", "without"),
+    [
+        ("(kernel='k')", ""),
+        ("(\n    kernel='k',\n)", ""),
+        ("( kernel='k', )", "( )"),
+        ("(\n    kernel='k'  # why\n)", "(  # why\n)"),
+        ("(kernel='k', init=())", "(init=())"),
+        ("(kernel = ( 'k' ) , init=())", "(init=())"),
+        ("(init=(), kernel='k', dims={})", "(init=(), dims={})"),
+        ("(init=(),  kernel='k' )", "(init=() )"),
+        ("(kernel='k',\n    init=())", "(\n    init=())"),
+        ("(\n    kernel='k',\n    init=(),\n)", "(\n    init=(),\n)"),
+        (
+            "(\n    init=(),  # a\n    kernel='k',  # b\n    dims={},\n)",
+            "(\n    init=(),  # a  # b\n    dims={},\n)",
+        ),
+        ("(init=(')', [1, (2,)]), kernel='k')", "(init=(')', [1, (2,)]))"),
+    ],
+)
+def test_a_kernel_that_a_person_wrote_is_taken_out_tidily(tmp_path: Path, marker: str, without: str) -> None:
+    source, wanted = (f"{IMPORT}@triton_candidate{text}\n{BODY}" for text in (marker, without))
+    assert revert(tmp_path, source.encode(), "RMSNorm").decode() == wanted
+
+
+def test_what_cannot_be_taken_out_is_said(tmp_path: Path) -> None:
+    target = Target("m.py", "RMSNorm", 2, "h", "decorator", "k")
+    for marker, why in {
+        "(kernel=NAME)": "its kernel is the expression `NAME`",
+        "(init=(), \\\n    kernel='k')": "unexpected character after line continuation",
+    }.items():
+        with pytest.raises(EditError) as raised:
+            remove_kernel(f"{IMPORT}@triton_candidate{marker}\n{BODY}".encode(), target, tmp_path)
+        start = "m.py:2: kernel= cannot be taken out of the marker of RMSNorm because "
+        assert str(raised.value).startswith(start + why)
+        assert str(raised.value).endswith("; take it out by hand.")
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from test_edit import SOURCES
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.records import Candidate, Target
 from pytest_kernelllm.store import Store
-from pytest_kernelllm.suggest import patch as patching
+from pytest_kernelllm.suggest.files import PatchError
 from pytest_kernelllm.suggest.gitdiff import git_patch
-from pytest_kernelllm.suggest.patch import PatchError, apply, combined, suggestion, write_patches
+from pytest_kernelllm.suggest.patch import apply, combined, suggestion, write_patches
 
 KERNEL = '"""x → y"""\nSUPPORTS = ()\n'
 
@@ -198,5 +198,5 @@ def test_variables_of_a_git_hook_do_not_mislead(project: Path, monkeypatch: pyte
     made = suggestion(project, first, candidate(first))
     assert made is not None
     monkeypatch.setenv("GIT_DIR", os.fspath(project / "nowhere"))
-    patching.apply(project, made)
+    apply(project, made)
     assert (project / "pkg/_triton/first.py").exists()

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from pytest_kernelllm.records import Target
+from pytest_kernelllm.suggest.files import PatchError
 from pytest_kernelllm.suggest.place import Place, place, snake
 
 
@@ -89,3 +90,44 @@ def test_an_adopted_kernel_stays_where_it_is(root: Path) -> None:
 def test_names_that_python_or_pytest_would_take_for_their_own(root: Path, name: str) -> None:
     module = place(root, target("src/pkg/a.py", name)).dotted.rpartition(".")[2]
     assert module.startswith("kernel_") and module.endswith("_kernel")
+
+
+def test_a_hand_written_file_that_a_marker_names_is_not_overwritten(root: Path) -> None:
+    (root / "src/pkg/_triton").mkdir()
+    file = root / "src/pkg/_triton/mine.py"
+    adopted = target("src/pkg/a.py", kernel="pkg._triton.mine")
+    file.write_text('"""Written by hand."""\n')
+    assert place(root, adopted).dotted == "pkg._triton.rms_norm"
+    file.write_text("# Triton kernel for src/pkg/older.py::Name\n")
+    assert place(root, adopted).dotted == "pkg._triton.mine"
+
+
+def test_a_folder_of_another_name_beside_each_file(root: Path) -> None:
+    expected = Place("src/pkg/kernels/rms_norm.py", "pkg.kernels.rms_norm", "src/pkg/kernels/__init__.py")
+    assert place(root, target("src/pkg/a.py"), folder="kernels") == expected
+    assert place(root, target("model.py"), folder="kernels").dotted == "kernels.rms_norm"
+    older = target("src/pkg/a.py", kernel="pkg._triton.rms_norm")
+    assert place(root, older, folder="kernels").dotted == "pkg._triton.rms_norm"
+
+
+def test_one_folder_for_all(root: Path) -> None:
+    several = [target("src/pkg/a.py"), target("src/pkg/sub/b.py"), target("src/pkg/sub/b.py", "Other")]
+    places = [place(root, each, several, "src/pkg/kernels") for each in several]
+    assert [each.dotted.removeprefix("pkg.kernels.") for each in places] == [
+        "a_rms_norm",
+        "b_rms_norm",
+        "other",
+    ]
+    assert places[2] == Place("src/pkg/kernels/other.py", "pkg.kernels.other", "src/pkg/kernels/__init__.py")
+    adopted = target("src/pkg/sub/c.py", "Other", "pkg.kernels.other")
+    assert place(root, adopted, several, "src/pkg/kernels") == places[2]
+    with pytest.raises(
+        PatchError, match=r"^Kernels in src/pkg/fast/kernels cannot be imported by src/pkg/a\.py; "
+    ):
+        place(root, several[0], several, "src/pkg/fast/kernels")
+
+
+@pytest.mark.parametrize("folder", ["", "my kernels", "../kernels", "/kernels", "a.b"])
+def test_a_folder_that_cannot_be_imported_from_is_refused(root: Path, folder: str) -> None:
+    with pytest.raises(PatchError, match="Kernels cannot be imported from a folder"):
+        place(root, target("src/pkg/a.py"), folder=folder)

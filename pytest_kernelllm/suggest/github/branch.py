@@ -6,6 +6,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 
+from pytest_kernelllm.suggest.figures import without_figures
 from pytest_kernelllm.suggest.github.context import BRANCHES
 from pytest_kernelllm.suggest.github.git import EMAIL, Git
 
@@ -29,8 +30,8 @@ def branch_for(base: str) -> str:
 
 
 def digest_of(patch: bytes) -> str:
-    """What names a patch: its SHA-256."""
-    return hashlib.sha256(patch).hexdigest()
+    """What names a patch: its SHA-256, without figures, which differ a little each time they are measured."""
+    return hashlib.sha256(without_figures(patch)).hexdigest()
 
 
 def message_for(patch: bytes, base: str, tree: str, verified: str) -> str:

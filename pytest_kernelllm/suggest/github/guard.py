@@ -11,7 +11,7 @@ from pytest_kernelllm.suggest.github.context import Job
 from pytest_kernelllm.suggest.github.errors import Refused
 
 _SECRET = re.compile(
-    r"(^|_)(TOKEN|SECRET|SECRETS|PASSWORD|PASSWD|API_KEY|ACCESS_KEY|PRIVATE_KEY|CREDENTIALS)$"
+    r"(^|_)(TOKEN|SECRET|SECRETS|PASSWORD|PASSWD|API_KEY|ACCESS_KEY|PRIVATE_KEY|STORE_KEY|CREDENTIALS)$"
 )
 
 ADVICE = "docs/github-action.md says how to set the two jobs up."

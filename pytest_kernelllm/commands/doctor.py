@@ -1,0 +1,219 @@
+"""``kernelllm doctor``: what this machine offers, and what adopted classes would run here, and why."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pytest_kernelllm.adoption import adopted_file, adoption_state
+from pytest_kernelllm.commands.common import OK, REJECTED, find_target, settings_of
+from pytest_kernelllm.discover.errors import TargetError, in_one_line
+from pytest_kernelllm.discover.scan import scan
+from pytest_kernelllm.errors import SessionError
+from pytest_kernelllm.generate.protocol import GenerateError
+from pytest_kernelllm.judge.environment import find_environment, find_gpu
+from pytest_kernelllm.judge.isolation.isolation import IsolationError
+from pytest_kernelllm.kernel_module import judged_part
+from pytest_kernelllm.optimize.environment import difference, interpreting, same
+from pytest_kernelllm.records import Environment, KernelRecord, Target, Verdict
+from pytest_kernelllm.session import Session, open_session
+
+HELP = (
+    "Explain this machine, and what adopted classes would run on it and why: exit 0 if all run their kernels."
+)
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its arguments."""
+    parser.add_argument(
+        "targets",
+        nargs="*",
+        metavar="FILE.py::Class",
+        help="import these and say what each of their cases would run (default: every adopted class, only read)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Exit code: 1 where an adopted class, or one of the named ones' cases, would not run its kernel."""
+    named = [find_target(reference) for reference in options.targets]
+    settings = settings_of(options)
+    with open_session(Path.cwd(), settings) as session:
+        here = find_environment(replace(settings, device="cpu")) if interpreting() else session.environment
+        known = Known(here, tuple(session.store.verdicts()))
+        for name, value in _surroundings(session, known):
+            print(f"{name + ':':<16}{value}")
+        problems = [*session.store.problems]
+        if named:
+            good = [_named(session, target, known) for target in named]
+        else:
+            found = scan([Path(path) for path in settings.paths or ["."]], Path.cwd())
+            problems += map(str, found.problems)
+            adopted = [target for target in found.targets if target.kernel is not None]
+            print(f"{'adopted:':<16}{len(adopted)} of {len(found.targets)} marked classes")
+            good = [_read(session, target, known) for target in adopted]
+        for problem in problems:
+            print(f"kernelllm: {problem}", file=sys.stderr)
+    return OK if all(good) else REJECTED
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the store knows."""
+
+    here: Environment
+    """Where adopted kernels would run."""
+    records: tuple[KernelRecord, ...]
+
+    def holds(self, verdict: Verdict) -> bool:
+        """Whether a verdict was given in this environment."""
+        return same(verdict.environment, self.here)
+
+
+# --------------------------------------------------------------------------- the machine
+
+
+def _surroundings(session: Session, known: Known) -> Iterator[tuple[str, str]]:
+    """What there is, without importing torch."""
+    here, settings = session.environment, session.settings
+    yield "python", f"{sys.version.split()[0]} ({sys.executable})"
+    for name, version in (("torch", here.torch), ("triton", here.triton)):
+        yield name, version or "not installed; run `pip install 'pytest-kernelllm[torch]'`"
+    yield "gpu", f"{here.gpu} ({here.arch}), driver {here.driver}" if here.gpu else _without_gpu(here.arch)
+    try:
+        yield "isolation", session.isolation.level
+    except IsolationError as error:
+        yield "isolation", str(error)
+    accepted = [record.verdict for record in known.records if record.verdict.accepted]
+    verified = sum(map(known.holds, accepted))
+    in_all = f"{verified} kernels verified in this environment, {len(accepted)} in all"
+    yield "store", f"{session.store.path}: {in_all}"
+    yield "language model", _language_model(session)
+    try:
+        names = ", ".join(generator.name for generator in session.generators)
+        yield "candidates", f"written by {names}" + (f" ({session.chosen.why})" if session.chosen.why else "")
+    except GenerateError as error:
+        yield "candidates", str(error)
+    for variable in ("KERNELLLM_DISABLE", "KERNELLLM_STRICT", "KERNELLLM_INTERPRET", "TRITON_INTERPRET"):
+        if variable in os.environ:
+            yield "environment", f"{variable}={os.environ[variable]}"
+    if settings.paths:
+        yield "looks in", " ".join(settings.paths)
+
+
+def _without_gpu(arch: str) -> str:
+    runs = "adopted kernels run in Triton's interpreter" if interpreting() else "no adopted kernel runs"
+    return f"none, so {runs}; candidates are judged in Triton's interpreter and compiled for {arch}"
+
+
+def _language_model(session: Session) -> str:
+    settings = session.settings
+    if settings.endpoint:
+        return f"the endpoint {settings.endpoint}"
+    from pytest_kernelllm.generate.model.local.files import why_not_at_hand
+
+    gpu = find_gpu()
+    why_not = why_not_at_hand(
+        settings.model, settings.revision, settings.dtype, settings.quantization, gpu.free if gpu else 0
+    )
+    return f"no endpoint; {why_not or f'{settings.model} is in the cache and fits the GPU'}"
+
+
+# --------------------------------------------------------------------------- targets
+
+
+def _read(session: Session, target: Target, known: Known) -> bool:
+    """Say what reading tells about an adopted class; whether its kernel would run."""
+    reason = _why_not(session, target)
+    if reason:
+        print(f"{target.id} runs its original forward: {reason}")
+    else:
+        print(f"{target.id} runs {target.kernel} inside its domain{_reserve(session, target, known)}")
+    return not reason
+
+
+def _named(session: Session, target: Target, known: Known) -> bool:
+    """Import a class and say what each of its cases would run; whether none would miss an adopted kernel."""
+    if target.kernel is None:
+        own = [record.verdict for record in known.records if record.source_hash == target.source_hash]
+        here = any(verdict.accepted and known.holds(verdict) for verdict in own)
+        more = "; the store has one that is verified here, see `kernelllm apply`" if here else ""
+        print(f"{target.id} runs its own forward: no kernel is adopted for it{more}")
+        return True
+    if reason := _why_not(session, target):
+        print(f"{target.id} runs its original forward: {reason}")
+        return False
+    print(f"{target.id} has adopted {target.kernel}{_reserve(session, target, known)}")
+    try:
+        told = list(_cases(session, target))
+    except SessionError as error:
+        print(f"  {error}")
+        return False
+    for name, sentence in told:
+        print(f"  {name}: {sentence}")
+    return all(" runs the kernel " in sentence for _, sentence in told)
+
+
+def _cases(session: Session, target: Target) -> Iterator[tuple[str, str]]:
+    """Each case of a target with what would run it, on the device at hand.
+
+    Raises:
+        SessionError: it cannot be imported, built or called.
+    """
+    live = session.live(target)
+
+    import torch
+
+    from pytest_kernelllm import runtime
+
+    device = "cpu" if interpreting() else "cuda"
+    for case in live.cases:
+        sizes = {name: max(low, min(high, 4)) for name, (low, high) in case.domain.dims.items()}
+        try:
+            module = live.build(case, device)
+            call = live.inputs(case, 0, sizes if device == "cpu" else None, device)
+        except (TargetError, RuntimeError) as error:  # PyTorch's own: out of memory, say
+            raise SessionError(f"{target.id}, case {case.name}: {in_one_line(error)}") from None
+        for part in module.modules():
+            if hasattr(type(part).forward, runtime.DISPATCHER):
+                vars(part).pop("forward", None)  # for judging, targets are built with their originals
+        with torch.set_grad_enabled(live.options.backward):
+            yield case.name, runtime.explain(module, *call.args, **call.kwargs)
+
+
+def _why_not(session: Session, target: Target) -> str:
+    """Why no call runs the adopted kernel here, as far as reading tells; empty if some may."""
+    if os.environ.get("KERNELLLM_DISABLE", "") not in ("", "0"):
+        return "KERNELLLM_DISABLE is set"
+    if not session.environment.triton:
+        return "triton is not installed"
+    if not session.environment.gpu and not interpreting():
+        return "there is no GPU here"
+    match adoption_state(session.root, target):
+        case "missing":
+            return f"there is no module {target.kernel}; apply its patch again, or take kernel= out of the marker"
+        case "stale":
+            return (
+                f"{target.name} changed since {target.kernel} was made; run pytest --kernelllm for a new one"
+            )
+    return ""
+
+
+def _reserve(session: Session, target: Target, known: Known) -> str:
+    """What is to be said against a kernel that runs all the same; empty if nothing."""
+    if adoption_state(session.root, target) == "edited":
+        return ", although it was edited since it was verified"
+    file = adopted_file(session.root, target)
+    assert file is not None  # else it would not run
+    kernel_hash = hashlib.sha256(judged_part(file.read_text(encoding="utf-8")).encode()).hexdigest()
+    verdicts = [record.verdict for record in known.records if record.verdict.kernel_hash == kernel_hash]
+    correct = [verdict for verdict in verdicts if verdict.correct]
+    if any(map(known.holds, correct)):
+        return ", verified in this environment"
+    if correct:
+        return f", although it was verified {difference(correct[0].environment, known.here)}"
+    return "; the store has no verdict on it"

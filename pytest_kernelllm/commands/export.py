@@ -1,0 +1,109 @@
+"""``kernelllm export``: verified kernels in the layout of Hugging Face's ``kernels`` library."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from pytest_kernelllm.commands.common import OK, REJECTED, CommandError, find_target, settings_of
+from pytest_kernelllm.discover.scan import scan
+from pytest_kernelllm.errors import SessionError
+from pytest_kernelllm.records import Target
+from pytest_kernelllm.store import Store
+
+HELP = "Export verified kernels to the layout of Hugging Face's kernels library, or check such a folder."
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its arguments."""
+    parser.add_argument("directory", metavar="DIR", help="folder of the export")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--to", choices=("hf-kernels",), help="layout to export to")
+    what.add_argument("--check", action="store_true", help="say whether DIR is what was exported")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="TARGET",
+        help="file, folder, or file.py::Class; can be given several times (default: the project)",
+    )
+    parser.add_argument("--name", help="of the kernel package (default: DIR's own name)")
+    parser.add_argument(
+        "--version", type=int, default=1, metavar="N", help="of the kernel package (default 1)"
+    )
+    parser.add_argument(
+        "--license", default="other", metavar="SPDX", help="of the kernel package (default other)"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Exit code: 1 where nothing could be exported, or the folder is not what was exported."""
+    folder = Path(options.directory)
+    try:
+        return _check(folder) if options.check else _export(options, folder)
+    except SessionError as error:
+        raise CommandError(str(error)) from None
+
+
+def _export(options: argparse.Namespace, folder: Path) -> int:
+    name = options.name or _package_name(folder.absolute().name)
+    if not re.fullmatch(r"[a-z][-a-z0-9]*[a-z0-9]", name):
+        raise CommandError(f"{name!r} cannot be the package's name; give one like my-kernels with --name.")
+    if not re.fullmatch(r"[\w.+-]+", options.license) or options.version < 1:
+        raise CommandError("--license takes an identifier such as apache-2.0, --version a number from 1 on.")
+    targets = _targets(options.only)
+    try:
+        import torch  # noqa: F401  # the targets' files are imported
+    except ImportError:
+        raise CommandError("torch is not installed; run `pip install 'pytest-kernelllm[torch]'`.") from None
+    from pytest_kernelllm.export.choose import NotExported, choose
+    from pytest_kernelllm.export.folder import write
+    from pytest_kernelllm.export.layout import Package, render
+
+    store = Store(Path.cwd(), settings_of(options).store)
+    records, exports = list(store.verdicts()), []
+    for target in targets:
+        try:
+            exports.append(choose(Path.cwd(), target, records))
+        except NotExported as error:
+            print(f"left out: {error}", file=sys.stderr)
+    for problem in store.problems:
+        print(f"kernelllm: {problem}", file=sys.stderr)
+    if not exports:
+        print(f"kernelllm: nothing to export, so {folder} is as it was.", file=sys.stderr)
+        return REJECTED
+    write(folder, render(Package(name, options.version, options.license), exports))
+    for each in exports:
+        print(f"exported {each.layer}: {each.target.id}")
+    return OK
+
+
+def _check(folder: Path) -> int:
+    import hashlib
+
+    from pytest_kernelllm.export.folder import SUMS, check
+
+    problems = check(folder)
+    for problem in problems:
+        print(problem)
+    if not problems:
+        digest = hashlib.sha256((folder / SUMS).read_bytes()).hexdigest()
+        print(f"{folder} is what was exported; {SUMS} itself has sha256 {digest}")
+    return REJECTED if problems else OK
+
+
+def _targets(named: list[str]) -> list[Target]:
+    one_by_one = [find_target(name) for name in named if "::" in name]
+    paths = [Path(name) for name in named if "::" not in name]
+    for path in paths:
+        if not path.exists():
+            raise CommandError(f"There is no {path}.")
+    if paths or not named:
+        one_by_one += scan(paths or [Path()], Path.cwd()).targets
+    return list({target.id: target for target in one_by_one}.values())
+
+
+def _package_name(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

@@ -1,0 +1,67 @@
+"""``kernelllm revert``: adoptions undone, with or without git."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from pytest_kernelllm.commands.common import OK, CommandError
+from pytest_kernelllm.commands.project import project_here
+from pytest_kernelllm.discover.resolve import label
+from pytest_kernelllm.discover.scan import scan
+from pytest_kernelllm.records import Target
+from pytest_kernelllm.suggest.edit import EditError
+from pytest_kernelllm.suggest.files import PatchError
+from pytest_kernelllm.suggest.revert import reversal, undo
+
+HELP = "Take adopted kernels out again."
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its arguments."""
+    parser.add_argument("names", nargs="*", metavar="FILE.py::Class", help="adopted targets")
+    parser.add_argument("--all", action="store_true", help="every adopted target of the project")
+    parser.add_argument(
+        "--force", action="store_true", help="delete kernels that were edited by hand as well"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Exit code: 0, or a ``CommandError``."""
+    root = project_here().root
+    named = [Path(name.partition("::")[0]).absolute() for name in options.names]
+    targets = scan([root, *(path for path in named if path.is_file())], root).targets
+    adopted = [target for target in targets if target.kernel is not None]
+    chosen = _chosen(root, options, adopted)
+    try:
+        plan = reversal(root, chosen, targets, force=options.force)
+        undo(root, plan)
+    except (EditError, PatchError) as error:
+        raise CommandError(str(error)) from None
+    for target in chosen:
+        print(f"reverted {target.id}")
+    for sentence in plan.kept:
+        print(sentence)
+    return OK
+
+
+def _chosen(root: Path, options: argparse.Namespace, adopted: Sequence[Target]) -> list[Target]:
+    if options.all and options.names:
+        raise CommandError("Either name targets or say --all.")
+    if not adopted:
+        raise CommandError("No kernel is adopted here.")
+    if options.all:
+        return list(adopted)
+    known = ", ".join(target.id for target in adopted)
+    if not options.names:
+        raise CommandError(f"Adopted are {known}; name what to revert, or say --all.")
+    chosen = []
+    for name in options.names:
+        file, _, wanted = name.partition("::")
+        path = label(Path(file).absolute(), root)
+        found = [t for t in adopted if t.path == path and wanted in ("", t.name)]
+        if not found:
+            raise CommandError(f"{name} is not adopted; adopted are {known}.")
+        chosen += [target for target in found if target not in chosen]
+    return chosen

@@ -1,0 +1,94 @@
+"""An export on disk: written beside what else is there, and checked."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+from pytest_kernelllm.errors import SessionError
+from pytest_kernelllm.store.entry import write_atomic
+
+SUMS = "SHA256SUMS"
+
+_LINE = re.compile(r"([0-9a-f]{64})  ([\w.-]+(?:/[\w.-]+)*)")
+
+
+class ExportError(SessionError):
+    """A folder cannot be written, or is no export; one sentence."""
+
+
+def write(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write an export, in place of an earlier one; other files of the folder stay.
+
+    Args:
+        folder: made if it is not there; a clone of a repository is fine.
+        files: as ``layout.render`` makes them. The checksums are written last, so that half an export is none.
+
+    Raises:
+        ExportError: a file in the way is not from an earlier export, or the folder cannot be written.
+    """
+    try:
+        before = _listed(folder) if (folder / SUMS).is_file() else {}
+        for name in files:
+            if name != SUMS and (folder / name).exists() and _digest(folder, name) != before.get(name):
+                raise ExportError(
+                    f"{folder / name} is in the way: it is not from an export, or was changed since; move it away."
+                )
+        (folder / SUMS).unlink(missing_ok=True)
+        for name in before.keys() - files.keys():
+            (folder / name).unlink(missing_ok=True)
+        for name, content in sorted(files.items(), key=lambda item: item[0] == SUMS):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(folder / name, content)
+    except OSError as error:
+        raise ExportError(f"{folder}: the export cannot be written ({error}).") from None
+
+
+def check(folder: Path) -> list[str]:
+    """What differs from the export that ``SHA256SUMS`` lists, a sentence each; nothing where all is as it was.
+
+    Compiled bytecode, which Python adds when an export is used, is left out.
+
+    Raises:
+        ExportError: the folder is no export.
+    """
+    if not (folder / SUMS).is_file():
+        raise ExportError(f"{folder} is no export: it has no {SUMS}.")
+    listed = _listed(folder)
+    problems = []
+    for name, digest in sorted(listed.items()):
+        found = _digest(folder, name)
+        if found != digest:
+            problems.append(f"{folder / name} {'was changed' if found else 'is not there'}.")
+    for path in sorted((folder / "build").rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        file = path.is_symlink() or not path.is_dir()
+        if file and "__pycache__" not in path.parts and name not in listed:
+            problems.append(f"{path} is not part of the export.")
+    return problems
+
+
+def _listed(folder: Path) -> dict[str, str]:
+    """Digests by path, from the checksums.
+
+    Raises:
+        ExportError: a line is not one of ours, or leads out of the folder.
+    """
+    listed = {}
+    for line in (folder / SUMS).read_text(encoding="utf-8", errors="replace").splitlines():
+        match = _LINE.fullmatch(line)
+        if match is None or ".." in PurePosixPath(match[2]).parts:
+            raise ExportError(f"{folder / SUMS} is not as it was written: {line[:80]!r}.")
+        listed[match[2]] = match[1]
+    return listed
+
+
+def _digest(folder: Path, name: str) -> str:
+    """SHA-256 of a file; empty where there is none, or something else than a plain file on the way to it."""
+    path = folder / name
+    ways = [folder.joinpath(*PurePosixPath(name).parts[:n]) for n in range(1, name.count("/") + 2)]
+    if any(way.is_symlink() for way in ways) or not path.is_file():
+        return ""
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,180 @@
+"""The files of an export: ``build/torch-cuda/``, as the ``kernels`` library reads it, a README and checksums.
+
+::
+
+    DIR/
+      README.md     what is in here, and what was verified where
+      SHA256SUMS    of all other files, as `sha256sum --check` reads it
+      build/torch-cuda/
+        metadata.json  __init__.py  layers.py
+        scale.py                    the kernel module, byte for byte as it was judged
+        guard.py  ambient.py  domain.py  records.py
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import inspect
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_kernelllm.export.choose import Export, NotExported
+from pytest_kernelllm.export.folder import SUMS
+from pytest_kernelllm.export.readme import readme
+from pytest_kernelllm.kernel_module import read_supports
+from pytest_kernelllm.records import Verdict
+
+VARIANT = "build/torch-cuda"
+
+_PACKAGE = Path(__file__).parents[1]
+_SHIPPED = {
+    "records": _PACKAGE / "export" / "shipped" / "records.py",
+    "guard": _PACKAGE / "export" / "shipped" / "guard.py",
+    "domain": _PACKAGE / "runtime" / "domain.py",
+    "ambient": _PACKAGE / "runtime" / "ambient.py",
+}
+_OURS = re.compile(r"^from pytest_kernelllm\.(?:\w+\.)*(\w+) import ", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Package:
+    """What the ``kernels`` library wants to know of a kernel package."""
+
+    name: str
+    """``my-kernels``"""
+    version: int = 1
+    """Counted up by who publishes it."""
+    license: str = "other"
+    """An identifier of SPDX's, or ``other``."""
+
+
+def render(package: Package, exports: Sequence[Export]) -> dict[str, bytes]:
+    """All files of an export by their path, POSIX form; the checksums last.
+
+    Args:
+        package: name, version and licence.
+        exports: what goes in; at least one.
+
+    Raises:
+        NotExported: two classes have the same name.
+    """
+    modules = _module_names(exports)
+    variant = {f"{module}.py": each.source for module, each in modules.items()}
+    variant |= {f"{part}.py": _self_contained(path) for part, path in _SHIPPED.items()}
+    variant["layers.py"] = _layers(modules).encode()
+    variant["__init__.py"] = (
+        b'"""Kernels exported by pytest-kernelllm."""\n\nfrom . import layers\n\n__all__ = ["layers"]\n'
+    )
+    variant["metadata.json"] = _metadata(package, exports, variant)
+    files = {f"{VARIANT}/{path}": content for path, content in sorted(variant.items())}
+    files["README.md"] = readme(package.name, package.license, modules).encode()
+    files[SUMS] = sums(files)
+    return files
+
+
+def sums(files: Mapping[str, bytes]) -> bytes:
+    """The text of ``SHA256SUMS`` for these files."""
+    lines = (f"{hashlib.sha256(content).hexdigest()}  {path}\n" for path, content in sorted(files.items()))
+    return "".join(lines).encode()
+
+
+def _module_names(exports: Sequence[Export]) -> dict[str, Export]:
+    modules: dict[str, Export] = {}
+    for each in exports:
+        name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", each.layer).lower()
+        name = f"{name}_kernel"  # so that no class's name is that of another file here
+        if name in modules:
+            raise NotExported(
+                f"{modules[name].target.id} and {each.target.id} would both be the layer {each.layer}; export them "
+                "into two folders."
+            )
+        modules[name] = each
+    return modules
+
+
+def _self_contained(path: Path) -> bytes:
+    """A file of ours that finds the others beside it."""
+    text = _OURS.sub(lambda match: f"from .{match[1]} import ", path.read_text(encoding="utf-8"))
+    beside = set(re.findall(r"^from \.(\w+) import ", text, re.MULTILINE))
+    if "pytest_kernelllm" in text or not beside <= _SHIPPED.keys():
+        raise AssertionError(f"{path.name} needs more of this package than an export carries: {beside}")
+    return text.encode()
+
+
+def _layers(modules: Mapping[str, Export]) -> str:
+    parts = [
+        '"""Layers for ``kernels.kernelize``: the kernel inside its verified domain, the module\'s own forward elsewhere."""\n\n'
+        "from torch import nn\n\nfrom .guard import Guard\n"
+    ]
+    for module, each in modules.items():
+        guard = f"_{module.removesuffix('_kernel').upper()}"
+        texts = (module, hashlib.sha256(each.source).hexdigest(), each.owner, each.digest)
+        arguments = ["__package__", *(json.dumps(text) for text in texts)]
+        parts.append(f"{guard} = Guard(\n" + "".join(f"    {argument},\n" for argument in arguments) + ")\n")
+        parts.append(_layer(each, guard))
+    return "\n".join(parts)
+
+
+def _layer(each: Export, guard: str) -> str:
+    head, positional, keywords = _parameters(each.signature)
+    grad = any(domain.grad for domain in read_supports(each.source.decode()))
+    return f"""
+class {each.layer}(nn.Module):
+    {json.dumps(f"Stands in for {each.target.id}.")}
+
+    can_torch_compile = False
+    has_backward = {grad}
+
+    def forward({head}):
+        return {guard}({each.layer}, self, ({positional}), {{{keywords}}})
+"""
+
+
+def _parameters(signature: inspect.Signature) -> tuple[str, str, str]:
+    """The parameters of ``forward`` as they are declared, and how they are handed on: by position, by name."""
+    bare = [parameter.replace(annotation=parameter.empty) for parameter in signature.parameters.values()]
+    positional, keywords = [], []
+    for parameter in bare[1:]:
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            positional.append(f"*{parameter.name}")
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            keywords.append(f"**{parameter.name}")
+        elif parameter.kind is parameter.KEYWORD_ONLY:
+            keywords.append(f'"{parameter.name}": {parameter.name}')
+        else:
+            positional.append(parameter.name)
+    declared = str(signature.replace(parameters=bare, return_annotation=signature.empty))[1:-1]
+    return declared, "".join(f"{each}, " for each in positional).rstrip(" "), ", ".join(keywords)
+
+
+def _metadata(package: Package, exports: Sequence[Export], variant: Mapping[str, bytes]) -> bytes:
+    digests = {
+        path: base64.b64encode(hashlib.sha256(c).digest()).decode() for path, c in sorted(variant.items())
+    }
+    unique = hashlib.sha256(json.dumps(digests).encode()).hexdigest()[:12]
+    backend: dict[str, object] = {"type": "cuda"}
+    archs = {_capability(each.verdict) for each in exports}
+    if len(archs) == 1 and (arch := archs.pop()):
+        backend["archs"] = [arch]
+    content = {
+        "id": f"_{package.name.replace('-', '_')}_cuda_{unique}",
+        "name": package.name,
+        "version": package.version,
+        "license": package.license,
+        "python-depends": [],
+        "backend": backend,
+        "digest": {"algorithm": "sha256", "files": digests},
+    }
+    return json.dumps(content, indent=2).encode() + b"\n"
+
+
+def _capability(verdict: Verdict | None) -> str:
+    """``9.0`` for a kernel that was seen on an ``sm_90``; empty where none was."""
+    if verdict is None or verdict.environment.device != "cuda":
+        return ""
+    digits = verdict.environment.arch.removeprefix("sm_")
+    return f"{digits[:-1]}.{digits[-1]}" if digits.isdigit() and len(digits) > 1 else ""

@@ -1,0 +1,46 @@
+"""The domains that a kernel module declares, for the check at every call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Scalar = bool | int | float | str | None
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """A tensor of a domain: dtype name (``float32``) and shape, each entry a size or a dimension's name."""
+
+    dtype: str
+    shape: tuple[int | str, ...]
+
+
+@dataclass(frozen=True)
+class Domain:
+    """One region a kernel was verified on. Tensors are contiguous, on one CUDA device."""
+
+    inputs: Mapping[str, TensorSpec | Scalar]
+    attributes: Mapping[str, TensorSpec | Scalar]
+    dims: Mapping[str, tuple[int, int]]
+    training: bool
+    grad: bool
+
+
+def domains(supports: Iterable[Mapping[str, Any]]) -> tuple[Domain, ...]:
+    """A kernel module's ``SUPPORTS`` as records."""
+    return tuple(
+        Domain(
+            inputs={name: _spec(value) for name, value in each["inputs"].items()},
+            attributes={name: _spec(value) for name, value in each["attributes"].items()},
+            dims=each["dims"],
+            training=each["training"],
+            grad=each["grad"],
+        )
+        for each in supports
+    )
+
+
+def _spec(value: Any) -> TensorSpec | Scalar:
+    return TensorSpec(*value) if isinstance(value, tuple) else value

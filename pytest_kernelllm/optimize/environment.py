@@ -1,0 +1,71 @@
+"""Where a model in memory would run kernels, and which verdicts hold there."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pytest_kernelllm.config import Settings
+from pytest_kernelllm.judge.environment import find_environment, find_gpus
+from pytest_kernelllm.records import Environment
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+def interpreting() -> bool:
+    """Whether kernels are to run on the CPU, in Triton's interpreter."""
+    return os.environ.get("KERNELLLM_INTERPRET") == os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def environment_of(model: nn.Module) -> Environment | None:
+    """The environment of the GPU that the model's first tensor on a GPU is on, else the first one's; None without a GPU.
+
+    With ``KERNELLLM_INTERPRET=1`` and ``TRITON_INTERPRET=1`` that of Triton's interpreter.
+    """
+    on_cpu = find_environment(Settings(device="cpu"))
+    if interpreting():
+        return on_cpu
+    gpus = find_gpus()
+    tensors = (*model.parameters(), *model.buffers())
+    index = next((tensor.device.index for tensor in tensors if tensor.is_cuda), None) or 0
+    if index >= len(gpus):
+        return None
+    gpu = gpus[index]
+    return replace(on_cpu, device="cuda", gpu=gpu.name, driver=gpu.driver, arch=gpu.arch)
+
+
+def same(verdict: Environment, here: Environment) -> bool:
+    """Whether what was verified there may run here: the same GPU, torch, triton and rules.
+
+    Python and driver may differ, and thresholds that a project set for itself. In the interpreter the architecture is only
+    what kernels were compiled for.
+    """
+    if _rules(verdict) != _rules(here):
+        return False
+    counts = ("device", "torch", "triton", *(("gpu", "arch") if here.device == "cuda" else ()))
+    return all(getattr(verdict, name) == getattr(here, name) for name in counts)
+
+
+def difference(verdict: Environment, here: Environment) -> str:
+    """What is not the same, as "on A, not B"."""
+    if _place(verdict) != _place(here):
+        return f"on {_place(verdict)}, not {_place(here)}"
+    for name in ("torch", "triton"):
+        if getattr(verdict, name) != getattr(here, name):
+            return (
+                f"with {name} {getattr(verdict, name) or 'unknown'}, not {getattr(here, name) or 'without'}"
+            )
+    return f"under the judge's rules {_rules(verdict)}, not {_rules(here)}"
+
+
+def _place(environment: Environment) -> str:
+    return f"{environment.gpu} ({environment.arch})" if environment.gpu else "Triton's interpreter"
+
+
+def _rules(environment: Environment) -> str:
+    """The judge's version without what a project changed for itself (``2 1.1x``, ``2+0.01ab…``)."""
+    found = re.match(r"[^ +]*", environment.policy)
+    return found[0] if found else ""

@@ -1,0 +1,131 @@
+"""CUDA graphs of a whole model: one for each form of call, recorded by ``torch.cuda.make_graphed_callables``."""
+
+from __future__ import annotations
+
+import functools
+import os
+import warnings
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from pytest_kernelllm.runtime import KernelLLMWarning
+from pytest_kernelllm.runtime.instance import own_class
+
+MOST = 16
+"""Forms of call that are recorded; each keeps its own memory, and further forms run as ever."""
+
+_SCALARS = (bool, int, float, str, type(None))
+
+
+def graphing(model: nn.Module) -> type[nn.Module]:
+    """A class for ``swap`` under which this module, and no copy of it, replays its calls as CUDA graphs."""
+    made = own_class(type(model))
+    original = type(model).forward
+    graphs, only = _Graphs(original), weakref.ref(model)
+
+    @functools.wraps(original)
+    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling() or self is not only():
+            return original(self, *args, **kwargs)
+        return graphs.call(self, args, kwargs)
+
+    made.forward = forward
+    return made
+
+
+@dataclass(frozen=True)
+class _Graph:
+    replay: Callable[..., Any] | None
+    """None: calls of this form cannot be recorded."""
+    memory: tuple[int, ...]
+    """Addresses of the weights that it reads."""
+
+
+class _Graphs:
+    def __init__(self, original: Callable[..., Any]) -> None:
+        self._original = original
+        self._graphs: dict[Any, _Graph] = {}
+
+    def call(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Replay what was recorded for calls of this form; record it first, if that is possible."""
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        key = form(model, leaves)
+        if key is None:
+            return self._original(model, *args, **kwargs)
+        key, memory = (key, spec), _memory(model)
+        graph = self._graphs.get(key)
+        if graph is None or graph.memory != memory:
+            if graph is None and len(self._graphs) >= MOST:
+                return self._original(model, *args, **kwargs)
+            graph = self._graphs[key] = _Graph(self._record(model, leaves, spec), memory)
+        if graph.replay is None:
+            return self._original(model, *args, **kwargs)
+        outputs = graph.replay(*(leaf for leaf in leaves if isinstance(leaf, torch.Tensor)))
+        # The next replay writes to the same memory.
+        return pytree.tree_map(torch.clone, outputs)
+
+    def _record(self, model: nn.Module, leaves: list[Any], spec: Any) -> Callable[..., Any] | None:
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+        def call(*given: torch.Tensor) -> Any:
+            rest = iter(given)
+            filled = [next(rest) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+            args, kwargs = pytree.tree_unflatten(filled, spec)
+            outputs = self._original(model, *args, **kwargs)
+            for leaf in pytree.tree_leaves(outputs):
+                if not isinstance(leaf, torch.Tensor):
+                    raise TypeError(f"it returns a {type(leaf).__qualname__} beside tensors")
+            return outputs
+
+        try:
+            with torch.cuda.device(tensors[0].device):
+                graphed: Callable[..., Any] = torch.cuda.make_graphed_callables(
+                    call, tuple(tensor.clone() for tensor in tensors)
+                )
+        except Exception as error:
+            if os.environ.get("KERNELLLM_STRICT", "") not in ("", "0"):
+                raise
+            warnings.warn(
+                f"{type(model).__qualname__} runs without a CUDA graph, because it cannot be recorded "
+                f"({type(error).__name__}: {error}).",
+                KernelLLMWarning,
+                stacklevel=6,
+            )
+            return None
+        return graphed
+
+
+def form(model: nn.Module, leaves: list[Any]) -> tuple[Any, ...] | None:
+    """What a recording depends on beside the weights; None for calls that are not recorded.
+
+    Recorded are calls in ``eval()`` mode without gradients and autocast, with plain tensors on one GPU and plain values.
+    """
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    if not tensors or torch.is_grad_enabled() or torch.is_autocast_enabled("cuda"):
+        return None
+    device = tensors[0].device
+    if device.type != "cuda" or torch.cuda.is_current_stream_capturing():
+        return None
+    if any(module.training for module in model.modules()):
+        return None
+    parts: list[Any] = [torch.is_inference_mode_enabled()]
+    for leaf in leaves:
+        if type(leaf) in (torch.Tensor, nn.Parameter):
+            if leaf.device != device or leaf.layout is not torch.strided:
+                return None
+            parts.append((leaf.dtype, leaf.shape, leaf.stride(), device))
+        elif type(leaf) in _SCALARS:
+            parts.append((type(leaf), leaf))
+        else:
+            return None
+    return tuple(parts)
+
+
+def _memory(model: nn.Module) -> tuple[int, ...]:
+    return tuple(tensor.data_ptr() for tensor in (*model.parameters(), *model.buffers()))

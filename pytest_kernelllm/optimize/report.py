@@ -1,0 +1,119 @@
+"""What ``optimize_model`` did, module by module, and the way back."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pytest_kernelllm.records import Ratio
+from pytest_kernelllm.runtime import KernelLLMWarning
+from pytest_kernelllm.runtime.instance import Swap
+
+UNKNOWN = "no kernel in the store"
+"""The reason for modules of whose class the store has never heard."""
+
+
+@dataclass(frozen=True)
+class ModuleReport:
+    """One module of the model. Either ``kernel`` or ``reason`` is empty."""
+
+    path: str
+    """Dotted name in the model; empty for the model itself."""
+    cls: str
+    """Qualified name of its class."""
+    kernel: str = ""
+    """First 12 digits of the kernel's hash, by which ``kernelllm store show`` finds it."""
+    reason: str = ""
+    """Why it was not replaced."""
+    gain: Ratio | None = None
+    """Speedup over the module's eager ``forward``, as its verdict measured it at the marker's sizes; None: not measured."""
+    gpu: str = ""
+    """The GPU that was measured on."""
+
+
+@dataclass(frozen=True)
+class OptimizeReport:
+    """What was replaced, what was not and why; ``str()`` is a table. Restores the model at the end of a ``with`` block."""
+
+    modules: tuple[ModuleReport, ...]
+    """Every module of the model, in the order of ``named_modules``."""
+    store: Path
+    """The store's folder."""
+    problems: tuple[str, ...] = ()
+    """A sentence about each thing in the store that was of no use."""
+    cuda_graphs: bool = False
+    """Whether calls of the whole model are recorded as CUDA graphs."""
+    _swaps: tuple[Swap, ...] = field(default=(), repr=False, compare=False)
+
+    @property
+    def replaced(self) -> tuple[ModuleReport, ...]:
+        """The modules that run a kernel inside its domain."""
+        return tuple(module for module in self.modules if module.kernel)
+
+    def restore(self) -> None:
+        """Undo it: every replaced module is of its original class again. Doing so twice is fine.
+
+        A module that something else has changed since then, in the same way, is left alone with a warning.
+        """
+        for swap in self._swaps:
+            if not swap.undo():
+                warnings.warn(
+                    f"{swap.path or 'the model'} became a {type(swap.module).__qualname__} after optimize_model; "
+                    "undo that, then call restore() again.",
+                    KernelLLMWarning,
+                    stacklevel=2,
+                )
+
+    def __enter__(self) -> Self:
+        """The report."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Restore."""
+        self.restore()
+
+    def __str__(self) -> str:
+        """A table, where modules that differ only in a number of their path share a line; then what has no kernel at all."""
+        known = [module for module in self.modules if module.reason != UNKNOWN]
+        unknown = Counter(module.cls for module in self.modules if module.reason == UNKNOWN)
+        rows = [("module", "class", "kernel", "expected gain")]
+        counts = Counter(map(_line, sorted(known, key=lambda module: bool(module.reason))))
+        for line, number in counts.items():
+            rows.append((_times(line[0], number), *line[1:]))
+        widths = [max(len(row[column]) for row in rows) for column in range(4)]
+        lines = [
+            "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows
+        ]
+        lines.insert(1, "  ".join("-" * width for width in widths))
+        if unknown:
+            lines.append(f"{UNKNOWN}: " + ", ".join(_times(name, unknown[name]) for name in sorted(unknown)))
+        graphs = "; calls of the whole model are recorded as CUDA graphs" if self.cuda_graphs else ""
+        lines.append(
+            f"{len(self.replaced)} of {len(self.modules)} modules run kernels from {self.store}{graphs}"
+        )
+        return "\n".join(line.rstrip() for line in (*lines, *self.problems))
+
+
+def _times(name: str, number: int) -> str:
+    return f"{name} ×{number}" if number > 1 else name
+
+
+def _line(module: ModuleReport) -> tuple[str, str, str, str]:
+    path = re.sub(r"(?<![^.])\d+(?![^.])", "*", module.path) or "(the model)"
+    if module.kernel:
+        return path, module.cls, module.kernel, _gain(module)
+    return path, module.cls, f"– {module.reason}", ""
+
+
+def _gain(module: ModuleReport) -> str:
+    if module.gain is None:
+        return "not measured"
+    gain = module.gain
+    return f"{gain.value:.2f}x [{gain.low:.2f}, {gain.high:.2f}] on {module.gpu}"

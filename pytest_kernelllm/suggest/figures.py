@@ -1,0 +1,67 @@
+"""What the judge found, in one line each: for the header of an adopted kernel, and for the person who is asked."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import replace
+
+from pytest_kernelllm.kernel_module import FIGURE_KEYS, with_figures
+from pytest_kernelllm.records import Candidate, Check, Environment, Ratio, Verdict
+
+
+def shipped(candidate: Candidate, verdict: Verdict) -> Candidate:
+    """The candidate as it is adopted: its source, with the verdict's figures in the header."""
+    again = {"verify again": f"pytest --kernelllm-only {shlex.quote(candidate.target)}"}
+    return replace(candidate, source=with_figures(candidate.source, figures(verdict) | again))
+
+
+def figures(verdict: Verdict) -> dict[str, str]:
+    """What was measured, by ``kernel_module.FIGURE_KEYS``; nothing that was not."""
+    found = {"verified": _where(verdict.environment, timed=bool(verdict.timing))}
+    worst = max(
+        (c for c in verdict.checks if _share(c) is not None), key=lambda c: _share(c) or 0.0, default=None
+    )
+    if worst is not None:
+        found["error"] = f"{worst.measured:.2g} relative to float64, {worst.allowed:.2g} allowed"
+    if verdict.speedup is not None:
+        cases = f" (mean of {len(verdict.timing)} cases)" if len(verdict.timing) > 1 else ""
+        found["speedup"] = (
+            f"{_ratio(verdict.speedup)} over eager{cases}{_compiled(verdict)}, with 95 % intervals"
+        )
+    return found
+
+
+def without_figures(patch: bytes) -> bytes:
+    """A patch without the figures that it adds: the same for the same kernels, whenever and wherever they were judged."""
+    return _ADDED.sub(b"", patch)
+
+
+_ADDED = re.compile(rb"^[+]# (?:%s): .*\n" % "|".join(FIGURE_KEYS).encode(), re.MULTILINE)
+
+
+def _where(environment: Environment, *, timed: bool) -> str:
+    versions = f"torch {environment.torch}, triton {environment.triton}, policy {environment.policy}"
+    if environment.device == "cpu":
+        return f"in Triton's interpreter, compiled for {environment.arch}, not timed; {versions}"
+    where = f"on {environment.gpu} ({environment.arch}), driver {environment.driver}"
+    return f"{where}; {versions}" if timed else f"{where}, not timed; {versions}"
+
+
+def _compiled(verdict: Verdict) -> str:
+    """Against ``torch.compile``, of a target with one timed case; ratios of several have no mean interval."""
+    ratio = verdict.timing[0].speedup_compiled if len(verdict.timing) == 1 else None
+    return f", {_ratio(ratio)} over torch.compile" if ratio else ""
+
+
+def _ratio(ratio: Ratio) -> str:
+    return f"{ratio.value:.2f}x [{ratio.low:.2f}, {ratio.high:.2f}]"
+
+
+def _share(check: Check) -> float | None:
+    """The measured error over the allowed one, of a check that measures an error."""
+    if not check.name.startswith(("output", "gradient")):
+        return None
+    if not (isinstance(check.measured, float) and isinstance(check.allowed, float)):
+        return None
+    return check.measured / check.allowed if check.allowed else check.measured

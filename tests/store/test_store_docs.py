@@ -1,0 +1,29 @@
+"""docs/store.md and docs/export.md name every action and option of their commands, and no other."""
+
+import argparse
+import re
+from pathlib import Path
+
+from pytest_kernelllm.commands import export, store
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def parser_of(command) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(add_help=False)
+    command.add(parser)
+    return parser
+
+
+def test_every_action_of_the_store_is_described_and_no_other() -> None:
+    (action,) = [a for a in parser_of(store)._actions if a.dest == "action"]
+    text = (DOCS / "store.md").read_text()
+    assert list(action.choices or ()) == re.findall(r"^    kernelllm store (\w+)", text, re.MULTILINE)
+    assert "--unsigned" in text
+
+
+def test_every_option_of_export_is_described_and_no_other() -> None:
+    options = {a.option_strings[0] for a in parser_of(export)._actions if a.option_strings}
+    text = (DOCS / "export.md").read_text()
+    assert options == set(re.findall(r"^\| `(--\w+)", text, re.MULTILINE)) | {"--to"}
+    assert "kernelllm export --to hf-kernels" in text
