@@ -258,9 +258,12 @@ def lower(exported: Exported, config: Mapping[str, Any]) -> str:
         TraceError: TorchInductor cannot compile it.
     """
     from torch._guards import TracingContext, detect_fake_mode, tracing
-    from torch._inductor.compile_fx import compile_fx_inner
-    from torch._inductor.fx_passes.joint_graph import joint_graph_passes
-    from torch._inductor.virtualized import V
+
+    with warnings.catch_warnings():  # Inductor imports modules that torch itself has deprecated
+        warnings.simplefilter("ignore")
+        from torch._inductor.compile_fx import compile_fx_inner
+        from torch._inductor.fx_passes.joint_graph import joint_graph_passes
+        from torch._inductor.virtualized import V
 
     graph = torch.fx.GraphModule(exported.graph, copy.deepcopy(exported.graph.graph))
     inputs = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]

@@ -1,0 +1,44 @@
+"""The sessions in the docs, executed: real judging, real git, the output as the pages have it."""
+
+import subprocess
+
+import pytest
+from projects import CANDIDATES, lay_out
+from sessions import page, replay
+
+SETTINGS = '[tool.kernelllm]\ngenerator = "files"\ncandidates_dir = "candidates"\nsamples = 1\n'
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A repository with one target and a good candidate."""
+    lay_out(tmp_path, {"Scale_0.py": CANDIDATES["Scale_0.py"]})
+    (tmp_path / "pyproject.toml").write_text(SETTINGS)
+    (tmp_path / ".gitignore").write_text("__pycache__\n.pytest_cache\n")
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.org")
+    for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "start"]):
+        subprocess.run(["git", *identity, *arguments], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+def test_a_first_session(tmp_path):
+    assert replay(page("usage.md"), tmp_path) == 4
+
+
+def test_suggestions(project):
+    assert replay(page("suggestions.md"), project) == 8
+
+
+def test_export(project):
+    assert replay(page("export.md"), project) == 3
+
+
+def test_optimize_model(tmp_path):
+    interpreted = {"KERNELLLM_INTERPRET": "1", "TRITON_INTERPRET": "1"}
+    assert replay(page("optimize.md"), tmp_path, **interpreted) == 4
+
+
+def test_a_session_that_shows_something_else_is_red(tmp_path):
+    assert replay("```console\n$ echo 'two words'\ntwo words\n```\n", tmp_path) == 1
+    with pytest.raises(AssertionError):
+        replay("```console\n$ echo 'two words'\nthree words\n```\n", tmp_path)
