@@ -147,9 +147,7 @@ class Run:
         from pytest_kernelllm.suggest.suggestions import write_suggestions
 
         outcomes = list(self.outcomes.values())
-        suggestions = write_suggestions(
-            self.session.store, self.root, outcomes, self.settings.kernels_dir
-        )
+        suggestions = write_suggestions(self.session.store, self.root, outcomes, self.settings.kernels_dir)
         write_summary(
             terminalreporter,
             self.session.store.path,

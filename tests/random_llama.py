@@ -53,9 +53,15 @@ def make_model(seed: int = 0, **changed: Any) -> LlamaForCausalLM:
 
 
 def save(
-    folder: Path, *, adds_begin: bool = True, dtype: torch.dtype = torch.float32, **changed: Any
+    folder: Path,
+    *,
+    seed: int = 0,
+    adds_begin: bool = True,
+    dtype: torch.dtype = torch.float32,
+    **changed: Any,
 ) -> Path:
     """A model folder as ``save_pretrained`` writes it."""
+    torch.manual_seed(seed)
     model = LlamaForCausalLM(make_config(**changed))
     model.to(dtype).save_pretrained(folder)
     make_tokenizer(adds_begin).save_pretrained(folder)

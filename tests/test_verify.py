@@ -7,20 +7,19 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from projects import COMMAND
-from test_cli import MODELNEW, REFERENCE
+from projects import ANSWER, COMMAND, PROBLEM
 
 from pytest_kernelllm.config import Settings
 from pytest_kernelllm.verify import find_pairs, verify_all
 
-WRONG = MODELNEW.replace("+ 1)", "+ 2)")
-EXITS = REFERENCE.replace("super().__init__()", "super().__init__()\n        import os\n        os._exit(3)")
-CRASHES = REFERENCE.replace(
+WRONG = ANSWER.replace("+ 1)", "+ 2)")
+EXITS = PROBLEM.replace("super().__init__()", "super().__init__()\n        import os\n        os._exit(3)")
+CRASHES = PROBLEM.replace(
     "super().__init__()", "super().__init__()\n        import ctypes\n        ctypes.string_at(0)"
 )
-HANGS = MODELNEW.replace("        return out\n", "        while True:\n            pass\n")
-OTHER = REFERENCE.replace("+ 1", "- 1")
-OTHER_RIGHT = MODELNEW.replace("+ 1)", "- 1)")
+HANGS = ANSWER.replace("        return out\n", "        while True:\n            pass\n")
+OTHER = PROBLEM.replace("+ 1", "- 1")
+OTHER_RIGHT = ANSWER.replace("+ 1)", "- 1)")
 
 
 def lay_out(folder, **pairs):
@@ -64,10 +63,10 @@ def running(pid):
 def test_a_reference_that_kills_its_process_costs_one_verdict(tmp_path):
     pairs = lay_out(
         tmp_path,
-        a=(REFERENCE, MODELNEW),
-        b=(EXITS, MODELNEW),
-        c=(CRASHES, MODELNEW),
-        d=(REFERENCE, WRONG),
+        a=(PROBLEM, ANSWER),
+        b=(EXITS, ANSWER),
+        c=(CRASHES, ANSWER),
+        d=(PROBLEM, WRONG),
         e=(OTHER, OTHER_RIGHT),
     )
     judged = judge(pairs)
@@ -86,12 +85,12 @@ def test_equal_bytes_are_judged_once_and_told_to_all(tmp_path):
     note = "\n# a note\n"
     pairs = lay_out(
         tmp_path,
-        a=(REFERENCE, MODELNEW),
-        b=(REFERENCE, MODELNEW),
-        c=(REFERENCE, WRONG),
-        d=(REFERENCE, MODELNEW + note),
-        e=(REFERENCE + note, MODELNEW),
-        f=(REFERENCE, WRONG),
+        a=(PROBLEM, ANSWER),
+        b=(PROBLEM, ANSWER),
+        c=(PROBLEM, WRONG),
+        d=(PROBLEM, ANSWER + note),
+        e=(PROBLEM + note, ANSWER),
+        f=(PROBLEM, WRONG),
     )
     judged = judge(pairs, workers=2)
     assert {name: j.same_as for name, j in judged.items()} == {
@@ -111,10 +110,10 @@ def test_equal_bytes_are_judged_once_and_told_to_all(tmp_path):
 
 
 def test_a_helper_beside_the_reference_counts_as_part_of_it(tmp_path):
-    reference = REFERENCE.replace("class Model", "from offset import OFFSET\n\n\nclass Model").replace(
+    reference = PROBLEM.replace("class Model", "from offset import OFFSET\n\n\nclass Model").replace(
         "+ 1", "+ OFFSET"
     )
-    pairs = lay_out(tmp_path, a=(reference, MODELNEW), b=(reference, MODELNEW))
+    pairs = lay_out(tmp_path, a=(reference, ANSWER), b=(reference, ANSWER))
     (tmp_path / "a" / "offset.py").write_text("OFFSET = 1\n")
     (tmp_path / "b" / "offset.py").write_text("OFFSET = 2\n")
     found = {name: (j.verdict.verdict, j.same_as) for name, j in judge(pairs).items()}
@@ -123,12 +122,12 @@ def test_a_helper_beside_the_reference_counts_as_part_of_it(tmp_path):
 
 @pytest.mark.parametrize("backwards", [False, True])
 def test_verdicts_do_not_depend_on_what_was_judged_before(tmp_path, backwards):
-    doubles = REFERENCE.replace("import torch\n", "import torch\ntorch.set_default_dtype(torch.float64)\n", 1)
-    touchy = REFERENCE.replace(
+    doubles = PROBLEM.replace("import torch\n", "import torch\ntorch.set_default_dtype(torch.float64)\n", 1)
+    touchy = PROBLEM.replace(
         "return [64]", "assert torch.get_default_dtype() is torch.float32\n    return [64]"
     )
     pairs = lay_out(
-        tmp_path, a=(doubles, MODELNEW), b=(touchy, MODELNEW), c=(OTHER, OTHER_RIGHT), d=(touchy, WRONG)
+        tmp_path, a=(doubles, ANSWER), b=(touchy, ANSWER), c=(OTHER, OTHER_RIGHT), d=(touchy, WRONG)
     )
     judged = judge(pairs[::-1] if backwards else pairs)
     found = {name: (j.verdict.verdict, j.verdict.stage) for name, j in judged.items()}
@@ -141,7 +140,7 @@ def test_verdicts_do_not_depend_on_what_was_judged_before(tmp_path, backwards):
 
 
 def test_what_cannot_be_read_costs_no_process(tmp_path):
-    pairs = lay_out(tmp_path, a=("x = 1\n", MODELNEW), b=(REFERENCE, "# " + "long " * 1_000_000))
+    pairs = lay_out(tmp_path, a=("x = 1\n", ANSWER), b=(PROBLEM, "# " + "long " * 1_000_000))
     (tmp_path / "a" / "candidate.py").write_bytes(b"\xff\xfe")
     reasons = {name: j.verdict.reason for name, j in judge(pairs).items()}
     assert "KernelBench's form" in reasons["a"]
@@ -149,11 +148,11 @@ def test_what_cannot_be_read_costs_no_process(tmp_path):
 
 
 def test_an_interrupted_run_keeps_its_lines_and_leaves_no_process(tmp_path):
-    hangs = MODELNEW.replace("    return out\n", "")
+    hangs = ANSWER.replace("    return out\n", "")
     hangs = hangs.replace(
         "        scale_kernel[", "        while True:\n            pass\n        scale_kernel["
     )
-    lay_out(tmp_path / "pairs", a=(REFERENCE, MODELNEW), b=(REFERENCE, HANGS), c=(OTHER, HANGS))
+    lay_out(tmp_path / "pairs", a=(PROBLEM, ANSWER), b=(PROBLEM, HANGS), c=(OTHER, HANGS))
     command = [
         *COMMAND, "verify", "--pairs", "pairs", "--device", "cpu", "--workers", "1", "--json", "out.jsonl",
         "--deadline", "1000",
@@ -174,7 +173,7 @@ def test_an_interrupted_run_keeps_its_lines_and_leaves_no_process(tmp_path):
 
 
 def test_a_command_that_is_killed_leaves_no_process(tmp_path):
-    lay_out(tmp_path / "pairs", a=(REFERENCE, HANGS))
+    lay_out(tmp_path / "pairs", a=(PROBLEM, HANGS))
     command = [*COMMAND, "verify", "--pairs", "pairs", "--device", "cpu", "--deadline", "1000"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
     # A judging process, its two fork servers and a worker.

@@ -56,6 +56,7 @@ class Project:
         self.root = root
         self._modules: dict[Path, Module | None] = {}
         self._files: dict[tuple[Path, Chain], Path | None] = {}
+        self._tops: dict[Path, tuple[Path, ...]] = {}
 
     def parse(self, path: Path, source: bytes | None = None) -> Module:
         """The parsed file.
@@ -106,7 +107,10 @@ class Project:
         if level:
             yield from importer.parents[level - 1 : level]
         else:
-            yield from dict.fromkeys((package_root(importer), self.root, self.root / "src"))
+            if importer.parent not in self._tops:
+                tops = (package_root(importer), self.root, self.root / "src")
+                self._tops[importer.parent] = tuple(dict.fromkeys(tops))
+            yield from self._tops[importer.parent]
 
     def _try_parse(self, path: Path) -> Module | None:
         if path not in self._modules:

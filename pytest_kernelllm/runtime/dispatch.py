@@ -2,278 +2,202 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
 import types
 import warnings
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import nn
 
-from pytest_kernelllm.runtime import DISPATCHER, ORIGINAL, KernelLLMWarning
+from pytest_kernelllm.runtime import ORIGINAL, KernelLLMWarning
 from pytest_kernelllm.runtime.ambient import ambient_reason, autocast_reason
-from pytest_kernelllm.runtime.domain import matches
-from pytest_kernelllm.runtime.kernel import AGAIN, Kernel, Unavailable
-from pytest_kernelllm.runtime.snapshot import Snapshot
+from pytest_kernelllm.runtime.domain import PLAIN, SCALARS
+from pytest_kernelllm.runtime.forms import Form, fits, never
+from pytest_kernelllm.runtime.forward import has_self, standing_in
+from pytest_kernelllm.runtime.kernel import Kernel, Unavailable
+from pytest_kernelllm.runtime.scope import Scope
+from pytest_kernelllm.runtime.watch import Watch, watch
 
-_KEYS = 1024
-"""Decisions remembered per module instance; more than that many distinct call shapes start over."""
+_SHAPES = 1024
+"""Combinations of shapes and plain values remembered per module; after that many, remembering starts over."""
 
-_INSTANCES = 4096
-"""Instances remembered per class, for those that references in a circle keep from being forgotten."""
+_ALIKE = 8
+"""Forms remembered for each: those that differ in dtype, strides, grad mode and the like. The newest stay."""
 
-_PLAIN = (torch.Tensor, nn.Parameter)
-_SCALARS = (bool, int, float, str, type(None))
+_MODULES = 4096
+"""Modules remembered per class, for those that references in a circle keep from being forgotten."""
+
+_ORIGINAL = Form(never, None)
+"""Of a call about which nothing is remembered."""
 
 
 def install(cls: type, kernel: Kernel) -> None:
     """Replace ``cls.forward`` by a function that dispatches.
 
     Raises:
-        TypeError: ``forward`` is not a plain function.
+        TypeError: ``forward`` is not a plain function with a ``self``.
     """
     original = getattr(cls, "forward", None)
     original = getattr(original, ORIGINAL, original)
-    if not isinstance(original, types.FunctionType):
+    if not isinstance(original, types.FunctionType) or not has_self(original):
         raise TypeError(
             f"triton_candidate: {cls.__qualname__}.forward is not a plain function; drop kernel=."
         )
     dispatcher = Dispatcher(cls, original, kernel)
-    cls.forward = _forward(original, dispatcher)  # type: ignore[attr-defined]  # every nn.Module class has it
+    cls.forward = standing_in(original, dispatcher)  # type: ignore[attr-defined]  # every nn.Module has it
 
 
-def _forward(original: types.FunctionType, dispatcher: Dispatcher) -> Callable[..., Any]:
-    choose, run, is_compiling = dispatcher.choose, dispatcher.run, torch.compiler.is_compiling
+@dataclass(slots=True, eq=False)
+class Known:
+    """What is remembered about one module."""
 
-    def forward(self, *args, **kwargs):  # type: ignore[no-untyped-def]  # torch.jit reads annotations
-        if is_compiling():
-            return original(self, *args, **kwargs)
-        device = choose(self, args, kwargs)
-        if device is None:
-            return original(self, *args, **kwargs)
-        return run(device, self, args, kwargs)
-
-    # torch.jit.script compiles the original's source (it follows __wrapped__) but looks names up in the
-    # globals of the function it was given: those must be the user's.
-    function = types.FunctionType(
-        forward.__code__, original.__globals__, original.__name__, None, forward.__closure__
-    )
-    functools.update_wrapper(function, original)
-    setattr(function, ORIGINAL, original)
-    setattr(function, DISPATCHER, dispatcher)
-    return function
-
-
-class _Instance:
-    """What is remembered about one module: its snapshot, and a decision per form of call."""
-
-    def __init__(self, module: nn.Module, snapshot: Snapshot, forget: Callable[[Any], None]) -> None:
-        self.alive = weakref.ref(module, forget)
-        self.snapshot = snapshot
-        self.decisions: dict[Any, torch.device | None] = {}
+    watch: Watch | None = None
+    alive: weakref.ref[nn.Module] | None = None
+    """Kept for its callback, which forgets the module before its id is free for another."""
+    forms: dict[Any, list[Form]] = field(default_factory=dict)
+    """By what can be looked up quickly: shapes and plain values."""
+    last: Form = _ORIGINAL
+    """Of the last call."""
 
 
 class Dispatcher:
-    """Decides for one adopted class. Keeps what it knows about instances outside of them."""
+    """Decides for one adopted class. Keeps what it knows about modules outside of them."""
+
+    nobody = Known()
+    """What is known about a module that was never called."""
 
     def __init__(self, cls: type, original: types.FunctionType, kernel: Kernel) -> None:
         """``cls`` is the adopted class, ``original`` its own forward."""
         self.cls, self.original, self.kernel = cls, original, kernel
-        parameters = list(inspect.signature(original).parameters.values())
-        self.signature = inspect.Signature(parameters[1:])
-        self.device_type = _device_type()
+        self.scope = Scope(cls, original, kernel)
         self.off: str | None = None
         """Why the kernel is out of use for good."""
-        self._instances: dict[int, _Instance] = {}
+        self.known: dict[int, Known] = {}
+        """By the ``id`` of the module. A form never changes, so threads may share what is here."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A class pickled by value takes its dispatcher along, without what it remembers."""
-        kernel = Kernel(self.kernel.name, self.kernel.dotted, self.kernel.marker, self.kernel.loose)
-        return Dispatcher, (self.cls, self.original, kernel)
+        return Dispatcher, (self.cls, self.original, self.kernel)
 
-    # ------------------------------------------------------------------ at every call
+    def form(self, module: nn.Module, *values: Any) -> Form:
+        """The form of a call that is of another than the module's last, with what is to run it.
 
-    def choose(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.device | None:
-        """The device on which the kernel is to run this call; None: the original is to run."""
-        if self.off is not None or ambient_reason() is not None:
-            return None
+        Args:
+            module: the module called.
+            values: the arguments, in the order of ``forward``'s parameters without the variadic ones.
+        """
+        if self.off is not None:
+            return _ORIGINAL
         try:
-            instance = self._instances.get(id(module))
-            if instance is None or instance.alive() is not module or not instance.snapshot.holds(module):
-                instance = self._look(module)
-            key = _key(instance.snapshot, args, kwargs)
-            if key is None:
-                return None
-            if key in instance.decisions:
-                device = instance.decisions[key]
-            else:
-                if len(instance.decisions) >= _KEYS:
-                    instance.decisions.clear()
-                device = instance.decisions[key] = self._decide(module, args, kwargs)
+            known = self.known.get(id(module))
+            key = tuple([value.shape if type(value) in PLAIN else value for value in values])
+            if known is not None:
+                for form in known.forms.get(key, ()):
+                    if form.fits(module, *values):
+                        known.last = form
+                        return form
+            return self._new_form(module, values, key)
         except Unavailable as unavailable:
             self._give_up(str(unavailable), unavailable.advice)
-            return None
         except Exception:  # whatever the arguments are, it is the original's to deal with them
-            return None
-        return None if device is None or autocast_reason(self.device_type) is not None else device
+            pass
+        return _ORIGINAL
 
-    def run(
-        self, device: torch.device, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Any:
-        """Run the kernel; if it raises, the original, now and from then on."""
-        try:
-            if device.type == "cuda" and device.index != torch.cuda.current_device():
-                with torch.cuda.device(device):
-                    return self.kernel.forward(module, *args, **kwargs)
-            return self.kernel.forward(module, *args, **kwargs)
-        except Exception as error:
-            if os.environ.get("KERNELLLM_STRICT", "") not in ("", "0"):
-                raise
-            if not isinstance(error, torch.OutOfMemoryError):  # which says nothing about the kernel
-                told = f"{self.kernel.dotted} raised {type(error).__name__}: {error}"
-                self._give_up(told, "set KERNELLLM_STRICT=1 to see where, and report it")
-        return self.original(module, *args, **kwargs)
+    def load(self) -> bool:
+        """Import the kernel now; whether there is one that can be used."""
+        if self.off is None:
+            try:
+                self.scope.domains, self.scope.run  # noqa: B018  # are read by being looked at
+            except Unavailable as unavailable:
+                self._give_up(str(unavailable), unavailable.advice)
+        return self.off is None
 
-    # ------------------------------------------------------------------ once per form of call
+    def failed(self, error: Exception) -> None:
+        """Note, inside an ``except``, that the kernel raised: the original is to run, now and from then on.
+
+        Raises:
+            Exception: ``error`` itself, with KERNELLLM_STRICT.
+        """
+        if os.environ.get("KERNELLLM_STRICT", "") not in ("", "0"):
+            raise error
+        if not isinstance(error, torch.OutOfMemoryError):  # which says nothing about the kernel
+            told = f"{self.kernel.dotted} raised {type(error).__name__}: {error}"
+            self._give_up(told, "set KERNELLLM_STRICT=1 to see where, and report it")
 
     def reason(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
         """Why the original would run this call; None if the kernel would."""
         if self.off is not None:
             return self.off
+        values = self.scope.values(args, kwargs)
         try:
-            reason = ambient_reason() or self._outside(module, args, kwargs)
-            return reason or autocast_reason(self.device_type)
+            reason = values if isinstance(values, str) else self.scope.outside(module, values)
+            return ambient_reason() or reason or autocast_reason(self.scope.device_type)
         except Unavailable as unavailable:
             return str(unavailable)
 
-    def _look(self, module: nn.Module) -> _Instance:
+    def _new_form(self, module: nn.Module, values: tuple[Any, ...], key: Any) -> Form:
+        if ambient_reason() or not all(type(value) in PLAIN or type(value) in SCALARS for value in values):
+            return _ORIGINAL
+        known = self.known.get(id(module))
+        if known is None or known.watch is None or known.watch.unchanged(module) is None:
+            known = self._look(module)
+        assert known.watch is not None
+        tensors = known.watch.unchanged(module)
+        fitting = never if tensors is None else fits(known.watch, tensors, values)
+        form = Form(fitting, self._decide(module, values))
+        # Some calls never fit again: an attribute is another object each time, an argument is a parameter too.
+        if form.fits(module, *values):
+            if len(known.forms) >= _SHAPES:
+                known.forms.clear()
+            known.forms[key] = [form, *known.forms.get(key, ())][:_ALIKE]
+            known.last = form
+        return form
+
+    def _look(self, module: nn.Module) -> Known:
         number = id(module)
-        paths = dict.fromkeys(path for domain in self.kernel.domains for path in domain.attributes)
-        instance = _Instance(module, Snapshot(module, paths), lambda _: self._forget(number))
-        if len(self._instances) >= _INSTANCES:
-            self._instances.clear()
-        self._instances[number] = instance
-        return instance
+        paths = dict.fromkeys(path for domain in self.scope.domains for path in domain.attributes)
+        known = Known(watch(module, paths), weakref.ref(module, lambda _: self._forget(number)))
+        if len(self.known) >= _MODULES:
+            self.known.clear()
+        self.known[number] = known
+        return known
 
     def _forget(self, number: int) -> None:
-        self._instances.pop(number, None)
+        self.known.pop(number, None)
 
-    def _decide(
-        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> torch.device | None:
-        return _device(module, args, kwargs) if self._outside(module, args, kwargs) is None else None
-
-    def _outside(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-        """Why a call is outside every domain; None if it is inside one, and the kernel can take it.
-
-        Raises:
-            Unavailable: the kernel cannot be used at all.
-        """
-        domains = self.kernel.domains
-        for value in (*args, *kwargs.values()):
-            if type(value) not in (*_PLAIN, *_SCALARS):
-                return f"an argument is a {type(value).__qualname__}, neither a plain tensor nor a number"
-        try:
-            bound = self.signature.bind(*args, **kwargs)
-        except TypeError as error:
-            return f"the arguments do not fit forward ({error})"
-        if overridden := _overridden(module, self.cls):
-            return overridden
-        reasons = [matches(domain, module, bound, self.device_type) for domain in domains]
-        if not domains or None not in reasons:
-            several = "".join(f"; for domain {n} of {len(domains)}: {r}" for n, r in enumerate(reasons, 1))
-            return (
-                reasons[0] if len(reasons) == 1 else (several.removeprefix("; ") or "it supports no domain")
-            )
-        try:
-            self._kernel_signature.bind(*args, **kwargs)
-        except TypeError as error:
-            return f"the arguments do not fit the kernel's forward ({error})"
-        return None
-
-    @functools.cached_property
-    def _kernel_signature(self) -> inspect.Signature:
-        """What the kernel's ``forward`` takes beside ``self``: the original's first parameters.
-
-        Raises:
-            Unavailable: it has other parameters, or other defaults.
-        """
-        theirs = list(inspect.signature(self.kernel.forward).parameters.values())[1:]
-        ours = list(self.signature.parameters.values())
-        for index, parameter in enumerate(theirs):
-            told = None
-            if index >= len(ours) or parameter.name != ours[index].name:
-                told = f"has another parameter `{parameter.name}`"
-            elif parameter.default is not parameter.empty and parameter.default != ours[index].default:
-                told = f"has another default for `{parameter.name}`"
-            if told:
-                raise Unavailable(f"forward of {self.kernel.dotted} {told}", AGAIN)
-        return inspect.Signature(theirs)
+    def _decide(self, module: nn.Module, values: tuple[Any, ...]) -> Callable[..., Any] | None:
+        """The kernel's ``forward``, on the right device, or None: the original."""
+        if self.scope.outside(module, values) or autocast_reason(self.scope.device_type):
+            return None
+        return _on(_device(module, values), self.scope.run)
 
     def _give_up(self, reason: str, advice: str) -> None:
         first, self.off = self.off is None, reason
-        self._instances.clear()
+        self.known.clear()
         if first and advice:
             message = f"{self.cls.__qualname__} runs its original forward because {reason}; {advice}."
             warnings.warn(message, KernelLLMWarning, stacklevel=4)
 
 
-def _key(snapshot: Snapshot, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
-    """What a decision depends on beside the snapshot: each argument's form, and whether gradients flow.
+def _on(device: torch.device, run: Callable[..., Any]) -> Callable[..., Any]:
+    """``run`` with ``device`` as the current one, where there is a choice: Triton launches on the current one."""
+    if device.type != "cuda" or torch.cuda.device_count() == 1:
+        return run
 
-    None for arguments that no kernel takes.
-    """
-    grad = torch.is_grad_enabled()
-    parts: list[Any] = [grad and snapshot.requires_grad()]
-    for value in (*args, *kwargs.values()) if kwargs else args:
-        if type(value) in _PLAIN:
-            if value.layout is not torch.strided:
-                return None
-            parts.append(
-                (
-                    value.dtype,
-                    value.shape,
-                    value.device,
-                    value.is_contiguous() and not value.is_neg(),
-                    grad and value.requires_grad,
-                )
-            )
-        elif type(value) in _SCALARS:
-            parts.append((type(value), value))
-        else:
-            return None
-    return (tuple(parts), tuple(kwargs)) if kwargs else tuple(parts)
+    def there(*args: Any) -> Any:
+        if torch.cuda.current_device() == device.index:
+            return run(*args)
+        with torch.cuda.device(device):
+            return run(*args)
+
+    return there
 
 
-def _device(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> torch.device:
+def _device(module: nn.Module, values: tuple[Any, ...]) -> torch.device:
     """The device of the first tensor; the domain check sees to it that all are on one."""
-    values = (*args, *kwargs.values(), *module.parameters(), *module.buffers())
-    return next((value.device for value in values if isinstance(value, torch.Tensor)), torch.device("cpu"))
-
-
-def _device_type() -> str:
-    wanted = (os.environ.get("KERNELLLM_INTERPRET"), os.environ.get("TRITON_INTERPRET"))
-    return "cpu" if wanted == ("1", "1") else "cuda"
-
-
-def _overridden(module: nn.Module, cls: type) -> str | None:
-    """How an instance differs from the adopted class in code that the original might call."""
-    ours = {
-        name for base in cls.__mro__ if base is not nn.Module and base is not object for name in vars(base)
-    }
-    ours -= {"forward", "extra_repr", "training", "dump_patches", "call_super_init"}
-    mro = type(module).__mro__
-    if cls not in mro:
-        return f"{type(module).__qualname__} is no {cls.__qualname__}"
-    for base in mro[: mro.index(cls)]:
-        for name in vars(base):
-            if name in ours and not name.startswith("__"):
-                return f"{base.__qualname__} overrides `{name}` of {cls.__qualname__}"
-    for name, value in vars(module).items():
-        if name in ours and callable(value) and callable(getattr(cls, name, None)):
-            return f"`{name}` was replaced on this instance"
-    return None
+    every = (*values, *module.parameters(), *module.buffers())
+    return next((each.device for each in every if isinstance(each, torch.Tensor)), torch.device("cpu"))

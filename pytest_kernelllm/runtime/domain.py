@@ -12,7 +12,10 @@ from torch import nn
 from pytest_kernelllm.records import Domain, TensorSpec
 
 MISSING = object()
-_SCALARS = (bool, int, float, str, type(None))
+"""What ``getattr`` gives for an attribute that is not there."""
+PLAIN = (torch.Tensor, nn.Parameter)
+"""The types of tensors that kernels take; a subclass may mean anything."""
+SCALARS = (bool, int, float, str, type(None))
 _CLASS = ".__class__"
 
 
@@ -46,22 +49,24 @@ def matches(
 
 def tensor_problem(value: Any) -> str | None:
     """Why a value is not the plain tensor that kernels are made for, as the rest of a sentence."""
-    if type(value) not in (torch.Tensor, nn.Parameter):
+    if type(value) not in PLAIN:
         return f"is a {type(value).__qualname__}, not a plain tensor"
     if value.is_nested or value.layout is not torch.strided:
         return "is not a strided tensor"
     if not value.is_contiguous():
         return "is not contiguous"
-    if value.is_neg():
+    if not torch.compiler.is_compiling() and value.is_neg():
         return "is lazily negated"
     return None
 
 
 def same_value(listed: Any, actual: Any) -> bool:
     """Whether a plain value is the listed one: equal and of one type; a function or class by its name."""
+    if actual is MISSING:
+        return False
     if callable(actual):
         return bool(listed == _named(actual))
-    if type(actual) is not type(listed) or not isinstance(actual, _SCALARS):
+    if type(actual) is not type(listed) or not isinstance(actual, SCALARS):
         return False
     return bool(actual == listed or (actual != actual and listed != listed))
 
@@ -74,7 +79,7 @@ def split_item(part: str) -> tuple[str, int | None]:
 
 def _structure(domain: Domain, module: nn.Module) -> str | None:
     listed = {path.removesuffix(_CLASS) for path in domain.attributes if path.endswith(_CLASS)}
-    known = {id(child) for path in listed if (child := _lookup(module, path)) is not MISSING}
+    known = {id(_lookup(module, path)) for path in listed}
     for path, child in module.named_modules(remove_duplicate=False):
         where = f"submodule `{path}`" if path else "the module"
         if child.training != domain.training:
@@ -83,7 +88,7 @@ def _structure(domain: Domain, module: nn.Module) -> str | None:
             )
         if path and id(child) not in known:
             return f"{where} is no part of the verified domain"
-        if path and "forward" in vars(child):
+        if path and "forward" in list(vars(child)):  # for the list Dynamo guards the keys, without it nothing
             return f"{where} has a forward of its own"
         hooks = (
             child._forward_hooks,
@@ -109,7 +114,7 @@ def _attributes(
                 return f"`{path}` {problem}"
             devices.setdefault(actual.device, f"`{path}`")
         elif not same_value(listed, actual):
-            return f"`{path}` is {_shown(actual)}, the kernel is for {listed!r}"
+            return f"`{path}` is {_shown(actual)}, the kernel is for {_shown(listed)}"
     return None
 
 
@@ -119,7 +124,7 @@ def _arguments(
     for name, parameter in bound.signature.parameters.items():
         actual = bound.arguments.get(name, parameter.default)
         if name not in domain.inputs:
-            if name in bound.arguments and not _is_default(parameter, actual):
+            if name in bound.arguments and not is_default(parameter, actual):
                 return f"argument `{name}` was not passed when the kernel was verified"
             continue
         listed = domain.inputs[name]
@@ -128,11 +133,12 @@ def _arguments(
                 return f"argument `{name}` {problem}"
             devices.setdefault(actual.device, f"argument `{name}`")
         elif not same_value(listed, actual):
-            return f"argument `{name}` is {_shown(actual)}, the kernel is for {listed!r}"
+            return f"argument `{name}` is {_shown(actual)}, the kernel is for {_shown(listed)}"
     return None
 
 
-def _is_default(parameter: inspect.Parameter, actual: Any) -> bool:
+def is_default(parameter: inspect.Parameter, actual: Any) -> bool:
+    """Whether an argument means the same as leaving it away."""
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         return not actual
     return actual is parameter.default or same_value(parameter.default, actual)
@@ -208,10 +214,12 @@ def _shape(spec: TensorSpec) -> str:
 
 
 def _shown(value: Any) -> str:
+    if torch.compiler.is_compiling():  # reasons are read by nobody then, and not all of this can be traced
+        return ""
     if value is MISSING or value is inspect.Parameter.empty:
         return "missing"
     if isinstance(value, torch.Tensor):
         return "a tensor"
     if callable(value):
         return _named(value)
-    return repr(value) if isinstance(value, _SCALARS) else f"a {type(value).__qualname__}"
+    return repr(value) if isinstance(value, SCALARS) else f"a {type(value).__qualname__}"

@@ -45,6 +45,10 @@ class Kernel:
         """
         self.name, self.dotted, self.marker, self.loose = name, dotted, marker, loose
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Without what was loaded."""
+        return Kernel, (self.name, self.dotted, self.marker, self.loose)
+
     @functools.cached_property
     def path(self) -> Path:
         """The kernel module's file.

@@ -1,36 +1,10 @@
 """An adopted class on a GPU: the kernel inside its domain, the original outside, the same state_dict, compiled or not."""
 
-import sys
 import warnings
 
-import pytest
 import torch
-from projects import GOOD, LAYERS
 
 from pytest_kernelllm import runtime
-from pytest_kernelllm.kernel_module import Provenance, compose
-from pytest_kernelllm.records import Domain, TensorSpec
-
-
-@pytest.fixture
-def scale(tmp_path, monkeypatch):
-    domain = Domain(
-        {"x": TensorSpec("float32", ("n", 64))}, {"weight": TensorSpec("float32", (64,))}, {"n": (1, 64)}
-    )
-    body = GOOD.split("import triton.language as tl")[1]
-    # The kernel adds two, not one: so that one can see which of the two ran.
-    source = compose(
-        Provenance("elsewhere.py::Scale", "0" * 64, "test"), "Scale.", [domain], body.replace("+ 1)", "+ 2)")
-    )
-    (tmp_path / "scale_kernel_for_test.py").write_text(source)
-    text = LAYERS.replace("dims=", 'kernel="scale_kernel_for_test", dims=')
-    (tmp_path / "adopted_layers.py").write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
-    import adopted_layers
-
-    yield adopted_layers.Scale
-    for name in ("adopted_layers", "scale_kernel_for_test"):
-        sys.modules.pop(name, None)
 
 
 def adds(module, x):

@@ -150,9 +150,12 @@ def project(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
-    yield Project(tmp_path)
-    for name in ("layers", "marked", "adopted"):
-        sys.modules.pop(name, None)
+    with monkeypatch.context() as modules:
+        for name in ("layers", "marked", "adopted"):  # other tests have modules of these names too
+            modules.delitem(sys.modules, name, raising=False)
+        yield Project(tmp_path)
+        for name in ("layers", "marked", "adopted"):
+            sys.modules.pop(name, None)
 
 
 @pytest.fixture

@@ -49,7 +49,9 @@ def local(folder: Path) -> dict[str, Written]:
         length = inputs["input_ids"].shape[1]
         new = model.generate(**inputs, do_sample=False, max_new_tokens=24)[0, length:]
         finish = "stop" if new[-1] == tokenizer.eos_token_id else "length"
-        found[prompt] = (tokenizer.decode(new, skip_special_tokens=True), len(new), length, finish)
+        text = tokenizer.decode(new, skip_special_tokens=True)
+        # The server keeps to itself the character that the last tokens only began.
+        found[prompt] = (text.rstrip("\ufffd"), len(new), length, finish)
     return found
 
 

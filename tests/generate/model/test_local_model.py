@@ -18,8 +18,7 @@ SHORT = Sampling(max_new_tokens=30)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    torch.manual_seed(1)
-    return save(tmp_path_factory.mktemp("models") / "tiny")
+    return save(tmp_path_factory.mktemp("models") / "tiny", seed=1)
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +160,7 @@ def test_a_folder_is_called_by_its_name_and_told_apart_by_its_contents(folder, t
     first = LocalModel(str(folder))
     assert first.name == "tiny"
     assert first.identity() == f"local tiny@{first.revision} auto none"
-    other = LocalModel(str(save(tmp_path / "tiny")))
+    other = LocalModel(str(save(tmp_path / "tiny", seed=2)))
     assert other.identity() != first.identity()
     assert LocalModel(str(folder), dtype="bfloat16").identity() != first.identity()
     monkeypatch.chdir(folder)

@@ -159,7 +159,7 @@ assert str(_cache_folder("owner/name")) == HF_HUB_CACHE + "/models--owner--name"
 def test_a_folder_is_a_model_named_by_its_contents(llama, tmp_path, monkeypatch):
     first = find_cached(str(llama), "")
     assert first == find_cached(str(llama), "ignored") == fetch(str(llama), "", print)
-    other = save(tmp_path / "llama")
+    other = save(tmp_path / "llama", seed=1)
     assert find_cached(str(other), "").commit != first.commit
     monkeypatch.setenv("HOME", str(tmp_path))
     assert find_cached("~/llama", "").folder == other

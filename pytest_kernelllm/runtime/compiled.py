@@ -1,0 +1,77 @@
+"""What ``torch.compile`` traces in place of an adopted class's ``forward``, with KERNELLLM_COMPILE=1.
+
+Dynamo traces the domain check itself, in plain Python over shapes, dtypes and attributes. So its guards are
+what a decision rests on, a call outside the domain is compiled anew with the original, and the kernel's
+``forward`` becomes part of the graph, its Triton launches as PyTorch takes in any user's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.autograd import forward_ad
+
+from pytest_kernelllm.runtime.ambient import HOOKS, transform
+
+if TYPE_CHECKING:
+    from pytest_kernelllm.runtime.dispatch import Dispatcher
+
+
+def wanted() -> bool:
+    """Whether kernels are to go into compiled graphs; otherwise ``torch.compile`` sees originals only."""
+    return os.environ.get("KERNELLLM_COMPILE", "") not in ("", "0")
+
+
+class Traced:
+    """Decides for one adopted class while ``torch.compile`` traces it."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        """``dispatcher`` is the class's."""
+        self._dispatcher = dispatcher
+
+        def ready(module: nn.Module) -> bool:
+            return dispatcher.load() and transform() is None and not any(map(_negated, _tensors(module)))
+
+        # Runs while tracing, but is not traced. What it reads either cannot change (the kernel's file), or Dynamo
+        # guards it by itself (transforms, and the dispatch keys of parameters).
+        self._ready: Callable[[nn.Module], bool] = torch.compiler.assume_constant_result(ready)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By its dispatcher."""
+        return Traced, (self._dispatcher,)
+
+    def values(self, module: nn.Module, *values: Any) -> Sequence[Any] | None:
+        """What to call the kernel with; None: the original is to run.
+
+        Args:
+            module: the module called.
+            values: the arguments, in the order of ``forward``'s parameters without the variadic ones.
+        """
+        scope = self._dispatcher.scope
+        if torch.compiler.is_exporting() or not self._ready(module) or self._dispatcher.off is not None:
+            return None
+        if torch._C._len_torch_function_stack() or any(map(len, HOOKS)) or forward_ad._current_level >= 0:
+            return None
+        if torch.is_autocast_enabled(scope.device_type) or _wants_grad(module, values):
+            return None
+        if scope.outside(module, values) is not None:
+            return None
+        # While tracing, nothing tells whether a tensor is lazily negated; this does nothing to others.
+        return [value.resolve_neg() if isinstance(value, torch.Tensor) else value for value in values]
+
+
+def _tensors(module: nn.Module) -> list[torch.Tensor]:
+    return [*module.parameters(), *module.buffers()]
+
+
+def _negated(tensor: torch.Tensor) -> bool:
+    return tensor.is_neg()
+
+
+def _wants_grad(module: nn.Module, values: Sequence[Any]) -> bool:
+    tensors = [*module.parameters(), *(value for value in values if isinstance(value, torch.Tensor))]
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)

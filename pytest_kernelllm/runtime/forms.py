@@ -1,0 +1,98 @@
+"""The form of a call: all that a decision between kernel and original rests on beside the module itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pytest_kernelllm.runtime.ambient import ambient_reason
+from pytest_kernelllm.runtime.domain import PLAIN
+from pytest_kernelllm.runtime.generated import define, holding
+from pytest_kernelllm.runtime.watch import Watch
+
+try:
+    from torch._C._dynamo.guards import TensorGuards
+
+    _Guards: type[TensorGuards] | None = TensorGuards
+except ImportError:  # not public, so a later torch may not have it
+    _Guards = None
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Calls of one form on one module, and what runs them."""
+
+    fits: Callable[..., bool]
+    """Whether a call is of this form; takes the module, and its arguments in the order of ``forward``."""
+    kernel: Callable[..., Any] | None
+    """The kernel module's ``forward``; None: the original."""
+
+
+def never(*_: Any) -> bool:
+    """The ``fits`` that no call fits."""
+    return False
+
+
+def fits(watch: Watch, tensors: Sequence[torch.Tensor], values: Sequence[Any]) -> Callable[..., bool]:
+    """A function that says whether another call of a module is of the same form as this one.
+
+    The module must be unchanged. Of the same form are tensors (arguments, parameters, buffers) of one type,
+    dtype, device, shape, strides and dispatch keys that want a gradient or not as these do, under the same
+    grad mode if any does; and other arguments of one type and value. Dispatch keys count with those in force
+    around the call, and thus tell whether it is traced, transformed, or under autocast.
+
+    Args:
+        watch: the module's.
+        tensors: those of the module.
+        values: the arguments, plain tensors and scalars.
+    """
+    names = [f"a{index}" for index in range(len(values))]
+    plain: list[str] = []
+    constants: dict[str, Any] = {}
+    first: dict[int, str] = {}
+    compared: list[torch.Tensor] = []
+    for name, value in zip(names, values, strict=True):
+        if type(value) in PLAIN:
+            if first.setdefault(id(value), name) == name:
+                compared.append(value)
+            else:
+                plain.append(f"{name} is {first[id(value)]}")
+        elif value is None or value is True or value is False:
+            plain.append(f"{name} is {value}")
+        else:
+            constants |= {f"{name}_then": value, f"{name}_type": type(value)}
+            plain.append(f"type({name}) is {name}_type and {name} == {name}_then")
+    compared += tensors
+    if any(tensor.requires_grad for tensor in compared):
+        constants["grad_enabled"] = torch.is_grad_enabled
+        plain.append(f"grad_enabled() is {torch.is_grad_enabled()}")
+    constants["alike"] = _alike(compared)
+    # First what differs between the calls of one module, then what rarely does.
+    alike = f"alike({', '.join((*first.values(), *watch.tensors))})"
+    text = holding("fits", ("module", *names), (*plain, alike, *watch.conditions), "True", "False")
+    return define("fits", text, {**watch.names, **constants})
+
+
+def _alike(tensors: Sequence[torch.Tensor]) -> Callable[..., bool]:
+    if _Guards is None:
+        then = _state(tensors)
+        return lambda *others: _state(others) == then
+    # In C++, and what torch.compile guards its code with.
+    guards = _Guards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+    return guards.check
+
+
+def _state(tensors: Sequence[torch.Tensor]) -> list[Any]:
+    around = [ambient_reason(), torch.is_inference_mode_enabled()]
+    return around + [
+        (
+            type(tensor),
+            (tensor.dtype, tensor.layout, tensor.device, tensor.shape, tensor.stride()),
+            (tensor.is_neg(), tensor.is_conj(), tensor.requires_grad),
+            torch.is_autocast_enabled(tensor.device.type),
+        )
+        for tensor in tensors
+    ]

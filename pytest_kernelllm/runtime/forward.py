@@ -1,0 +1,160 @@
+"""The function that stands in for ``forward``, written for the parameters of the one it replaces."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pytest_kernelllm.runtime import DISPATCHER, ORIGINAL, compiled
+from pytest_kernelllm.runtime.generated import define
+
+if TYPE_CHECKING:
+    from pytest_kernelllm.runtime.dispatch import Dispatcher
+
+Parameter = inspect.Parameter
+VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+"""Kinds of parameters without a place of their own: kernels are not given what comes in by them."""
+
+# Calls of the form that came last are decided here; packing their arguments would cost as much as deciding.
+# Names are long because they stand among those of the user's parameters.
+_FORWARD = """
+def forward{signature}:{before}
+    kernelllm_form = kernelllm_dispatcher.known.get(kernelllm_id({self}), kernelllm_nobody).last
+    if not kernelllm_form.fits({fixed}):
+        kernelllm_form = kernelllm_dispatcher.form({fixed})
+    if kernelllm_form.kernel is not None:
+        try:
+            return kernelllm_form.kernel({fixed})
+        except kernelllm_Exception as kernelllm_error:
+            kernelllm_dispatcher.failed(kernelllm_error)
+    return kernelllm_original({given})
+"""
+
+_VARIADIC = """
+    if {extra}:  # no domain has any
+        return kernelllm_original({given})"""
+
+_COMPILING = """
+    if kernelllm_is_compiling():
+        return kernelllm_original({given})"""
+
+_COMPILING_KERNEL = """
+    if kernelllm_is_compiling():
+        kernelllm_values = kernelllm_traced.values({fixed})
+        if kernelllm_values is None:
+            return kernelllm_original({given})
+        return kernelllm_dispatcher.scope.run({self}, *kernelllm_values)"""
+
+# Of a function that was decorated: what a call means is known by the signature inside, but the decorator may
+# take more than that.
+_BIND = """
+    try:
+        ({values}) = kernelllm_bind(*kernelllm_args, **kernelllm_kwargs)
+    except kernelllm_TypeError:
+        return kernelllm_original({given})"""
+
+
+def standing_in(original: types.FunctionType, dispatcher: Dispatcher) -> types.FunctionType:
+    """A function that takes what ``original`` takes, and runs the kernel or ``original``."""
+    parameters = list(inspect.signature(original).parameters.values())
+    fixed = [each.name for each in parameters[1:] if each.kind not in VARIADIC]
+    extra = [each.name for each in parameters if each.kind in VARIADIC]
+    if hasattr(original, "__wrapped__"):
+        self, signature = "kernelllm_self", "(kernelllm_self, /, *kernelllm_args, **kernelllm_kwargs)"
+        given = "kernelllm_self, *kernelllm_args, **kernelllm_kwargs"
+        before = _COMPILING + _BIND
+    else:
+        self, signature = parameters[0].name, _signature(parameters)
+        given = ", ".join(map(passed, parameters))
+        before = (_VARIADIC if extra else "") + (_COMPILING_KERNEL if compiled.wanted() else _COMPILING)
+    parts = {
+        "self": self,
+        "given": given,
+        "fixed": ", ".join((self, *fixed)),
+        "extra": " or ".join(extra),
+        "values": "".join(f"{name}, " for name in fixed),
+    }
+    text = _FORWARD.format(signature=signature, before=before.format(**parts), **parts).strip()
+    made = define("forward", text, _names(original, dispatcher) | _defaults(parameters))
+    # torch.jit.script compiles the original's source (it follows __wrapped__) but looks names up in the
+    # globals of the function it was given.
+    function = types.FunctionType(
+        made.__code__, original.__globals__, original.__name__, made.__defaults__, made.__closure__
+    )
+    function.__kwdefaults__ = made.__kwdefaults__
+    functools.update_wrapper(function, original)
+    setattr(function, ORIGINAL, original)
+    setattr(function, DISPATCHER, dispatcher)
+    return function
+
+
+def _names(original: types.FunctionType, dispatcher: Dispatcher) -> dict[str, Any]:
+    """What the texts above name, builtins too: the globals are going to be the user's."""
+    return {
+        "kernelllm_dispatcher": dispatcher,
+        "kernelllm_nobody": dispatcher.nobody,
+        "kernelllm_original": original,
+        "kernelllm_bind": _bind(list(inspect.signature(original).parameters.values())[1:]),
+        # What it needs imports torch.compile's machinery.
+        "kernelllm_traced": compiled.Traced(dispatcher) if compiled.wanted() else None,
+        "kernelllm_is_compiling": torch.compiler.is_dynamo_compiling,
+        "kernelllm_id": id,
+        "kernelllm_Exception": Exception,
+        "kernelllm_TypeError": TypeError,
+    }
+
+
+def has_self(function: types.FunctionType) -> bool:
+    """Whether a function takes a first argument by position."""
+    first = next(iter(inspect.signature(function).parameters.values()), None)
+    return first is not None and first.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def passed(parameter: inspect.Parameter) -> str:
+    """How a function hands on what came in by one of its parameters."""
+    if parameter.kind is Parameter.VAR_POSITIONAL:
+        return f"*{parameter.name}"
+    if parameter.kind is Parameter.VAR_KEYWORD:
+        return f"**{parameter.name}"
+    return (
+        f"{parameter.name}={parameter.name}" if parameter.kind is Parameter.KEYWORD_ONLY else parameter.name
+    )
+
+
+def _bind(parameters: list[inspect.Parameter]) -> types.FunctionType:
+    """A function that returns the values of these parameters; a TypeError for what only variadic ones take."""
+    fixed = "".join(f"{each.name}, " for each in parameters if each.kind not in VARIADIC)
+    signature = _signature(each for each in parameters if each.kind not in VARIADIC)
+    return define("bind", f"def bind{signature}:\n    return ({fixed})", _defaults(parameters))
+
+
+def _signature(parameters: Iterable[inspect.Parameter]) -> str:
+    """``(self, x, scale=kernelllm_default_scale)``: without annotations, the defaults by name."""
+    bare = [
+        each.replace(
+            annotation=Parameter.empty,
+            default=Parameter.empty if each.default is Parameter.empty else _Name(_default(each)),
+        )
+        for each in parameters
+    ]
+    return str(inspect.Signature(bare))
+
+
+def _defaults(parameters: Iterable[inspect.Parameter]) -> dict[str, Any]:
+    return {_default(each): each.default for each in parameters if each.default is not Parameter.empty}
+
+
+def _default(parameter: inspect.Parameter) -> str:
+    return f"kernelllm_default_{parameter.name}"
+
+
+class _Name(str):
+    """Text that shows as itself."""
+
+    def __repr__(self) -> str:
+        return str(self)

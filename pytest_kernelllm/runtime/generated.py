@@ -1,0 +1,58 @@
+"""Functions written as text, for what runs at every call: straight lines in place of loops and lookups."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import linecache
+import textwrap
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+_TEXTS = 512
+"""Compiled texts that are kept: modules that are built alike share one."""
+
+
+def define(name: str, text: str, values: Mapping[str, Any]) -> types.FunctionType:
+    """Make a function of its source text.
+
+    Args:
+        name: of the function that the text defines.
+        text: one ``def`` statement.
+        values: what its free names stand for.
+    """
+    function: types.FunctionType = _factory(name, text, tuple(values))(*values.values())
+    return function
+
+
+def holding(
+    name: str, parameters: Sequence[str], conditions: Sequence[str], then: str, otherwise: str
+) -> str:
+    """The text of a function that returns ``then`` if all conditions hold, else ``otherwise``.
+
+    A condition that raises does not hold: what it asks about is gone, or some attribute's own code fails.
+    """
+    conjunction = "\n            and ".join(conditions)
+    return (
+        f"def {name}({', '.join(parameters)}):\n"
+        "    try:\n"
+        "        if (\n"
+        f"            {conjunction}\n"
+        "        ):\n"
+        f"            return {then}\n"
+        "    except Exception:\n"
+        "        pass\n"
+        f"    return {otherwise}"
+    )
+
+
+@functools.lru_cache(maxsize=_TEXTS)
+def _factory(name: str, text: str, names: tuple[str, ...]) -> Callable[..., Any]:
+    source = f"def make({', '.join(names)}):\n{textwrap.indent(text, '    ')}\n    return {name}\n"
+    file = f"<kernelllm {name} {hashlib.sha256(source.encode()).hexdigest()[:12]}>"
+    # So that tracebacks and debuggers show the lines.
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    space: dict[str, Any] = {}
+    exec(compile(source, file, "exec"), space)
+    return space["make"]  # type: ignore[no-any-return]

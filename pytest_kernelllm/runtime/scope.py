@@ -1,0 +1,155 @@
+"""Which calls of an adopted class its kernel may take, and how it is called."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch import nn
+
+from pytest_kernelllm.records import Domain
+from pytest_kernelllm.runtime.domain import PLAIN, SCALARS, is_default, matches
+from pytest_kernelllm.runtime.forward import VARIADIC, passed
+from pytest_kernelllm.runtime.generated import define
+from pytest_kernelllm.runtime.kernel import AGAIN, Kernel, Unavailable
+
+Parameter = inspect.Parameter
+
+
+class Scope:
+    """One adopted class and its kernel. ``torch.compile`` traces ``outside``."""
+
+    def __init__(self, cls: type, original: types.FunctionType, kernel: Kernel) -> None:
+        """``cls`` is the adopted class, ``original`` its own forward."""
+        self.cls, self.kernel = cls, kernel
+        parameters = list(inspect.signature(original).parameters.values())[1:]
+        self.signature = inspect.Signature(parameters)
+        self.names = tuple(each.name for each in parameters if each.kind not in VARIADIC)
+        self.device_type = _device_type()
+        # Read at need, and kept here: Dynamo cannot trace the lock in functools.cached_property.
+        self._domains: tuple[Domain, ...] | None = None
+        self._taken: tuple[str, ...] | None = None
+        self._run: Callable[..., Any] | None = None
+
+    def values(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...] | str:
+        """The arguments of a call in the order of the parameters, defaults among them; or why there are none."""
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            return f"the arguments do not fit forward ({error})"
+        if further := set(bound.arguments) - set(self.names):
+            return f"arguments came in by `*` or `**` ({', '.join(sorted(further))})"
+        bound.apply_defaults()
+        return tuple(bound.arguments[name] for name in self.names)
+
+    def outside(self, module: nn.Module, values: Sequence[Any]) -> str | None:
+        """Why a call is outside every domain; None if it is inside one, and the kernel can take it.
+
+        Raises:
+            Unavailable: the kernel cannot be used at all.
+        """
+        domains = self.domains
+        for value in values:
+            if type(value) not in PLAIN and type(value) not in SCALARS:
+                return f"an argument is a {type(value).__qualname__}, neither a plain tensor nor a number"
+        if overridden := _overridden(module, self.cls):
+            return overridden
+        arguments = dict(zip(self.names, values, strict=True))
+        bound = inspect.BoundArguments(self.signature, arguments)
+        reasons = [matches(domain, module, bound, self.device_type) for domain in domains]
+        if not domains or None not in reasons:
+            several = "".join(f"; for domain {n} of {len(domains)}: {r}" for n, r in enumerate(reasons, 1))
+            return (
+                reasons[0] if len(reasons) == 1 else (several.removeprefix("; ") or "it supports no domain")
+            )
+        for name, value in arguments.items():
+            if name not in self.taken and not is_default(self.signature.parameters[name], value):
+                return f"the kernel's forward does not take `{name}`"
+        return None
+
+    @property
+    def domains(self) -> tuple[Domain, ...]:
+        """What the kernel was verified on.
+
+        Raises:
+            Unavailable: no kernel for this process.
+        """
+        if self._domains is None:
+            self._domains = self.kernel.domains
+        return self._domains
+
+    @property
+    def taken(self) -> tuple[str, ...]:
+        """The parameters of the kernel's ``forward`` beside ``self``: the original's first ones.
+
+        Raises:
+            Unavailable: there is no kernel, or it has other parameters, or other defaults.
+        """
+        if self._taken is None:
+            self._taken = _taken(self.kernel, self.signature)
+        return self._taken
+
+    @property
+    def run(self) -> Callable[..., Any]:
+        """The kernel's ``forward``, taking the module and all values by position.
+
+        Raises:
+            Unavailable: as for ``taken``.
+        """
+        if self._run is None:
+            self._run = _positional(self.kernel, self.signature, self.names, self.taken)
+        return self._run
+
+
+def _taken(kernel: Kernel, signature: inspect.Signature) -> tuple[str, ...]:
+    theirs = list(inspect.signature(kernel.forward).parameters.values())[1:]
+    ours = list(signature.parameters.values())
+    for index, parameter in enumerate(theirs):
+        told = None
+        if index >= len(ours) or parameter.name != ours[index].name:
+            told = f"has another parameter `{parameter.name}`"
+        elif parameter.default is not parameter.empty and parameter.default != ours[index].default:
+            told = f"has another default for `{parameter.name}`"
+        if told:
+            raise Unavailable(f"forward of {kernel.dotted} {told}", AGAIN)
+    return tuple(parameter.name for parameter in theirs)
+
+
+def _positional(
+    kernel: Kernel, signature: inspect.Signature, names: Sequence[str], taken: Sequence[str]
+) -> Callable[..., Any]:
+    ours = [signature.parameters[name] for name in names]
+    theirs = [each for each in ours if each.name in taken]
+    if theirs == ours and all(each.kind is not Parameter.KEYWORD_ONLY for each in ours):
+        return kernel.forward
+    accepted = ", ".join(("kernelllm_self", *names))
+    handed = ", ".join(("kernelllm_self", *map(passed, theirs)))
+    text = f"def run({accepted}):\n    return kernelllm_kernel({handed})"
+    return define("run", text, {"kernelllm_kernel": kernel.forward})
+
+
+def _device_type() -> str:
+    wanted = (os.environ.get("KERNELLLM_INTERPRET"), os.environ.get("TRITON_INTERPRET"))
+    return "cpu" if wanted == ("1", "1") else "cuda"
+
+
+def _overridden(module: nn.Module, cls: type) -> str | None:
+    """How an instance differs from the adopted class in code that the original might call."""
+    ours = {
+        name for base in cls.__mro__ if base is not nn.Module and base is not object for name in vars(base)
+    }
+    ours -= {"forward", "extra_repr", "training", "dump_patches", "call_super_init"}
+    mro = type(module).__mro__
+    if cls not in mro:
+        return f"{type(module).__qualname__} is no {cls.__qualname__}"
+    for base in mro[: mro.index(cls)]:
+        for name in vars(base):
+            if name in ours and not name.startswith("__"):
+                return f"{base.__qualname__} overrides `{name}` of {cls.__qualname__}"
+    for name in list(vars(module)):  # for the list Dynamo guards the keys, without it it would not
+        if name in ours and callable(getattr(cls, name, None)) and callable(vars(module)[name]):
+            return f"`{name}` was replaced on this instance"
+    return None

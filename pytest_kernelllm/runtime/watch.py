@@ -1,0 +1,156 @@
+"""Notices cheaply that a module is no longer what was checked, by conditions written for that very module."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sized
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from pytest_kernelllm.runtime.ambient import HOOKS, QUIET, QUIET_NAMES
+from pytest_kernelllm.runtime.domain import MISSING, PLAIN, SCALARS, same_value, split_item
+from pytest_kernelllm.runtime.generated import define, holding
+
+
+@dataclass(frozen=True)
+class Watch:
+    """All that a domain check reads of one module, as Python expressions over ``module`` and ``names``.
+
+    Neither the module nor its tensors are kept alive.
+    """
+
+    conditions: tuple[str, ...]
+    """True as long as the module is as it was and no kernel is ruled out (``ambient_reason``)."""
+    tensors: tuple[str, ...]
+    """The module's tensors, each once: parameters, buffers, others. What these are like is no condition here."""
+    names: Mapping[str, Any]
+
+    @functools.cached_property
+    def unchanged(self) -> Callable[[nn.Module], tuple[torch.Tensor, ...] | None]:
+        """The tensors that the module has now; None if a condition is false."""
+        tensors = "".join(f"{each}, " for each in self.tensors)
+        text = holding("unchanged", ("module",), self.conditions, f"({tensors})", "None")
+        return define("unchanged", text, self.names)
+
+
+def watch(module: nn.Module, paths: Iterable[str]) -> Watch:
+    """Watch a module from now on.
+
+    Args:
+        module: any module.
+        paths: the dotted names whose values count, as in ``Domain.attributes``.
+    """
+    seen = _Seen(module)
+    for child in module.modules():
+        seen.structure(child)
+    for path in paths:
+        seen.path(path)
+    return seen.watch()
+
+
+class _Seen:
+    """What a module is like, on the way to a ``Watch``."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        self.values: dict[str, Any] = dict(QUIET_NAMES)
+        self._names = {id(module): "module"}  # which is given, so as not to be kept
+        self._conditions: dict[str, None] = {}
+        self._empty: list[Sized] = list(HOOKS)
+        self._tensors: dict[int, tuple[str, torch.Tensor]] = {}
+
+    def structure(self, child: nn.Module) -> None:
+        """What counts of each module whatever the domain: class, mode, children, tensors, hooks, new names."""
+        own = self._name(vars(child))
+        self._add(f"type({self._name(child)}) is {self._name(type(child))}")
+        self._same(f"{own}['training']", child.training)
+        self._add(f"len({own}) == {len(vars(child))}")
+        for registry in (child._modules, child._parameters, child._buffers):
+            self._length(registry)
+            for name, value in registry.items():
+                self._same(f"{self._name(registry)}[{name!r}]", value)
+        if child is not self.module:  # whose own hooks are called around forward, by torch
+            for hooks in _hooks(child):
+                self._length(hooks)
+
+    def path(self, path: str) -> None:
+        """The value under one dotted name, and everything on the way to it."""
+        owner: Any = self.module
+        for part in path.split("."):
+            name, index = split_item(part)
+            value = getattr(owner, name, MISSING)
+            expression = self._attribute(owner, name, value)
+            if index is not None and isinstance(value, tuple | list):
+                if index >= len(value):
+                    self._add(f"len({expression}) == {len(value)}")
+                    return
+                expression, value = f"{expression}[{index}]", value[index]
+                self._same(expression, value)
+            if value is MISSING:
+                return
+            owner = value
+
+    def watch(self) -> Watch:
+        """The result."""
+        nothing = " or ".join((*QUIET, *map(self._name, self._empty)))
+        tensors = tuple(expression for expression, _ in self._tensors.values())
+        return Watch((f"not ({nothing})", *self._conditions), tensors, self.values)
+
+    def _attribute(self, owner: Any, name: str, value: Any) -> str:
+        """An expression for an attribute, with the condition that it is what it was."""
+        namespace = _namespace(owner, name, value)
+        if value is MISSING:
+            expression = f"getattr({self._name(owner)}, {name!r}, {self._name(MISSING)})"
+        elif value is type(owner):
+            expression = f"type({self._name(owner)})"
+        elif namespace is not None:
+            expression = f"{self._name(namespace)}[{name!r}]"
+        else:
+            expression = f"{self._name(owner)}.{name}"
+            if type(value) in SCALARS:  # code may compute it, each time as another object
+                self._add(f"{self._name(same_value)}({self._name(value)}, {expression})")
+                return expression
+        self._same(expression, value)
+        return expression
+
+    def _same(self, expression: str, value: Any) -> None:
+        if not isinstance(value, torch.Tensor):
+            literal = value is None or value is True or value is False
+            self._add(f"{expression} is {value if literal else self._name(value)}")
+        elif type(value) not in PLAIN:  # which no domain takes, whatever else it is like
+            self._add(f"type({expression}) is {self._name(type(value))}")
+        else:
+            first, _ = self._tensors.setdefault(id(value), (expression, value))
+            if first != expression:
+                self._add(f"{expression} is {first}")
+
+    def _length(self, container: Sized) -> None:
+        if container:
+            self._add(f"len({self._name(container)}) == {len(container)}")
+        else:
+            self._empty.append(container)
+
+    def _name(self, value: Any) -> str:
+        name = self._names.setdefault(id(value), f"v{len(self._names)}")
+        if value is not self.module:
+            self.values[name] = value
+        return name
+
+    def _add(self, condition: str) -> None:
+        self._conditions[condition] = None
+
+
+def _hooks(child: nn.Module) -> tuple[Mapping[int, Any], ...]:
+    return child._forward_hooks, child._forward_pre_hooks, child._backward_hooks, child._backward_pre_hooks
+
+
+def _namespace(owner: Any, name: str, value: Any) -> dict[str, Any] | None:
+    """The dictionary that gives ``owner`` this attribute; None where the class or code does."""
+    found: list[Any] = [getattr(owner, "__dict__", None)]
+    if isinstance(owner, nn.Module):
+        found += [owner._parameters, owner._buffers, owner._modules]
+    holders = (each for each in found if isinstance(each, dict) and each.get(name, MISSING) is value)
+    return next(holders, None)

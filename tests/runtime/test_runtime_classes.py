@@ -1,0 +1,57 @@
+import gc
+import inspect
+import weakref
+
+import pytest
+from adopting import X, used
+from torch import nn
+
+pytestmark = pytest.mark.filterwarnings("error::pytest_kernelllm.runtime.KernelLLMWarning")
+
+
+def test_subclasses(cls) -> None:
+    class Same(cls):
+        def extra_repr(self):
+            return "same"
+
+    class Calls(cls):
+        def forward(self, x):
+            return super().forward(x)
+
+    class Helps(cls):
+        def helper(self, x):
+            return x * 2
+
+    ready = [each().eval().requires_grad_(False) for each in (Same, Calls, Helps)]
+    assert used(ready[0], X)
+    assert ready[1](X).max() > 50
+    assert not used(ready[2], X)
+
+
+def test_the_class_is_otherwise_as_it_was(cls, module) -> None:
+    assert used(module, X)
+    original = cls.forward.__kernelllm_original__
+    assert inspect.signature(cls.forward) == inspect.signature(original)
+    assert (cls.forward.__name__, cls.forward.__doc__) == ("forward", "Original.")
+    assert set(module.state_dict()) == {"weight", "inner.bias"}
+    assert set(vars(module)) == set(vars(nn.Module())) | {"eps", "stride", "sizes", "act"}
+
+
+def test_instances_are_not_kept_alive(cls) -> None:
+    module = cls().eval().requires_grad_(False)
+    assert used(module, X)
+    alive = weakref.ref(module)
+    del module
+    gc.collect()
+    assert alive() is None
+    assert not cls.forward.__kernelllm_dispatcher__.known
+
+
+def test_adopting_twice_keeps_the_first_original(cls) -> None:
+    from pytest_kernelllm import runtime
+
+    original = cls.forward.__kernelllm_original__
+    runtime.adopt(cls, "_triton.shift")
+    assert cls.forward.__kernelllm_original__ is original
+    with pytest.raises(TypeError, match="is not a plain function"):
+        runtime.adopt(type("Nothing", (), {}), "_triton.shift")
