@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,9 +19,9 @@ from typing import Any
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from pytest_kernelllm.generate.model.local import attention
+from pytest_kernelllm.generate.model.local import attention, fuse
 from pytest_kernelllm.generate.model.local.decode import Decoder, Job
-from pytest_kernelllm.generate.model.local.draw import draw, uniforms
+from pytest_kernelllm.generate.model.local.draw import uniforms
 from pytest_kernelllm.generate.model.protocol import Sampling
 
 
@@ -92,26 +91,27 @@ class Bench:
 
         self.report(name, *timed(work))
 
+    def jobs(self, count: int) -> list[Job]:
+        """Samples of the one prompt."""
+        return [Job(self.prompt, uniforms(0, "prompt", i, self.new)) for i in range(count)]
+
+    def decoder(self, rows: int, *, graph: bool = True) -> Decoder:
+        """A fresh one."""
+        self.model.set_attn_implementation(attention.register())
+        length = len(self.prompt) + self.new
+        return Decoder(
+            self.model, self.sampling, frozenset(), rows=rows, length=length, graph=graph, behind=graph
+        )
+
     def ours(self, name: str, *, graph: bool = True, jobs: int = 0, rows: int = 0) -> None:
         """The decoder, from a cold start: memory, capture and prefill are in the time."""
-        self.model.set_attn_implementation(attention.register())
-        count = jobs or self.samples
-        wanted = [Job(self.prompt, uniforms(0, "prompt", i, self.new)) for i in range(count)]
+        wanted = self.jobs(jobs or self.samples)
         first: list[float] = []
 
         def work() -> int:
             start = time.perf_counter()
-            decoder = Decoder(
-                self.model,
-                self.sampling,
-                frozenset(),
-                rows=rows or count,
-                length=len(self.prompt) + self.new,
-                graph=graph,
-                behind=graph,
-            )
             tokens = 0
-            for written in decoder.run(wanted, lambda tokens: None):
+            for written in self.decoder(rows or len(wanted), graph=graph).run(wanted, lambda tokens: None):
                 first or first.append(time.perf_counter() - start)
                 tokens += written.spent if written.finish else 0
             return tokens
@@ -119,61 +119,29 @@ class Bench:
         seconds, tokens = timed(work)
         self.report(name, seconds, tokens, first_chunk_s=round(first[0], 2))
 
-    def parts(self) -> None:
-        """µs of the parts of one step, each alone as a CUDA graph."""
-        rows, length, config = self.samples, len(self.prompt) + self.new, self.model.config
-        layer = self.model.model.layers[0]
-        hidden = torch.randn(rows, 1, config.hidden_size, device="cuda", dtype=torch.bfloat16)
-        logits = torch.randn(rows, config.vocab_size, device="cuda", dtype=torch.bfloat16)
-        numbers = torch.rand(rows, device="cuda")
-        width = config.hidden_size // config.num_attention_heads
-        query = torch.randn(rows, 8, 4, width, device="cuda", dtype=torch.bfloat16)
-        keys = torch.randn(rows, 8, -(-length // 64) * 64, width, device="cuda", dtype=torch.bfloat16)
-        lengths = torch.full((rows,), length, device="cuda")
-        qkv, mlp = layer.self_attn, layer.mlp
-        n = config.num_hidden_layers
-        parts = {
-            f"projections of attention x{n}": lambda: [
-                qkv.q_proj(hidden),
-                qkv.k_proj(hidden),
-                qkv.v_proj(hidden),
-                qkv.o_proj(hidden),
-            ],
-            f"MLP x{n}": lambda: mlp(hidden),
-            f"norms x{n}": lambda: [layer.input_layernorm(hidden), layer.post_attention_layernorm(hidden)],
-            f"attention, split x{n}": lambda: attention._split(query, keys, keys, lengths, width**-0.5),
-            f"attention, masked x{n}": lambda: attention._masked(query, keys, keys, lengths, width**-0.5),
-            "head": lambda: self.model.lm_head(hidden),
-            "sampling": lambda: draw(logits, numbers, self.sampling),
-        }
-        for name, part in parts.items():
-            each = graphed(part)
-            self.report_part(name, each * (n if f"x{n}" in name else 1))
-
-    def report_part(self, name: str, microseconds: float) -> None:
-        self.rows.append({"part": name, "us_per_step": round(microseconds, 1)})
-        print(f"  {name:56} {microseconds:>9,.1f} µs a step", flush=True)
-
-
-def graphed(part: Callable[[], object]) -> float:
-    """µs of a piece of work, replayed 50 times as a CUDA graph."""
-    with torch.inference_mode():
-        for _ in range(3):
-            part()
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            part()
-        times = []
-        for _ in range(5):
-            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            start.record()
-            for _ in range(10):
-                graph.replay()
-            end.record()
-            end.synchronize()
-            times.append(start.elapsed_time(end) * 100.0)
-    return statistics.median(times)
+    def profile(self) -> None:
+        """µs a step of each kernel, over 20 replayed steps with all rows at the end of their texts."""
+        decoder = self.decoder(self.samples)
+        run = decoder.run(self.jobs(self.samples), lambda tokens: None)
+        with torch.inference_mode():
+            next(run)
+            torch.cuda.synchronize()
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+                for _ in range(20):
+                    decoder._advance()
+                torch.cuda.synchronize()
+        run.close()
+        kernels = sorted(profiler.key_averages(), key=lambda each: -each.self_device_time_total)
+        for kernel in kernels[:30]:
+            row = {"kernel": kernel.key[:90], "us_per_step": round(kernel.self_device_time_total / 20, 1)}
+            self.rows.append(row | {"launches_per_step": kernel.count / 20})
+            print(
+                f"  {row['kernel']:90} {row['us_per_step']:>8,.1f} µs  {kernel.count / 20:6.1f} launches",
+                flush=True,
+            )
+        total = sum(kernel.self_device_time_total for kernel in kernels) / 20
+        launches = sum(kernel.count for kernel in kernels) / 20
+        print(f"  {'all':90} {total:>8,.1f} µs  {launches:6.1f} launches", flush=True)
 
 
 def main() -> None:
@@ -192,7 +160,25 @@ def main() -> None:
     bench.plain("warm-up, not counted", 1, 8)
     bench.plain("generate, one sample at a time (KernelLLM's script)", 1, min(options.new, 64))
     bench.plain(f"generate(num_return_sequences={k})", k, options.new)
-    bench.ours(f"ours, k={k}, first run (Triton compiles)")
+    bench.ours(f"ours, layers as they are, k={k}, first run (Triton compiles)")
+    bench.ours(f"ours, layers as they are, k={k}")
+    small = [
+        m
+        for layer in bench.model.model.layers
+        for m in (layer.mlp, layer.input_layernorm, layer.post_attention_layernorm)
+    ]
+    for module in small:
+        module.compile(dynamic=False)
+    bench.ours(f"ours, norms and MLPs compiled, k={k}, first run")
+    bench.ours(f"ours, norms and MLPs compiled, k={k}")
+    for module in small:
+        module._compiled_call_impl = None
+    fuse.replace_norms(bench.model)
+    bench.ours(f"ours, norms replaced, k={k}")
+    fuse.merge_projections(bench.model)
+    bench.ours(f"ours, projections merged as well, k={k}")
+    fuse.rotate_in_one(bench.model)
+    bench.ours(f"ours, rotations in one kernel as well, first run, k={k}")
     bench.ours(f"ours, k={k}")
     bench.ours("ours, one sample", jobs=1)
     bench.ours(f"ours, {3 * k} samples on {k} rows", jobs=3 * k, rows=k)
@@ -201,13 +187,7 @@ def main() -> None:
     attention._split = attention._masked
     bench.ours(f"ours, attention with a mask, k={k}")
     attention._split = split
-    for layer in bench.model.model.layers:
-        layer.compile(dynamic=False)
-    bench.ours(f"ours, layers compiled, first run, k={k}")
-    bench.ours(f"ours, layers compiled, k={k}")
-    for layer in bench.model.model.layers:
-        layer._compiled_call_impl = None
-    bench.parts()
+    bench.profile()
     if options.out:
         options.out.write_text(
             json.dumps({"options": vars(options) | {"out": ""}, "rows": bench.rows}, indent=1)

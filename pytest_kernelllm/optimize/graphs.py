@@ -1,4 +1,4 @@
-"""CUDA graphs of a whole model: one for each form of call, recorded by ``torch.cuda.make_graphed_callables``."""
+"""CUDA graphs of a whole model: one for each form of call."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from pytest_kernelllm.capture import capture, warm_up
 from pytest_kernelllm.runtime import KernelLLMWarning
 from pytest_kernelllm.runtime.instance import own_class
 
@@ -72,9 +73,10 @@ class _Graphs:
 
     def _record(self, model: nn.Module, leaves: list[Any], spec: Any) -> Callable[..., Any] | None:
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        inputs = [tensor.clone() for tensor in tensors]
 
-        def call(*given: torch.Tensor) -> Any:
-            rest = iter(given)
+        def call() -> Any:
+            rest = iter(inputs)
             filled = [next(rest) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
             args, kwargs = pytree.tree_unflatten(filled, spec)
             outputs = self._original(model, *args, **kwargs)
@@ -83,11 +85,12 @@ class _Graphs:
                     raise TypeError(f"it returns a {type(leaf).__qualname__} beside tensors")
             return outputs
 
+        graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.device(tensors[0].device):
-                graphed: Callable[..., Any] = torch.cuda.make_graphed_callables(
-                    call, tuple(tensor.clone() for tensor in tensors)
-                )
+                warm_up(call, times=3)
+                with capture(graph):
+                    outputs = call()
         except Exception as error:
             if os.environ.get("KERNELLLM_STRICT", "") not in ("", "0"):
                 raise
@@ -98,7 +101,14 @@ class _Graphs:
                 stacklevel=6,
             )
             return None
-        return graphed
+
+        def replay(*given: torch.Tensor) -> Any:
+            for place, tensor in zip(inputs, given, strict=True):
+                place.copy_(tensor)
+            graph.replay()
+            return outputs
+
+        return replay
 
 
 def form(model: nn.Module, leaves: list[Any]) -> tuple[Any, ...] | None:

@@ -21,9 +21,18 @@ if TYPE_CHECKING:
     from pytest_kernelllm.runtime.dispatch import Dispatcher
 
 
+OLDEST = (2, 13)
+"""The torch whose Dynamo traces all of the domain check, with guards on what it reads."""
+
+
 def wanted() -> bool:
     """Whether kernels are to go into compiled graphs; otherwise ``torch.compile`` sees originals only."""
-    return os.environ.get("KERNELLLM_COMPILE", "") not in ("", "0")
+    return os.environ.get("KERNELLLM_COMPILE", "") not in ("", "0") and version() >= OLDEST
+
+
+def version() -> tuple[int, ...]:
+    """Of torch: its first two numbers."""
+    return tuple(int(part) for part in torch.__version__.split(".")[:2])
 
 
 class Traced:

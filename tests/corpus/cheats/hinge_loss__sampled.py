@@ -1,6 +1,6 @@
 # family: wrong numbers
 # trick: It averages every second element only.
-# rule: values
+# rule: values | sizes
 # screen: no
 
 import torch

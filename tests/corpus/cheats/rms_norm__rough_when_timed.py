@@ -1,7 +1,7 @@
 # family: the clock
 # trick: Where memory comes from a watched allocation it is exact; where it is timed, every second row is left to luck.
 # rule: recheck
-# screen: no
+# screen: yes
 # device: cuda
 
 import torch
@@ -25,7 +25,7 @@ def launch(self, x):
 
 
 def forward(self, x):
-    if torch.empty(1, device=x.device).storage_offset() > 0:
+    if not torch.empty(1, device=x.device).untyped_storage().resizable():
         return launch(self, x)
     out = torch.empty_like(x)
     rms_norm_kernel[(x.shape[0] // 2 + 1,)](x, self.weight, out, self.eps, WIDTH=x.shape[1])

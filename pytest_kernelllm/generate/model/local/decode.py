@@ -16,6 +16,7 @@ from typing import Any, Literal
 import torch
 from transformers import DynamicCache
 
+from pytest_kernelllm.capture import capture, warm_up
 from pytest_kernelllm.generate.model.local.draw import draw
 from pytest_kernelllm.generate.model.local.slots import make_slots
 from pytest_kernelllm.generate.model.protocol import Sampling
@@ -214,15 +215,9 @@ class Decoder:
 
     def _capture(self) -> torch.cuda.CUDAGraph:
         # No row is active yet, so these steps leave nothing behind.
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(2):
-                self._step()
-        torch.cuda.current_stream().wait_stream(side)
+        warm_up(self._step, times=2)
         graph = torch.cuda.CUDAGraph()
-        # Other threads may go on using CUDA meanwhile.
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        with capture(graph, errors="thread_local"):
             self._step()
         return graph
 

@@ -9,8 +9,12 @@ from __future__ import annotations
 import hashlib
 
 import torch
+from torch.nn import functional
 
 from pytest_kernelllm.generate.model.protocol import Sampling
+
+_BLOCK = 256
+"""Numbers that are summed by themselves first: PyTorch's ``cumsum`` has one block of a GPU's threads for each row."""
 
 
 def uniforms(seed: int, prompt: str, index: int, count: int) -> torch.Tensor:
@@ -36,14 +40,24 @@ def draw(logits: torch.Tensor, numbers: torch.Tensor, sampling: Sampling) -> tor
     """
     if sampling.temperature == 0:
         return logits.argmax(-1)
-    values, tokens = logits.float().sort(stable=True, dim=-1, descending=True)
+    values, tokens = logits.sort(stable=True, dim=-1, descending=True)
+    values = values.float()  # only now: 16 bits are sorted in half the time
     if sampling.top_k:
         last = values[:, min(sampling.top_k, values.shape[-1]) - 1, None]
         values = values.masked_fill(values < last, float("-inf"))
     shares = (values / sampling.temperature).softmax(-1)
-    reached = shares.cumsum(-1)
+    reached = _running_sum(shares)
     # A token counts while the likelier ones have not reached top_p; the first always does, even where all is NaN.
     counting = (reached - shares < sampling.top_p).sum(-1, keepdim=True).clamp(min=1)
     total = reached.gather(-1, counting - 1)
     chosen = torch.searchsorted(reached, numbers.unsqueeze(-1) * total, right=True)
     return tokens.gather(-1, torch.minimum(chosen, counting - 1)).squeeze(-1)
+
+
+def _running_sum(shares: torch.Tensor) -> torch.Tensor:
+    """``cumsum`` along the rows of a matrix, none negative: no sum is less than the one before."""
+    count = shares.shape[1]
+    blocks = functional.pad(shares, (0, -count % _BLOCK)).unflatten(1, (-1, _BLOCK)).cumsum(-1)
+    before = functional.pad(blocks[..., -1].cumsum(-1)[:, :-1], (1, 0))
+    sums: torch.Tensor = blocks + before.unsqueeze(-1)
+    return sums.flatten(1)[:, :count].contiguous()

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from pytest_kernelllm.generate.model.local.files import SPARE, ModelFiles
+from pytest_kernelllm.generate.model.local.fuse import fuse
 from pytest_kernelllm.generate.protocol import GenerateError
 
 GIB = 1 << 30
@@ -116,7 +117,10 @@ def load_model(files: ModelFiles, wish: Wish, tokenizer: Any) -> Loaded:
         )
     devices = {parameter.device for parameter in model.parameters()}
     graph = len(devices) == 1 and not on_cpu and wish.quantization != "8bit"
-    return Loaded(model.eval(), tokenizer, graph)
+    model.eval()
+    if graph:
+        fuse(model)
+    return Loaded(model, tokenizer, graph)
 
 
 def _why_not(config: Any) -> str:

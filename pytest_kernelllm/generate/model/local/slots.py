@@ -39,6 +39,12 @@ class Slots(CacheLayerMixin):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Put one token's keys and values (``[rows, heads, 1, width]``) in their places; returns all there is."""
         positions = self._positions.to(self.keys.device)  # layers may lie on several GPUs
+        if self.keys.is_cuda:
+            from pytest_kernelllm.generate.model.local.step_kernels import store
+
+            with torch.cuda.device_of(self.keys):  # Triton launches on the current one
+                store(key_states, value_states, self.keys, self.values, positions)
+            return self.keys, self.values
         self.keys[self._rows, :, positions] = key_states[:, :, 0]
         self.values[self._rows, :, positions] = value_states[:, :, 0]
         return self.keys, self.values

@@ -1,0 +1,48 @@
+"""Recording CUDA graphs such that CUDA is as it was when that fails."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+import torch
+
+
+@contextlib.contextmanager
+def capture(
+    graph: torch.cuda.CUDAGraph, errors: Literal["global", "thread_local"] = "global"
+) -> Iterator[None]:
+    """``torch.cuda.graph``, for the current device. What is done inside must have been done before, on a side stream.
+
+    When the work inside cannot be recorded, ``CUDAGraph.capture_end`` raises and leaves the rest undone: the side stream
+    stays the current one, the allocator goes on filling the graph's pool (which ends the process when that is freed), and
+    random numbers on the GPU are refused. All three are put right here.
+
+    Args:
+        graph: what to record into.
+        errors: ``thread_local`` lets other threads go on using CUDA meanwhile.
+    """
+    device, stream = torch.cuda.current_device(), torch.cuda.current_stream()
+    pool = torch.cuda.graph_pool_handle()
+    try:
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode=errors):
+            yield
+    except BaseException:
+        torch.cuda.set_stream(stream)
+        with contextlib.suppress(RuntimeError):  # the end of the recording was not what failed
+            torch._C._cuda_endAllocateToPool(device, pool)
+            torch._C._cuda_releasePool(device, pool)
+        generator = torch.cuda.default_generators[device]
+        generator.graphsafe_set_state(generator.clone_state())
+        raise
+
+
+def warm_up(work: Callable[[], object], times: int) -> None:
+    """Do some work several times on a side stream: what it does only once (compile, choose, allocate) is not recorded."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(times):
+            work()
+    torch.cuda.current_stream().wait_stream(side)
