@@ -34,7 +34,7 @@ def summary_lines(outcomes: Sequence[Outcome], generators: Sequence[str], sample
 
 def _drawn(outcomes: Sequence[Outcome], generator: str, samples: int) -> list[Sample]:
     """One sample a completion of one target; none where it cannot be counted."""
-    if len(outcomes) < samples or all(o.verdict is None for o in outcomes):
+    if len(outcomes) < samples:
         return []
     # A folder may hold fewer files than were asked for; a model that says nothing has failed.
     written = [o for o in outcomes if o.verdict is not None or generator != "files"]

@@ -49,6 +49,7 @@ def test_a_model_that_says_nothing_has_failed_and_a_file_that_is_not_there_has_n
     assert summary_lines(outcomes, ["files"], 4) == ["pass@1 0.50  pass@2 1.00 over 1 target"]
 
 
-def test_targets_for_which_there_is_nothing_are_left_out_and_said_so():
+def test_a_target_for_which_a_model_wrote_nothing_counts_and_one_without_files_does_not():
     outcomes = [*four("A", 1), *(outcome(i, "generate", name="B") for i in range(4))]
+    assert summary_lines(outcomes, ["local"], 4) == ["pass@1 0.12  pass@4 0.50 over 2 targets"]
     assert summary_lines(outcomes, ["files"], 4) == ["pass@1 0.25  pass@4 1.00 over 1 of 2 targets"]
