@@ -23,6 +23,12 @@ class Outcome(Record):
     """Why there is no candidate or no verdict."""
     cached: bool = False
     """Whether the verdict was in the store already."""
+    generator: str = ""
+    """Who was asked for the candidate."""
+    tokens: int = 0
+    """That a language model wrote for it; 0 where there is none, or nobody counted."""
+    cost: float | None = None
+    """US dollars that they cost when they were written; None where nobody says."""
 
 
 def best(outcomes: Sequence[Outcome]) -> Outcome | None:

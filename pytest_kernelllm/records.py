@@ -184,6 +184,8 @@ class Completion(Record):
     tokens: int = 0
     note: str = ""
     """One line for people: the variant ("looped reduction"), or why there is no text."""
+    cost: float | None = None
+    """US dollars it cost when it was written; None where nobody says."""
     failed: bool = False
     """Whether it is missing or cut off for a passing reason (a server that was down): never stored, so asked for again."""
 

@@ -209,7 +209,7 @@ class Session:
         if path is None:
             return Outcome(target, ADOPTED, reason=f"the adopted kernel {target.kernel} is not there")
         source = judged_part(path.read_text(encoding="utf-8"))
-        return Outcome(target, ADOPTED, Candidate(target.id, ADOPTED, source, "adopted"))
+        return Outcome(target, ADOPTED, Candidate(target.id, ADOPTED, source, "adopted"), generator="adopted")
 
     def _candidates(self, target: Target, indices: Sequence[int]) -> list[Outcome]:
         samples = self.settings.samples
@@ -226,7 +226,8 @@ class Session:
                 else:
                     notes = [c.note for c in completions.values() if not c.text]
                     fewer = f"{generator.name} wrote {len(completions)} distinct candidates, not {samples}"
-                    drafts.append(Outcome(target, index, reason=notes[0] if notes else fewer))
+                    reason = notes[0] if notes else fewer
+                    drafts.append(Outcome(target, index, reason=reason, generator=generator.name))
         return drafts
 
     def _completions(self, target: Target, generator: Generator, count: int) -> dict[int, Completion]:
@@ -238,8 +239,11 @@ class Session:
     def _rendered(self, target: Target, index: int, completion: Completion) -> Outcome:
         from pytest_kernelllm.generate.render.version import RENDER_VERSION
 
+        draft = Outcome(
+            target, index, generator=completion.generator, tokens=completion.tokens, cost=completion.cost
+        )
         if not completion.text:
-            return Outcome(target, index, reason=completion.note or f"{completion.generator} wrote nothing")
+            return replace(draft, reason=completion.note or f"{completion.generator} wrote nothing")
         result = self.store.rendering(completion, target.source_hash, RENDER_VERSION)
         if result is None:
             live = self.live(target)
@@ -252,8 +256,8 @@ class Session:
             self.store.add_rendering(completion, target.source_hash, RENDER_VERSION, result)
         if isinstance(result, str):
             verdict = Verdict("rejected", "render", result, hash_text(completion.text), self.environment)
-            return Outcome(target, index, None, verdict)
-        return Outcome(target, index, replace(result, index=index))
+            return replace(draft, verdict=verdict)
+        return replace(draft, candidate=replace(result, index=index))
 
 
 @contextlib.contextmanager

@@ -67,6 +67,7 @@ def test_pass_at_k_lies_between_none_and_all(judged):
     found = re.search(r"^pass@1 (\S+)  pass@6 (\S+) over 5 targets$", done.stdout, re.MULTILINE)
     assert found, done.stdout
     assert 0 < float(found[1]) < float(found[2]) < 1
+    assert re.search(r"^local: 30 answers, [\d,]+ tokens\.$", done.stdout, re.MULTILINE)
     assert "6 of 30 completions were translated" in done.stdout  # AddReLU's, in the dialect of Inductor
 
 

@@ -132,6 +132,7 @@ class KernelLLMGenerator(Generator):
             seconds=answer.seconds,
             tokens=answer.tokens,
             note=answer.note or ("" if answer.text else "the model wrote nothing"),
+            cost=answer.cost,
             failed=answer.finish == "failed",
         )
 

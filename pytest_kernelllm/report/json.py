@@ -49,10 +49,12 @@ def _candidate(outcome: Outcome) -> dict[str, Any]:
     candidate, verdict = outcome.candidate, outcome.verdict
     return {
         "index": "adopted" if outcome.index == ADOPTED else outcome.index,
-        "generator": candidate.generator if candidate else "",
+        "generator": outcome.generator,
         "note": candidate.note if candidate else "",
         "kernel_hash": candidate.kernel_hash if candidate else None,
         "reason": outcome.reason,
+        "tokens": outcome.tokens,
+        "cost": outcome.cost,
         "cached": outcome.cached,
         "verdict": verdict.to_json() if verdict else None,
     }

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from pytest_kernelllm.records import Check, Environment, Ratio, Verdict
 from pytest_kernelllm.report.read import Report, ReportedCandidate, ReportedTarget
+from pytest_kernelllm.report.spent import spent
 
 TITLE = "Adopt verified Triton kernels"
 LONGEST_SUMMARY = 2**20 - 2**10
@@ -50,6 +51,8 @@ def job_summary(report: Report) -> str:
         f"{_number(len(verified), 'module')} of {len(targets)} with a verified kernel, on {_where(report.environment)}.",
         "",
     ]
+    for each in spent(candidate for target in targets for candidate in target.candidates):
+        head += [f"{code(each.generator)}: {each}.", ""]
     rows = [_table_head("result"), *(_row(t, _result(t)) for t in targets), ""]
     return _joined(head, rows, (_details(t) for t in targets), LONGEST_SUMMARY)
 

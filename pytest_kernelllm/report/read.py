@@ -23,6 +23,8 @@ class ReportedCandidate(Record):
     note: str
     kernel_hash: str | None
     reason: str
+    tokens: int
+    cost: float | None
     cached: bool
     verdict: Verdict | None
 

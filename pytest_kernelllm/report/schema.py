@@ -56,6 +56,8 @@ def report_schema() -> dict[str, Any]:
             "note": text,
             "kernel_hash": {"anyOf": [text, nothing]},
             "reason": text,
+            "tokens": {"type": "integer"},
+            "cost": {"anyOf": [{"type": "number"}, nothing]},
             "cached": {"type": "boolean"},
             "verdict": {"anyOf": [schema_of(Verdict), nothing]},
         }

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_kernelllm.outcome import Outcome
+from pytest_kernelllm.report.spent import spent
 from pytest_kernelllm.report.table import render_table
 
 
@@ -36,6 +37,8 @@ def write_summary(
     terminal.write_line("")
     for line in scores:
         terminal.write_line(line)
+    for each in spent(outcomes):
+        terminal.write_line(f"{each.generator}: {each}.")
     terminal.write_line(f"{judged} verdicts, {known} of them known before, in {store.name}/.")
     if patches:
         folder = Path(next(iter(patches.values()))).parent

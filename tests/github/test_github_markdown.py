@@ -68,7 +68,9 @@ def report(name="pkg/layers.py::Scale", text="looped", count=1, best=0):
         verdict, verdict="rejected", reason=f"wrong{text}", rule="values", timing=()
     )
     candidates = (
-        ReportedCandidate(0, f"inductor{text}", text, "abc", "", False, verdict if best == 0 else rejected),
+        ReportedCandidate(
+            0, f"inductor{text}", text, "abc", "", 7, 0.5, False, verdict if best == 0 else rejected
+        ),
     )
     targets = tuple(
         ReportedTarget(Target(path, f"{own}{i or ''}", 3, "h", "decorator"), candidates, best, "x.patch")

@@ -84,6 +84,8 @@ class Answer:
     finish: Finish = "stop"
     """``length``: cut off at ``max_new_tokens``. ``failed``: ``text`` is empty or partial and ``note`` says why."""
     note: str = ""
+    cost: float | None = None
+    """US dollars: of a server billed by the hour, the time since the answer before; None where nobody says."""
 
 
 class LanguageModel(Protocol):

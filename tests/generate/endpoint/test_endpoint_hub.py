@@ -145,6 +145,24 @@ def test_a_sleeping_endpoint_is_woken_and_its_price_is_told(
     assert clock.slept == [0.5, 1.0, 2.0, 4.0]
 
 
+def test_an_answer_costs_the_time_since_the_one_before(hub: Callable[..., HuggingFace]) -> None:
+    hub("running")
+    clock = FakeClock()
+    model = open_endpoint("hf:org/kernels", token=SECRET, environ={}, clock=clock)
+    answers = model.answers([Ask("one", (0, 1))], SHORT)
+    costs = []
+    for answer in answers:
+        costs.append(answer.cost)
+        clock.time += 100.0  # until the next one is taken
+    assert costs == pytest.approx([0.0, 100 * 1.80 / 3600])
+
+
+def test_without_a_price_no_answer_has_a_cost(hub: Callable[..., HuggingFace]) -> None:
+    hub("running").prices = False
+    model = open_endpoint("hf:org/kernels", token=SECRET, environ={}, clock=FakeClock())
+    assert [answer.cost for answer in model.answers([Ask("one", (0, 1))], SHORT)] == [None, None]
+
+
 def test_without_a_price_it_is_still_told_that_it_bills(hub: Callable[..., HuggingFace]) -> None:
     hub("paused", "running").prices = False
     lines, _, _ = used()

@@ -28,6 +28,8 @@ class Served:
     """A model's repository, where it says so."""
     revision: str = ""
     """A commit of that repository, where it says so: TGI, and Hugging Face of its endpoints."""
+    price: float | None = None
+    """US dollars an hour, where somebody says so: Hugging Face of its endpoints."""
 
 
 async def ask_what_it_speaks(http: Http, root: str, model: str, patience: Patience) -> Served:

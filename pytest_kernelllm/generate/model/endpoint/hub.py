@@ -31,6 +31,8 @@ class Place:
     model: str = ""
     """``hf``: the repository. ``hf-model``: the provider's own name of it."""
     revision: str = ""
+    price: float | None = None
+    """US dollars an hour of one instance, where Hugging Face tells."""
 
 
 class Hub:
@@ -58,9 +60,13 @@ class Hub:
         endpoint = await self._call(
             lambda: api.get_inference_endpoint(address.name, namespace=namespace, token=token)
         )
+        price = await self._price(api, endpoint)
         if endpoint.status in ("paused", "scaledToZero"):
-            price = await self._price(api, endpoint)
-            self._progress(f"The endpoint {address.shown} is {_words(endpoint.status)}: starting it. {price}")
+            bills = f"${price:.2f} an hour" if price is not None else f"by the hour (see {PRICES})"
+            self._progress(
+                f"The endpoint {address.shown} is {_words(endpoint.status)}: starting it. From now on it bills {bills} for each"
+                " instance, until it is paused or scales to zero again."
+            )
             await self._resume(endpoint)
         started, naps = self._clock.now(), 0
         while endpoint.status != "running" or not endpoint.url:
@@ -83,7 +89,7 @@ class Hub:
             naps += 1
             await self._clock.sleep(self._bounds.pause(naps, self._clock))
             await self._call(endpoint.fetch)
-        return Place(str(endpoint.url), endpoint.repository, endpoint.revision or "")
+        return Place(str(endpoint.url), endpoint.repository, endpoint.revision or "", price)
 
     async def route(self, address: Address) -> Place:
         """Where a provider answers completions for a model.
@@ -123,7 +129,7 @@ class Hub:
             if endpoint.status != "scaledToZero" or fault.status not in (400, 409):
                 raise
 
-    async def _price(self, api: HfApi, endpoint: InferenceEndpoint) -> str:
+    async def _price(self, api: HfApi, endpoint: InferenceEndpoint) -> float | None:
         compute: dict[str, Any] = endpoint.raw.get("compute") or {}
         place: dict[str, Any] = endpoint.raw.get("provider") or {}
         wanted = [place.get("vendor"), place.get("region")]
@@ -133,14 +139,13 @@ class Hub:
                 lambda: api.list_inference_endpoints_hardware(namespace=endpoint.namespace)
             )
         except Fault:
-            offered = []
+            return None
         prices = [
-            f"${h.price_per_hour:.2f} an hour"
+            float(h.price_per_hour)
             for h in offered
             if [h.vendor, h.region, h.accelerator, h.instance_type, h.instance_size] == wanted
         ]
-        price = prices[0] if prices else f"by the hour (see {PRICES})"
-        return f"From now on it bills {price} for each instance, until it is paused or scales to zero again."
+        return prices[0] if prices else None
 
     def _api(self) -> HfApi:
         from huggingface_hub import HfApi

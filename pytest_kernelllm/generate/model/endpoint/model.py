@@ -187,7 +187,11 @@ class EndpointModel:
                 finally:
                     self._many = self._many and sampler.many
 
-        yield from self._all(sample)
+        last = self._patience.clock.now()
+        for answer in self._all(sample):
+            now = self._patience.clock.now()
+            yield answer if served.price is None else replace(answer, cost=served.price * (now - last) / 3600)
+            last = now
 
     def stream(self, prompt: str, sampling: Sampling, index: int = 0) -> Iterator[str]:
         """Yield a sample as it is written. It is asked for again only while nothing has arrived.
@@ -245,7 +249,7 @@ class EndpointModel:
         async with self._http(place.url) as http:
             served = await ask_what_it_speaks(http, place.url, self._model, self._patience)
         if place.model:
-            served = Served(served.root, served.wire, place.model, place.revision)
+            served = Served(served.root, served.wire, place.model, place.revision, place.price)
         emit(served)
 
     def _http(self, root: str) -> Http:
