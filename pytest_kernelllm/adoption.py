@@ -7,7 +7,7 @@ from typing import Literal
 
 from pytest_kernelllm.discover.resolve import package_root
 from pytest_kernelllm.kernel_module import unmodified
-from pytest_kernelllm.records import Target
+from pytest_kernelllm.targets import Target
 
 AdoptionState = Literal["current", "stale", "edited", "missing"]
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_kernelllm.records import Domain, Scalar, TensorSpec
+from pytest_kernelllm.targets import Domain, Scalar, TensorSpec
 
 
 class KernelModuleError(ValueError):

@@ -6,163 +6,37 @@ of their published form (``docs/schema/``), and ``from_json`` refuses any other.
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import hashlib
-import types
-import typing
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from dataclasses import dataclass
+from typing import Literal
 
-SCHEMA = 1
-"""Version of the JSON form of every record in this module."""
+from pytest_kernelllm.record import SCHEMA, Record, RecordError
+from pytest_kernelllm.targets import Case, Domain, Scalar, Target, TensorSpec
+
+__all__ = [
+    "SCHEMA",
+    "Candidate",
+    "Case",
+    "Check",
+    "Completion",
+    "Domain",
+    "Environment",
+    "KernelRecord",
+    "Ratio",
+    "Record",
+    "RecordError",
+    "Scalar",
+    "Spread",
+    "Stage",
+    "Status",
+    "Target",
+    "TensorSpec",
+    "Timing",
+    "Verdict",
+]
 
 Status = Literal["accepted", "rejected", "inconclusive"]
 Stage = Literal["generate", "render", "screen", "compile", "load", "run", "correctness", "timing"]
-Scalar = bool | int | float | str | None
-
-
-class RecordError(ValueError):
-    """A stored or received record does not have the published form."""
-
-
-def _decode(annotation: Any, value: Any, where: str) -> Any:
-    """Check ``value`` against a type annotation and rebuild tuples and records from JSON's lists and objects."""
-    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
-    if annotation is Any:
-        return value
-    if origin in (typing.Union, types.UnionType):
-        for option in args:
-            try:
-                return _decode(option, value, where)
-            except RecordError:
-                continue
-        raise RecordError(f"{where}: {value!r} is none of {annotation}")
-    if origin is Literal:
-        if value not in args:
-            raise RecordError(f"{where}: {value!r} is none of {args}")
-        return value
-    if origin is tuple and isinstance(value, list | tuple):
-        if len(args) == 2 and args[1] is Ellipsis:
-            return tuple(_decode(args[0], item, f"{where}[{i}]") for i, item in enumerate(value))
-        if len(args) != len(value):
-            raise RecordError(f"{where}: expected {len(args)} items, got {len(value)}")
-        return tuple(_decode(a, v, f"{where}[{i}]") for i, (a, v) in enumerate(zip(args, value, strict=True)))
-    if origin in (dict, Mapping) and isinstance(value, dict):
-        return {k: _decode(args[1], v, f"{where}.{k}") for k, v in value.items()}
-    if isinstance(annotation, type):
-        if issubclass(annotation, Record) and isinstance(value, dict):
-            return annotation.from_json(value)
-        if annotation is float and isinstance(value, int) and not isinstance(value, bool):
-            return float(value)
-        if isinstance(value, annotation) and not (annotation is int and isinstance(value, bool)):
-            return value
-    raise RecordError(f"{where}: {value!r} is not {annotation}")
-
-
-@functools.cache
-def _hints(cls: Any) -> dict[str, Any]:
-    return typing.get_type_hints(cls)
-
-
-def _encode(value: Any) -> Any:
-    if isinstance(value, Record):
-        return {f.name: _encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, tuple | list):
-        return [_encode(item) for item in value]
-    if isinstance(value, Mapping):
-        return {str(k): _encode(v) for k, v in value.items()}
-    return value
-
-
-@dataclass(frozen=True)
-class Record:
-    """Base of all records: JSON out with ``to_json``, checked JSON in with ``from_json``."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The record as JSON-ready objects."""
-        return typing.cast(dict[str, Any], _encode(self))
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Rebuild a record.
-
-        Raises:
-            RecordError: a field is missing, unknown or of another type; the text names it.
-        """
-        hints = _hints(typing.cast(Any, cls))
-        fields = {f.name: f for f in dataclasses.fields(cls)}
-        if unknown := sorted(set(data) - set(fields)):
-            raise RecordError(f"{cls.__name__}: unknown field {unknown[0]!r}")
-        values = {}
-        for name, spec in fields.items():
-            if name in data:
-                values[name] = _decode(hints[name], data[name], f"{cls.__name__}.{name}")
-            elif spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING:
-                raise RecordError(f"{cls.__name__}: field {name!r} is missing")
-        return cls(**values)
-
-
-# --------------------------------------------------------------------------- targets
-
-
-@dataclass(frozen=True)
-class Target(Record):
-    """An ``nn.Module`` class marked ``@triton_candidate``, as the static scan sees it."""
-
-    path: str
-    """File that holds the marker, POSIX form, relative to the project root."""
-    name: str
-    """Name in ids: the class's qualified name (``RMSNorm``, ``Outer.Inner``)."""
-    line: int
-    """1-based line of the marker."""
-    source_hash: str
-    """Hash of everything the class's behaviour depends on, see ``discover.source_hash``."""
-    kind: Literal["decorator", "call", "kernelbench"]
-    kernel: str | None = None
-    """Dotted path of the adopted kernel module, from ``kernel=``."""
-
-    @property
-    def id(self) -> str:
-        """``src/layers.py::RMSNorm``, how ids, the store and the reports name it."""
-        return f"{self.path}::{self.name}"
-
-
-@dataclass(frozen=True)
-class TensorSpec(Record):
-    """A tensor of a domain: dtype name (``float32``) and shape, each entry a size or a dimension's name."""
-
-    dtype: str
-    shape: tuple[int | str, ...]
-
-
-@dataclass(frozen=True)
-class Domain(Record):
-    """One region a kernel was made for and verified on. Tensors are contiguous, on one CUDA device."""
-
-    inputs: dict[str, TensorSpec | Scalar]
-    """By parameter name of the target's ``forward``; arguments left at their default are not listed."""
-    attributes: dict[str, TensorSpec | Scalar]
-    """By dotted name (``weight``, ``fc.bias``, ``eps``): parameters and buffers, and plain values that must match."""
-    dims: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Inclusive range of each named dimension."""
-    training: bool = False
-    grad: bool = False
-    """Whether the kernel also computes gradients."""
-
-
-@dataclass(frozen=True)
-class Case(Record):
-    """One named way to call a target, with its domain and how to build it again."""
-
-    name: str
-    """``default``, ``default-bfloat16``, ``long-float32``…"""
-    dtype: str | None
-    """Floating dtype that module and inputs are cast to (``float32``), or None: as the user made them."""
-    domain: Domain
-    sizes: dict[str, int] = field(default_factory=dict)
-    """The size of each named dimension in this case."""
 
 
 # --------------------------------------------------------------------------- generation

@@ -9,7 +9,7 @@ from pathlib import Path
 from pytest_kernelllm.adoption import adopted_file
 from pytest_kernelllm.discover.resolve import Project
 from pytest_kernelllm.discover.scan import Problem, Scan, scan_file
-from pytest_kernelllm.records import Target
+from pytest_kernelllm.targets import Target
 from pytest_kernelllm_hooks.concerned import HEADER, content_of, like_kernel
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from pytest_kernelllm_hooks.concerned import concerned
@@ -33,7 +34,9 @@ def _below(root: Path) -> Iterator[Path]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("kernelllm-check", description=__doc__)
+    # To ask for the terminal's width argparse imports shutil: some milliseconds of every commit.
+    formatter = partial(argparse.HelpFormatter, width=100)
+    parser = argparse.ArgumentParser("kernelllm-check", description=__doc__, formatter_class=formatter)
     parser.add_argument("files", nargs="*", help="changed files, as pre-commit hands them over")
     parser.add_argument("--all", action="store_true", help="check every Python file below the root instead")
     parser.add_argument(

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from pytest_kernelllm.discover.names import Chain, dotted
-from pytest_kernelllm.records import Scalar, TensorSpec
+from pytest_kernelllm.targets import Scalar, TensorSpec
 
 _SCALAR = (bool, int, float, str)
 

@@ -23,7 +23,7 @@ from pytest_kernelllm.discover.marks import find_marks, kernelbench_mark
 from pytest_kernelllm.discover.names import Chain
 from pytest_kernelllm.discover.resolve import Project
 from pytest_kernelllm.marker import OPTIONS_ATTRIBUTE, Options
-from pytest_kernelllm.records import Case, Domain, Scalar, Target, TensorSpec
+from pytest_kernelllm.targets import Case, Domain, Scalar, Target, TensorSpec
 
 __all__ = ["Call", "LiveTarget", "TargetError", "load_target"]
 
