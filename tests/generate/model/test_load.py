@@ -1,6 +1,7 @@
 """Loading is safe, and says why where it cannot be done."""
 
 import json
+import sys
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ from pytest_kernelllm.generate.model.local.decode import Decoder, Job
 from pytest_kernelllm.generate.model.local.draw import uniforms
 from pytest_kernelllm.generate.model.local.files import ModelFiles
 from pytest_kernelllm.generate.model.local.load import Wish, load_config, load_model, load_tokenizer
+from pytest_kernelllm.generate.model.local.model import LocalModel
 from pytest_kernelllm.generate.model.protocol import Sampling
 from pytest_kernelllm.generate.protocol import GenerateError
 
@@ -175,6 +177,14 @@ def test_models_of_other_makers_write_what_generate_writes(tmp_path, config):
     assert last.tokens == tuple(out[0, len(prompt) :].tolist())
 
 
+@pytest.mark.parametrize(("kind", "layer"), [("8bit", "Linear8bitLt"), ("4bit", "Linear4bit")])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_quantised_model_writes(tmp_path, kind, layer):
+    model = LocalModel(str(save(tmp_path, hidden_size=128)), device_map="cpu", quantization=kind)
+    assert "".join(model.stream("x = 5", Sampling(temperature=0, max_new_tokens=8)))
+    assert {type(each).__name__ for each in model._loaded.model.model.layers[0].mlp.children()} >= {layer}
+
+
 @pytest.mark.parametrize(
     ("wish", "said"),
     [
@@ -188,10 +198,7 @@ def test_wishes_that_cannot_be_met_are_refused_in_a_sentence(tmp_path, monkeypat
     if "cuda:1" in said and torch.cuda.is_available():
         pytest.skip("there is a GPU")
     save(tmp_path)
-    import importlib.util
-
-    if "quantization" in wish and importlib.util.find_spec("bitsandbytes"):
-        pytest.skip("bitsandbytes is there")
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)  # as where it is not installed
     with pytest.raises(GenerateError) as error:
         load(tmp_path, **wish)
     assert str(error.value) == said
