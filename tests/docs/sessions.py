@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DOCS = Path(__file__).parents[2] / "docs"
-ENVIRONMENT = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "CUDA_VISIBLE_DEVICES": ""}
+ENVIRONMENT = {
+    "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    "CUDA_VISIBLE_DEVICES": "",
+    "PYTEST_ADDOPTS": "",
+}
 
 
 @dataclass(frozen=True)
