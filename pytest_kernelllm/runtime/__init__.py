@@ -4,7 +4,8 @@ Set ``KERNELLLM_DISABLE=1`` to run originals only; it is read once a class, at i
 ``KERNELLLM_STRICT=1`` raises what a kernel raises, where otherwise the original takes over with one warning.
 ``KERNELLLM_INTERPRET=1`` together with ``TRITON_INTERPRET=1`` lets kernels run on CPU tensors, in Triton's
 interpreter: an aid for debugging and tests, thousands of times slower. Under ``torch.compile``,
-``torch.export`` and every kind of tracing the original runs, so that compilers see ordinary PyTorch.
+``torch.export`` and every kind of tracing the original runs, so that compilers see ordinary PyTorch;
+``KERNELLLM_COMPILE=1`` lets ``torch.compile`` see kernels (``runtime.compiled``).
 """
 
 from __future__ import annotations
