@@ -4,7 +4,8 @@
 
 One run measures, with the same weights and the same prompt: one sample at a time with ``generate`` (as KernelLLM's own script
 does), ``generate(num_return_sequences=k)``, and our decoder as a CUDA graph, with its parts switched one by one: attention
-by PyTorch with a mask in place of the split one, no graph, regional ``torch.compile``. Then where a step's time goes.
+by PyTorch with a mask in place of the split one, no graph, ``torch.compile`` of norms and MLPs, and the substitutions of
+``fuse.py`` one after the other. Then the kernels of a step.
 """
 
 from __future__ import annotations

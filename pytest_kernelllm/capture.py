@@ -17,7 +17,7 @@ def capture(
 
     When the work inside cannot be recorded, ``CUDAGraph.capture_end`` raises and leaves the rest undone: the side stream
     stays the current one, the allocator goes on filling the graph's pool (which ends the process when that is freed), and
-    random numbers on the GPU are refused. All three are put right here.
+    the generator of random numbers may be left recording. All three are put right here.
 
     Args:
         graph: what to record into.

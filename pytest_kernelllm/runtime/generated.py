@@ -55,4 +55,4 @@ def _factory(name: str, text: str, names: tuple[str, ...]) -> Callable[..., Any]
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     space: dict[str, Any] = {}
     exec(compile(source, file, "exec"), space)
-    return space["make"]  # type: ignore[no-any-return]
+    return space["make"]  # type: ignore[no-any-return]  # the text just compiled defines it

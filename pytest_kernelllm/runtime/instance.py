@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import functools
 import linecache
-import os
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from pytest_kernelllm.kernel_module import read_supports
 from pytest_kernelllm.records import Domain
 from pytest_kernelllm.runtime.dispatch import install
 from pytest_kernelllm.runtime.domain import _attributes
-from pytest_kernelllm.runtime.kernel import AGAIN, Kernel, Unavailable
+from pytest_kernelllm.runtime.kernel import AGAIN, Kernel, Unavailable, refuse_if_disabled
 
 OWN_CLASS = "__kernelllm_own_class__"
 """Where a class that was made here keeps the first class that was not, which its instances had once."""
@@ -47,8 +46,7 @@ class TextKernel(Kernel):
         Raises:
             Unavailable: no kernel for this process.
         """
-        if os.environ.get("KERNELLLM_DISABLE", "") not in ("", "0"):
-            raise Unavailable("KERNELLLM_DISABLE is set")
+        refuse_if_disabled()
         return read_supports(self.source)
 
     @functools.cached_property
@@ -138,7 +136,7 @@ def own_class(cls: type[nn.Module]) -> type[nn.Module]:
         return twin
 
     made.__reduce_ex__, made.__deepcopy__ = reduce, deepcopy
-    return made  # type: ignore[no-any-return]
+    return made  # type: ignore[no-any-return]  # `type` gives a class
 
 
 def swap(path: str, module: nn.Module, after: type[nn.Module]) -> Swap:

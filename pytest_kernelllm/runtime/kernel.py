@@ -31,6 +31,16 @@ class Unavailable(Exception):
         self.advice = advice
 
 
+def refuse_if_disabled() -> None:
+    """Where originals only are wanted, no kernel is read.
+
+    Raises:
+        Unavailable: ``KERNELLLM_DISABLE`` is set.
+    """
+    if os.environ.get("KERNELLLM_DISABLE", "") not in ("", "0"):
+        raise Unavailable("KERNELLLM_DISABLE is set")
+
+
 class Kernel:
     """A kernel module by its dotted path, for one adopted class."""
 
@@ -77,8 +87,7 @@ class Kernel:
         Raises:
             Unavailable: no kernel for this process.
         """
-        if os.environ.get("KERNELLLM_DISABLE", "") not in ("", "0"):
-            raise Unavailable("KERNELLLM_DISABLE is set")
+        refuse_if_disabled()
         if importlib.util.find_spec("triton") is None:
             raise Unavailable("triton is not installed")
         try:

@@ -39,7 +39,6 @@ from pytest_kernelllm.runtime import KernelLLMWarning, explain
 from pytest_kernelllm.runtime.instance import TextKernel
 from pytest_kernelllm.store import Store
 
-pytest.importorskip("triton")
 pytestmark = pytest.mark.filterwarnings("error::pytest_kernelllm.runtime.KernelLLMWarning")
 
 LAYERS = '''

@@ -144,7 +144,7 @@ def _alike(module: nn.Module, norm: nn.RMSNorm) -> bool:
     scales = torch.tensor([[1.0], [float(norm.eps or 0.0) ** 0.5]])
     x = (torch.randn(2, width, generator=generator) * scales).to(device)
     for each in pair:
-        each.weight.copy_(weight)  # type: ignore[operator]
+        each.weight.copy_(weight)  # type: ignore[operator]  # both have a tensor there
     found, wanted = (each(x) for each in pair)
     return found.shape == wanted.shape and torch.allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
