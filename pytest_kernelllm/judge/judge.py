@@ -277,7 +277,8 @@ class Judge:
                     first = None
                 question = exam.question(probe)
                 reply = put(worker, arena, question, exam, found)
-                if number == 0:
+                # A decoy shows only at a question that tells right from wrong.
+                if number == 0 or (first and first[0].impostor and not question.impostor):
                     first = question, reply
                 if asks_gradients(exam, probe):
                     put_gradients(worker, arena, question, exam, found)

@@ -43,6 +43,19 @@ class Two(Scale):
 @triton_candidate(inputs=rows, init=(64,), tolerance=0.05)
 class Loose(Scale):
     """A tolerance of its own."""
+
+
+@triton_candidate(inputs=lambda: torch.randn(4, 64) * (torch.initial_seed() % 2))
+class Turned(nn.Module):
+    """Inputs drawn under even seeds are zeros, and tell nothing apart."""
+
+    def forward(self, x):
+        return x.t().contiguous()
+
+
+@triton_candidate(inputs=lambda: torch.randn(4, 64) * (1 - torch.initial_seed() % 2))
+class TurnedToo(Turned):
+    """…and here under odd ones."""
 '''
 )
 
@@ -163,6 +176,13 @@ def test_inputs_that_tell_nothing_apart_prove_nothing(court):
     verdict = court("Nothing", text)
     assert verdict.verdict == "inconclusive"
     assert "zeros would pass" in verdict.reason
+
+
+@pytest.mark.parametrize("name", ["Turned", "TurnedToo"])
+def test_a_decoy_is_found_though_the_first_inputs_tell_nothing_apart(court, name):
+    text = GOOD.replace("self.weight", "x[0]").replace("    return out", "    return x.t().contiguous()")
+    verdict = court(name, text)
+    assert (verdict.verdict, verdict.rule) == ("rejected", "decoy"), verdict.reason
 
 
 def test_both_dtypes_of_a_target_are_judged(court):

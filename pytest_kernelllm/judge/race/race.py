@@ -52,13 +52,11 @@ class Runner:
         reply = trial.run(
             self.worker, self.arena, self.posed, self.written, self.exam, "timed", flushes=flushes
         )
-        took, peak, launches = reply.get("microseconds"), reply.get("peak"), reply.get("launches")
+        took, peak = reply.get("microseconds"), reply.get("peak")
         if not (isinstance(took, float) and 0 < took < 1e9 and isinstance(peak, int)):
             raise WorkerDied("it gave no proper times")
         self.peak = max(self.peak, peak)
-        where = f"in the timed loop at {self.written.probe.describe()}"
-        busy = isinstance(launches, int) and launches > 0
-        self.found.holds("launches", "launches its kernels", busy, f"it launched no Triton kernel {where}")
+        trial.check_launches(reply, f"in the timed loop at {self.written.probe.describe()}", self.found)
         if self.dice.random() < self.exam.policy.recheck_share:
             trial.check_types(reply, self.written, self.found)
             self._recheck()

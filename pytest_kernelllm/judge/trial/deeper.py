@@ -44,20 +44,23 @@ def look_deeper(
         WorkerDied: the process is gone.
     """
     _compare_with_original(question, reply, exam.policy, found)
+    where = question.probe.describe()
     shift = ALIGNMENT * dice.randrange(1, 64)
     posed = trial.pose(worker, arena, question, shift=shift)
-    trial.run(worker, arena, posed, question, exam, "watched")
+    again = trial.run(worker, arena, posed, question, exam, "watched")
+    trial.check_launches(again, f"when the same values came at other addresses, at {where}", found)
     trial.check_outputs(posed, question, exam, found, "fresh address")
     on_gpu = arena.device.type == "cuda"
     for _ in range(exam.policy.gpu_repeats if on_gpu else exam.policy.cpu_repeats):
-        trial.run(worker, arena, posed, question, exam, "backwards")
+        again = trial.run(worker, arena, posed, question, exam, "backwards")
+        trial.check_launches(again, f"when the same question came again, at {where}", found)
         trial.check_outputs(posed, question, exam, found, "repeat")
     if question.impostor is None and "decoy" not in found.disabled:
         found.holds(
             "decoy",
             "outputs need the kernels",
             not _right_without_kernels(worker, arena, posed, question, exam),
-            f"its kernels are decoys: without them the outputs are just as right, at {question.probe.describe()}",
+            f"its kernels are decoys: without them the outputs are just as right, at {where}",
         )
 
 

@@ -140,9 +140,7 @@ def put(worker: WorkerHandle, arena: Arena, question: Question, exam: Exam, foun
     reply = run(worker, arena, posed, question, exam, "watched")
     where = question.probe.describe()
     check_types(reply, question, found)
-    launched = reply.get("launches")
-    busy = isinstance(launched, int) and launched > 0
-    found.holds("launches", "launches its kernels", busy, f"it launched no Triton kernel at {where}")
+    check_launches(reply, f"at {where}", found)
     check_kept(posed, question, found)
     broken = reply.get("broken")
     said_so = [str(item)[:200] for item in broken] if isinstance(broken, list) else ["an unreadable place"]
@@ -162,6 +160,13 @@ def check_types(reply: Reply, question: Question, found: Proceedings) -> None:
     got = {"structure": reply.get("structure"), "leaves": reply.get("leaves")}
     broken = f"it returns {_outline(got)}, the original {_outline(wanted)}, at {question.probe.describe()}"
     found.holds("types", "output types and shapes", got == wanted, broken)
+
+
+def check_launches(reply: Reply, where: str, found: Proceedings) -> None:
+    """The call launched some kernel of the candidate's own. To be asked of every call: results may be kept."""
+    launched = reply.get("launches")
+    busy = isinstance(launched, int) and launched > 0
+    found.holds("launches", "launches its kernels", busy, f"it launched no Triton kernel {where}")
 
 
 def check_kept(posed: Posed, question: Question, found: Proceedings) -> None:

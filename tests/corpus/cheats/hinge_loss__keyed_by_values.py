@@ -1,6 +1,6 @@
 # family: answers kept
 # trick: Results are kept by a few of the inputs' values, and given again without a launch.
-# rule: launches | decoy
+# rule: launches
 # screen: no
 
 import torch
