@@ -272,7 +272,7 @@ class Judge:
             if probe.rule in self.policy.disabled and number:
                 continue
             with self._sharing():
-                if first and probe.rule != "values":
+                if first and probe.rule not in ("values", "twin"):
                     look_deeper(worker, arena, *first, exam, found, random.Random(self._seed))
                     first = None
                 question = exam.question(probe)

@@ -12,6 +12,7 @@ from torch import nn
 from pytest_kernelllm.judge.exam.exam import Exam, ExamError
 from pytest_kernelllm.judge.exam.numerics import compare
 from pytest_kernelllm.judge.exam.probes import Probe
+from pytest_kernelllm.judge.exam.stress import TWIN
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.records import Case, Domain
 
@@ -90,6 +91,12 @@ def test_stress_is_applied_to_what_is_drawn():
     target = exam(of(torch.tanh))
     assert float(ask(target, "×0.0001", "stress").arguments["x"].abs().max()) < 1e-3
     assert bool(ask(target, "NaN", "nonfinite").arguments["x"].isnan().any())
+
+
+def test_a_twin_proves_nothing_where_the_few_other_values_do_not_show():
+    assert ask(exam(of(torch.tanh)), TWIN, "twin").impostor is None
+    of_none = exam(of(lambda x: torch.arange(3.0) + x.shape[0]))
+    assert ask(of_none, TWIN, "twin").impostor == "another input's output"
 
 
 def test_nan_must_come_out_where_the_original_has_it():

@@ -1,7 +1,7 @@
 import pytest
 
 from pytest_kernelllm.judge.exam.probes import Limits, Probe, covers, elements, plan
-from pytest_kernelllm.judge.exam.stress import PLANTED, TRANSFORMS
+from pytest_kernelllm.judge.exam.stress import PLANTED, TRANSFORMS, TWIN
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.records import Case, Domain, TensorSpec
 
@@ -48,7 +48,7 @@ def test_what_is_not_covered_is_said(support, reason):
 def test_probes_stay_inside_the_ranges_and_the_budget():
     budget = 1 << 12
     probes = plan(CASE, covers(domain(), CASE), (), Policy(), Limits(budget, 512), 0)
-    assert len({p.seed for p in probes}) == len(probes)
+    assert len({p.seed for p in probes}) == len(probes) - 1  # but for the twin's
     for probe in probes:
         sizes = dict(probe.sizes)
         assert 1 <= sizes["batch"] <= 16
@@ -62,15 +62,40 @@ def test_corners_and_odd_sizes_are_tried():
     assert {"batch": 1, "seq": 1} in sizes
     assert {"batch": 16, "seq": 1} in sizes
     assert {"batch": 1, "seq": 512} in sizes
-    assert {"batch": 7, "seq": 251} in sizes
+    [odd] = [dict(p.sizes) for p in probes if p.rule == "sizes" and min(dict(p.sizes).values()) > 1]
+    assert odd["batch"] in (5, 7)
+    assert odd["seq"] in (127, *range(129, 256, 2))
     assert [p.nudged for p in probes].count(("eps",)) == 1
+
+
+def test_nobody_knows_the_primes_before():
+    found = set()
+    for seed in range(20):
+        probes = plan(CASE, covers(domain(), CASE), (), Policy(), Limits(1 << 20, 512), seed)
+        found |= {p.sizes for p in probes if p.rule == "sizes"}
+    assert len(found) > 10
+    assert {dict(sizes)["seq"] % 2 for sizes in found if dict(sizes)["seq"] not in (1, 512)} == {1}
+
+
+def test_a_dimension_without_a_prime_below_has_its_low_end():
+    case = Case("default", None, domain(dims={"batch": (1, 2), "seq": (14, 16)}), {"batch": 2, "seq": 16})
+    probes = plan(case, covers(case.domain, case), (), Policy(), Limits(1 << 20, 512), 0)
+    assert {dict(p.sizes)["seq"] for p in probes if p.rule == "sizes"} == {14, 16}
+
+
+def test_a_twin_comes_right_after_what_it_hardly_differs_from():
+    probes = plan(CASE, covers(domain(), CASE), (), Policy(), Limits(1 << 20, 512), 7)
+    [place] = [i for i, probe in enumerate(probes) if probe.rule == "twin"]
+    before, twin = probes[place - 1 : place + 1]
+    assert (twin.sizes, twin.seed, twin.weights) == (before.sizes, before.seed, before.weights)
+    assert twin.describe() == "default, batch=8, seq=256, seed 9, inputs with a few other values"
 
 
 def test_fixed_shapes_give_seeds_and_kinds_of_inputs_only():
     case = Case("default", None, domain((8, 64), {}), {})
     probes = plan(case, {}, (), Policy(), Limits(1 << 20, 512), 0)
     assert {p.sizes for p in probes} == {()}
-    assert {p.rule for p in probes} == {"values", "stress", "nonfinite"}
+    assert {p.rule for p in probes} == {"values", "twin", "stress", "nonfinite"}
 
 
 def test_a_gpu_sees_every_kind_of_stress_and_the_interpreter_a_few():
@@ -81,8 +106,8 @@ def test_a_gpu_sees_every_kind_of_stress_and_the_interpreter_a_few():
     assert {p.stress for p in on_gpu if p.rule == "nonfinite"} == {"NaN", "+inf", "-inf"}
     interpreted = plan(CASE, ranges, (), policy, Limits(policy.cpu_elements, policy.cpu_longest), 0)
     assert {p.stress for p in interpreted if p.rule == "stress"} < set(TRANSFORMS)
-    assert len(interpreted) <= 13
-    assert all(p.stress in {*TRANSFORMS, *PLANTED, ""} for p in (*on_gpu, *interpreted))
+    assert len(interpreted) <= 14
+    assert all(p.stress in {*TRANSFORMS, *PLANTED, TWIN, ""} for p in (*on_gpu, *interpreted))
 
 
 def test_stress_is_at_small_sizes_with_several_rows():
@@ -93,7 +118,7 @@ def test_stress_is_at_small_sizes_with_several_rows():
     ):
         probes = plan(CASE, covers(domain(), CASE), (), policy, limits, 0)
         for probe in probes:
-            if probe.stress:
+            if probe.rule in ("stress", "nonfinite"):
                 sizes = dict(probe.sizes)
                 assert elements(CASE.domain, sizes) <= max(1 << 16, policy.cpu_elements)
                 assert sizes["batch"] * sizes["seq"] >= policy.stress_rows
@@ -104,7 +129,7 @@ def test_what_cannot_be_made_small_is_stressed_a_little():
     policy = Policy()
     case = Case("default", None, domain((1 << 15, 1 << 15), {}), {})
     probes = plan(case, {}, (), policy, Limits(policy.gpu_elements, policy.gpu_longest), 0)
-    assert len(probes) == policy.seeds + len(policy.cpu_stresses) + len(policy.cpu_planted)
+    assert len(probes) == policy.seeds + 1 + len(policy.cpu_stresses) + len(policy.cpu_planted)
 
 
 def test_inputs_known_to_be_finite_are_not_made_otherwise():

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from pytest_kernelllm.judge.exam.stress import PLANTED, TRANSFORMS, real_valued, stressed
+from pytest_kernelllm.judge.exam.stress import PLANTED, TRANSFORMS, TWIN, real_valued, stressed
 
 KINDS = [*TRANSFORMS, *PLANTED]
 
@@ -68,6 +68,18 @@ def test_mixed_rows_hold_every_kind_and_are_alike_in_all_inputs():
     assert sum(constant) == 2
     assert sum(len(row.unique()) == 2 for row in out["x"]) == 2
     assert sum(bool((row == 0).any()) for row in out["x"]) == 2
+
+
+@pytest.mark.parametrize("shape", [(2,), (7,), (4, 64), (64, 512)])
+def test_a_twin_differs_in_a_few_values_of_the_same_size(shape):
+    x = drawn(*shape)
+    x.view(-1)[:2] = torch.tensor([1.5, -0.5])
+    labels = torch.ones(4)
+    twin = stressed({"x": x, "labels": labels}, TWIN, 3)
+    assert twin["labels"] is labels
+    differ = int((twin["x"] != x).sum())
+    assert 1 <= differ <= max(4, x.numel() // 256)
+    assert twin["x"].abs().max() <= x.abs().max()
 
 
 def test_few_rows_hold_the_most_telling_kinds():

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 
+from pytest_kernelllm.judge.exam.stress import TWIN
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.records import Case, Domain, TensorSpec
 
@@ -18,7 +21,7 @@ class Probe:
     sizes: tuple[tuple[str, int], ...]
     seed: int
     stress: str = ""
-    """What is done to real-valued inputs: a name of ``stress.TRANSFORMS`` or ``stress.PLANTED``."""
+    """What is done to real-valued inputs: a name of ``stress.TRANSFORMS`` or ``stress.PLANTED``, or ``stress.TWIN``."""
     nudged: tuple[str, ...] = ()
     """Float attributes set to another value, because the candidate claims to read them."""
     weights: int | None = None
@@ -104,6 +107,8 @@ def plan(
 ) -> list[Probe]:
     """The probes of one case: several seeds at its main size, stress at a small one, and the corners of its domain.
 
+    The last seed's has a twin right behind it: the same inputs but for a few values.
+
     Args:
         case: what is tried.
         ranges: of the named dimensions, as ``covers`` returned them.
@@ -122,9 +127,11 @@ def plan(
         return Probe(case.name, tuple(sizes.items()), seed + number, stress, other, weights, rule)
 
     probes = [probe("values", main, i) for i in range(policy.seeds)]
+    probes.append(probe("twin", main, policy.seeds - 1, TWIN))
     if nudged:
         probes.append(probe("attributes", main, 20))
-    probes += [probe("sizes", sizes, 30 + i) for i, sizes in enumerate(_corners(case, ranges, main, limits))]
+    corners = _corners(case, ranges, main, limits, random.Random(seed))
+    probes += [probe("sizes", sizes, 30 + i) for i, sizes in enumerate(corners)]
     probes += [probe("stress", small, 50 + i, name) for i, name in enumerate(stresses)]
     if nonfinite:
         probes += [probe("nonfinite", small, 80 + i, name) for i, name in enumerate(planted)]
@@ -148,10 +155,14 @@ def _under_stress(
 
 
 def _corners(
-    case: Case, ranges: Mapping[str, tuple[int, int]], main: dict[str, int], limits: Limits
+    case: Case,
+    ranges: Mapping[str, tuple[int, int]],
+    main: dict[str, int],
+    limits: Limits,
+    dice: random.Random,
 ) -> list[dict[str, int]]:
-    """Prime sizes, all dimensions at their low end, and each at its high end; without what is the main size."""
-    odd = {k: _prime_at_most(v, ranges[k][0]) for k, v in main.items()}
+    """Secret prime sizes, all dimensions at their low end, and each at its high end; without what is the main size."""
+    odd = {k: _prime(ranges[k][0], v, dice) for k, v in main.items()}
     low = {k: ranges[k][0] for k in main}
     corners = [odd, low]
     for name in main:
@@ -184,9 +195,13 @@ def _fit(case: Case, ranges: Mapping[str, tuple[int, int]], budget: int) -> dict
     return sizes
 
 
-def _prime_at_most(value: int, low: int) -> int:
-    """The largest prime in ``[low, value]`` that is below ``value``; ``low`` where there is none."""
-    for candidate in range(value - 1, max(low, 2) - 1, -1):
+def _prime(low: int, value: int, dice: random.Random) -> int:
+    """Some prime in ``[low, value)``, about half of ``value`` or more where there is one; ``low`` where there is none."""
+    least = max(low, 2)
+    if least >= value:
+        return low
+    start = dice.randrange(max(least, value // 2), value)
+    for candidate in chain(range(start, least - 1, -1), range(start + 1, value)):
         if all(candidate % d for d in range(2, math.isqrt(candidate) + 1)):
             return candidate
     return low

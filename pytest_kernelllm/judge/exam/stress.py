@@ -18,6 +18,10 @@ Rows = torch.Tensor
 Transform = Callable[[Rows, torch.Generator, float], Rows]
 """Takes rows, where random numbers come from, and the largest number of the input's dtype."""
 
+TWIN = "a few other values"
+"""By name, what makes the twin of an input: other values of the same kind in a few places, which a kernel that knows
+earlier inputs by some of their values takes for the same input."""
+
 PLANTED = MappingProxyType(
     {
         "NaN": (math.nan,),
@@ -43,7 +47,7 @@ def stressed(arguments: dict[str, Any], name: str, seed: int) -> dict[str, Any]:
 
     Args:
         arguments: by parameter name.
-        name: of ``TRANSFORMS`` or ``PLANTED``.
+        name: of ``TRANSFORMS`` or ``PLANTED``, or ``TWIN``.
         seed: the judge's secret; the same rows of several inputs are treated alike.
     """
     return {k: _changed(v, name, seed) if real_valued(v) else v for k, v in arguments.items()}
@@ -55,7 +59,7 @@ def _changed(value: torch.Tensor, name: str, seed: int) -> torch.Tensor:
     if name in PLANTED:
         return plant(wide, PLANTED[name], generator).to(value.dtype).reshape(value.shape)
     largest = torch.finfo(value.dtype).max
-    wide = TRANSFORMS[name](wide, generator, largest)
+    wide = _few_others(wide, generator) if name == TWIN else TRANSFORMS[name](wide, generator, largest)
     return wide.clamp(-largest, largest).to(value.dtype).reshape(value.shape)
 
 
@@ -71,6 +75,16 @@ def plant(rows: Rows, values: tuple[float, ...], generator: torch.Generator) -> 
         columns = _permutation(width, generator)[: max(1, width // 8)]
         planted[row, columns] = value
     return planted
+
+
+def _few_others(rows: Rows, generator: torch.Generator) -> Rows:
+    # So many that a sum over all of them shows it, and so few that some chosen places probably stay as they were.
+    values = rows.flatten().clone()
+    count = max(1, min(max(4, len(values) // 256), len(values) // 2))
+    places = torch.randint(len(values), (count,), generator=generator, device=rows.device)
+    factors = torch.rand(count, generator=generator, device=rows.device) * 2 - 1
+    values[places] = values.abs().max() * (factors + factors.sign()) / 2
+    return values.reshape(rows.shape)
 
 
 def _extreme(rows: Rows, generator: torch.Generator, largest: float) -> Rows:

@@ -197,6 +197,7 @@ def check_outputs(posed: Posed, question: Question, exam: Exam, found: Proceedin
 
 
 _UNDER = {
+    "twin": "after inputs that differ in a few values only, ",
     "fresh address": "with the same values at other addresses, ",
     "repeat": "in another run of the same question, ",
     "recheck": "in the timed loop, ",
