@@ -24,6 +24,7 @@ from pytest_kernelllm.judge.screen.allowed import (
     OTHER_MEMBERS,
 )
 from pytest_kernelllm.judge.screen.names import OWN_CLASS, SELF, UNKNOWN, Place, Scope, Tangled, paths, places
+from pytest_kernelllm.judge.screen.state import state
 from pytest_kernelllm.kernel_module import parse
 
 LONGEST_SOURCE = 1 << 20
@@ -89,7 +90,7 @@ def _read(tree: ast.Module) -> list[Finding]:
         line = getattr(place.node, "lineno", 1)
         reasons = [*_node(place), *_module_as_value(place, roots)]
         found += [Finding(line, reason) for reason in reasons]
-    return found
+    return found + [Finding(line, reason) for line, reason in state(every)]
 
 
 def _where_modules_may_stand(every: list[Place]) -> set[int]:

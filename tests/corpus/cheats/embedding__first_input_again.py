@@ -1,7 +1,7 @@
 # family: answers kept
 # trick: It keeps the first tensor of a size and reads from that one ever after.
 # rule: fresh address | values | run
-# screen: no
+# screen: yes
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: answers kept
 # trick: Results are kept by the input's shape.
 # rule: values | decoy
-# screen: no
+# screen: yes
 
 import torch
 import triton

@@ -1,0 +1,141 @@
+"""What could carry something from one call to the next: refused, because no number of calls shows what a later one does.
+
+Names that outlive a call may hold what cannot change (numbers, strings, tuples of them, dtypes, functions), and lists
+and dictionaries of such that are only read.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from pytest_kernelllm.judge.screen.lasting import Lasting, runs_in_a_call
+from pytest_kernelllm.judge.screen.names import OWN_CLASS, SELF, UNKNOWN, Place, Scope, paths
+
+_CHANGING_METHODS = frozenset(
+    ["append", "clear", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"]
+)
+"""Of lists and dictionaries; tensors have none of these."""
+_DECORATORS = frozenset(["classmethod", "property", "staticmethod"])
+_MAKERS = ast.FunctionDef | ast.Lambda | ast.GeneratorExp | ast.Yield | ast.YieldFrom
+
+
+def state(every: list[Place]) -> Iterator[tuple[int, str]]:
+    """Lines and reasons: every way in which a module's Python could keep something between calls."""
+    lasting = Lasting(every)
+    own = _own_definitions(every)
+    passing = {id(scope): scope for _, scope in lasting.on_import if scope.kind == "comprehension"}
+    # Nearly no name is of interest.
+    names = {name for _, name in lasting.not_fixed}.union(*(scope.bindings for scope in passing.values()))
+    for node, scope in lasting.on_import:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Call | ast.Attribute):
+            yield from ((node.lineno, reason) for reason in _on_import(node, scope, lasting, own))
+    for node, scope in lasting.in_calls:
+        if isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load):
+            yield from ((node.lineno, reason) for reason in _read(node, scope, lasting))
+        elif isinstance(node, ast.Call) and _changes_self(node.func, scope):
+            yield (
+                node.lineno,
+                f"changes the target by `{ast.unparse(node.func)[:60]}`: a kernel keeps no state",
+            )
+    for number, name in lasting.not_fixed:
+        cls = lasting.scopes[number].node
+        if isinstance(cls, ast.ClassDef):
+            yield cls.lineno, f"may keep state between calls in `{name}` of a class"
+
+
+def _read(node: ast.Name, scope: Scope, lasting: Lasting) -> Iterator[str]:
+    for holder in scope.holders(node.id):
+        kind = lasting.held_in(holder, node.id)
+        if kind == "kept" or (holder.kind == "comprehension" and not runs_in_a_call(holder)):
+            yield f"may keep state between calls in `{node.id}`, which holds more than numbers and names"
+        elif kind == "table" and not lasting.only_read(node, scope):
+            yield f"may keep state between calls in `{node.id}`: lists and dictionaries can only be read here"
+
+
+def _changes_self(called: ast.expr, scope: Scope) -> bool:
+    """Whether a list or dictionary of the target's is changed."""
+    if not isinstance(called, ast.Attribute) or called.attr not in _CHANGING_METHODS or _in_a_method(scope):
+        return False
+    return any(path.partition(".")[0] == SELF for path in paths(called.value, scope))
+
+
+def _in_a_method(scope: Scope) -> bool:
+    """Whether ``self`` is an object of a class of the module's own, and not the target."""
+    return any(holder.parent is not None and holder.parent.kind == "class" for holder in scope.holders(SELF))
+
+
+Definitions = dict[str, list[ast.FunctionDef | ast.ClassDef]]
+
+
+def _on_import(node: ast.AST, scope: Scope, lasting: Lasting, own: Definitions) -> Iterator[str]:
+    """Functions that bring variables of their own along: they keep something without being read by name."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            if any(_is_own(each, scope) for each in node.decorator_list):
+                yield f"decorates `{name}` with a function that may keep state between calls"
+        case ast.Call(func=func):
+            partial = paths(func, scope) == {"functools.partial"} and lasting.kind(node, scope) == "kept"
+            if partial or _makes_functions(func, own, lasting):
+                yield "makes a function on import, which may keep state between calls"
+        case ast.Attribute(value=ast.Name(id=owner), attr=name):
+            call = lasting.parents[id(node)]
+            called = isinstance(call, ast.Call) and call.func is node
+            if not called and lasting.kind_of_name(owner, scope) != "fixed":
+                yield f"hands on `{owner}.{name}`, which may keep state between calls"
+
+
+def _own_definitions(every: list[Place]) -> Definitions:
+    """By name, the functions and classes of the module, wherever they stand."""
+    found: Definitions = {}
+    for node, _ in every:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.setdefault(node.name, []).append(node)
+    return found
+
+
+def _is_own(decorator: ast.expr, scope: Scope) -> bool:
+    """Whether it may be a function of the module's own; whether others are allowed is asked where they come in."""
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    if isinstance(called, ast.Name) and called.id in _DECORATORS and not scope.holders(called.id):
+        return False
+    return not paths(called, scope).isdisjoint((UNKNOWN, OWN_CLASS, "functools.partial"))
+
+
+def _makes_functions(called: ast.expr, own: Definitions, lasting: Lasting) -> bool:
+    """Whether a call may make functions, generators or objects, which would keep the variables around them."""
+    seen: set[int] = set()
+    work = _named(called, own)
+    while work:
+        body = work.pop()
+        if isinstance(body, ast.ClassDef):
+            return True
+        if id(body) not in seen:
+            seen.add(id(body))
+            scope = lasting.scopes.get(id(body))
+            if scope is not None and any(
+                _makes_one(node, scope, lasting) for node in ast.walk(body) if node is not body
+            ):
+                return True
+            work += _named(body, own)
+    return False
+
+
+def _makes_one(node: ast.AST, scope: Scope, lasting: Lasting) -> bool:
+    """Whether one node of a function does. A generator is fine where it is gone with the call it is handed to."""
+    if isinstance(node, ast.Call):
+        return "functools.partial" in paths(node.func, scope)
+    return isinstance(node, _MAKERS) and not (
+        isinstance(node, ast.GeneratorExp) and isinstance(lasting.parents[id(node)], ast.Call)
+    )
+
+
+def _named(node: ast.AST, own: Definitions) -> list[ast.FunctionDef | ast.ClassDef | ast.Lambda]:
+    """The module's own functions and classes that an expression or a body names, and the lambdas in it."""
+    found: list[ast.FunctionDef | ast.ClassDef | ast.Lambda] = []
+    for each in ast.walk(node):
+        if isinstance(each, ast.Lambda):
+            found.append(each)
+        elif isinstance(each, ast.Name):
+            found += own.get(each.id, [])
+    return found
