@@ -407,6 +407,22 @@ def test_tritons_functions_have_nothing_else_to_touch():
     assert names <= INSIDE_TRITON | OTHER_MEMBERS | MEMBERS
 
 
+def test_no_list_or_dictionary_inside_a_function_of_tritons_can_be_touched():
+    @triton.jit
+    def kernel(x_ptr, B: triton.language.constexpr):
+        pass
+
+    config = triton.Config({"B": 1})
+    tuned = triton.autotune(configs=[config], key=["x_ptr"])(kernel)
+    chosen = triton.heuristics({"B": lambda arguments: 1})(kernel)
+    partial = {"keywords": functools.partial(print, end="").keywords}
+    every = [*map(vars, (kernel, tuned, chosen, config)), partial]
+    held = {name for each in every for name, value in each.items() if isinstance(value, list | dict | set)}
+    assert {"cache", "configs", "kwargs", "keywords", "arg_names"} <= held
+    public = {name for name in held if not name.startswith("_")}
+    assert public - INSIDE_TRITON == {"keys", "values"}  # which screen.state looks after
+
+
 @pytest.mark.parametrize("path", sorted((CORPUS / "honest").glob("*.py")), ids=lambda path: path.stem)
 def test_honest_kernels_of_the_corpus_pass(path):
     assert screen(path.read_text(encoding="utf-8")) == []

@@ -196,12 +196,16 @@ def _fit(case: Case, ranges: Mapping[str, tuple[int, int]], budget: int) -> dict
 
 
 def _prime(low: int, value: int, dice: random.Random) -> int:
-    """Some prime in ``[low, value)``, about half of ``value`` or more where there is one; ``low`` where there is none."""
+    """Some prime in ``[low, value)``; ``low`` where there is none.
+
+    One between the next lower power of two and ``value`` where there is one: below that other block sizes would do.
+    """
     least = max(low, 2)
     if least >= value:
         return low
-    start = dice.randrange(max(least, value // 2), value)
-    for candidate in chain(range(start, least - 1, -1), range(start + 1, value)):
+    power = 1 << (value - 1).bit_length() - 1
+    start = dice.randrange(max(least, power), value)
+    for candidate in chain(range(start, value), range(start - 1, least - 1, -1)):
         if all(candidate % d for d in range(2, math.isqrt(candidate) + 1)):
             return candidate
     return low

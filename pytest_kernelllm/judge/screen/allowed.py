@@ -198,11 +198,15 @@ same name would be refused it."""
 
 INSIDE_TRITON = frozenset(
     """
-    add_pre_run_hook base_fn cache_key check_disk_cache create_binder device_caches do_bench get_capture_scope is_gluon
-    params parse pre_hook pre_run_hooks preload prune_configs raw_src repr rewrite rewritten_fn src type used_global_vals
+    add_pre_run_hook all_kwargs arg_names base_fn cache cache_key cache_results check_disk_cache configs configs_top_k constexprs
+    create_binder device_caches do_bench do_not_specialize do_not_specialize_on_alignment early_config_prune fn
+    get_capture_scope is_gluon keywords kwargs launch_metadata params parse post_hook pre_hook pre_run_hooks preload
+    prune_configs raw_src repr reset_to_zero restore_value rewrite rewriter rewritten_fn src type used_global_vals
+    user_defined_post_hook user_defined_pre_hook
     """.split()
 )
-"""What Triton's functions have beside what may be touched: by it they could be changed after they were read."""
+"""What Triton's functions, their configurations and partial functions have beside what may be touched: by it they could
+be changed after they were read, or keep something."""
 
 BUILTINS = frozenset(
     """

@@ -25,13 +25,19 @@ _PASSING_ON = frozenset(["enumerate", "reversed", "zip"])
 _READING_BUILTINS = frozenset([*_FIXED_BUILTINS, *_TABLE_BUILTINS, *_PASSING_ON, "all", "any"])
 """Builtins that only read a list or dictionary they are given."""
 _READING_METHODS = frozenset(["copy", "count", "get", "index", "items", "keys", "values"])
-_FIXED_CALLS = ("math.", "torch.cuda.", "torch.version.", "triton.language.", "triton.runtime.")
 _FIXED_FUNCTIONS = frozenset(
-    [
+    (
         *(f"torch.{name}" for name in ("Size", "can_cast", "device", "finfo", "iinfo", "promote_types")),
-        *(f"triton.{name}" for name in ("autotune", "cdiv", "heuristics", "jit", "next_power_of_2")),
-    ]
+        *(f"torch.cuda.{name}" for name in ("current_device", "device_count", "is_available")),
+        *(f"torch.cuda.get_device_{name}" for name in ("capability", "name", "properties")),
+        *(f"triton.{name}" for name in ("cdiv", "next_power_of_2", "language.cdiv", "language.constexpr")),
+        *(f"triton.runtime.driver.active.get_{name}" for name in ("active_torch_device", "current_target")),
+        "functools.partial",
+    )
 )
+"""Of what is fixed they make what is fixed; so do those of ``math``."""
+_LAUNCHED = frozenset(["triton.autotune", "triton.heuristics", "triton.jit"])
+"""What they make of a function can be launched, whatever they are given."""
 _TABLE_CALLS = frozenset(["triton.runtime.driver.active.utils.get_device_properties"])
 _COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp
 
@@ -62,6 +68,32 @@ class Lasting:
         nodes = ast.walk(self._tree)
         return {id(child): node for node in nodes for child in ast.iter_child_nodes(node)}
 
+    def is_called(self, node: ast.AST) -> bool:
+        """Whether an expression stands for what is called, and nothing else."""
+        call = self.parents[id(node)]
+        return isinstance(call, ast.Call) and call.func is node
+
+    def assigned_in_call(self, name: str, scope: Scope) -> list[ast.expr]:
+        """Everything that a name of a function stands for there; empty where that is not all there to read."""
+        holders = scope.holders(name)
+        holder = holders[0] if len(holders) == 1 else scope
+        if not isinstance(holder.node, ast.FunctionDef):
+            return []
+        arguments = {each.arg for each in ast.walk(holder.node.args) if isinstance(each, ast.arg)}
+        values: list[ast.expr] = []
+        for node, within in self.in_calls:
+            if (
+                within is holder
+                and isinstance(node, ast.Name)
+                and node.id == name
+                and not isinstance(node.ctx, ast.Load)
+            ):
+                parent = self.parents[id(node)]
+                if not isinstance(parent, ast.Assign):
+                    return []
+                values.append(parent.value)
+        return [] if name in arguments else values
+
     def kind_of_name(self, name: str, scope: Scope) -> Kind:
         """The worst of what a name may hold that was there before the call."""
         return max(
@@ -80,8 +112,7 @@ class Lasting:
             case ast.Subscript(value=value, ctx=ast.Load()):
                 return value is node
             case ast.Attribute(attr=name):
-                call = self.parents[id(parent)]
-                return name in _READING_METHODS and isinstance(call, ast.Call) and call.func is parent
+                return name in _READING_METHODS and self.is_called(parent)
             case ast.Call(func=ast.Name(id=name)):
                 return name in _READING_BUILTINS and not scope.holders(name)
             case ast.For(iter=source) | ast.comprehension(iter=source):
@@ -118,6 +149,8 @@ class Lasting:
             case ast.Attribute(value=value):
                 known = all(map(_in_namespace, paths(node, scope)))
                 return "fixed" if known else self._whole("fixed", [value], scope)
+            case ast.Subscript(value=value, slice=ast.Slice()):
+                return self.kind(value, scope)
             case ast.Subscript(value=value):
                 return "kept" if self.kind(value, scope) == "kept" else "fixed"
             case ast.Call(func=func, args=args, keywords=keywords):
@@ -146,24 +179,26 @@ class Lasting:
 
     def _of_call(self, func: ast.expr, given: list[ast.expr], scope: Scope) -> Kind:
         func = func.func if isinstance(func, ast.Call) else func  # triton.autotune(...)(function)
-        readable = all(self.kind(each, scope) != "kept" for each in given)
+        kinds = {self.kind(each, scope) for each in given}
         called = paths(func, scope)
         if isinstance(func, ast.Name) and not scope.holders(func.id):
-            if readable and func.id in _FIXED_BUILTINS:
-                return "fixed"
-            return "table" if readable and func.id in _TABLE_BUILTINS else "kept"
+            if kinds <= {"fixed"} or (kinds == {"table"} and len(given) == 1):
+                # max(SIZES) is one of them, but max([1], [2]) a list.
+                return "fixed" if func.id in _FIXED_BUILTINS else self._if(func.id in _TABLE_BUILTINS)
+            return self._if(func.id in _TABLE_BUILTINS and "kept" not in kinds)
+        if called <= _LAUNCHED:
+            return "fixed"
         if called <= _TABLE_CALLS:
             return "table"
-        if called == {"functools.partial"}:
-            return self._whole("fixed", given, scope)
-        if called == {"triton.Config"}:
-            return "fixed" if readable else "kept"
-        if all(path in _FIXED_FUNCTIONS or path.startswith(_FIXED_CALLS) for path in called):
-            return "fixed"
-        if isinstance(func, ast.Attribute) and readable and not any(map(_in_namespace, called)):
+        if all(path in _FIXED_FUNCTIONS or path.startswith("math.") for path in called):
+            return "fixed" if kinds <= {"fixed"} else "kept"
+        if isinstance(func, ast.Attribute) and "kept" not in kinds and not any(map(_in_namespace, called)):
             owner = self.kind(func.value, scope)  # of a string, or a dictionary
-            return "kept" if owner == "table" and func.attr not in _READING_METHODS else owner
+            return self._if(owner == "fixed" or (owner == "table" and func.attr in _READING_METHODS))
         return "kept"
+
+    def _if(self, table: bool) -> Kind:
+        return "table" if table else "kept"
 
     # ------------------------------------------------------------------ names
 
@@ -174,13 +209,18 @@ class Lasting:
                     self._bind(target, value, scope)
             case (
                 ast.AnnAssign(target=target, value=ast.expr() as value)
+                | ast.AugAssign(target=ast.Name() as target, value=value)
                 | ast.NamedExpr(target=target, value=value)
             ):
                 self._bind(target, value, scope)
-            case ast.AugAssign(target=ast.Name() as target, value=value):
-                self._bind(target, value, scope)
-            case ast.For(target=target, iter=source) if not self._can_be_read(source, scope):
+            case ast.For(target=target, iter=source) if not self._can_be_read(source, scope) or _starred(
+                target
+            ):
                 self._keep(target, scope)
+            case (
+                ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name))
+            ):
+                self._keep(ast.Name(name), scope)
             case ast.withitem(optional_vars=ast.expr() as target):
                 self._keep(target, scope)
             case ast.FunctionDef() | ast.Lambda():
@@ -194,9 +234,15 @@ class Lasting:
     def _bind(self, target: ast.expr, value: ast.expr, scope: Scope) -> None:
         match target, value:
             case ast.Name(id=name), _:
-                # Two names for one table: each could be changed by the other.
                 kind = self.kind(value, scope)
-                self._hold(scope, name, "kept" if kind == "table" and isinstance(value, ast.Name) else kind)
+                # Two names for one table: each could be changed by the other.
+                shared = kind == "table" and isinstance(value, ast.Name)
+                for holder in scope.holders(
+                    name
+                ):  # not the comprehension that an assignment expression stands in
+                    self._hold(holder, name, "kept" if shared else kind)
+            case _ if _starred(target):
+                self._keep(target, scope)
             case ast.Tuple(elts=targets), ast.Tuple(elts=values) if len(targets) == len(values):
                 for each, of in zip(targets, values, strict=True):
                     self._bind(each, of, scope)
@@ -234,6 +280,10 @@ def runs_in_a_call(scope: Scope | None) -> bool:
             return True
         scope = scope.parent
     return False
+
+
+def _starred(target: ast.expr) -> bool:
+    return any(isinstance(node, ast.Starred) for node in ast.walk(target))
 
 
 def _in_namespace(path: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from pytest_kernelllm.judge.screen.allowed import MEMBERS
 from pytest_kernelllm.judge.screen.lasting import Lasting, runs_in_a_call
 from pytest_kernelllm.judge.screen.names import OWN_CLASS, SELF, UNKNOWN, Place, Scope, paths
 
@@ -18,6 +19,9 @@ _CHANGING_METHODS = frozenset(
 """Of lists and dictionaries; tensors have none of these."""
 _DECORATORS = frozenset(["classmethod", "property", "staticmethod"])
 _MAKERS = ast.FunctionDef | ast.Lambda | ast.GeneratorExp | ast.Yield | ast.YieldFrom
+
+
+Definitions = dict[str, list[ast.FunctionDef | ast.ClassDef]]
 
 
 def state(every: list[Place]) -> Iterator[tuple[int, str]]:
@@ -33,11 +37,11 @@ def state(every: list[Place]) -> Iterator[tuple[int, str]]:
     for node, scope in lasting.in_calls:
         if isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load):
             yield from ((node.lineno, reason) for reason in _read(node, scope, lasting))
-        elif isinstance(node, ast.Call) and _changes_self(node.func, scope):
-            yield (
-                node.lineno,
-                f"changes the target by `{ast.unparse(node.func)[:60]}`: a kernel keeps no state",
-            )
+        elif (changed := _changed(node)) is not None and _is_of_another(changed, scope):
+            line = getattr(node, "lineno", 1)
+            yield line, f"changes `{ast.unparse(changed)[:60]}`, which may keep state between calls"
+        elif isinstance(node, ast.Attribute) and _is_tritons(node, scope, lasting, own):
+            yield node.lineno, f"touches `{node.attr}`, which may keep state between calls"
     for number, name in lasting.not_fixed:
         cls = lasting.scopes[number].node
         if isinstance(cls, ast.ClassDef):
@@ -53,11 +57,26 @@ def _read(node: ast.Name, scope: Scope, lasting: Lasting) -> Iterator[str]:
             yield f"may keep state between calls in `{node.id}`: lists and dictionaries can only be read here"
 
 
-def _changes_self(called: ast.expr, scope: Scope) -> bool:
-    """Whether a list or dictionary of the target's is changed."""
-    if not isinstance(called, ast.Attribute) or called.attr not in _CHANGING_METHODS or _in_a_method(scope):
+def _changed(node: ast.AST) -> ast.expr | None:
+    """What a node changes if it is a list or dictionary."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=value, attr=name)) if name in _CHANGING_METHODS:
+            return value
+        case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()):
+            return value
+    return None
+
+
+def _is_of_another(changed: ast.expr, scope: Scope) -> bool:
+    """Whether a list or dictionary may belong to the target or to a function, rather than to an object of the call's."""
+    root = changed
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    if isinstance(root, ast.Name) and root.id == SELF and _in_a_method(scope):
         return False
-    return any(path.partition(".")[0] == SELF for path in paths(called.value, scope))
+    if any(path.partition(".")[0] == SELF for path in paths(changed, scope)):
+        return True
+    return isinstance(changed, ast.Attribute) and changed.attr not in MEMBERS
 
 
 def _in_a_method(scope: Scope) -> bool:
@@ -65,7 +84,27 @@ def _in_a_method(scope: Scope) -> bool:
     return any(holder.parent is not None and holder.parent.kind == "class" for holder in scope.holders(SELF))
 
 
-Definitions = dict[str, list[ast.FunctionDef | ast.ClassDef]]
+def _is_tritons(node: ast.Attribute, scope: Scope, lasting: Lasting, own: Definitions) -> bool:
+    """Whether it may be the list or dictionary of this name that Triton's functions have.
+
+    It is not where it is called, as a dictionary's methods are, and not as the values that ``torch.max`` finds.
+    """
+    if node.attr not in ("keys", "values") or lasting.is_called(node):
+        return False
+    if node.attr == "values" and isinstance(node.value, ast.Name):
+        values = lasting.assigned_in_call(node.value.id, scope)
+        return not values or not all(_is_torchs(value, scope, own) for value in values)
+    return node.attr == "keys" or not _is_torchs(node.value, scope, own)
+
+
+def _is_torchs(node: ast.expr, scope: Scope, own: Definitions) -> bool:
+    """Whether an expression is what a function of torch or a method of a tensor returns."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr=name)) if name in MEMBERS:
+            return name not in own
+        case ast.Call(func=func):
+            return all(path.startswith("torch.") for path in paths(func, scope))
+    return False
 
 
 def _on_import(node: ast.AST, scope: Scope, lasting: Lasting, own: Definitions) -> Iterator[str]:
@@ -79,9 +118,7 @@ def _on_import(node: ast.AST, scope: Scope, lasting: Lasting, own: Definitions) 
             if partial or _makes_functions(func, own, lasting):
                 yield "makes a function on import, which may keep state between calls"
         case ast.Attribute(value=ast.Name(id=owner), attr=name):
-            call = lasting.parents[id(node)]
-            called = isinstance(call, ast.Call) and call.func is node
-            if not called and lasting.kind_of_name(owner, scope) != "fixed":
+            if not lasting.is_called(node) and lasting.kind_of_name(owner, scope) != "fixed":
                 yield f"hands on `{owner}.{name}`, which may keep state between calls"
 
 
