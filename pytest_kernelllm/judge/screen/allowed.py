@@ -192,6 +192,9 @@ _PLAIN_MEMBERS = """
     resolution smallest_normal tiny training value values weight with_traceback
 """.split()
 
+WITH_CONTEXT = frozenset(["backward", "forward", "setup_context"])
+"""Methods of an autograd function that autograd calls, with an object to keep things on from one to the other."""
+
 OTHER_MEMBERS = frozenset([*_KERNEL_MEMBERS, *_GRADIENT_MEMBERS, *_PLAIN_MEMBERS])
 """What may be touched of kernels, autograd functions, layers, types and GPU properties, although some object behind the
 same name would be refused it."""

@@ -113,8 +113,10 @@ class Lasting:
                 return value is node
             case ast.Attribute(attr=name):
                 return name in _READING_METHODS and self.is_called(parent)
-            case ast.Call(func=ast.Name(id=name)):
-                return name in _READING_BUILTINS and not scope.holders(name)
+            case ast.Call(func=ast.Name(id=name), args=args):
+                # Of several these may return the table itself.
+                own = len(args) == 1 or name not in ("max", "min", "sum")
+                return own and name in _READING_BUILTINS and not scope.holders(name)
             case ast.For(iter=source) | ast.comprehension(iter=source):
                 return source is node
             case ast.keyword(arg=arg):
@@ -128,8 +130,10 @@ class Lasting:
     def kind(self, node: ast.expr, scope: Scope) -> Kind:
         """Of the value that an expression has on import."""
         match node:
-            case ast.Constant() | ast.Lambda() | ast.JoinedStr() | ast.Compare():
+            case ast.Constant() | ast.Lambda() | ast.JoinedStr():
                 return "fixed"
+            case ast.Compare(left=left, comparators=others):  # of tensors, a tensor
+                return "kept" if "kept" in {self.kind(each, scope) for each in (left, *others)} else "fixed"
             case ast.Name(id=name):
                 return self.kind_of_name(name, scope)
             case ast.Tuple(elts=parts) | ast.BoolOp(values=parts):
@@ -149,10 +153,10 @@ class Lasting:
             case ast.Attribute(value=value):
                 known = all(map(_in_namespace, paths(node, scope)))
                 return "fixed" if known else self._whole("fixed", [value], scope)
-            case ast.Subscript(value=value, slice=ast.Slice()):
-                return self.kind(value, scope)
-            case ast.Subscript(value=value):
+            case ast.Subscript(value=value, slice=ast.Constant() | ast.UnaryOp()):
                 return "kept" if self.kind(value, scope) == "kept" else "fixed"
+            case ast.Subscript(value=value):  # perhaps a slice of it
+                return self.kind(value, scope)
             case ast.Call(func=func, args=args, keywords=keywords):
                 return self._of_call(func, [*args, *(keyword.value for keyword in keywords)], scope)
         return "kept"
@@ -206,13 +210,14 @@ class Lasting:
         match node:
             case ast.Assign(targets=targets, value=value):
                 for target in targets:
-                    self._bind(target, value, scope)
+                    self._bind(target, value, scope, alone=len(targets) == 1)
             case (
                 ast.AnnAssign(target=target, value=ast.expr() as value)
                 | ast.AugAssign(target=ast.Name() as target, value=value)
-                | ast.NamedExpr(target=target, value=value)
             ):
                 self._bind(target, value, scope)
+            case ast.NamedExpr(target=target, value=value):
+                self._bind(target, value, scope, alone=False)
             case ast.For(target=target, iter=source) if not self._can_be_read(source, scope) or _starred(
                 target
             ):
@@ -231,21 +236,21 @@ class Lasting:
                     for holder in scope.holders(name):
                         self._hold(holder, name, "kept")
 
-    def _bind(self, target: ast.expr, value: ast.expr, scope: Scope) -> None:
+    def _bind(self, target: ast.expr, value: ast.expr, scope: Scope, alone: bool = True) -> None:
+        """``alone``: whether nothing else than the target gets hold of the value."""
         match target, value:
             case ast.Name(id=name), _:
                 kind = self.kind(value, scope)
-                # Two names for one table: each could be changed by the other.
-                shared = kind == "table" and isinstance(value, ast.Name)
-                for holder in scope.holders(
-                    name
-                ):  # not the comprehension that an assignment expression stands in
+                # A table with two names could be changed by one and read by the other.
+                shared = kind == "table" and (isinstance(value, ast.Name) or not alone)
+                # Of an assignment expression in a comprehension the holder is further out.
+                for holder in scope.holders(name):
                     self._hold(holder, name, "kept" if shared else kind)
             case _ if _starred(target):
                 self._keep(target, scope)
             case ast.Tuple(elts=targets), ast.Tuple(elts=values) if len(targets) == len(values):
                 for each, of in zip(targets, values, strict=True):
-                    self._bind(each, of, scope)
+                    self._bind(each, of, scope, alone)
             case _ if self.kind(value, scope) != "fixed":
                 self._keep(target, scope)
 

@@ -22,6 +22,7 @@ from pytest_kernelllm.judge.screen.allowed import (
     MEMBERS,
     NAMESPACES,
     OTHER_MEMBERS,
+    WITH_CONTEXT,
 )
 from pytest_kernelllm.judge.screen.names import OWN_CLASS, SELF, UNKNOWN, Place, Scope, Tangled, paths, places
 from pytest_kernelllm.judge.screen.state import state
@@ -208,7 +209,8 @@ def _changed_attribute(node: ast.Attribute, scope: Scope) -> Iterator[str]:
             own = holder.parent is not None and holder.parent.kind == "class"
             if own and isinstance(function, ast.FunctionDef) and function.args.args[:1]:
                 first = function.args.args[0].arg == base.id and len(holder.bindings[base.id]) == 1
-                if first and (function.name == "__init__" or _derives_from_function(holder.parent)):
+                gradients = function.name in WITH_CONTEXT and _derives_from_function(holder.parent)
+                if first and (function.name == "__init__" or gradients):
                     return
     if isinstance(base, ast.Name) and base.id == SELF:
         yield f"changes `self.{node.attr}`: a kernel keeps no state"

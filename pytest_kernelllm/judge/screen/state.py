@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from pytest_kernelllm.judge.screen.allowed import MEMBERS
+from pytest_kernelllm.judge.screen.allowed import MEMBERS, WITH_CONTEXT
 from pytest_kernelllm.judge.screen.lasting import Lasting, runs_in_a_call
 from pytest_kernelllm.judge.screen.names import OWN_CLASS, SELF, UNKNOWN, Place, Scope, paths
 
@@ -40,7 +40,9 @@ def state(every: list[Place]) -> Iterator[tuple[int, str]]:
         elif (changed := _changed(node)) is not None and _is_of_another(changed, scope):
             line = getattr(node, "lineno", 1)
             yield line, f"changes `{ast.unparse(changed)[:60]}`, which may keep state between calls"
-        elif isinstance(node, ast.Attribute) and _is_tritons(node, scope, lasting, own):
+        elif isinstance(node, ast.Attribute) and (
+            _is_tritons(node, scope, lasting, own) or _is_autograds(node, scope, lasting)
+        ):
             yield node.lineno, f"touches `{node.attr}`, which may keep state between calls"
     for number, name in lasting.not_fixed:
         cls = lasting.scopes[number].node
@@ -68,20 +70,10 @@ def _changed(node: ast.AST) -> ast.expr | None:
 
 
 def _is_of_another(changed: ast.expr, scope: Scope) -> bool:
-    """Whether a list or dictionary may belong to the target or to a function, rather than to an object of the call's."""
-    root = changed
-    while isinstance(root, ast.Attribute):
-        root = root.value
-    if isinstance(root, ast.Name) and root.id == SELF and _in_a_method(scope):
-        return False
+    """Whether a list or dictionary may belong to the target, a function or any other object: not only to this call."""
     if any(path.partition(".")[0] == SELF for path in paths(changed, scope)):
         return True
     return isinstance(changed, ast.Attribute) and changed.attr not in MEMBERS
-
-
-def _in_a_method(scope: Scope) -> bool:
-    """Whether ``self`` is an object of a class of the module's own, and not the target."""
-    return any(holder.parent is not None and holder.parent.kind == "class" for holder in scope.holders(SELF))
 
 
 def _is_tritons(node: ast.Attribute, scope: Scope, lasting: Lasting, own: Definitions) -> bool:
@@ -95,6 +87,34 @@ def _is_tritons(node: ast.Attribute, scope: Scope, lasting: Lasting, own: Defini
         values = lasting.assigned_in_call(node.value.id, scope)
         return not values or not all(_is_torchs(value, scope, own) for value in values)
     return node.attr == "keys" or not _is_torchs(node.value, scope, own)
+
+
+def _is_autograds(node: ast.Attribute, scope: Scope, lasting: Lasting) -> bool:
+    """Whether a method that writes on its first argument may be given something that outlives the call."""
+    if node.attr not in WITH_CONTEXT or paths(node.value, scope).isdisjoint((UNKNOWN, OWN_CLASS)):
+        return False
+    call = lasting.parents[id(node)]
+    if not isinstance(call, ast.Call) or call.func is not node:
+        return True
+    match call.args:
+        case [ast.Constant(value=None), *_]:
+            return False
+        case [ast.Name(id=name), *_]:
+            # An autograd function's own context, handed on.
+            return not any(_is_context(name, holder) for holder in scope.holders(name))
+    return True
+
+
+def _is_context(name: str, holder: Scope) -> bool:
+    function = holder.node
+    return (
+        isinstance(function, ast.FunctionDef)
+        and function.name in WITH_CONTEXT
+        and holder.parent is not None
+        and holder.parent.kind == "class"
+        and function.args.args[:1] != []
+        and function.args.args[0].arg == name
+    )
 
 
 def _is_torchs(node: ast.expr, scope: Scope, own: Definitions) -> bool:
