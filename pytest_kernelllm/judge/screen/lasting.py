@@ -65,8 +65,14 @@ class Lasting:
     @cached_property
     def parents(self) -> dict[int, ast.AST]:
         """By the id of a node, the one it stands in."""
-        nodes = ast.walk(self._tree)
-        return {id(child): node for node in nodes for child in ast.iter_child_nodes(node)}
+        found: dict[int, ast.AST] = {}
+        stack = [self._tree]
+        while stack:
+            node = stack.pop()
+            for child in ast.iter_child_nodes(node):
+                found[id(child)] = node
+                stack.append(child)
+        return found
 
     def is_called(self, node: ast.AST) -> bool:
         """Whether an expression stands for what is called, and nothing else."""

@@ -138,7 +138,7 @@ def _on_import(node: ast.AST, scope: Scope, lasting: Lasting, own: Definitions) 
             if partial or _makes_functions(func, own, lasting):
                 yield "makes a function on import, which may keep state between calls"
         case ast.Attribute(value=ast.Name(id=owner), attr=name):
-            if not lasting.is_called(node) and lasting.kind_of_name(owner, scope) != "fixed":
+            if lasting.kind_of_name(owner, scope) != "fixed" and not lasting.is_called(node):
                 yield f"hands on `{owner}.{name}`, which may keep state between calls"
 
 
