@@ -4,7 +4,7 @@ import collections
 
 import pytest
 from corpus import table
-from corpus.corpus import SCREEN_OFF, Outcome
+from corpus.corpus import SCREEN_OFF, Court, Outcome
 from corpus.entries import HERE, load
 from corpus.selected import assert_right, judge_selected
 
@@ -30,6 +30,13 @@ def test_without_the_screen_behaviour_decides(entry, judged):
 @every_entry
 def test_with_the_screen(entry, judged):
     assert_right(judged, entry, screen=True)
+
+
+def test_launches_are_counted_in_repeated_calls_too():
+    [entry] = load("hinge_loss__keyed_by_values")
+    [outcome] = Court("cpu").judge([entry], frozenset({"screen", "twin", "decoy"}))
+    assert outcome.caught == "launches"
+    assert "other addresses" in outcome.reason
 
 
 def test_the_corpus_is_large_and_names_every_rule():
