@@ -21,7 +21,7 @@ RULES = {
     "guards": "nothing is written before or after any tensor",
     "fresh address": "the same values at other addresses give right outputs",
     "repeat": "outputs stay right when programs run in another order, or beside other work",
-    "launches": "every call, repeated ones too, launches Triton kernels of the candidate's own",
+    "launches": "every call that is watched or timed by itself, repeated ones too, launches Triton kernels of the candidate's own",
     "decoy": "outputs are wrong when the kernels are left out, at a question where a wrong output shows",
     "torch's share": "torch does no more of the work than views, allocation, casts and small glue",
     "device time": "the candidate's own kernels take most of the GPU's time that no vendor library takes",

@@ -194,8 +194,8 @@ class Lasting:
         if isinstance(func, ast.Name) and not scope.holders(func.id):
             if kinds <= {"fixed"} or (kinds == {"table"} and len(given) == 1):
                 # max(SIZES) is one of them, but max([1], [2]) a list.
-                return "fixed" if func.id in _FIXED_BUILTINS else self._if(func.id in _TABLE_BUILTINS)
-            return self._if(func.id in _TABLE_BUILTINS and "kept" not in kinds)
+                return "fixed" if func.id in _FIXED_BUILTINS else _table_if(func.id in _TABLE_BUILTINS)
+            return _table_if(func.id in _TABLE_BUILTINS and "kept" not in kinds)
         if called <= _LAUNCHED:
             return "fixed"
         if called <= _TABLE_CALLS:
@@ -204,11 +204,8 @@ class Lasting:
             return "fixed" if kinds <= {"fixed"} else "kept"
         if isinstance(func, ast.Attribute) and "kept" not in kinds and not any(map(_in_namespace, called)):
             owner = self.kind(func.value, scope)  # of a string, or a dictionary
-            return self._if(owner == "fixed" or (owner == "table" and func.attr in _READING_METHODS))
+            return _table_if(owner == "fixed" or (owner == "table" and func.attr in _READING_METHODS))
         return "kept"
-
-    def _if(self, table: bool) -> Kind:
-        return "table" if table else "kept"
 
     # ------------------------------------------------------------------ names
 
@@ -291,6 +288,10 @@ def runs_in_a_call(scope: Scope | None) -> bool:
             return True
         scope = scope.parent
     return False
+
+
+def _table_if(condition: bool) -> Kind:
+    return "table" if condition else "kept"
 
 
 def _starred(target: ast.expr) -> bool:

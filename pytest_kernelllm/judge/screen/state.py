@@ -20,7 +20,6 @@ _CHANGING_METHODS = frozenset(
 _DECORATORS = frozenset(["classmethod", "property", "staticmethod"])
 _MAKERS = ast.FunctionDef | ast.Lambda | ast.GeneratorExp | ast.Yield | ast.YieldFrom
 
-
 Definitions = dict[str, list[ast.FunctionDef | ast.ClassDef]]
 
 
@@ -28,9 +27,9 @@ def state(every: list[Place]) -> Iterator[tuple[int, str]]:
     """Lines and reasons: every way in which a module's Python could keep something between calls."""
     lasting = Lasting(every)
     own = _own_definitions(every)
-    passing = {id(scope): scope for _, scope in lasting.on_import if scope.kind == "comprehension"}
+    passing = [scope for scope in lasting.scopes.values() if _is_gone(scope)]
     # Nearly no name is of interest.
-    names = {name for _, name in lasting.not_fixed}.union(*(scope.bindings for scope in passing.values()))
+    names = {name for _, name in lasting.not_fixed}.union(*(scope.bindings for scope in passing))
     for node, scope in lasting.on_import:
         if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Call | ast.Attribute):
             yield from ((node.lineno, reason) for reason in _on_import(node, scope, lasting, own))
@@ -53,10 +52,15 @@ def state(every: list[Place]) -> Iterator[tuple[int, str]]:
 def _read(node: ast.Name, scope: Scope, lasting: Lasting) -> Iterator[str]:
     for holder in scope.holders(node.id):
         kind = lasting.held_in(holder, node.id)
-        if kind == "kept" or (holder.kind == "comprehension" and not runs_in_a_call(holder)):
+        if kind == "kept" or _is_gone(holder):
             yield f"may keep state between calls in `{node.id}`, which holds more than numbers and names"
         elif kind == "table" and not lasting.only_read(node, scope):
             yield f"may keep state between calls in `{node.id}`: lists and dictionaries can only be read here"
+
+
+def _is_gone(scope: Scope) -> bool:
+    """Whether it is a comprehension's on import: what still reads its names has kept them."""
+    return scope.kind == "comprehension" and not runs_in_a_call(scope)
 
 
 def _changed(node: ast.AST) -> ast.expr | None:
