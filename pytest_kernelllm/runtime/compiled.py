@@ -16,13 +16,14 @@ from torch import nn
 from torch.autograd import forward_ad
 
 from pytest_kernelllm.runtime.ambient import HOOKS, transform
+from pytest_kernelllm.runtime.overrides import methods, overridden_by
 
 if TYPE_CHECKING:
     from pytest_kernelllm.runtime.dispatch import Dispatcher
 
 
-OLDEST = (2, 13)
-"""The torch whose Dynamo traces all of the domain check, with guards on what it reads."""
+OLDEST = (2, 11)
+"""The oldest torch on which this was seen to work: its Dynamo traces all of the domain check, with guards on what it reads."""
 
 
 def wanted() -> bool:
@@ -42,12 +43,15 @@ class Traced:
         """``dispatcher`` is the class's."""
         self._dispatcher = dispatcher
 
-        def ready(module: nn.Module) -> bool:
-            return dispatcher.load() and transform() is None and not any(map(_negated, _tensors(module)))
+        def ready() -> bool:
+            return dispatcher.load() and transform() is None and not torch.compiler.is_exporting()
 
         # Runs while tracing, but is not traced. What it reads either cannot change (the kernel's file), or Dynamo
-        # guards it by itself (transforms, and the dispatch keys of parameters).
-        self._ready: Callable[[nn.Module], bool] = torch.compiler.assume_constant_result(ready)
+        # guards it by itself (transforms), or sees to it that nothing else comes of it (exports).
+        self._ready: Callable[[], bool] = torch.compiler.assume_constant_result(ready)
+        # Likewise what classes are like; which class a module is of, Dynamo guards.
+        for asked in (overridden_by, methods):
+            torch.compiler.assume_constant_result(asked)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """By its dispatcher."""
@@ -61,24 +65,25 @@ class Traced:
             values: the arguments, in the order of ``forward``'s parameters without the variadic ones.
         """
         scope = self._dispatcher.scope
-        if torch.compiler.is_exporting() or not self._ready(module) or self._dispatcher.off is not None:
+        if not self._ready() or self._dispatcher.off is not None:
             return None
         if torch._C._len_torch_function_stack() or any(map(len, HOOKS)) or forward_ad._current_level >= 0:
             return None
         if torch.is_autocast_enabled(scope.device_type) or _wants_grad(module, values):
             return None
-        if scope.outside(module, values) is not None:
+        if any(map(_negated, _tensors(module, values))) or scope.outside(module, values) is not None:
             return None
-        # While tracing, nothing tells whether a tensor is lazily negated; this does nothing to others.
-        return [value.resolve_neg() if isinstance(value, torch.Tensor) else value for value in values]
+        return values
 
 
-def _tensors(module: nn.Module) -> list[torch.Tensor]:
-    return [*module.parameters(), *module.buffers()]
+def _tensors(module: nn.Module, values: Sequence[Any]) -> list[torch.Tensor]:
+    given = [value for value in values if isinstance(value, torch.Tensor)]
+    return [*module.parameters(), *module.buffers(), *given]
 
 
 def _negated(tensor: torch.Tensor) -> bool:
-    return tensor.is_neg()
+    # Dynamo does not trace is_neg().
+    return torch._C._dispatch_keys(tensor).has(torch._C.DispatchKey.Negative)
 
 
 def _wants_grad(module: nn.Module, values: Sequence[Any]) -> bool:

@@ -10,9 +10,13 @@ import torch
 from torch import nn
 
 from pytest_kernelllm.records import Domain, TensorSpec
+from pytest_kernelllm.runtime.overrides import replaced
 
-MISSING = object()
-"""What ``getattr`` gives for an attribute that is not there."""
+
+class MISSING:
+    """What ``getattr`` gives for an attribute that is not there. A class: before torch 2.13 Dynamo compares no objects."""
+
+
 PLAIN = (torch.Tensor, nn.Parameter)
 """The types of tensors that kernels take; a subclass may mean anything."""
 SCALARS = (bool, int, float, str, type(None))
@@ -88,7 +92,7 @@ def _structure(domain: Domain, module: nn.Module) -> str | None:
             )
         if path and id(child) not in known:
             return f"{where} is no part of the verified domain"
-        if path and "forward" in list(vars(child)):  # for the list Dynamo guards the keys, without it nothing
+        if path and replaced(child, "forward"):
             return f"{where} has a forward of its own"
         hooks = (
             child._forward_hooks,

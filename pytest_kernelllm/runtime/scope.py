@@ -15,6 +15,7 @@ from pytest_kernelllm.runtime.domain import PLAIN, SCALARS, is_default, matches
 from pytest_kernelllm.runtime.forward import VARIADIC, passed
 from pytest_kernelllm.runtime.generated import define
 from pytest_kernelllm.runtime.kernel import AGAIN, Kernel, Unavailable
+from pytest_kernelllm.runtime.overrides import overridden
 
 Parameter = inspect.Parameter
 
@@ -55,8 +56,8 @@ class Scope:
         for value in values:
             if type(value) not in PLAIN and type(value) not in SCALARS:
                 return f"an argument is a {type(value).__qualname__}, neither a plain tensor nor a number"
-        if overridden := _overridden(module, self.cls):
-            return overridden
+        if differs := overridden(module, self.cls):
+            return differs
         arguments = dict(zip(self.names, values, strict=True))
         bound = inspect.BoundArguments(self.signature, arguments)
         reasons = [matches(domain, module, bound, self.device_type) for domain in domains]
@@ -134,22 +135,3 @@ def _positional(
 def _device_type() -> str:
     wanted = (os.environ.get("KERNELLLM_INTERPRET"), os.environ.get("TRITON_INTERPRET"))
     return "cpu" if wanted == ("1", "1") else "cuda"
-
-
-def _overridden(module: nn.Module, cls: type) -> str | None:
-    """How an instance differs from the adopted class in code that the original might call."""
-    ours = {
-        name for base in cls.__mro__ if base is not nn.Module and base is not object for name in vars(base)
-    }
-    ours -= {"forward", "extra_repr", "training", "dump_patches", "call_super_init"}
-    mro = type(module).__mro__
-    if cls not in mro:
-        return f"{type(module).__qualname__} is no {cls.__qualname__}"
-    for base in mro[: mro.index(cls)]:
-        for name in vars(base):
-            if name in ours and not name.startswith("__"):
-                return f"{base.__qualname__} overrides `{name}` of {cls.__qualname__}"
-    for name in list(vars(module)):  # for the list Dynamo guards the keys, without it it would not
-        if name in ours and callable(getattr(cls, name, None)) and callable(vars(module)[name]):
-            return f"`{name}` was replaced on this instance"
-    return None

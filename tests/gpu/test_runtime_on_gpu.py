@@ -22,7 +22,7 @@ pytestmark = [
 def traced(monkeypatch):
     """Kernels go into compiled graphs. To be asked for before ``scale``: it counts when a class is adopted."""
     if version() < OLDEST:
-        pytest.skip("torch.compile takes kernels in from torch 2.13 on")
+        pytest.skip("torch.compile takes kernels in from torch 2.11 on")
     monkeypatch.setenv("KERNELLLM_COMPILE", "1")
     torch._dynamo.reset()
     yield

@@ -60,8 +60,17 @@ def test_gradients_and_autocast_are_the_originals(module) -> None:
     assert ran(call(X))
 
 
-def test_exported_programs_hold_the_original(module) -> None:
-    assert not ran(torch.export.export(module, (X,)).module(check_guards=False)(X))
+def test_lazily_negated_tensors_are_the_originals(module) -> None:
+    call = compiled(module)
+    assert ran(call(X))
+    assert not ran(call(torch._neg_view(X)))
+    module.weight = torch.nn.Parameter(torch._neg_view(module.weight.detach()), requires_grad=False)
+    assert not ran(call(X))
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_exported_programs_hold_the_original(module, strict) -> None:
+    assert not ran(torch.export.export(module, (X,), strict=strict).module(check_guards=False)(X))
 
 
 def test_without_a_kernel_the_original_is_compiled(write, monkeypatch) -> None:
