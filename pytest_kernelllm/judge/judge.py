@@ -210,6 +210,8 @@ class Judge:
                 kept = self._exams[id(brief.subject)] = (brief.subject, exam)
                 while len(self._exams) > EXAMS:
                     self._exams.popitem(last=False)
+                    if self.device.type == "cuda":
+                        torch.cuda.empty_cache()  # else what a target took stays this process's, and workers lack it
             self._exams.move_to_end(id(brief.subject))
             return kept[1]
 

@@ -157,17 +157,17 @@ def _tensor(
         return f"is {dtype}, the kernel is for {spec.dtype}"
     shape = tuple(actual.shape)
     if len(shape) != len(spec.shape):
-        return f"has shape {shape}, the kernel is for {_shape(spec)}"
+        return f"has shape {_sized(shape)}, the kernel is for {_shape(spec)}"
     for size, wanted in zip(shape, spec.shape, strict=True):
         if isinstance(wanted, int):
             if size != wanted:
-                return f"has shape {shape}, the kernel is for {_shape(spec)}"
+                return f"has shape {_sized(shape)}, the kernel is for {_shape(spec)}"
             continue
         low, high = ranges.get(wanted, (0, -1))
         if not low <= size <= high:
-            return f"has {wanted} = {size}, the kernel is for {low} to {high}"
+            return f"has {wanted} = {_sized(size)}, the kernel is for {_sized(low)} to {_sized(high)}"
         if sizes.setdefault(wanted, size) != size:
-            return f"has {wanted} = {size} where another tensor has {sizes[wanted]}"
+            return f"has {wanted} = {_sized(size)} where another tensor has {_sized(sizes[wanted])}"
     return None
 
 
@@ -214,11 +214,16 @@ def _mode(training: bool) -> str:
 
 
 def _shape(spec: TensorSpec) -> str:
-    return "(" + ", ".join(str(size) for size in spec.shape) + ("," if len(spec.shape) == 1 else "") + ")"
+    return "(" + ", ".join(map(_sized, spec.shape)) + ("," if len(spec.shape) == 1 else "") + ")"
+
+
+def _sized(size: int | str | tuple[int, ...]) -> str:
+    # While torch.compile traces, reasons are read by nobody, and numbers may be symbols, which have no text.
+    return "" if torch.compiler.is_compiling() else str(size)
 
 
 def _shown(value: Any) -> str:
-    if torch.compiler.is_compiling():  # reasons are read by nobody then, and not all of this can be traced
+    if torch.compiler.is_compiling():  # not all of this can be traced
         return ""
     if value is MISSING or value is inspect.Parameter.empty:
         return "missing"

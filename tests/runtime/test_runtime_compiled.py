@@ -19,12 +19,13 @@ def module(write, monkeypatch):
     torch._dynamo.reset()
 
 
-def compiled(module):
-    return torch.compile(module, backend="eager", fullgraph=True)
+def compiled(module, **options):
+    return torch.compile(module, backend="eager", fullgraph=True, **options)
 
 
-def test_the_kernel_is_traced_inside_its_domain_only(module) -> None:
-    call = compiled(module)
+@pytest.mark.parametrize("dynamic", [None, False, True])
+def test_the_kernel_is_traced_inside_its_domain_only(module, dynamic) -> None:
+    call = compiled(module, dynamic=dynamic)
     assert ran(call(X))
     assert not ran(call(WIDE))
     assert ran(call(X[:3].clone())), "compiled anew for other sizes"

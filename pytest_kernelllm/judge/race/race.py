@@ -15,6 +15,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from pytest_kernelllm.judge.exam.exam import Exam, Question
+from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.race import timing
 from pytest_kernelllm.judge.race.roofline import Roofline, needed_bytes
 from pytest_kernelllm.judge.supervisor import WorkerDied, WorkerHandle
@@ -130,12 +131,17 @@ def race(runner: Runner, roofline: Roofline, clock: Clock) -> Timing:
     with torch.no_grad():
         flushes = timing.flushes_to_hide(contestants, clock.flush_us())
         series = timing.interleave(contestants, flushes, policy, runner.dice)
-        judged, events = timing.by_the_judge(runner.loop, clock, series["kernel"].median, flushes["kernel"])
+        steps = series["kernel"].median
+
+        def agree(judged: float, events: float) -> bool:
+            return judged - min(events, steps) <= _allowed(policy, judged)
+
+        judged, events = timing.by_the_judge(runner.loop, clock, steps, flushes["kernel"], agree)
         eager_peak = _peak(contestants[1])
         flops = _flops(question)
-    _check_clocks(runner, judged, events, series["kernel"].median)
+    _check_clocks(runner, judged, events, steps)
     needed = roofline.least(*needed_bytes(question), flops)
-    _check_roofline(runner, min(events, series["kernel"].median), needed)
+    _check_roofline(runner, min(events, steps), needed)
     dtype = next((str(t.dtype) for t in question.expected.original if t.is_floating_point()), "float32")
     least = roofline.microseconds(question.bytes, flops, dtype.removeprefix("torch."))
     spreads = {name: timing.spread([x for r in s.cold for x in r]) for name, s in series.items()}
@@ -166,7 +172,7 @@ def race(runner: Runner, roofline: Roofline, clock: Clock) -> Timing:
 def _check_clocks(runner: Runner, judged: float, events: float, steps: float) -> None:
     """The worker's events must not say less than the judge's clock does, neither in loops nor in single calls."""
     said = min(events, steps)
-    allowed = runner.exam.policy.clock_tolerance * judged + 3.0
+    allowed = _allowed(runner.exam.policy, judged)
     agree = judged - said <= allowed
     detail = (
         ""
@@ -175,6 +181,11 @@ def _check_clocks(runner: Runner, judged: float, events: float, steps: float) ->
     )
     check = Check("clocks agree", agree, round(judged - said, 3), round(allowed, 3), detail)
     runner.found.check("timing", "clocks", check)
+
+
+def _allowed(policy: Policy, judged: float) -> float:
+    """µs that the worker's clock may say less than the judge's."""
+    return policy.clock_tolerance * judged + 3.0
 
 
 def _check_roofline(runner: Runner, claimed: float, needed: float) -> None:
