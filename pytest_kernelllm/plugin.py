@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,16 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         from pytest_kernelllm.judge.environment import find_gpu
 
         find_gpu()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
+    """With pytest-xdist's ``-n N`` and no ``--dist``, keep each target's candidates in one process, which prepares it once."""
+    option = config.option
+    distributed = getattr(option, "numprocesses", None) and option.dist == "no" and not option.distload
+    if distributed and (option.kernelllm or option.kernelllm_only):
+        option.dist = "loadscope"
+    return (yield)
 
 
 def pytest_configure(config: pytest.Config) -> None:

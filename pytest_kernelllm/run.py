@@ -21,6 +21,9 @@ from pytest_kernelllm.overrides import Overrides
 from pytest_kernelllm.records import Target
 from pytest_kernelllm.session import Session, hash_text
 
+TOGETHER = ("loadscope", "loadfile")
+"""Ways of pytest-xdist that give all items of a target to one worker."""
+
 
 class Run:
     """One ``pytest --kernelllm``: the session, and what its items report. Registered as a plugin."""
@@ -111,8 +114,8 @@ class Run:
         for item in items:
             if item.index >= 0:
                 self.session.announce(item.target)
-        if hasattr(self.config, "workerinput"):
-            return  # pytest-xdist's workers share the items, each judges its own
+        if hasattr(self.config, "workerinput") and self.config.getoption("dist") not in TOGETHER:
+            return  # pytest-xdist's workers share a target's items, each judges its own
         for item in items:
             self.session.want(item.target, item.index)
 

@@ -132,6 +132,20 @@ def test_workers_share_one_judgement(project):
     result.stdout.fnmatch_lines(["*2 verdicts*", "*1 passed, 2 skipped, 1 xfailed*"])
 
 
+@pytest.mark.parametrize(("dist", "together"), [((), True), (("--dist", "load"), False)])
+def test_workers_keep_a_target_together_unless_told_otherwise(project, dist, together):
+    twice = LAYERS + LAYERS.split("\n\n\n")[-1].replace("class Scale", "class Again")
+    (project.path / "layers.py").write_text(twice)
+    for number in range(2):
+        text = (project.path / "candidates" / f"Scale_{number}.py").read_text()
+        (project.path / "candidates" / f"Again_{number}.py").write_text(text)
+    result = run(project, *FILES, "--kernelllm-samples=2", "-n", "2", "-v", *dist)
+    assert result.ret == 0
+    lines = [line for line in result.outlines if line.startswith("[gw")]
+    workers = {name: {line[:5] for line in lines if f"::{name}::" in line} for name in ("Scale", "Again")}
+    assert all(len(each) == 1 for each in workers.values()) == together, lines
+
+
 def test_strict_fails_a_target_without_a_kernel(project):
     (project.path / "candidates" / "Scale_0.py").unlink()
     result = run(project, *FILES, "--kernelllm-samples=1", "--kernelllm-strict")

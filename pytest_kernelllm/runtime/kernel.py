@@ -9,6 +9,7 @@ import importlib.util
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ _HEADER = re.compile(r"# Triton kernel for (?P<target>.+)\n(?:# .*\n)*?# source 
 
 
 AGAIN = "run pytest --kernelllm for a new one"
+
+_LOADING = threading.RLock()
+"""Held while a kernel module is being imported: replicas of ``nn.DataParallel`` come to it at once."""
 
 
 class Unavailable(Exception):
@@ -115,16 +119,17 @@ class Kernel:
             return importlib.import_module(self.dotted)
         # Several folders may have a `_triton` of their own, so the name must come from the path.
         name = f"_kernelllm_{hashlib.sha256(str(self.path).encode()).hexdigest()[:12]}"
-        if name not in sys.modules:
-            spec = importlib.util.spec_from_file_location(name, self.path)
-            assert spec is not None and spec.loader is not None
-            module = sys.modules[name] = importlib.util.module_from_spec(spec)
-            try:
-                spec.loader.exec_module(module)
-            except BaseException:
-                del sys.modules[name]
-                raise
-        return sys.modules[name]
+        with _LOADING:
+            if name not in sys.modules:
+                spec = importlib.util.spec_from_file_location(name, self.path)
+                assert spec is not None and spec.loader is not None
+                module = sys.modules[name] = importlib.util.module_from_spec(spec)
+                try:
+                    spec.loader.exec_module(module)
+                except BaseException:
+                    del sys.modules[name]
+                    raise
+            return sys.modules[name]
 
     def _beside(self) -> Path | None:
         if not (self.loose and self.marker):

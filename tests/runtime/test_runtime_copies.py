@@ -3,13 +3,18 @@
 import copy
 import io
 import pickle
+import queue
+import sys
 import threading
+import types
 
 import pytest
 import torch
 from adopting import TORCH_BODY, X, kernel_text, ran, used
 from torch import nn
 from torch.func import functional_call
+
+from pytest_kernelllm.runtime.kernel import Kernel, Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error::pytest_kernelllm.runtime.KernelLLMWarning")
 
@@ -146,3 +151,29 @@ def test_gradients_off_in_one_thread_only(write) -> None:
         thread.join()
         assert used(module, X)
     assert found == [False]
+
+
+def test_whoever_needs_a_kernel_waits_while_another_thread_imports_it(write, monkeypatch) -> None:
+    """As replicas of ``nn.DataParallel`` do at their first call."""
+    gate = types.SimpleNamespace(entered=threading.Event(), go=threading.Event())
+    monkeypatch.setitem(sys.modules, "gate", gate)
+    cls = write("import gate\ngate.entered.set()\ngate.go.wait(60)\n" + kernel_text(TORCH_BODY))
+    kernel = cls.forward.__kernelllm_dispatcher__.kernel
+    done: queue.SimpleQueue[object] = queue.SimpleQueue()
+
+    def load() -> None:
+        try:
+            # Before Python 3.12 the property itself makes threads wait.
+            done.put(Kernel.forward.func(kernel))
+        except Unavailable as error:
+            done.put(error)
+
+    threads = [threading.Thread(target=load) for _ in range(2)]
+    threads[0].start()
+    assert gate.entered.wait(60)
+    threads[1].start()
+    with pytest.raises(queue.Empty):  # without the wait it would be through, with half a module
+        done.get(timeout=0.5)
+    gate.go.set()
+    found = [done.get(timeout=60) for _ in threads]
+    assert found[0] is found[1] and callable(found[0])

@@ -32,6 +32,10 @@ from pytest_kernelllm.records import Case
 SMALL = 64 * 1024 * 1024
 """Bytes; questions up to this size are kept for the next candidate."""
 
+ROOM = 32
+"""Times a question's bytes that should be free on a GPU for the workers: several, each with inputs, outputs and
+temporaries."""
+
 
 class Subject(Protocol):
     """What the judge needs of a live target (``discover.live.LiveTarget``)."""
@@ -118,8 +122,8 @@ class Exam:
                 return kept
             question = self._prepare(probe)
         if question.bytes > SMALL:
-            if self.device.startswith("cuda"):
-                torch.cuda.empty_cache()  # the workers need room too
+            if self.device.startswith("cuda") and torch.cuda.mem_get_info()[0] < ROOM * question.bytes:
+                torch.cuda.empty_cache()  # the workers need it; giving it back waits for the GPU
             return question
         with self._keeping:
             self._kept[probe] = question
