@@ -259,7 +259,9 @@ class Judge:
                 found.check("compile", "compile", Check(name, passed, str(len(kernels)), None, detail))
 
     def _load(self, worker: WorkerHandle, candidate: Candidate) -> None:
-        reply = worker.ask("load", source=candidate.source)
+        # The context is made here, where nobody holds the GPU for it: drivers make one after the other, for all
+        # GPUs of a machine.
+        reply = worker.ask("load", source=candidate.source, context=self.device.type == "cuda")
         if "error" in reply:
             raise Decided("rejected", "load", f"it cannot be imported: {said(reply)}", "load")
 

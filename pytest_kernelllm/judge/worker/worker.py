@@ -100,9 +100,8 @@ class Worker:
             self.channel.send(reply)
 
     def load(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Import the kernel module from its source."""
-        if self.fd < 0:
-            # Here, where nobody holds the GPU for it: drivers make one context after the other, for all GPUs of a machine.
+        """Import the kernel module from its source; with ``context``, make the GPU's context before."""
+        if order.get("context"):
             torch.zeros(1, device="cuda")
         path = self.directory / "kernel_module.py"
         path.write_text(order["source"], encoding="utf-8")
