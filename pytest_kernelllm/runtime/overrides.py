@@ -5,13 +5,19 @@ from __future__ import annotations
 import inspect
 import types
 
+import torch
 from torch import nn
+
+_PLAIN = (types.FunctionType, staticmethod, classmethod, type)
+"""Kinds of callables in a class that are the same whenever they are read, or bound to the instance."""
 
 
 def overridden(module: nn.Module, cls: type) -> str | None:
     """How an instance differs from the adopted class in code that the original might call."""
-    if overriding := overridden_by(type(module), cls):
-        return overriding
+    if differs := overridden_by(type(module), cls):
+        return differs
+    if torch.compiler.is_dynamo_compiling() and (name := untraceable(cls)):
+        return f"torch.compile cannot tell whether `{name}` was replaced"
     for name in methods(cls):
         if replaced(module, name):
             return f"`{name}` was replaced on this instance"
@@ -19,10 +25,14 @@ def overridden(module: nn.Module, cls: type) -> str | None:
 
 
 def replaced(module: nn.Module, name: str) -> bool:
-    """Whether an instance has something else than its class's method."""
+    """Whether an instance has a callable of its own in place of its class's."""
+    if not torch.compiler.is_dynamo_compiling():
+        return callable(vars(module).get(name))
     # Dynamo guards what is read in this way, and not, before torch 2.13, which names are in ``vars(module)``.
     own, theirs = getattr(module, name), getattr(type(module), name)
-    return not (own.__func__ is theirs if isinstance(own, types.MethodType) else own is theirs)
+    if isinstance(own, types.MethodType):  # of whatever instance: Dynamo takes each for the module's own
+        return own.__func__ is not (theirs.__func__ if isinstance(theirs, types.MethodType) else theirs)
+    return own is not theirs
 
 
 def overridden_by(derived: type, cls: type) -> str | None:
@@ -39,9 +49,15 @@ def overridden_by(derived: type, cls: type) -> str | None:
 
 
 def methods(cls: type) -> tuple[str, ...]:
-    """What of the adopted class an instance might have replaced."""
-    found = ((name, inspect.getattr_static(cls, name, None)) for name in _names(cls))
-    return tuple(sorted(name for name, value in found if isinstance(value, types.FunctionType)))
+    """What of the adopted class an instance might have replaced; special methods Python looks up on the class."""
+    ours = sorted(name for name in _names(cls) if not name.startswith("__"))
+    return tuple(name for name in ours if callable(getattr(cls, name, None)))
+
+
+def untraceable(cls: type) -> str | None:
+    """One of those that is another object each time it is read, or that code computes; None if there is none."""
+    every = ((name, inspect.getattr_static(cls, name)) for name in methods(cls))
+    return next((name for name, value in every if not isinstance(value, _PLAIN)), None)
 
 
 def _names(cls: type) -> set[str]:

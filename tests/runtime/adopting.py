@@ -40,6 +40,14 @@ class Shift(nn.Module):
     def helper(self, x):
         return x
 
+    @staticmethod
+    def fixed(x):
+        return x
+
+    @classmethod
+    def made(cls):
+        return cls()
+
     def forward(self, x, scale: float = 1.0, mask: Optional[torch.Tensor] = None):
         """Original."""
         return plain(self.helper(x)) * self.weight * scale + self.inner.bias + self.eps
@@ -138,5 +146,8 @@ CHANGES = {
     "hook on a submodule": lambda m: m.inner.register_forward_hook(lambda *_: None),
     "forward replaced on a submodule": lambda m: setattr(m.inner, "forward", lambda x: x),
     "method replaced on the instance": lambda m: setattr(m, "helper", lambda x: x),
+    "method replaced by another's": lambda m: setattr(m, "helper", type(m)().helper.__get__(m)),
+    "static method replaced": lambda m: setattr(m, "fixed", lambda x: x),
+    "class method replaced": lambda m: setattr(m, "made", lambda: None),
     "a gradient wanted": lambda m: m.weight.requires_grad_(),
 }

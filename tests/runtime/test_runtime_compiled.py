@@ -33,8 +33,10 @@ def test_the_kernel_is_traced_inside_its_domain_only(module, dynamic) -> None:
     assert ran(call(X))
 
 
-# torch.compile itself does not notice hooks that are added later (torch._dynamo.config.skip_nnmodule_hook_guards).
-CHANGES = {name: change for name, change in adopting.CHANGES.items() if name != "hook on a submodule"}
+# torch.compile itself does not notice hooks that are added later (torch._dynamo.config.skip_nnmodule_hook_guards),
+# and takes another instance's method for the module's own.
+UNNOTICED = ("hook on a submodule", "method replaced by another's")
+CHANGES = {name: change for name, change in adopting.CHANGES.items() if name not in UNNOTICED}
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
@@ -44,6 +46,15 @@ def test_a_changed_module_is_compiled_anew_with_the_original(module, change) -> 
     change(module)
     result = call(X.double() if module.weight.dtype == torch.float64 else X)
     assert not ran(result.detach())
+
+
+def test_what_cannot_be_asked_of_a_class_while_compiling_leaves_the_original(write, monkeypatch) -> None:
+    monkeypatch.setenv("KERNELLLM_COMPILE", "1")
+    odd = "    half = __import__('functools').partialmethod(helper, x=1)\n\n    def forward("
+    module = write(kernel_text(TORCH_BODY), adopting.MODULE.replace("    def forward(", odd))().eval()
+    module.requires_grad_(False)
+    assert ran(module(X))
+    assert not ran(compiled(module)(X))
 
 
 def test_a_hook_that_is_there_when_it_is_compiled(module) -> None:
