@@ -1,0 +1,76 @@
+"""How many CUDA contexts a second the driver makes, in fresh processes, with several at once and over several GPUs.
+
+    python benchmarks/contexts.py [--each 6]
+
+Every candidate has a process and so a context of its own, so this bounds the verdicts a minute of a whole machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import multiprocessing as mp
+import os
+import time
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Event
+from statistics import fmean
+
+from pytest_kernelllm.judge.environment import equal_gpus, find_gpus
+
+
+def make_context(times: Queue[tuple[float, float]]) -> None:
+    """In a process of its own: seconds of ``cuInit``, and of the first GPU's context."""
+    start = time.perf_counter()
+    driver = ctypes.CDLL("libcuda.so.1")
+    if driver.cuInit(0):
+        raise SystemExit("cuInit failed")
+    ready = time.perf_counter()
+    if driver.cuDevicePrimaryCtxRetain(ctypes.byref(ctypes.c_void_p()), 0):
+        raise SystemExit("no context")
+    times.put((ready - start, time.perf_counter() - ready))
+
+
+def make_some(times: Queue[tuple[float, float]], start: Event, uuid: str, each: int) -> None:
+    """``each`` processes on one GPU, one after the other."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = uuid
+    start.wait()
+    for _ in range(each):
+        process = mp.Process(target=make_context, args=(times,))
+        process.start()
+        process.join()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--each", type=int, default=6, help="contexts each process makes")
+    each: int = parser.parse_args().each
+    uuids = [gpu.uuid for gpu in equal_gpus(find_gpus())]
+    if not uuids:
+        raise SystemExit("There is no GPU here.")
+    for count, gpus in ((1, 1), (4, 1), (8, 1), (4, 2), (8, 2), (16, 4)):
+        if gpus > len(uuids):
+            continue
+        times: Queue[tuple[float, float]] = mp.Queue()
+        start = mp.Event()
+        crews = [
+            mp.Process(target=make_some, args=(times, start, uuids[i % gpus], each)) for i in range(count)
+        ]
+        for crew in crews:
+            crew.start()
+        begun = time.perf_counter()
+        start.set()
+        found = [times.get(timeout=120) for _ in range(each * count)]
+        took = time.perf_counter() - begun
+        for crew in crews:
+            crew.join()
+        init, context = (1000 * fmean(part) for part in zip(*found, strict=True))
+        print(
+            f"{count} processes on {gpus} GPUs: {len(found) / took:.1f} contexts a second; "
+            f"cuInit {init:.0f} ms, context {context:.0f} ms",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
