@@ -21,8 +21,8 @@ from pytest_kernelllm.overrides import Overrides
 from pytest_kernelllm.records import Target
 from pytest_kernelllm.session import Session, hash_text
 
-TOGETHER = ("loadscope", "loadfile")
-"""Ways of pytest-xdist that give all items of a target to one worker."""
+TOGETHER = "kernelllm-together"
+"""What pytest-xdist's workers are told: whether each gets all items of a target. They do not know ``--dist``."""
 
 
 class Run:
@@ -114,10 +114,15 @@ class Run:
         for item in items:
             if item.index >= 0:
                 self.session.announce(item.target)
-        if hasattr(self.config, "workerinput") and self.config.getoption("dist") not in TOGETHER:
+        if not getattr(self.config, "workerinput", {TOGETHER: True})[TOGETHER]:
             return  # pytest-xdist's workers share a target's items, each judges its own
         for item in items:
             self.session.want(item.target, item.index)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tell one of pytest-xdist's workers how items are handed out."""
+        node.workerinput[TOGETHER] = self.config.getoption("dist") in ("loadscope", "loadfile")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

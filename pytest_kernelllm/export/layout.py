@@ -8,7 +8,7 @@
       build/torch-cuda/
         metadata.json  __init__.py  layers.py
         scale.py                    the kernel module, byte for byte as it was judged
-        guard.py  ambient.py  domain.py  overrides.py  records.py
+        guard.py  ambient.py  domain.py  methods.py  records.py
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SHIPPED = {
     "records": _PACKAGE / "export" / "shipped" / "records.py",
     "guard": _PACKAGE / "export" / "shipped" / "guard.py",
     "domain": _PACKAGE / "runtime" / "domain.py",
-    "overrides": _PACKAGE / "runtime" / "overrides.py",
+    "methods": _PACKAGE / "runtime" / "methods.py",
     "ambient": _PACKAGE / "runtime" / "ambient.py",
 }
 _OURS = re.compile(r"^from pytest_kernelllm\.(?:\w+\.)*(\w+) import ", re.MULTILINE)

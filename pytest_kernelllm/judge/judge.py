@@ -156,6 +156,9 @@ class Judge:
             self._compile(candidate, plans, exam, found)
         timed = brief.timing and self.device.type == "cuda"
         with self._worker(self._runner) as (worker, arena):
+            if self.device.type == "cuda":
+                # Here, where nobody holds the GPU for it: drivers make one after the other, for all GPUs of a machine.
+                make_context(worker)
             self._load(worker, candidate)
             for plan in plans:
                 if self._examine(worker, arena, plan.probes, exam, found):
@@ -210,8 +213,6 @@ class Judge:
                 kept = self._exams[id(brief.subject)] = (brief.subject, exam)
                 while len(self._exams) > EXAMS:
                     self._exams.popitem(last=False)
-                    if self.device.type == "cuda":
-                        torch.cuda.empty_cache()  # else what a target took stays this process's, and workers lack it
             self._exams.move_to_end(id(brief.subject))
             return kept[1]
 
@@ -259,9 +260,7 @@ class Judge:
                 found.check("compile", "compile", Check(name, passed, str(len(kernels)), None, detail))
 
     def _load(self, worker: WorkerHandle, candidate: Candidate) -> None:
-        # The context is made here, where nobody holds the GPU for it: drivers make one after the other, for all
-        # GPUs of a machine.
-        reply = worker.ask("load", source=candidate.source, context=self.device.type == "cuda")
+        reply = worker.ask("load", source=candidate.source)
         if "error" in reply:
             raise Decided("rejected", "load", f"it cannot be imported: {said(reply)}", "load")
 
@@ -316,6 +315,17 @@ class Judge:
             runner = Runner(worker, arena, posed, questions, exam, found, dice)
             result = race(runner, self._roofline, self._clock)
         found.timing.append(replace(result, case=name))
+
+
+def make_context(worker: WorkerHandle) -> None:
+    """Have a worker make its CUDA context. The candidate is not loaded yet, so a failure is not its own.
+
+    Raises:
+        Decided: there is no context to be had.
+    """
+    reply = worker.ask("context")
+    if "error" in reply:
+        raise Decided("inconclusive", "load", f"the worker could not start CUDA: {said(reply)}")
 
 
 def _compare_speed(brief: Brief, found: Proceedings) -> None:

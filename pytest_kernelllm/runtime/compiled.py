@@ -16,7 +16,7 @@ from torch import nn
 from torch.autograd import forward_ad
 
 from pytest_kernelllm.runtime.ambient import HOOKS, transform
-from pytest_kernelllm.runtime.overrides import methods, overridden_by, untraceable
+from pytest_kernelllm.runtime.methods import overridden_by, replaceable, untraceable
 
 if TYPE_CHECKING:
     from pytest_kernelllm.runtime.dispatch import Dispatcher
@@ -50,7 +50,7 @@ class Traced:
         # guards it by itself (transforms), or sees to it that nothing else comes of it (exports).
         self._ready: Callable[[], bool] = torch.compiler.assume_constant_result(ready)
         # Likewise what classes are like; which class a module is of, Dynamo guards.
-        for asked in (overridden_by, methods, untraceable):
+        for asked in (overridden_by, replaceable, untraceable):
             torch.compiler.assume_constant_result(asked)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from pytest_kernelllm.records import Domain, TensorSpec
-from pytest_kernelllm.runtime.overrides import replaced
+from pytest_kernelllm.runtime.methods import replaced
 
 
 class MISSING:

@@ -15,7 +15,7 @@ from pytest_kernelllm.runtime.domain import PLAIN, SCALARS, is_default, matches
 from pytest_kernelllm.runtime.forward import VARIADIC, passed
 from pytest_kernelllm.runtime.generated import define
 from pytest_kernelllm.runtime.kernel import AGAIN, Kernel, Unavailable
-from pytest_kernelllm.runtime.overrides import overridden
+from pytest_kernelllm.runtime.methods import overridden
 
 Parameter = inspect.Parameter
 

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from pytest_kernelllm.judge.isolation.isolation import probe_isolation
+from pytest_kernelllm.judge.judge import make_context
 from pytest_kernelllm.judge.supervisor import ForkServer, ServerFailed, WorkerDied
+from pytest_kernelllm.judge.trial.trial import Decided
 
 FORWARD = "\ndef forward(self):\n    pass\n"
 
@@ -35,6 +37,12 @@ def wait_until_gone(path, seconds=10.0):
     while path.exists():
         assert time.monotonic() < end, f"{path} is still there"
         os.sched_yield()
+
+
+def test_a_machine_without_cuda_is_not_the_candidates_fault(server):
+    with server.worker(20.0) as worker, pytest.raises(Decided, match="could not start CUDA") as told:
+        make_context(worker)
+    assert told.value.verdict == "inconclusive"
 
 
 def test_an_honest_module_loads(server):

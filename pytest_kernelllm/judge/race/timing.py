@@ -110,7 +110,7 @@ def by_the_judge(
 
     The judge asks for N and for 2N calls and takes the difference, which cancels the way there and back, and takes off
     what the overwrites of L2 alone need, measured in its own process. The least of several figures counts: whatever
-    else the machine does can only add to them. So once both clocks ``agree``, further tries could change nothing.
+    else the machine does can only add to them. So the first try after which both clocks ``agree`` is the last.
     """
 
     def seconds(run: Callable[[int], object], count: int) -> float:

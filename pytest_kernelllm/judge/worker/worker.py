@@ -1,6 +1,6 @@
 """The worker: the process in which one candidate runs. Untrusted from the moment the candidate is loaded.
 
-It answers six orders on its channel: ``load``, ``state``, ``run``, ``loop``, ``share`` and ``compile``. It only ever
+It answers seven orders on its channel: ``context``, ``load``, ``state``, ``run``, ``loop``, ``share`` and ``compile``. It only ever
 sees inputs and writes outputs; what is right it does not know.
 """
 
@@ -81,6 +81,7 @@ class Worker:
     def serve(self) -> None:
         """Answer orders until the judge closes the channel."""
         orders: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+            "context": self.context,
             "load": self.load,
             "state": self.state,
             "run": self.run,
@@ -99,10 +100,13 @@ class Worker:
                 reply = {"error": _describe(error, self.directory)}
             self.channel.send(reply)
 
+    def context(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Make this process's CUDA context."""
+        torch.zeros(1, device="cuda")
+        return {"ok": True}
+
     def load(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Import the kernel module from its source; with ``context``, make the GPU's context before."""
-        if order.get("context"):
-            torch.zeros(1, device="cuda")
+        """Import the kernel module from its source."""
         path = self.directory / "kernel_module.py"
         path.write_text(order["source"], encoding="utf-8")
         self._prepare_triton()

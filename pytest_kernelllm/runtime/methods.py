@@ -18,7 +18,7 @@ def overridden(module: nn.Module, cls: type) -> str | None:
         return differs
     if torch.compiler.is_dynamo_compiling() and (name := untraceable(cls)):
         return f"torch.compile cannot tell whether `{name}` was replaced"
-    for name in methods(cls):
+    for name in replaceable(cls):
         if replaced(module, name):
             return f"`{name}` was replaced on this instance"
     return None
@@ -48,7 +48,7 @@ def overridden_by(derived: type, cls: type) -> str | None:
     return None
 
 
-def methods(cls: type) -> tuple[str, ...]:
+def replaceable(cls: type) -> tuple[str, ...]:
     """What of the adopted class an instance might have replaced; special methods Python looks up on the class."""
     ours = sorted(name for name in _names(cls) if not name.startswith("__"))
     return tuple(name for name in ours if callable(getattr(cls, name, None)))
@@ -56,7 +56,7 @@ def methods(cls: type) -> tuple[str, ...]:
 
 def untraceable(cls: type) -> str | None:
     """One of those that is another object each time it is read, or that code computes; None if there is none."""
-    every = ((name, inspect.getattr_static(cls, name)) for name in methods(cls))
+    every = ((name, inspect.getattr_static(cls, name)) for name in replaceable(cls))
     return next((name for name, value in every if not isinstance(value, _PLAIN)), None)
 
 
