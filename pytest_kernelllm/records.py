@@ -145,6 +145,8 @@ class Timing(Record):
     """Bytes that a call of the kernel allocates at most, outputs included."""
     eager_peak: int = 0
     """The same for the original."""
+    note: str = ""
+    """What is special, in words: at which smaller sizes it was timed, where the case's own took too much memory."""
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ def _show(verdict: Verdict) -> None:
         s = timing.speedup
         print(
             f"  {timing.case}: {timing.kernel.p50:.1f} µs, eager {timing.eager.p50:.1f} µs, "
-            f"{s.value:.2f}x [{s.low:.2f}, {s.high:.2f}]"
+            f"{s.value:.2f}x [{s.low:.2f}, {s.high:.2f}]" + (f", {timing.note}" if timing.note else "")
         )
 
 

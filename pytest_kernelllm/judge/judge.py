@@ -10,30 +10,34 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Literal
 
 import torch
 
 from pytest_kernelllm.judge.exam.exam import Exam, ExamError, Subject
-from pytest_kernelllm.judge.exam.probes import Limits, Probe, covers
-from pytest_kernelllm.judge.exam.probes import plan as make_probes
-from pytest_kernelllm.judge.gpu_lock import hold_gpu
+from pytest_kernelllm.judge.exam.probes import Probe, smaller
 from pytest_kernelllm.judge.isolation.isolation import Isolation, probe_isolation
+from pytest_kernelllm.judge.plans import Plan, make_plans
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.race.race import Runner, race
-from pytest_kernelllm.judge.race.roofline import Roofline, measure_roofline
+from pytest_kernelllm.judge.race.stopwatch import Stopwatch
+from pytest_kernelllm.judge.race.threshold import check_speed
 from pytest_kernelllm.judge.screen.screen import screen
 from pytest_kernelllm.judge.supervisor import ForkServer, WorkerDied, WorkerHandle
 from pytest_kernelllm.judge.trial.backwards import asks_gradients, put_gradients
-from pytest_kernelllm.judge.trial.deeper import check_device_time, look_deeper
-from pytest_kernelllm.judge.trial.trial import Decided, Proceedings, pose, put, said
-from pytest_kernelllm.judge.worker.clock import Clock
+from pytest_kernelllm.judge.trial.deeper import look_deeper
+from pytest_kernelllm.judge.trial.trial import Decided, NoRoom, Proceedings, pose, put, said
 from pytest_kernelllm.judge.worker.slabs import Arena, Pool
-from pytest_kernelllm.kernel_module import KernelModuleError, read_supports
-from pytest_kernelllm.records import Candidate, Case, Check, Environment, Stage, Status, Verdict
+from pytest_kernelllm.records import Candidate, Check, Environment, Stage, Status, Verdict
 
 EXAMS = 3
 """Targets whose questions are kept for the next candidate."""
+
+HALVINGS = 6
+"""How often a case's elements are halved to have it timed on a GPU of too little memory, at most."""
+
+PARTING = 10.0
+"""Seconds that an ended worker may take to give its memory back."""
 
 
 @dataclass(frozen=True)
@@ -48,16 +52,6 @@ class Brief:
     nonfinite: bool = True
     """Whether NaN and infinities must come out as in the original."""
     timing: bool = True
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is asked about one case of the target."""
-
-    case: Case
-    probes: tuple[Probe, ...]
-    sizes: dict[str, int]
-    """At which it is timed: the case's own, as far as the candidate supports them."""
 
 
 class Judge:
@@ -86,12 +80,10 @@ class Judge:
         self.policy = policy or Policy()
         self.isolation = isolation or probe_isolation(environment.device)
         self.device = torch.device("cuda", 0) if environment.device == "cuda" else torch.device("cpu")
-        self._gpu_uuid = gpu_uuid
         self._seed = secrets.randbelow(1 << 30)
         self._lock = threading.Lock()
         self._exams: OrderedDict[int, tuple[Subject, Exam]] = OrderedDict()
-        self._roofline: Roofline | None = None
-        self._clock = Clock()
+        self._stopwatch = Stopwatch(gpu_uuid, self._seed)
         self._pool = Pool(self.device) if self.device.type == "cuda" else None
         if self.device.type == "cuda":
             self._runner = ForkServer("cuda", self.isolation)
@@ -150,16 +142,21 @@ class Judge:
         findings = screen(candidate.source)
         detail = f"line {findings[0].line}: it {findings[0].reason}" if findings else ""
         found.check("screen", "screen", Check("screen", not findings, float(len(findings)), 0.0, detail))
-        plans = self._plans(candidate, brief)
+        on_gpu = self.device.type == "cuda"
+        plans = make_plans(
+            candidate.source,
+            brief.subject.cases,
+            self.policy,
+            on_gpu=on_gpu,
+            seed=self._seed,
+            nonfinite=brief.nonfinite,
+        )
         exam = self._exam(brief)
-        if self.device.type == "cpu" and "compile" not in self.policy.disabled:
+        if not on_gpu and "compile" not in self.policy.disabled:
             self._compile(candidate, plans, exam, found)
-        timed = brief.timing and self.device.type == "cuda"
-        with self._worker(self._runner) as (worker, arena):
-            if self.device.type == "cuda":
-                # Here, where nobody holds the GPU for it: drivers make one after the other, for all GPUs of a machine.
-                make_context(worker)
-            self._load(worker, candidate)
+        timed = brief.timing and on_gpu
+        tight: list[Plan] = []
+        with self._loaded(candidate) as (worker, arena):
             for plan in plans:
                 if self._examine(worker, arena, plan.probes, exam, found):
                     found.cases.append(plan.case.name)
@@ -167,43 +164,13 @@ class Judge:
                 weak = next(c for c in found.checks if c.name == "telling inputs")
                 raise Decided("inconclusive", "correctness", weak.detail)
             if timed:
-                for plan in plans:
-                    if plan.case.name in found.cases:
-                        self._time(worker, arena, plan, exam, found)
+                telling = [plan for plan in plans if plan.case.name in found.cases]
+                tight = [p for p in telling if not self._time(worker, arena, p, p.sizes, exam, found)]
+        for plan in tight:
+            arena.closed.wait(PARTING)
+            self._time_smaller(candidate, plan, exam, found)
         if timed:
-            _compare_speed(brief, found)
-
-    def _plans(self, candidate: Candidate, brief: Brief) -> list[Plan]:
-        """The plan for each case that the candidate says it supports."""
-        try:
-            supports = read_supports(candidate.source)
-        except KernelModuleError as error:
-            raise Decided("rejected", "screen", str(error), "supports") from None
-        policy = self.policy
-        on_gpu = self.device.type == "cuda"
-        limits = (
-            Limits(policy.gpu_elements, policy.gpu_longest)
-            if on_gpu
-            else Limits(policy.cpu_elements, policy.cpu_longest)
-        )
-        plans, refusals = [], []
-        for case in brief.subject.cases:
-            for support in supports:
-                ranges = covers(support, case)
-                if isinstance(ranges, str):
-                    refusals.append(f"{case.name}: {ranges}")
-                    continue
-                floats = (k for k, v in case.domain.attributes.items() if isinstance(v, float))
-                nudged = tuple(k for k in floats if k not in support.attributes)
-                probes = make_probes(case, ranges, nudged, policy, limits, self._seed, brief.nonfinite)
-                sizes = {k: min(max(v, ranges[k][0]), ranges[k][1]) for k, v in case.sizes.items()}
-                plans.append(Plan(case, tuple(probes), sizes))
-                break
-        if not plans:
-            reason = "; ".join(refusals) or "SUPPORTS is empty"
-            reason = f"it supports none of the target's cases ({reason})"
-            raise Decided("rejected", "screen", reason, "supports")
-        return plans
+            check_speed(found, brief.min_speedup, brief.baseline)
 
     def _exam(self, brief: Brief) -> Exam:
         with self._lock:
@@ -222,19 +189,27 @@ class Judge:
         arena = Arena(self.device, self._pool)
         try:
             patience = self.policy.interpreter_patience if server.mode == "interpret" else 1.0
-            with server.worker(self.deadline * patience, arena.fd) as worker:
+            with server.worker(self.deadline * patience, arena.fd, arena.close) as worker:
                 yield worker, arena
         except WorkerDied as error:
             reason = f"the candidate's process failed: {error}"
             raise Decided("rejected", "run", reason, "run") from None
-        finally:
-            arena.close()
+
+    @contextlib.contextmanager
+    def _loaded(self, candidate: Candidate) -> Iterator[tuple[WorkerHandle, Arena]]:
+        """A worker that has loaded the candidate, and its arena."""
+        with self._worker(self._runner) as (worker, arena):
+            if self.device.type == "cuda":
+                # Here, where nobody holds the GPU for it: drivers make one after the other, for all GPUs of a machine.
+                make_context(worker)
+            self._load(worker, candidate)
+            yield worker, arena
 
     def _sharing(self) -> contextlib.AbstractContextManager[None]:
         """The GPU, shared with others that check but do not time."""
         if self.device.type == "cpu":
             return contextlib.nullcontext()
-        return hold_gpu(self._gpu_uuid, alone=False)
+        return self._stopwatch.sharing()
 
     def _compile(self, candidate: Candidate, plans: list[Plan], exam: Exam, found: Proceedings) -> None:
         """Compile every kernel that ``forward`` launches for the environment's architecture.
@@ -298,23 +273,41 @@ class Judge:
         found.checks.append(Check("telling inputs", counted, weak or None, None, "" if counted else broken))
         return counted
 
-    def _time(self, worker: WorkerHandle, arena: Arena, plan: Plan, exam: Exam, found: Proceedings) -> None:
-        """Time one case, alone on the GPU."""
-        name = plan.case.name
-        probes = [Probe(name, tuple(plan.sizes.items()), self._seed + 100 + i) for i in range(2)]
-        dice = random.Random(secrets.randbits(64))
-        with self._sharing():
-            questions = [exam.question(probe) for probe in probes]
-            put(worker, arena, questions[0], exam, found)
-            exam.compiled(questions[0])
-        with hold_gpu(self._gpu_uuid, alone=True):
-            if self._roofline is None:
-                self._roofline = measure_roofline(self._clock)
-            posed = pose(worker, arena, questions[0])
-            check_device_time(worker, posed, questions[0], self.policy, found)
-            runner = Runner(worker, arena, posed, questions, exam, found, dice)
-            result = race(runner, self._roofline, self._clock)
-        found.timing.append(replace(result, case=name))
+    def _time(
+        self,
+        worker: WorkerHandle,
+        arena: Arena,
+        plan: Plan,
+        sizes: dict[str, int],
+        exam: Exam,
+        found: Proceedings,
+    ) -> bool:
+        """Time a case at these sizes; whether there was memory for it."""
+        try:
+            timing = self._stopwatch.time(worker, arena, plan.case.name, sizes, exam, found)
+        except (NoRoom, torch.cuda.OutOfMemoryError):
+            return False
+        timing = replace(timing, note=plan.note(sizes))
+        found.timing.append(timing)
+        return True
+
+    def _time_smaller(self, candidate: Candidate, plan: Plan, exam: Exam, found: Proceedings) -> None:
+        """Time a case at the largest of its smaller sizes for which there is memory.
+
+        Each try has a worker of its own, because a failed one may keep memory.
+
+        Raises:
+            Decided: there is none.
+        """
+        for sizes in islice(smaller(plan.case, plan.ranges, plan.sizes), HALVINGS):
+            torch.cuda.empty_cache()
+            with self._loaded(candidate) as (worker, arena):
+                done = self._time(worker, arena, plan, sizes, exam, found)
+            if done:
+                return
+            arena.closed.wait(PARTING)
+        reason = f"there was too little GPU memory to time case {plan.case.name}; free some, or declare `dims` that reach lower"
+        raise Decided("inconclusive", "timing", reason)
 
 
 def make_context(worker: WorkerHandle) -> None:
@@ -326,25 +319,3 @@ def make_context(worker: WorkerHandle) -> None:
     reply = worker.ask("context")
     if "error" in reply:
         raise Decided("inconclusive", "load", f"the worker could not start CUDA: {said(reply)}")
-
-
-def _compare_speed(brief: Brief, found: Proceedings) -> None:
-    """Whether the kernel is worth having: some case gains and none loses.
-
-    Raises:
-        Decided: it is not.
-    """
-    slow = []
-    for timing in found.timing:
-        against_compiled = brief.baseline == "compile" and timing.speedup_compiled is not None
-        s = timing.speedup_compiled if against_compiled and timing.speedup_compiled else timing.speedup
-        name = "torch.compile" if against_compiled else "eager"
-        enough = s.low >= brief.min_speedup
-        detail = f"{s.value:.2f}x {name} [{s.low:.2f}, {s.high:.2f}] on {timing.case}, wanted at least {brief.min_speedup:.2f}x"
-        check = Check(f"speedup on {timing.case}", enough, s.low, brief.min_speedup, detail)
-        found.checks.append(check)
-        if not enough:
-            slow.append((check, s.high))
-    loses = any(high < 1.0 for _, high in slow)
-    if slow and (loses or len(slow) == len(found.timing)):
-        raise Decided("rejected", "timing", f"not fast enough: {slow[0][0].detail}", "speed")

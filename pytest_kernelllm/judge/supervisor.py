@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -121,6 +121,8 @@ class ForkServer:
         self._started: set[int] = set()
         self._exits: dict[int, str] = {}
         self._folders: dict[int, Path] = {}
+        self._gone: dict[int, Callable[[], None]] = {}
+        self._parted: set[int] = set()
         self._news = threading.Condition()
 
     def start(self) -> None:
@@ -160,14 +162,22 @@ class ForkServer:
             threading.Thread(target=self._listen, name=f"kernelllm-{self.mode}", daemon=True).start()
 
     @contextlib.contextmanager
-    def worker(self, seconds: float, arena_fd: int = -1) -> Iterator[WorkerHandle]:
-        """A fresh worker that may take ``seconds`` for its answers; it and all its children are gone on leaving.
+    def worker(
+        self, seconds: float, arena_fd: int = -1, gone: Callable[[], None] = lambda: None
+    ) -> Iterator[WorkerHandle]:
+        """A fresh worker that may take ``seconds`` for its answers; on leaving it is ended with all its children.
+
+        Args:
+            seconds: as said.
+            arena_fd: passed on to it.
+            gone: called once, from whatever thread, when it has been left and no longer exists; at the latest by ``close``.
 
         Raises:
             ServerFailed: the fork server itself could not start.
         """
-        self.start()
         number = next(self._numbers)
+        self._gone[number] = gone
+        self.start()
         directory = self._scratch / f"worker-{number}"
         directory.mkdir(mode=0o700)
         ours, theirs = socket.socketpair()
@@ -191,6 +201,7 @@ class ForkServer:
             # By the server, its parent: for others the process's number may mean another one by now.
             with contextlib.suppress(OSError):
                 self._send({"end": number}, [])
+            self._part(number)
 
     def how_it_ended(self, number: int) -> str:
         """In words, how a worker's process ended."""
@@ -220,6 +231,8 @@ class ForkServer:
             process.kill()
             process.wait()
         control.close()
+        for number in list(self._gone):
+            self._forget(number)
         scratch.remove(self._scratch)
 
     def _limits(self, seconds: float) -> dict[str, int]:
@@ -258,6 +271,7 @@ class ForkServer:
                 self._news.notify_all()
             if ended is not None:
                 scratch.remove(self._folders.pop(ended))
+                self._part(ended)
 
     def _note(self, message: dict[str, Any]) -> int | None:
         """Keep what the server says; the number of the worker whose end it is."""
@@ -270,6 +284,21 @@ class ForkServer:
             self._exits[number] = _in_words(message["status"], message["why"])
             return number
         return None
+
+    def _part(self, number: int) -> None:
+        """Said twice: when a worker is left, and when its process has ended. Then nobody uses what was its."""
+        with self._news:
+            last = number in self._parted
+            self._parted.add(number)
+        if last:
+            self._forget(number)
+
+    def _forget(self, number: int) -> None:
+        with self._news:
+            gone = self._gone.pop(number, None)
+            self._parted.discard(number)
+        if gone is not None:
+            gone()
 
     def _wait(self, condition: Any, seconds: float) -> None:
         end = time.monotonic() + seconds

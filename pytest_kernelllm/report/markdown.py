@@ -204,7 +204,8 @@ def _timings(verdict: Verdict) -> Iterable[str]:
         for t in verdict.timing[:50]
     ]
     head = "| case | kernel, µs | eager, µs | speedup | compiled, µs | of the roofline |"
-    return ["", head, "|---|---:|---:|---:|---:|---:|", *rows]
+    notes = [f"- {code(t.case)}: {code(t.note)}" for t in verdict.timing[:50] if t.note]
+    return ["", head, "|---|---:|---:|---:|---:|---:|", *rows, *(["", *notes] if notes else [])]
 
 
 def _where(environment: Environment) -> str:

@@ -55,16 +55,19 @@ def _row(outcomes: Sequence[Outcome], patch: str | None, timed: bool) -> list[st
             _compiled(timing),
             _roofline(timing),
         ]
-    return [*row, _result(outcomes, adopted, patch, bool(timing))]
+    return [*row, _result(outcomes, adopted, patch, timing)]
 
 
-def _result(outcomes: Sequence[Outcome], adopted: Outcome | None, patch: str | None, timed: bool) -> str:
+def _result(
+    outcomes: Sequence[Outcome], adopted: Outcome | None, patch: str | None, timing: Sequence[Timing]
+) -> str:
     if adopted is not None:
         right = adopted.verdict is not None and adopted.verdict.correct
         state = "adopted" if right else f"[red]adopted kernel fails:[/] {_why(adopted)}"
         return f"{state}; patch" if patch else state
     if best(outcomes) is not None:
-        return f"[green]{'patch' if patch else 'verified'}[/]" + ("" if timed else ", speed unknown")
+        notes = next((t.note for t in timing if t.note), "") if timing else "speed unknown"
+        return f"[green]{'patch' if patch else 'verified'}[/]" + (f", {notes}" if notes else "")
     reasons = [o for o in outcomes if o.verdict is not None] or outcomes
     return _why(reasons[0])
 

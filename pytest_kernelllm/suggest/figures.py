@@ -27,7 +27,7 @@ def figures(verdict: Verdict) -> dict[str, str]:
     if verdict.speedup is not None:
         cases = f" (mean of {len(verdict.timing)} cases)" if len(verdict.timing) > 1 else ""
         found["speedup"] = (
-            f"{_ratio(verdict.speedup)} over eager{cases}{_compiled(verdict)}, with 95 % intervals"
+            f"{_ratio(verdict.speedup)} over eager{cases}{_compiled(verdict)}, with 95 % intervals{_notes(verdict)}"
         )
     return found
 
@@ -52,6 +52,10 @@ def _compiled(verdict: Verdict) -> str:
     """Against ``torch.compile``, of a target with one timed case; ratios of several have no mean interval."""
     ratio = verdict.timing[0].speedup_compiled if len(verdict.timing) == 1 else None
     return f", {_ratio(ratio)} over torch.compile" if ratio else ""
+
+
+def _notes(verdict: Verdict) -> str:
+    return "".join(f"; {timing.case} {timing.note}" for timing in verdict.timing if timing.note)
 
 
 def _ratio(ratio: Ratio) -> str:

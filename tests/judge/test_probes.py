@@ -1,6 +1,6 @@
 import pytest
 
-from pytest_kernelllm.judge.exam.probes import Limits, Probe, covers, elements, plan
+from pytest_kernelllm.judge.exam.probes import Limits, Probe, covers, elements, plan, smaller
 from pytest_kernelllm.judge.exam.stress import PLANTED, TRANSFORMS, TWIN
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.records import Case, Domain, TensorSpec
@@ -66,6 +66,18 @@ def test_corners_and_odd_sizes_are_tried():
     assert odd["batch"] in (5, 7)
     assert odd["seq"] in range(131, 256, 2)
     assert [p.nudged for p in probes].count(("eps",)) == 1
+
+
+def test_ever_smaller_sizes_stay_inside_the_ranges():
+    ranges = {"batch": (2, 16), "seq": (64, 512)}
+    sizes = list(smaller(CASE, ranges, CASE.sizes))
+    assert sizes == [
+        {"batch": 8, "seq": 128},
+        {"batch": 8, "seq": 64},
+        {"batch": 4, "seq": 64},
+        {"batch": 2, "seq": 64},
+    ]
+    assert not list(smaller(CASE, {"batch": (8, 8), "seq": (256, 512)}, CASE.sizes))
 
 
 def test_nobody_knows_the_primes_before():

@@ -1,5 +1,6 @@
 """The boundary itself, with the screen out of the way: what a worker may try, and what is left afterwards."""
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -131,6 +132,27 @@ def test_a_control_channel_that_says_nonsense_is_named_and_ends_the_server():
     server._control.close()
     server._control = control
     server.close()
+
+
+@pytest.mark.parametrize("source", ["import os; os._exit(3)", "pass"], ids=["ended early", "ended when left"])
+def test_what_a_worker_used_is_given_back_when_it_is_left_and_no_longer_exists(server, source):
+    gone = threading.Event()
+    with server.worker(20.0, gone=gone.set) as worker:
+        with contextlib.suppress(WorkerDied):
+            worker.ask("load", source=source + FORWARD)
+        assert not gone.is_set()
+    assert gone.wait(10.0)
+
+
+def test_what_a_worker_used_is_given_back_once_though_its_server_was_killed():
+    calls = []
+    server = ForkServer("interpret", probe_isolation("cpu"))
+    with server.worker(20.0, gone=lambda: calls.append("gone")) as worker:
+        assert worker.ask("load", source=FORWARD) == {"ok": True}
+        server._process.kill()
+    server.close()
+    server.close()
+    assert calls == ["gone"]
 
 
 def test_nothing_is_left_of_a_judge_that_was_killed(tmp_path):

@@ -66,6 +66,15 @@ def test_of_several_cases_the_mean_is_named_as_such() -> None:
     )
 
 
+def test_sizes_that_are_not_the_case_s_own_are_named() -> None:
+    verdict = accepted(kernel(TARGET))
+    [timing] = verdict.timing
+    small = replace(timing, note="timed at n=64, not 128: there was no memory for more")
+    assert figures(replace(verdict, timing=(small,)))["speedup"].endswith(
+        "with 95 % intervals; default timed at n=64, not 128: there was no memory for more"
+    )
+
+
 @pytest.mark.parametrize("judged", [accepted, untimed])
 def test_what_is_shipped_is_what_was_judged_and_the_same_every_time(judged) -> None:
     candidate = kernel(TARGET)

@@ -25,16 +25,13 @@ from pytest_kernelllm.judge.exam.originals import (
 )
 from pytest_kernelllm.judge.exam.probes import Probe
 from pytest_kernelllm.judge.exam.stress import stressed
+from pytest_kernelllm.judge.memory import make_room
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.worker.structure import flatten
 from pytest_kernelllm.records import Case
 
 SMALL = 64 * 1024 * 1024
 """Bytes; questions up to this size are kept for the next candidate."""
-
-ROOM = 32
-"""Times a question's bytes that should be free on a GPU for the workers: several, each with inputs, outputs and
-temporaries."""
 
 
 class Subject(Protocol):
@@ -121,9 +118,9 @@ class Exam:
             if kept is not None:
                 return kept
             question = self._prepare(probe)
+        if self.device.startswith("cuda"):
+            make_room(question.bytes)
         if question.bytes > SMALL:
-            if self.device.startswith("cuda") and torch.cuda.mem_get_info()[0] < ROOM * question.bytes:
-                torch.cuda.empty_cache()  # the workers need it; giving it back waits for the GPU
             return question
         with self._keeping:
             self._kept[probe] = question
@@ -161,6 +158,8 @@ class Exam:
                 try:
                     with torch.no_grad():
                         compiled(**question.arguments)
+                except torch.cuda.OutOfMemoryError:
+                    raise  # at smaller sizes it may run
                 except Exception:  # a baseline that cannot run is left out of the report, whatever the reason
                     self._compiled[case] = None
                 else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -193,6 +193,20 @@ def _fit(case: Case, ranges: Mapping[str, tuple[int, int]], budget: int) -> dict
         largest = max(shrinkable, key=lambda k: sizes[k])
         sizes[largest] = max(sizes[largest] // 2, ranges[largest][0])
     return sizes
+
+
+def smaller(
+    case: Case, ranges: Mapping[str, tuple[int, int]], sizes: Mapping[str, int]
+) -> Iterator[dict[str, int]]:
+    """Half as many elements as at ``sizes``, a quarter, and so on, as far as ``ranges`` reach."""
+    now, budget = dict(sizes), elements(case.domain, sizes)
+    while True:
+        budget //= 2
+        fitted = _fit(case, ranges, budget)
+        if fitted == now:
+            return
+        yield fitted
+        now = fitted
 
 
 def _prime(low: int, value: int, dice: random.Random) -> int:

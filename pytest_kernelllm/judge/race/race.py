@@ -71,8 +71,7 @@ class Runner:
         reply = self.worker.ask(
             "loop", inputs=[self.posed.arguments], outputs=outputs, count=count, flushes=flushes
         )
-        if "error" in reply:
-            raise trial.Decided("rejected", "run", f"it fails in the timed loop: {trial.said(reply)}", "run")
+        trial.refuse_failure(reply, self.written, f"in the timed loop at {self.written.probe.describe()}")
         events = reply.get("events")
         if not (
             isinstance(events, list) and events and all(isinstance(e, float) and 0 < e < 1e9 for e in events)

@@ -99,6 +99,8 @@ def _right_without_kernels(
 ) -> bool:
     try:
         trial.run(worker, arena, posed, question, exam, "no kernels")
+    except trial.NoRoom:
+        raise
     except trial.Decided:  # a call that fails without its kernels needs them
         return False
     return trial.outputs_pass(posed, question, exam)
@@ -114,6 +116,8 @@ def check_device_time(
     kinds = torch_work.vendor_kinds(torch_work.operations(question.module, question.arguments))
     # The GPU is kept busy until all of the call is in its queue; else it would wait, and the wait count as torch's.
     replies = [worker.ask("share", inputs=posed.arguments, flushes=16) for _ in range(5)]
+    for reply in replies:
+        trial.refuse_failure(reply, question, f"when its time is measured at {question.probe.describe()}")
     figures = [(r.get("own"), r.get("all")) for r in replies]
     if not all(isinstance(x, float) and 0 <= x < 1e7 for pair in figures for x in pair):
         raise WorkerDied("it answered `share` without proper times")

@@ -11,6 +11,7 @@ import torch
 from pytest_kernelllm.judge.exam import numerics
 from pytest_kernelllm.judge.exam.exam import Exam, Question
 from pytest_kernelllm.judge.exam.probes import elements
+from pytest_kernelllm.judge.memory import is_scarce, ran_out
 from pytest_kernelllm.judge.supervisor import WorkerDied, WorkerHandle
 from pytest_kernelllm.judge.trial.state import plain, state_tree
 from pytest_kernelllm.judge.worker import leaves
@@ -28,6 +29,15 @@ class Decided(Exception):
         """``reason`` is one sentence for people; ``rule`` names what a rejected candidate broke."""
         super().__init__(reason)
         self.verdict, self.stage, self.reason, self.rule = verdict, stage, reason, rule
+
+
+class NoRoom(Decided):
+    """A worker ran out of GPU memory where little was free, which is nobody's fault."""
+
+    def __init__(self, where: str) -> None:
+        """``where``: at which question."""
+        reason = f"there was too little GPU memory for a call {where}; free some, or declare `dims` that reach lower"
+        super().__init__("inconclusive", "run", reason)
 
 
 @dataclass
@@ -89,6 +99,8 @@ def pose(worker: WorkerHandle, arena: Arena, question: Question, *, shift: int =
     outputs = [arena.slab(leaf.shape, leaf.dtype) for leaf in question.expected.original]
     reply = worker.ask("state", tree=tree, arena=attachment)
     if "error" in reply:
+        if ran_out(reply["error"]):
+            raise NoRoom(f"at {question.probe.describe()}")
         reason = f"the worker could not be given the module's state: {said(reply)}"
         raise Decided("inconclusive", "load", reason)
     return Posed(arguments, inputs, state, outputs)
@@ -109,7 +121,7 @@ def run(
     """Have ``forward`` called once, after poisoning the outputs: the worker's reply.
 
     Raises:
-        Decided: the call failed.
+        Decided: the call failed, or found no memory (``NoRoom``).
         WorkerDied: the process is gone.
     """
     for slab, _ in posed.outputs:
@@ -124,9 +136,21 @@ def run(
             reason = f"inputs of {size:,} elements are too much for Triton's interpreter; declare smaller `dims` or use a GPU"
             raise Decided("inconclusive", "run", reason) from None
         raise
-    if "error" in reply:
-        raise Decided("rejected", "run", f"it fails at {question.probe.describe()}: {said(reply)}", "run")
+    refuse_failure(reply, question, f"at {question.probe.describe()}")
     return reply
+
+
+def refuse_failure(reply: Reply, question: Question, where: str) -> None:
+    """A call that failed is held against the candidate, unless it found no memory where hardly any was left.
+
+    Raises:
+        Decided: it failed; the reason says where.
+    """
+    if "error" not in reply:
+        return
+    if question.expected.original[0].is_cuda and ran_out(reply["error"]) and is_scarce(question.bytes):
+        raise NoRoom(where)
+    raise Decided("rejected", "run", f"it fails {where}: {said(reply)}", "run")
 
 
 def put(worker: WorkerHandle, arena: Arena, question: Question, exam: Exam, found: Proceedings) -> Reply:

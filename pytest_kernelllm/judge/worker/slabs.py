@@ -1,7 +1,7 @@
 """Slabs: memory the judge makes and shares with one worker, on the CPU or the GPU, without copies.
 
-An ``Arena`` is one shared block; slabs are tensors laid out in it. The judge alone decides the layout. Expected
-values never lie in an arena: on the GPU arenas come from a memory pool of their own, because an IPC handle opens
+An ``Arena`` is one shared block; slabs are tensors laid out in it. The judge alone decides the layout. Nothing else
+lies in memory that is shared: on the GPU every block has an allocator's pool of its own, because an IPC handle opens
 the whole segment that the allocator cut a buffer from.
 """
 
@@ -43,22 +43,48 @@ def view(block: torch.Tensor, offset: int, shape: Sequence[int], dtype: torch.dt
     return block[offset : offset + count * dtype.itemsize].view(dtype).view(tuple(shape))
 
 
+class Block:
+    """GPU memory that is shared with one worker. PyTorch's own count of who holds it is not waited for: a worker that
+    is ended never says that it has let go, and its memory would be kept for good."""
+
+    def __init__(self, size: int, device: torch.device) -> None:
+        """``size`` bytes, uninitialised. Not thread-safe, because ``torch.cuda.use_mem_pool`` is not: see ``Pool``."""
+        self._pool = torch.cuda.MemPool()
+        with torch.cuda.use_mem_pool(self._pool, device=device):
+            self.tensor = torch.empty(size, dtype=torch.uint8, device=device)
+        self.handle = self.tensor.untyped_storage()._share_cuda_()
+
+    def free(self) -> None:
+        """Give the memory back to the driver. The worker must have ended, and nobody hold a view."""
+        _, _, _, _, counter, position, *_ = self.handle
+        torch.UntypedStorage._release_ipc_counter_cuda(counter, position)
+        del self.tensor
+        del self._pool
+
+
 class Pool:
-    """GPU memory that holds arenas only. Thread-safe, which ``torch.cuda.use_mem_pool`` is not."""
+    """Makes and frees blocks on one GPU. Thread-safe."""
 
     def __init__(self, device: torch.device) -> None:
-        """An empty pool on one GPU."""
+        """Nothing is shared yet."""
         self._device = device
-        self._pool = torch.cuda.MemPool()
         self._lock = threading.Lock()
         # The first share makes CUDA's own file, which a worker can only reach if it exists before the worker does.
-        self._first = self.allocate(1)
-        self._first.untyped_storage()._share_cuda_()
+        self.free(self.allocate(1))
 
-    def allocate(self, size: int) -> torch.Tensor:
-        """``size`` bytes, uninitialised."""
-        with self._lock, torch.cuda.use_mem_pool(self._pool, device=self._device):
-            return torch.empty(size, dtype=torch.uint8, device=self._device)
+    def allocate(self, size: int) -> Block:
+        """A block of ``size`` bytes.
+
+        Raises:
+            torch.cuda.OutOfMemoryError: there is none.
+        """
+        with self._lock:
+            return Block(size, self._device)
+
+    def free(self, block: Block) -> None:
+        """Give a block back, see ``Block.free``."""
+        with self._lock:
+            block.free()
 
 
 class Arena:
@@ -70,6 +96,8 @@ class Arena:
         self.fd = _shared_file() if device.type == "cpu" else -1
         self._pool = pool
         self._block = torch.empty(0, dtype=torch.uint8)
+        self._held: list[Block] = []
+        self.closed = threading.Event()
         self._used = 0
         self._gaps: list[tuple[int, int]] = []
 
@@ -98,12 +126,14 @@ class Arena:
             self._block = _map(self.fd, size)
             return {"device": "cpu", "size": size}
         assert self._pool is not None
-        self._block = self._pool.allocate(size)
-        handle = self._block.untyped_storage()._share_cuda_()
+        # An outgrown block is kept: CUDA does not define what becomes of memory that is freed while another process has it.
+        block = self._pool.allocate(size)
+        self._held.append(block)
+        self._block = block.tensor
         return {
             "device": "cuda",
             "size": size,
-            "handle": [_encode(part) for part in handle],
+            "handle": [_encode(part) for part in block.handle],
             "offset": self._block.storage_offset(),
         }
 
@@ -124,11 +154,15 @@ class Arena:
         return not bool(torch.stack(written).any())
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Give the memory back. The worker must have ended."""
         del self._block
+        while self._held:
+            assert self._pool is not None
+            self._pool.free(self._held.pop())
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+        self.closed.set()
 
 
 def attach(description: dict[str, Any], fd: int) -> torch.Tensor:

@@ -1,0 +1,101 @@
+"""A card too small for a case's own size: most of this GPU's memory is taken, and what was used comes back."""
+
+import contextlib
+import time
+
+import pytest
+import torch
+from projects import GOOD, LAYERS
+
+from pytest_kernelllm.config import Settings
+from pytest_kernelllm.discover.live import load_target
+from pytest_kernelllm.discover.scan import scan_file
+from pytest_kernelllm.generate.render import render
+from pytest_kernelllm.judge.environment import find_environment
+from pytest_kernelllm.judge.judge import Brief, Judge
+from pytest_kernelllm.records import Completion
+
+GIB = 1 << 30
+N = 1 << 23
+LARGE = LAYERS.replace("n=6", f"n={N}").replace('dims={"n": (1, 64)}', f'dims={{"n": (1, {N})}}')
+"""2 GiB of input."""
+FIXED = LAYERS.replace("n=6", f"n={N}").replace(', dims={"n": (1, 64)}', "")
+HUGE = GOOD.replace(
+    "    out = torch.empty_like(x)",
+    "    out = torch.empty(1 << 42, dtype=torch.uint8, device=x.device)[: 4 * x.numel()].view(x.dtype).view(x.shape)",
+)
+
+
+@pytest.fixture(scope="module")
+def judge():
+    with Judge(find_environment(Settings(device="cuda")), deadline=60) as judge:
+        yield judge
+
+
+@pytest.fixture
+def court(judge, tmp_path):
+    def decide(project, text, **brief):
+        path = tmp_path / "layers.py"
+        path.write_text(project)
+        [target] = scan_file(path, tmp_path).targets
+        live = load_target(tmp_path, target)
+        candidate = render(Completion("files", 0, text, "kernel_module"), live)
+        return judge.judge(candidate, Brief(live, **brief))
+
+    return decide
+
+
+def free():
+    torch.cuda.empty_cache()
+    return torch.cuda.mem_get_info()[0]
+
+
+@contextlib.contextmanager
+def left(amount):
+    """A GPU with so many bytes left."""
+    ballast = torch.empty(free() - amount, dtype=torch.uint8, device="cuda")
+    yield
+    del ballast
+    torch.cuda.empty_cache()
+
+
+def test_a_case_that_does_not_fit_is_timed_at_the_largest_size_that_does(court):
+    with left(12 * GIB):
+        verdict = court(LARGE, GOOD, min_speedup=0.0)
+    assert verdict.accepted, verdict.reason
+    [timing] = verdict.timing
+    assert timing.note.startswith("timed at n="), timing
+    assert timing.note.endswith(f"not {N}: there was no memory for more")
+    assert GIB // 4 < timing.bytes < 4 * GIB
+
+
+def test_where_there_is_memory_it_is_timed_at_its_own_size(court):
+    verdict = court(LARGE, GOOD, min_speedup=0.0)
+    assert verdict.accepted, verdict.reason
+    [timing] = verdict.timing
+    assert timing.note == ""
+    assert timing.bytes > 4 * GIB
+
+
+def test_a_case_that_cannot_be_smaller_is_inconclusive_and_says_what_helps(court):
+    with left(12 * GIB):
+        verdict = court(FIXED, GOOD, min_speedup=0.0)
+    assert verdict.verdict == "inconclusive"
+    assert "memory" in verdict.reason
+    assert "`dims`" in verdict.reason
+
+
+def test_a_candidate_that_asks_for_what_no_gpu_has_is_rejected(court):
+    verdict = court(LARGE, HUGE, timing=False)
+    assert (verdict.verdict, verdict.rule) == ("rejected", "run")
+    assert "out of memory" in verdict.reason
+
+
+def test_the_memory_of_workers_comes_back(court):
+    court(LARGE, GOOD, min_speedup=0.0)
+    before = free()
+    for _ in range(3):
+        assert court(LARGE, GOOD, min_speedup=0.0).accepted
+    end = time.monotonic() + 10.0
+    while free() < before - GIB:
+        assert time.monotonic() < end, f"{before - free():,} bytes are gone"

@@ -1,0 +1,25 @@
+"""What is asked about a candidate, and what its timing says of the sizes."""
+
+from pytest_kernelllm.judge.plans import Plan
+from pytest_kernelllm.records import Case, Domain, TensorSpec
+
+DOMAIN = Domain({"x": TensorSpec("float32", ("batch", "seq"))}, {}, {"batch": (1, 64), "seq": (1, 512)})
+CASE = Case("default", "float32", DOMAIN, {"batch": 8, "seq": 256})
+
+
+def plan(**sizes):
+    return Plan(CASE, (), DOMAIN.dims, {**CASE.sizes, **sizes})
+
+
+def test_nothing_is_said_of_a_case_s_own_sizes():
+    assert plan().note({"batch": 8, "seq": 256}) == ""
+
+
+def test_smaller_sizes_are_said_with_why():
+    note = plan().note({"batch": 2, "seq": 256})
+    assert note == "timed at batch=2, not 8: there was no memory for more"
+
+
+def test_a_kernel_that_supports_no_others_is_said_to():
+    note = plan(seq=128).note({"batch": 8, "seq": 128})
+    assert note == "timed at seq=128, not 256: the kernel supports no others"
