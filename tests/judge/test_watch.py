@@ -7,6 +7,7 @@ import torch
 
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.trial import torch_work
+from pytest_kernelllm.judge.worker import watch as watch_module
 from pytest_kernelllm.judge.worker.watch import Watch
 
 
@@ -48,6 +49,33 @@ def test_what_stands_behind_one_allocation_shows_behind_another():
         one, other = torch.empty(8), torch.empty(8)
     ctypes.memmove(other.data_ptr() + 32, one.data_ptr() + 32, 16)
     assert len(watch.broken_guards()) == 1
+
+
+def test_what_was_let_go_is_looked_at_and_not_kept_for_ever(monkeypatch):
+    monkeypatch.setattr(watch_module, "HELD", 1 << 20)
+    with Watch() as watch:
+        kept = torch.empty(8)
+        for number in range(100):
+            passing = torch.empty(1 << 16)
+            if number == 50:
+                ctypes.memset(passing.data_ptr() + passing.nbytes, 0, 4)
+        passing = None
+        torch.empty(1 << 18)
+    assert len(watch._blocks) < 12
+    ctypes.memset(kept.data_ptr() - 4, 0, 4)
+    assert [said.split(" a tensor")[0] for said in watch.broken_guards()] == ["behind", "before"]
+
+
+def test_memory_that_is_still_in_use_keeps_its_guards(monkeypatch):
+    monkeypatch.setattr(watch_module, "HELD", 1 << 20)
+    with Watch() as watch:
+        many = [torch.empty(1 << 16) for _ in range(100)]
+        views = [tensor[5:] for tensor in many]
+        del many
+        torch.empty(1 << 22)
+    for view in views:
+        ctypes.memset(view.data_ptr() - 20 - 4, 0, 4)
+    assert len(watch.broken_guards()) == 100
 
 
 def test_operations_are_counted_with_the_elements_they_touch():

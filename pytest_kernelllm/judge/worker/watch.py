@@ -6,8 +6,10 @@ Runs in the worker, around calls of the candidate, and in the judge, around the 
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -54,6 +56,29 @@ PATTERNS = range(0x7F81, 0x8000)
 what was read beyond one end shows where it is stored beyond another."""
 
 
+HELD = 1 << 28
+"""Bytes of guarded memory that are held until the call is over; of more, what the candidate has let go is looked at before."""
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A tensor's memory between guard zones."""
+
+    memory: torch.Tensor
+    size: int
+    """Bytes between the zones."""
+    pattern: int
+    what: str
+    holder: weakref.ref[Any]
+    """Dead when no tensor refers to the memory any more."""
+
+    def broken(self) -> list[str]:
+        """What was written outside, in words."""
+        zones = ((self.memory[:GUARD], "before"), (self.memory[GUARD + self.size :], "behind"))
+        places = [where for zone, where in zones if not _holds(zone, self.pattern)]
+        return [f"{where} a tensor that it allocated ({self.what})" for where in places]
+
+
 class Watch(TorchDispatchMode):
     """Inside, torch operations are counted by name, with the elements that they touch."""
 
@@ -62,7 +87,11 @@ class Watch(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         self.elements: Counter[str] = Counter()
         self._guarded = guarded
-        self._blocks: list[tuple[torch.Tensor, int, int, str]] = []
+        self._blocks: list[_Block] = []
+        self._broken: list[str] = []
+        self._made = 0
+        self._bytes = 0
+        self._bound = HELD
         self._paused = 0
 
     @classmethod
@@ -94,29 +123,39 @@ class Watch(TorchDispatchMode):
     def _between_guards(self, fresh: torch.Tensor, *, written: bool) -> torch.Tensor:
         """The same tensor in a block with a guard zone on either side."""
         size = fresh.untyped_storage().nbytes()
-        pattern = PATTERNS[len(self._blocks) % len(PATTERNS)]
+        pattern = PATTERNS[self._made % len(PATTERNS)]
+        self._made += 1
         words = GUARD + (size + 1) // 2
         block = torch.full((words,), pattern, dtype=torch.int16, device=fresh.device).view(torch.uint8)
-        inner = _storage_inside(block, size)
+        holder = _Inside(block, size) if block.is_cuda else block.numpy()
+        inner = _storage_inside(holder, size)
         if not written and fresh.dtype == torch.bool:
             inner.fill_(1)  # other bytes are no booleans
         tensor = torch.empty(0, dtype=fresh.dtype, device=fresh.device)
         tensor.set_(inner.untyped_storage(), 0, fresh.size(), fresh.stride())
         if written:
             tensor.copy_(fresh)
-        self._blocks.append(
-            (block, size, pattern, f"{str(fresh.dtype).removeprefix('torch.')} {list(fresh.shape)}")
-        )
+        what = f"{str(fresh.dtype).removeprefix('torch.')} {list(fresh.shape)}"
+        self._blocks.append(_Block(block, size, pattern, what, weakref.ref(holder)))
+        self._bytes += block.nbytes
+        if self._bytes > self._bound:
+            self._let_go()
         return tensor
+
+    def _let_go(self) -> None:
+        """Of blocks that the candidate has let go: a call may go on for ever."""
+        held = []
+        for block in self._blocks:
+            if block.holder() is not None:
+                held.append(block)
+            else:
+                self._broken += block.broken()
+        self._blocks, self._bytes = held, sum(block.memory.nbytes for block in held)
+        self._bound = HELD + 2 * self._bytes
 
     def broken_guards(self) -> list[str]:
         """What was written outside, in words: ``before`` or ``behind`` which tensor."""
-        said = []
-        for block, size, pattern, what in self._blocks:
-            for zone, where in ((block[:GUARD], "before"), (block[GUARD + size :], "behind")):
-                if not _holds(zone, pattern):
-                    said.append(f"{where} a tensor that it allocated ({what})")
-        return said
+        return self._broken + [said for block in self._blocks for said in block.broken()]
 
 
 def _holds(zone: torch.Tensor, pattern: int) -> bool:
@@ -139,8 +178,8 @@ class _Inside:
         }
 
 
-def _storage_inside(block: torch.Tensor, size: int) -> torch.Tensor:
+def _storage_inside(holder: Any, size: int) -> torch.Tensor:
     """Bytes between the guard zones, as a storage of their own: ``as_strided`` counts from where a storage starts."""
-    if block.is_cuda:
-        return torch.as_tensor(_Inside(block, size), device=block.device)
-    return torch.frombuffer(block.numpy(), dtype=torch.uint8, count=size, offset=GUARD)
+    if isinstance(holder, _Inside):
+        return torch.as_tensor(holder, device=holder.block.device)
+    return torch.frombuffer(holder, dtype=torch.uint8, count=size, offset=GUARD)

@@ -44,6 +44,10 @@ VENDOR_LAYERS = frozenset(
 """Stock layers a kernel may call on ``self``: the vendor library's GEMMs, convolutions and look-ups."""
 
 
+MEMORY_SHARE = 0.5
+"""Of the GPU's memory, that a worker may allocate."""
+
+
 class StandIn:
     """What a candidate gets as ``self``: the target's values by name, none of its methods."""
 
@@ -101,7 +105,8 @@ class Worker:
             self.channel.send(reply)
 
     def context(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Make this process's CUDA context."""
+        """Make this process's CUDA context, and bound what it may allocate: others are on the GPU as well."""
+        torch.cuda.set_per_process_memory_fraction(MEMORY_SHARE)
         torch.zeros(1, device="cuda")
         return {"ok": True}
 

