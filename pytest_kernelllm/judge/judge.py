@@ -8,7 +8,8 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal
@@ -152,13 +153,14 @@ class Judge:
             nonfinite=brief.nonfinite,
         )
         exam = self._exam(brief)
-        if not on_gpu and "compile" not in self.policy.disabled:
-            self._compile(candidate, plans, exam, found)
         timed = brief.timing and on_gpu
         tight: list[Plan] = []
-        with self._loaded(candidate) as (worker, arena):
+        with (
+            self._compiling(candidate, plans, exam, found) as compiles,
+            self._loaded(candidate) as (worker, arena),
+        ):
             for plan in plans:
-                if self._examine(worker, arena, plan.probes, exam, found):
+                if self._examine(worker, arena, plan.probes, exam, found, compiles):
                     found.cases.append(plan.case.name)
             if not found.cases:
                 weak = next(c for c in found.checks if c.name == "telling inputs")
@@ -211,6 +213,35 @@ class Judge:
             return contextlib.nullcontext()
         return self._stopwatch.sharing()
 
+    @contextlib.contextmanager
+    def _compiling(
+        self, candidate: Candidate, plans: list[Plan], exam: Exam, found: Proceedings
+    ) -> Iterator[Callable[[], None]]:
+        """Without a GPU: compile what the candidate launches, beside the exam.
+
+        Yields what raises ``Decided`` as soon as it is known that a kernel cannot be compiled. That comes before any
+        other finding, so that the verdict does not depend on who was first.
+        """
+        if self.device.type == "cuda" or "compile" in self.policy.disabled:
+            yield lambda: None
+            return
+        aside = Proceedings(self.policy.disabled)
+        thread = ThreadPoolExecutor(1, "kernelllm-compile")
+        compiled = thread.submit(self._compile, candidate, plans, exam, aside)
+        thread.shutdown(wait=False)
+
+        def heed() -> None:
+            wait([compiled])
+            found.checks += aside.checks
+            compiled.result()
+
+        try:
+            yield lambda: compiled.result() if compiled.done() else None
+        except Exception:  # who interrupts does not wait
+            heed()
+            raise
+        heed()
+
     def _compile(self, candidate: Candidate, plans: list[Plan], exam: Exam, found: Proceedings) -> None:
         """Compile every kernel that ``forward`` launches for the environment's architecture.
 
@@ -240,15 +271,25 @@ class Judge:
             raise Decided("rejected", "load", f"it cannot be imported: {said(reply)}", "load")
 
     def _examine(
-        self, worker: WorkerHandle, arena: Arena, probes: Sequence[Probe], exam: Exam, found: Proceedings
+        self,
+        worker: WorkerHandle,
+        arena: Arena,
+        probes: Sequence[Probe],
+        exam: Exam,
+        found: Proceedings,
+        go_on: Callable[[], None],
     ) -> bool:
-        """Put all questions of one case; whether the case counts: some question tells right from wrong."""
+        """Put all questions of one case; whether the case counts: some question tells right from wrong.
+
+        ``go_on`` is called before each, and may raise ``Decided``.
+        """
         counted = False
         weak = ""
         first = None
         for number, probe in enumerate(probes):
             if probe.rule in self.policy.disabled and number:
                 continue
+            go_on()
             with self._sharing():
                 if first and probe.rule not in ("values", "twin"):
                     look_deeper(worker, arena, *first, exam, found, random.Random(self._seed))

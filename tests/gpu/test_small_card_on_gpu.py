@@ -24,6 +24,16 @@ HUGE = GOOD.replace(
     "    out = torch.empty_like(x)",
     "    out = torch.empty(1 << 42, dtype=torch.uint8, device=x.device)[: 4 * x.numel()].view(x.dtype).view(x.shape)",
 )
+HUNGRY = GOOD.replace(
+    "    out = torch.empty_like(x)",
+    "    scratch = torch.empty(6 * x.numel(), dtype=x.dtype, device=x.device)\n    out = torch.empty_like(x)",
+)
+"""Takes seven times its input."""
+HOG = GOOD.replace(
+    "    out = torch.empty_like(x)",
+    "    kept = [torch.empty(1 << 30, dtype=torch.uint8, device=x.device) for _ in range(1000)]\n"
+    "    out = torch.empty_like(x)",
+)
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +97,28 @@ def test_a_case_that_cannot_be_smaller_is_inconclusive_and_says_what_helps(court
 
 def test_a_candidate_that_asks_for_what_no_gpu_has_is_rejected(court):
     verdict = court(LARGE, HUGE, timing=False)
+    assert (verdict.verdict, verdict.rule) == ("rejected", "run")
+    assert "out of memory" in verdict.reason
+
+
+def test_a_candidate_that_finds_too_little_memory_is_timed_at_a_smaller_size_too(court):
+    half = LARGE.replace(str(N), str(N // 2))
+    with left(13 * GIB):
+        verdict = court(half, HUNGRY, min_speedup=0.0)
+    assert verdict.accepted, verdict.reason
+    [timing] = verdict.timing
+    assert timing.note.startswith("timed at n="), timing
+
+
+def test_a_candidate_that_finds_too_little_memory_is_not_refused_for_it(court):
+    with left(13 * GIB):
+        verdict = court(FIXED.replace(str(N), str(N // 2)), HUNGRY, min_speedup=0.0)
+    assert (verdict.verdict, verdict.stage) == ("inconclusive", "run"), verdict.reason
+    assert "too little GPU memory for a call at" in verdict.reason
+
+
+def test_no_candidate_takes_more_than_half_of_the_gpu(court):
+    verdict = court(LARGE, HOG, timing=False)
     assert (verdict.verdict, verdict.rule) == ("rejected", "run")
     assert "out of memory" in verdict.reason
 
