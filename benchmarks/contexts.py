@@ -2,13 +2,15 @@
 
     python benchmarks/contexts.py [--each 6]
 
-Every candidate has a process and so a context of its own, so this bounds the verdicts a minute of a whole machine.
+Every candidate has a process and so a context of its own, so this bounds the verdicts a minute of a whole machine. Measured with
+as many hardware queues as the driver sets up by itself, and with the one that the judge's workers have.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import itertools
 import multiprocessing as mp
 import os
 import time
@@ -17,6 +19,7 @@ from multiprocessing.synchronize import Event
 from statistics import fmean
 
 from pytest_kernelllm.judge.environment import equal_gpus, find_gpus
+from pytest_kernelllm.judge.supervisor import QUEUES
 
 
 def make_context(times: Queue[tuple[float, float]]) -> None:
@@ -31,9 +34,11 @@ def make_context(times: Queue[tuple[float, float]]) -> None:
     times.put((ready - start, time.perf_counter() - ready))
 
 
-def make_some(times: Queue[tuple[float, float]], start: Event, uuid: str, each: int) -> None:
+def make_some(
+    times: Queue[tuple[float, float]], start: Event, environment: dict[str, str], each: int
+) -> None:
     """``each`` processes on one GPU, one after the other."""
-    os.environ["CUDA_VISIBLE_DEVICES"] = uuid
+    os.environ |= environment
     start.wait()
     for _ in range(each):
         process = mp.Process(target=make_context, args=(times,))
@@ -48,13 +53,16 @@ def main() -> None:
     uuids = [gpu.uuid for gpu in equal_gpus(find_gpus())]
     if not uuids:
         raise SystemExit("There is no GPU here.")
-    for count, gpus in ((1, 1), (4, 1), (8, 1), (4, 2), (8, 2), (16, 4)):
-        if gpus > len(uuids):
-            continue
+    crowds = [crowd for crowd in ((1, 1), (4, 1), (8, 1), (4, 2), (8, 2), (16, 4)) if crowd[1] <= len(uuids)]
+    for queues, (count, gpus) in itertools.product(({}, QUEUES), crowds):
         times: Queue[tuple[float, float]] = mp.Queue()
         start = mp.Event()
         crews = [
-            mp.Process(target=make_some, args=(times, start, uuids[i % gpus], each)) for i in range(count)
+            mp.Process(
+                target=make_some,
+                args=(times, start, queues | {"CUDA_VISIBLE_DEVICES": uuids[i % gpus]}, each),
+            )
+            for i in range(count)
         ]
         for crew in crews:
             crew.start()
@@ -66,7 +74,7 @@ def main() -> None:
             crew.join()
         init, context = (1000 * fmean(part) for part in zip(*found, strict=True))
         print(
-            f"{count} processes on {gpus} GPUs: {len(found) / took:.1f} contexts a second; "
+            f"{count} processes on {gpus} GPUs{', one queue' if queues else ''}: {len(found) / took:.1f} contexts a second; "
             f"cuInit {init:.0f} ms, context {context:.0f} ms",
             flush=True,
         )

@@ -8,27 +8,29 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal
 
 import torch
 
+from pytest_kernelllm.judge.compiling import compiled_beside
 from pytest_kernelllm.judge.exam.exam import Exam, ExamError, Subject
 from pytest_kernelllm.judge.exam.probes import Probe, smaller
+from pytest_kernelllm.judge.handle import WorkerHandle
 from pytest_kernelllm.judge.isolation.isolation import Isolation, probe_isolation
 from pytest_kernelllm.judge.plans import Plan, make_plans
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.race.stopwatch import Stopwatch
 from pytest_kernelllm.judge.race.threshold import check_speed
 from pytest_kernelllm.judge.screen.screen import screen
-from pytest_kernelllm.judge.supervisor import ForkServer, WorkerDied, WorkerHandle
+from pytest_kernelllm.judge.supervisor import ForkServer
 from pytest_kernelllm.judge.trial.backwards import asks_gradients, put_gradients
 from pytest_kernelllm.judge.trial.deeper import look_deeper
-from pytest_kernelllm.judge.trial.trial import Decided, NoRoom, Proceedings, pose, put, said
+from pytest_kernelllm.judge.trial.trial import Decided, NoRoom, Proceedings, put
 from pytest_kernelllm.judge.worker.slabs import Arena, Pool
+from pytest_kernelllm.judge.workers import Workers
 from pytest_kernelllm.records import Candidate, Check, Environment, Stage, Status, Verdict
 
 EXAMS = 3
@@ -77,7 +79,6 @@ class Judge:
             policy: other thresholds than the published ones, for tests of the judge itself.
         """
         self.environment = environment
-        self.deadline = deadline
         self.policy = policy or Policy()
         self.isolation = isolation or probe_isolation(environment.device)
         self.device = torch.device("cuda", 0) if environment.device == "cuda" else torch.device("cpu")
@@ -85,14 +86,16 @@ class Judge:
         self._lock = threading.Lock()
         self._exams: OrderedDict[int, tuple[Subject, Exam]] = OrderedDict()
         self._stopwatch = Stopwatch(gpu_uuid, self._seed)
-        self._pool = Pool(self.device) if self.device.type == "cuda" else None
         if self.device.type == "cuda":
-            self._runner = ForkServer("cuda", self.isolation)
-            self._servers = [self._runner]
+            server = ForkServer("cuda", self.isolation)
+            self._runners = Workers(server, self.device, deadline, Pool(self.device))
+            self._servers = [server]
         else:
-            self._runner = ForkServer("interpret", self.isolation)
-            self._compiler = ForkServer("compile", self.isolation, environment.arch)
-            self._servers = [self._runner, self._compiler]
+            server = ForkServer("interpret", self.isolation)
+            self._runners = Workers(server, self.device, deadline * self.policy.interpreter_patience)
+            compiler = ForkServer("compile", self.isolation, environment.arch)
+            self._compilers = Workers(compiler, self.device, deadline)
+            self._servers = [server, compiler]
 
     def __enter__(self) -> Judge:
         """Start warming up."""
@@ -156,8 +159,8 @@ class Judge:
         timed = brief.timing and on_gpu
         tight: list[Plan] = []
         with (
-            self._compiling(candidate, plans, exam, found) as compiles,
-            self._loaded(candidate) as (worker, arena),
+            self._compiled_beside(candidate, plans, exam, found) as compiles,
+            self._runners.loaded(candidate.source) as (worker, arena),
         ):
             for plan in plans:
                 if self._examine(worker, arena, plan.probes, exam, found, compiles):
@@ -185,90 +188,19 @@ class Judge:
             self._exams.move_to_end(id(brief.subject))
             return kept[1]
 
-    @contextlib.contextmanager
-    def _worker(self, server: ForkServer) -> Iterator[tuple[WorkerHandle, Arena]]:
-        """A worker with an arena; its end, however it comes, is a rejection."""
-        arena = Arena(self.device, self._pool)
-        try:
-            patience = self.policy.interpreter_patience if server.mode == "interpret" else 1.0
-            with server.worker(self.deadline * patience, arena.fd, arena.close) as worker:
-                yield worker, arena
-        except WorkerDied as error:
-            reason = f"the candidate's process failed: {error}"
-            raise Decided("rejected", "run", reason, "run") from None
-
-    @contextlib.contextmanager
-    def _loaded(self, candidate: Candidate) -> Iterator[tuple[WorkerHandle, Arena]]:
-        """A worker that has loaded the candidate, and its arena."""
-        with self._worker(self._runner) as (worker, arena):
-            if self.device.type == "cuda":
-                # Here, where nobody holds the GPU for it: drivers make one after the other, for all GPUs of a machine.
-                make_context(worker)
-            self._load(worker, candidate)
-            yield worker, arena
+    def _compiled_beside(
+        self, candidate: Candidate, plans: list[Plan], exam: Exam, found: Proceedings
+    ) -> contextlib.AbstractContextManager[Callable[[], None]]:
+        """Inside, kernels are compiled, where running them does not show that they can be."""
+        if self.device.type == "cuda" or "compile" in self.policy.disabled:
+            return contextlib.nullcontext(lambda: None)
+        return compiled_beside(self._compilers, candidate.source, plans, exam, found)
 
     def _sharing(self) -> contextlib.AbstractContextManager[None]:
         """The GPU, shared with others that check but do not time."""
         if self.device.type == "cpu":
             return contextlib.nullcontext()
         return self._stopwatch.sharing()
-
-    @contextlib.contextmanager
-    def _compiling(
-        self, candidate: Candidate, plans: list[Plan], exam: Exam, found: Proceedings
-    ) -> Iterator[Callable[[], None]]:
-        """Without a GPU: compile what the candidate launches, beside the exam.
-
-        Yields what raises ``Decided`` as soon as it is known that a kernel cannot be compiled. That comes before any
-        other finding, so that the verdict does not depend on who was first.
-        """
-        if self.device.type == "cuda" or "compile" in self.policy.disabled:
-            yield lambda: None
-            return
-        aside = Proceedings(self.policy.disabled)
-        thread = ThreadPoolExecutor(1, "kernelllm-compile")
-        compiled = thread.submit(self._compile, candidate, plans, exam, aside)
-        thread.shutdown(wait=False)
-
-        def heed() -> None:
-            wait([compiled])
-            found.checks += aside.checks
-            compiled.result()
-
-        try:
-            yield lambda: compiled.result() if compiled.done() else None
-        except Exception:  # who interrupts does not wait
-            heed()
-            raise
-        heed()
-
-    def _compile(self, candidate: Candidate, plans: list[Plan], exam: Exam, found: Proceedings) -> None:
-        """Compile every kernel that ``forward`` launches for the environment's architecture.
-
-        At each case's main sizes, and where a size is 1: Triton compiles that one as a constant.
-        """
-        questions = []
-        for plan in plans:
-            ones = [probe for probe in plan.probes if 1 in dict(probe.sizes).values()]
-            questions += [exam.question(probe) for probe in (plan.probes[0], *ones[:1])]
-        with self._worker(self._compiler) as (worker, arena):
-            self._load(worker, candidate)
-            for question in questions:
-                reply = worker.ask("compile", inputs=pose(worker, arena, question).arguments)
-                if "error" in reply:
-                    reason = f"it fails at {question.probe.describe()}: {said(reply)}"
-                    raise Decided("rejected", "run", reason, "run")
-                kernels = reply.get("kernels", [])
-                passed = "refused" not in reply and isinstance(kernels, list)
-                refused = said({"error": reply.get("refused")})
-                detail = "" if passed else f"it cannot be compiled for {self.environment.arch}: {refused}"
-                name = f"compiles for {self.environment.arch}"
-                found.check("compile", "compile", Check(name, passed, str(len(kernels)), None, detail))
-
-    def _load(self, worker: WorkerHandle, candidate: Candidate) -> None:
-        reply = worker.ask("load", source=candidate.source)
-        if "error" in reply:
-            raise Decided("rejected", "load", f"it cannot be imported: {said(reply)}", "load")
 
     def _examine(
         self,
@@ -342,21 +274,10 @@ class Judge:
         """
         for sizes in islice(smaller(plan.case, plan.ranges, plan.sizes), HALVINGS):
             torch.cuda.empty_cache()
-            with self._loaded(candidate) as (worker, arena):
+            with self._runners.loaded(candidate.source) as (worker, arena):
                 done = self._time(worker, arena, plan, sizes, exam, found)
             if done:
                 return
             arena.closed.wait(PARTING)
         reason = f"there was too little GPU memory to time case {plan.case.name}; free some, or declare `dims` that reach lower"
         raise Decided("inconclusive", "timing", reason)
-
-
-def make_context(worker: WorkerHandle) -> None:
-    """Have a worker make its CUDA context. The candidate is not loaded yet, so a failure is not its own.
-
-    Raises:
-        Decided: there is no context to be had.
-    """
-    reply = worker.ask("context")
-    if "error" in reply:
-        raise Decided("inconclusive", "load", f"the worker could not start CUDA: {said(reply)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import itertools
 import json
@@ -19,10 +20,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pytest_kernelllm.judge.handle import WorkerHandle
 from pytest_kernelllm.judge.isolation import scratch
 from pytest_kernelllm.judge.isolation.family import Bounds
 from pytest_kernelllm.judge.isolation.isolation import CLONE_NEWUSER, Isolation, Mode
-from pytest_kernelllm.judge.worker.channel import Channel, ChannelClosed, ChannelError, ChannelTimeout
+from pytest_kernelllm.judge.worker.channel import Channel
 
 START_TIMEOUT = 120.0
 """Seconds a fork server may take to import torch and triton, on a cold disk too."""
@@ -42,13 +44,9 @@ PASSED_ON = (
 """Environment variables a worker sees; everything else (tokens, proxies, CI variables) is left out."""
 
 
-class WorkerDied(Exception):
-    """A worker ended, hung or spoke nonsense; the text says which, for people."""
-
-    def __init__(self, text: str, *, hung: bool = False) -> None:
-        """``hung``: it ran into the deadline."""
-        super().__init__(text)
-        self.hung = hung
+QUEUES = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
+"""One hardware queue in place of eight: drivers make contexts one after the other for all GPUs of a machine, and one with a
+single queue in half the time. A candidate, which may have no streams of its own, uses no other."""
 
 
 class ServerFailed(RuntimeError):
@@ -64,40 +62,6 @@ def _import_paths() -> list[str]:
             raise ServerFailed(f"{name} is not installed; run `pip install 'pytest-kernelllm[torch]'`.")
         paths.append(str(Path(spec.origin).parents[1]))
     return list(dict.fromkeys(paths))
-
-
-class WorkerHandle:
-    """One worker. Its calls share a number of seconds; the first failure ends the process."""
-
-    def __init__(self, server: ForkServer, channel: Channel, number: int, seconds: float) -> None:
-        """Used by ``ForkServer.worker`` only; ``seconds`` are those it may take in all, without the judge's own."""
-        self._server = server
-        self._channel = channel
-        self._number = number
-        self._left = seconds
-
-    def ask(self, op: str, **fields: Any) -> dict[str, Any]:
-        """Send one order and wait for its answer.
-
-        Raises:
-            WorkerDied: no (proper) answer came; the worker is gone afterwards.
-        """
-        start = time.monotonic()
-        try:
-            self._channel.send({"op": op, **fields})
-            return self._channel.receive(max(self._left, 0.001))
-        except ChannelTimeout:
-            raise WorkerDied(
-                f"it did not finish `{op}` before the deadline and was ended", hung=True
-            ) from None
-        except ChannelClosed:
-            raise WorkerDied(
-                f"the process ended during `{op}`: {self._server.how_it_ended(self._number)}"
-            ) from None
-        except ChannelError as error:
-            raise WorkerDied(f"it answered `{op}` with {error}") from None
-        finally:
-            self._left -= time.monotonic() - start
 
 
 class ForkServer:
@@ -139,7 +103,9 @@ class ForkServer:
                 "PYTHONDONTWRITEBYTECODE": "1",
             }
             environment["TRITON_INTERPRET"] = "1" if self.mode == "interpret" else "0"
-            if self.mode != "cuda":
+            if self.mode == "cuda":
+                environment |= QUEUES
+            else:
                 environment["CUDA_VISIBLE_DEVICES"] = ""
                 # Workers run side by side, on small tensors.
                 environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -195,7 +161,7 @@ class ForkServer:
         self._wait(lambda: number in self._started, 30.0)
         channel = Channel(ours)
         try:
-            yield WorkerHandle(self, channel, number, seconds)
+            yield WorkerHandle(channel, functools.partial(self._how_it_ended, number), seconds)
         finally:
             channel.close()
             # By the server, its parent: for others the process's number may mean another one by now.
@@ -203,7 +169,7 @@ class ForkServer:
                 self._send({"end": number}, [])
             self._part(number)
 
-    def how_it_ended(self, number: int) -> str:
+    def _how_it_ended(self, number: int) -> str:
         """In words, how a worker's process ended."""
         try:
             self._wait(lambda: number in self._exits, 5.0)

@@ -12,10 +12,11 @@ import pytest
 from attacks import CALLS, FILES, FORWARD, attempt, need, set_stage
 
 from pytest_kernelllm.config import ConfigError, load_settings
+from pytest_kernelllm.judge.handle import WorkerDied
 from pytest_kernelllm.judge.isolation import scratch, seccomp
 from pytest_kernelllm.judge.isolation.family import Bounds, descendants, processes
 from pytest_kernelllm.judge.isolation.isolation import Isolation, IsolationError, probe_isolation
-from pytest_kernelllm.judge.supervisor import ForkServer, WorkerDied
+from pytest_kernelllm.judge.supervisor import ForkServer
 
 REFUSALS = (
     "[Errno 1] ",

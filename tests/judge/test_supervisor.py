@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from pytest_kernelllm.judge.handle import WorkerDied
 from pytest_kernelllm.judge.isolation.isolation import probe_isolation
-from pytest_kernelllm.judge.judge import make_context
-from pytest_kernelllm.judge.supervisor import ForkServer, ServerFailed, WorkerDied
+from pytest_kernelllm.judge.supervisor import ForkServer, ServerFailed
 from pytest_kernelllm.judge.trial.trial import Decided
+from pytest_kernelllm.judge.workers import make_context
 
 FORWARD = "\ndef forward(self):\n    pass\n"
 

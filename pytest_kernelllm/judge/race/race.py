@@ -15,10 +15,10 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from pytest_kernelllm.judge.exam.exam import Exam, Question
+from pytest_kernelllm.judge.handle import WorkerDied, WorkerHandle
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.race import timing
 from pytest_kernelllm.judge.race.roofline import Roofline, needed_bytes
-from pytest_kernelllm.judge.supervisor import WorkerDied, WorkerHandle
 from pytest_kernelllm.judge.trial import trial
 from pytest_kernelllm.judge.trial.trial import Posed, Proceedings
 from pytest_kernelllm.judge.worker.clock import Clock

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pytest_kernelllm.judge.exam.exam import Exam
 from pytest_kernelllm.judge.exam.probes import Probe
 from pytest_kernelllm.judge.gpu_lock import hold_gpu
+from pytest_kernelllm.judge.handle import WorkerHandle
 from pytest_kernelllm.judge.race.race import Runner, race
 from pytest_kernelllm.judge.race.roofline import Roofline, measure_roofline
-from pytest_kernelllm.judge.supervisor import WorkerHandle
 from pytest_kernelllm.judge.trial.deeper import check_device_time
 from pytest_kernelllm.judge.trial.trial import Proceedings, pose, put
 from pytest_kernelllm.judge.worker.clock import Clock

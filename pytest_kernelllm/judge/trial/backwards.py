@@ -8,7 +8,7 @@ from typing import Any
 from pytest_kernelllm.judge.exam import numerics
 from pytest_kernelllm.judge.exam.exam import Exam, Question
 from pytest_kernelllm.judge.exam.probes import Probe
-from pytest_kernelllm.judge.supervisor import WorkerHandle
+from pytest_kernelllm.judge.handle import WorkerHandle
 from pytest_kernelllm.judge.trial import trial
 from pytest_kernelllm.judge.trial.trial import Decided, Proceedings
 from pytest_kernelllm.judge.worker.slabs import Arena, slab_bytes

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from pytest_kernelllm.judge.exam.exam import Exam, Question
+from pytest_kernelllm.judge.handle import WorkerDied, WorkerHandle
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.supervisor import WorkerDied, WorkerHandle
 from pytest_kernelllm.judge.trial import torch_work, trial
 from pytest_kernelllm.judge.trial.trial import Proceedings, Reply
 from pytest_kernelllm.judge.worker import leaves

@@ -11,8 +11,8 @@ import torch
 from pytest_kernelllm.judge.exam import numerics
 from pytest_kernelllm.judge.exam.exam import Exam, Question
 from pytest_kernelllm.judge.exam.probes import elements
+from pytest_kernelllm.judge.handle import WorkerDied, WorkerHandle
 from pytest_kernelllm.judge.memory import is_scarce, ran_out
-from pytest_kernelllm.judge.supervisor import WorkerDied, WorkerHandle
 from pytest_kernelllm.judge.trial.state import plain, state_tree
 from pytest_kernelllm.judge.worker import leaves
 from pytest_kernelllm.judge.worker.slabs import Arena, slab_bytes
