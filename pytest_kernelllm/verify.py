@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pytest_kernelllm.config import Settings
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.judge.environment import equal_gpus, find_environment, find_gpus
+from pytest_kernelllm.judge.environment import Gpu, equal_gpus, find_environment, find_gpus
 from pytest_kernelllm.judge.pool import Job, Lost, Pool, PoolFailed, Seat
 from pytest_kernelllm.orders import Hello, Order
 from pytest_kernelllm.records import Environment, Target, Verdict
@@ -26,8 +26,11 @@ from pytest_kernelllm.records import Environment, Target, Verdict
 LARGEST = 4 * 1024 * 1024
 """Bytes; no larger candidate is read."""
 
-PER_GPU = 4
-"""Judging processes a GPU, or without one: while one prepares a question, another's kernel runs or compiles."""
+PER_GPU = 6
+"""Judging processes a GPU at most, or without one: while one prepares a question, another's kernel runs or compiles."""
+
+MEMORY = 8 << 30
+"""Bytes of a GPU's memory that each of them should find free, for itself and its worker."""
 
 
 class VerifyError(RuntimeError):
@@ -152,7 +155,7 @@ def _seats(jobs: int, settings: Settings, environment: Environment) -> list[Seat
     gpus = equal_gpus(find_gpus()) if environment.device == "cuda" else []
     uuids = [gpu.uuid for gpu in gpus] or [""]
     cores = len(os.sched_getaffinity(0))
-    chosen = settings.workers or len(uuids) * max(1, min(PER_GPU, cores // len(uuids)))
+    chosen = settings.workers or len(uuids) * processes_per_gpu(gpus, cores)
     count = max(1, min(chosen, jobs))
     threads = str(max(1, cores // count))
     seats = []
@@ -163,6 +166,12 @@ def _seats(jobs: int, settings: Settings, environment: Environment) -> list[Seat
             variables["CUDA_VISIBLE_DEVICES"] = uuid
         seats.append(Seat(hello.to_json(), variables))
     return seats
+
+
+def processes_per_gpu(gpus: Sequence[Gpu], cores: int) -> int:
+    """Judging processes on each GPU, or in all where there is none, as far as CPU cores and GPU memory go round."""
+    room = [gpu.free // MEMORY for gpu in gpus]
+    return max(1, min(PER_GPU, cores // max(1, len(gpus)), *room))
 
 
 def find_reference(reference: str) -> Target | str:

@@ -10,7 +10,8 @@ import pytest
 from projects import ANSWER, COMMAND, PROBLEM
 
 from pytest_kernelllm.config import Settings
-from pytest_kernelllm.verify import find_pairs, verify_all
+from pytest_kernelllm.judge.environment import Gpu
+from pytest_kernelllm.verify import find_pairs, processes_per_gpu, verify_all
 
 WRONG = ANSWER.replace("+ 1)", "+ 2)")
 EXITS = PROBLEM.replace("super().__init__()", "super().__init__()\n        import os\n        os._exit(3)")
@@ -20,6 +21,24 @@ CRASHES = PROBLEM.replace(
 HANGS = ANSWER.replace("        return out\n", "        while True:\n            pass\n")
 OTHER = PROBLEM.replace("+ 1", "- 1")
 OTHER_RIGHT = ANSWER.replace("+ 1)", "- 1)")
+
+
+@pytest.mark.parametrize(
+    ("gib", "cores", "processes"),
+    [
+        ((), 2, 2),
+        ((), 64, 6),
+        ((139,), 16, 6),
+        ((139, 139), 8, 4),
+        ((139, 30), 64, 3),
+        ((24,), 16, 3),
+        ((4,), 16, 1),
+        ((139,) * 8, 4, 1),
+    ],
+)
+def test_processes_share_cores_and_memory(gib, cores, processes):
+    gpus = [Gpu("H200", "580", "sm_90", f"GPU-{i}", size << 30) for i, size in enumerate(gib)]
+    assert processes_per_gpu(gpus, cores) == processes
 
 
 def lay_out(folder, **pairs):
