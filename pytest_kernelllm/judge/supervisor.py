@@ -87,6 +87,7 @@ class ForkServer:
         self._folders: dict[int, Path] = {}
         self._gone: dict[int, Callable[[], None]] = {}
         self._parted: set[int] = set()
+        self._listener: threading.Thread | None = None
         self._news = threading.Condition()
 
     def start(self) -> None:
@@ -125,7 +126,8 @@ class ForkServer:
             log.close()
             theirs.close()
             self._control = ours
-            threading.Thread(target=self._listen, name=f"kernelllm-{self.mode}", daemon=True).start()
+            self._listener = threading.Thread(target=self._listen, name=f"kernelllm-{self.mode}", daemon=True)
+            self._listener.start()
 
     @contextlib.contextmanager
     def worker(
@@ -187,19 +189,22 @@ class ForkServer:
         with self._lock:
             process, control, self._process = self._process, self._control, None
             self._control = None
-        if process is None or control is None:
-            return
-        with contextlib.suppress(OSError):
-            control.shutdown(socket.SHUT_RDWR)
-        try:
-            process.wait(5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        control.close()
+        if process is not None and control is not None:
+            with contextlib.suppress(OSError):
+                control.shutdown(socket.SHUT_RDWR)
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            control.close()
+            if self._listener is not None:
+                self._listener.join(
+                    5
+                )  # it may be giving a GPU's memory back, which must not outlast the interpreter
+            scratch.remove(self._scratch)
         for number in list(self._gone):
             self._forget(number)
-        scratch.remove(self._scratch)
 
     def _limits(self, seconds: float) -> dict[str, int]:
         limits = {

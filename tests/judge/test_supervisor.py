@@ -156,6 +156,16 @@ def test_what_a_worker_used_is_given_back_once_though_its_server_was_killed():
     assert calls == ["gone"]
 
 
+def test_what_a_worker_was_to_use_is_given_back_though_its_server_never_started(monkeypatch):
+    calls = []
+    server = ForkServer("interpret", probe_isolation("cpu"))
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(FileNotFoundError), server.worker(20.0, gone=lambda: calls.append("gone")):
+        pass
+    server.close()
+    assert calls == ["gone"]
+
+
 def test_nothing_is_left_of_a_judge_that_was_killed(tmp_path):
     source = """
 import os
