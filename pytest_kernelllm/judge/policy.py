@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pytest_kernelllm.judge.rules import SWITCHABLE
 
-POLICY_VERSION = "3"
+POLICY_VERSION = "4"
 """Part of every verdict's environment: verdicts under other rules are not believed. Raise it with every change of what
 is accepted."""
 
