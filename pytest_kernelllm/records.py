@@ -146,7 +146,7 @@ class Timing(Record):
     eager_peak: int = 0
     """The same for the original."""
     note: str = ""
-    """What is special, in words: at which smaller sizes it was timed, where the case's own took too much memory."""
+    """At which sizes it was timed and why, where they are not the case's own: for want of memory, or of support."""
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,10 @@ def _import_paths() -> list[str]:
     return list(dict.fromkeys(paths))
 
 
+def _nothing() -> None:
+    """What there is to do where nobody waits for a worker's end."""
+
+
 class ForkServer:
     """A warm process that forks workers. Thread-safe; starts on first use."""
 
@@ -86,7 +90,6 @@ class ForkServer:
         self._exits: dict[int, str] = {}
         self._folders: dict[int, Path] = {}
         self._gone: dict[int, Callable[[], None]] = {}
-        self._parted: set[int] = set()
         self._listener: threading.Thread | None = None
         self._news = threading.Condition()
 
@@ -131,7 +134,7 @@ class ForkServer:
 
     @contextlib.contextmanager
     def worker(
-        self, seconds: float, arena_fd: int = -1, gone: Callable[[], None] = lambda: None
+        self, seconds: float, arena_fd: int = -1, gone: Callable[[], None] = _nothing
     ) -> Iterator[WorkerHandle]:
         """A fresh worker that may take ``seconds`` for its answers; on leaving it is ended with all its children.
 
@@ -144,7 +147,20 @@ class ForkServer:
             ServerFailed: the fork server itself could not start.
         """
         number = next(self._numbers)
-        self._gone[number] = gone
+        try:
+            channel = self._open(number, seconds, arena_fd)
+            try:
+                yield WorkerHandle(channel, functools.partial(self._how_it_ended, number), seconds)
+            finally:
+                channel.close()
+                # By the server, its parent: for others the process's number may mean another one by now.
+                with contextlib.suppress(OSError):
+                    self._send({"end": number}, [])
+        finally:
+            self._call_when_gone(number, gone)
+
+    def _open(self, number: int, seconds: float, arena_fd: int) -> Channel:
+        """Have a worker forked: the channel that leads to it."""
         self.start()
         directory = self._scratch / f"worker-{number}"
         directory.mkdir(mode=0o700)
@@ -161,15 +177,16 @@ class ForkServer:
         self._send(order, fds)
         theirs.close()
         self._wait(lambda: number in self._started, 30.0)
-        channel = Channel(ours)
-        try:
-            yield WorkerHandle(channel, functools.partial(self._how_it_ended, number), seconds)
-        finally:
-            channel.close()
-            # By the server, its parent: for others the process's number may mean another one by now.
-            with contextlib.suppress(OSError):
-                self._send({"end": number}, [])
-            self._part(number)
+        return Channel(ours)
+
+    def _call_when_gone(self, number: int, gone: Callable[[], None]) -> None:
+        """Now, if a worker has ended or there is no server; else when that happens."""
+        with self._news:
+            ended = number in self._exits or self._process is None
+            if not ended:
+                self._gone[number] = gone
+        if ended:
+            gone()
 
     def _how_it_ended(self, number: int) -> str:
         """In words, how a worker's process ended."""
@@ -198,13 +215,15 @@ class ForkServer:
                 process.kill()
                 process.wait()
             control.close()
+            # It may be giving a GPU's memory back, which must not outlast the interpreter.
             if self._listener is not None:
-                self._listener.join(
-                    5
-                )  # it may be giving a GPU's memory back, which must not outlast the interpreter
+                self._listener.join(5)
             scratch.remove(self._scratch)
-        for number in list(self._gone):
-            self._forget(number)
+        with self._news:
+            left = list(self._gone.values())
+            self._gone.clear()
+        for gone in left:
+            gone()
 
     def _limits(self, seconds: float) -> dict[str, int]:
         limits = {
@@ -242,7 +261,7 @@ class ForkServer:
                 self._news.notify_all()
             if ended is not None:
                 scratch.remove(self._folders.pop(ended))
-                self._part(ended)
+                self._gone.pop(ended, _nothing)()
 
     def _note(self, message: dict[str, Any]) -> int | None:
         """Keep what the server says; the number of the worker whose end it is."""
@@ -255,21 +274,6 @@ class ForkServer:
             self._exits[number] = _in_words(message["status"], message["why"])
             return number
         return None
-
-    def _part(self, number: int) -> None:
-        """Said twice: when a worker is left, and when its process has ended. Then nobody uses what was its."""
-        with self._news:
-            last = number in self._parted
-            self._parted.add(number)
-        if last:
-            self._forget(number)
-
-    def _forget(self, number: int) -> None:
-        with self._news:
-            gone = self._gone.pop(number, None)
-            self._parted.discard(number)
-        if gone is not None:
-            gone()
 
     def _wait(self, condition: Any, seconds: float) -> None:
         end = time.monotonic() + seconds
