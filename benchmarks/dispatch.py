@@ -23,9 +23,9 @@ import torch
 from torch import nn
 
 from pytest_kernelllm import triton_candidate
+from pytest_kernelllm.core.kernel_module import Provenance, compose
+from pytest_kernelllm.core.records import Domain, TensorSpec
 from pytest_kernelllm.discover.attributes import attributes
-from pytest_kernelllm.kernel_module import Provenance, compose
-from pytest_kernelllm.records import Domain, TensorSpec
 
 BODY = "def forward(self, x):\n    return x\n"
 

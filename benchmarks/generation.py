@@ -20,10 +20,10 @@ from typing import Any
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from pytest_kernelllm.generate.model.local import attention, fuse
-from pytest_kernelllm.generate.model.local.decode import Decoder, Job
-from pytest_kernelllm.generate.model.local.draw import uniforms
-from pytest_kernelllm.generate.model.protocol import Sampling
+from pytest_kernelllm.models.local import attention, fuse
+from pytest_kernelllm.models.local.decode import Decoder, Job
+from pytest_kernelllm.models.local.draw import uniforms
+from pytest_kernelllm.models.protocol import Sampling
 
 
 def build(layers: int, device: str) -> Any:

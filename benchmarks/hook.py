@@ -20,9 +20,9 @@ from pathlib import Path
 
 from collect import make_tree
 
+from pytest_kernelllm.core.kernel_module import Provenance, compose
+from pytest_kernelllm.core.records import Domain, Target, TensorSpec
 from pytest_kernelllm.discover.scan import scan
-from pytest_kernelllm.kernel_module import Provenance, compose
-from pytest_kernelllm.records import Domain, Target, TensorSpec
 
 FILES, TARGETS = 45, 5
 DOMAIN = Domain(

@@ -20,13 +20,12 @@ from typing import Any
 
 import torch
 
-from pytest_kernelllm.config import Settings
+from pytest_kernelllm.core.kernel_module import format_supports
+from pytest_kernelllm.core.records import Candidate, Verdict
 from pytest_kernelllm.discover.live import LiveTarget, load_target
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.judge.environment import find_environment
 from pytest_kernelllm.judge.judge import Brief, Judge
-from pytest_kernelllm.kernel_module import format_supports
-from pytest_kernelllm.records import Candidate, Verdict
 
 SOFTSIGN = """
 import torch
@@ -177,7 +176,7 @@ def main() -> int:
     if not torch.cuda.is_available():
         print("Speed is measured on a CUDA GPU; this machine has none.")
         return 2
-    environment = find_environment(Settings(device="cuda"))
+    environment = find_environment("cuda")
     results: dict[str, Any] = {
         "gpu": environment.gpu,
         "torch": environment.torch,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_kernelllm.marker import triton_candidate
 
 if TYPE_CHECKING:
-    from pytest_kernelllm.llm import KernelLLM
+    from pytest_kernelllm.models.kernelllm import KernelLLM
     from pytest_kernelllm.optimize.model import optimize_model
 
 __version__ = "0.1.0"
@@ -15,7 +15,7 @@ __all__ = ["KernelLLM", "__version__", "optimize_model", "triton_candidate"]
 def __getattr__(name: str) -> Any:
     """What production code does not need is imported when it is asked for."""
     if name == "KernelLLM":
-        from pytest_kernelllm.llm import KernelLLM
+        from pytest_kernelllm.models.kernelllm import KernelLLM
 
         return KernelLLM
     if name == "optimize_model":

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from pytest_kernelllm.commands.common import UNJUDGED, CommandError
-from pytest_kernelllm.config import ConfigError
+from pytest_kernelllm.core.errors import ConfigError
 
 COMMANDS = (
     "scan",

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_kernelllm.adoption import adopted_file
+from pytest_kernelllm.core.targets import Target
+from pytest_kernelllm.discover.adoption import adopted_file
 from pytest_kernelllm.discover.resolve import Project
 from pytest_kernelllm.discover.scan import Problem, Scan, scan_file
-from pytest_kernelllm.targets import Target
 from pytest_kernelllm_hooks.concerned import HEADER, content_of, like_kernel
 
 

@@ -15,8 +15,8 @@ from pytest_kernelllm.commands.common import (
     add_judge_options,
     settings_of,
 )
+from pytest_kernelllm.core.errors import SessionError
 from pytest_kernelllm.discover.scan import scan
-from pytest_kernelllm.errors import SessionError
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.passk.command import measure
 from pytest_kernelllm.passk.errors import BenchError

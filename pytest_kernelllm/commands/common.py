@@ -7,9 +7,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from pytest_kernelllm.config import Settings, load_settings
-from pytest_kernelllm.options import JUDGING, LANGUAGE_MODEL, WHO_WRITES, add_options
-from pytest_kernelllm.records import Target
+from pytest_kernelllm.config.options import JUDGING, LANGUAGE_MODEL, WHO_WRITES, add_options
+from pytest_kernelllm.config.settings import Settings, load_settings
+from pytest_kernelllm.core.records import Target
 
 OK, REJECTED, UNJUDGED = 0, 1, 2
 """Exit codes: all well; rejected or nothing found; could not be judged, or wrong use."""

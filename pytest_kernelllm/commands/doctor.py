@@ -7,21 +7,21 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_kernelllm.adoption import adopted_file, adoption_state
 from pytest_kernelllm.commands.common import OK, REJECTED, find_target, settings_of
+from pytest_kernelllm.core.errors import SessionError
+from pytest_kernelllm.core.kernel_module import judged_part
+from pytest_kernelllm.core.records import Environment, KernelRecord, Target, Verdict
+from pytest_kernelllm.discover.adoption import adopted_file, adoption_state
 from pytest_kernelllm.discover.errors import TargetError, in_one_line
 from pytest_kernelllm.discover.scan import scan
-from pytest_kernelllm.errors import SessionError
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.judge.environment import find_environment, find_gpu
 from pytest_kernelllm.judge.isolation.isolation import IsolationError
-from pytest_kernelllm.kernel_module import judged_part
 from pytest_kernelllm.optimize.environment import difference, interpreting, same
-from pytest_kernelllm.records import Environment, KernelRecord, Target, Verdict
-from pytest_kernelllm.session import Session, open_session
+from pytest_kernelllm.session.session import Session, open_session
 
 HELP = (
     "Explain this machine, and what adopted classes would run on it and why: exit 0 if all run their kernels."
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     named = [find_target(reference) for reference in options.targets]
     settings = settings_of(options)
     with open_session(Path.cwd(), settings) as session:
-        here = find_environment(replace(settings, device="cpu")) if interpreting() else session.environment
+        here = find_environment("cpu", settings.arch) if interpreting() else session.environment
         known = Known(here, tuple(session.store.verdicts()))
         for name, value in _surroundings(session, known):
             print(f"{name + ':':<16}{value}")
@@ -114,7 +114,7 @@ def _language_model(session: Session) -> str:
     settings = session.settings
     if settings.endpoint:
         return f"the endpoint {settings.endpoint}"
-    from pytest_kernelllm.generate.model.local.files import why_not_at_hand
+    from pytest_kernelllm.models.local.files import why_not_at_hand
 
     gpu = find_gpu()
     why_not = why_not_at_hand(

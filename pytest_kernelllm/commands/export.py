@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 from pytest_kernelllm.commands.common import OK, REJECTED, CommandError, find_target, settings_of
+from pytest_kernelllm.core.errors import SessionError
+from pytest_kernelllm.core.records import Target
 from pytest_kernelllm.discover.scan import scan
-from pytest_kernelllm.errors import SessionError
-from pytest_kernelllm.records import Target
 from pytest_kernelllm.store import Store
 
 HELP = "Export verified kernels to the layout of Hugging Face's kernels library, or check such a folder."

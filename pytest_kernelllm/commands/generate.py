@@ -15,11 +15,11 @@ from pytest_kernelllm.commands.common import (
     find_target,
     settings_of,
 )
-from pytest_kernelllm.errors import SessionError
+from pytest_kernelllm.core.errors import SessionError
+from pytest_kernelllm.core.outcome import Outcome
+from pytest_kernelllm.core.records import Completion, Target
 from pytest_kernelllm.generate.protocol import GenerateError
-from pytest_kernelllm.outcome import Outcome
-from pytest_kernelllm.records import Completion, Target
-from pytest_kernelllm.session import Session, open_session
+from pytest_kernelllm.session.session import Session, open_session
 
 HELP = "Have candidates written for one target and print them."
 

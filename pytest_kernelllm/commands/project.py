@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_kernelllm.config import load_settings
+from pytest_kernelllm.config.settings import load_settings
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.suggest.place import FOLDER
 

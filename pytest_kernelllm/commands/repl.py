@@ -27,8 +27,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Exit code: 0 at the end of the conversation."""
-    from pytest_kernelllm.llm import KernelLLM
-    from pytest_kernelllm.repl import Repl, converse, piped_inputs, terminal_inputs
+    from pytest_kernelllm.commands.conversation import Repl, converse, piped_inputs, terminal_inputs
+    from pytest_kernelllm.models.kernelllm import KernelLLM
 
     settings = settings_of(options)
     try:

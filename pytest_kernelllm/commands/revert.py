@@ -8,9 +8,9 @@ from pathlib import Path
 
 from pytest_kernelllm.commands.common import OK, CommandError
 from pytest_kernelllm.commands.project import project_here
+from pytest_kernelllm.core.records import Target
 from pytest_kernelllm.discover.resolve import label
 from pytest_kernelllm.discover.scan import scan
-from pytest_kernelllm.records import Target
 from pytest_kernelllm.suggest.edit import EditError
 from pytest_kernelllm.suggest.files import PatchError
 from pytest_kernelllm.suggest.revert import reversal, undo

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_kernelllm.commands.common import OK, REJECTED, CommandError, settings_of
+from pytest_kernelllm.core.records import KernelRecord
 from pytest_kernelllm.discover.scan import scan
-from pytest_kernelllm.records import KernelRecord
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.store.hub import Hub, HubError, Pulled
 from pytest_kernelllm.store.signing import VARIABLE

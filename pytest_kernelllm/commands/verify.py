@@ -16,9 +16,9 @@ from pytest_kernelllm.commands.common import (
     add_judge_options,
     settings_of,
 )
-from pytest_kernelllm.config import Settings
-from pytest_kernelllm.records import Verdict
-from pytest_kernelllm.verify import Judged, Pair, VerifyError, find_pairs, verify_all
+from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.core.records import Verdict
+from pytest_kernelllm.verify.pairs import Judged, Pair, VerifyError, find_pairs, verify_all
 
 HELP = "Judge a candidate file against a reference: exit 0 accepted, 1 rejected, 2 could not be judged."
 

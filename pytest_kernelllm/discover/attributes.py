@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from pytest_kernelllm.core.targets import Scalar, TensorSpec
 from pytest_kernelllm.discover.names import Chain, dotted
-from pytest_kernelllm.targets import Scalar, TensorSpec
 
 _SCALAR = (bool, int, float, str)
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
+from pytest_kernelllm.core.targets import Scalar, TensorSpec
 from pytest_kernelllm.discover.attributes import dtype_name, is_scalar
 from pytest_kernelllm.discover.errors import TargetError
-from pytest_kernelllm.targets import Scalar, TensorSpec
 
 Sizes = dict[str, int]
 Shown = dict[str, TensorSpec | Scalar]

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from pytest_kernelllm.core.targets import Case, Domain, Scalar, Target, TensorSpec
 from pytest_kernelllm.discover import build
 from pytest_kernelllm.discover.attributes import attributes, dtype_name
 from pytest_kernelllm.discover.calls import Call, as_call, placed, seeded
@@ -23,7 +24,6 @@ from pytest_kernelllm.discover.marks import find_marks, kernelbench_mark
 from pytest_kernelllm.discover.names import Chain
 from pytest_kernelllm.discover.resolve import Project
 from pytest_kernelllm.marker import OPTIONS_ATTRIBUTE, Options
-from pytest_kernelllm.targets import Case, Domain, Scalar, Target, TensorSpec
 
 __all__ = ["Call", "LiveTarget", "TargetError", "load_target"]
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_kernelllm.core.targets import Target
 from pytest_kernelllm.discover.marks import MARKER, find_marks, kernelbench_mark
 from pytest_kernelllm.discover.resolve import Project, label
 from pytest_kernelllm.discover.source_hash import source_hash
-from pytest_kernelllm.targets import Target
 
 _SKIPPED = frozenset(("__pycache__", "node_modules", "site-packages", "build", "dist"))
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_kernelllm.adoption import adopted_file, adoption_state
-from pytest_kernelllm.errors import SessionError
+from pytest_kernelllm.core.errors import SessionError
+from pytest_kernelllm.core.records import KernelRecord, Target, Verdict
+from pytest_kernelllm.discover.adoption import adopted_file, adoption_state
 from pytest_kernelllm.export.shipped.guard import class_digest
-from pytest_kernelllm.records import KernelRecord, Target, Verdict
 
 _PLAIN = (bool, int, float, str, type(None))
 

@@ -22,11 +22,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_kernelllm.core.kernel_module import read_supports
+from pytest_kernelllm.core.records import Verdict
 from pytest_kernelllm.export.choose import Export, NotExported
 from pytest_kernelllm.export.folder import SUMS
 from pytest_kernelllm.export.readme import readme
-from pytest_kernelllm.kernel_module import read_supports
-from pytest_kernelllm.records import Verdict
 
 VARIANT = "build/torch-cuda"
 

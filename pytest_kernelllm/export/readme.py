@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pytest_kernelllm.core.records import Verdict
 from pytest_kernelllm.export.choose import Export
-from pytest_kernelllm.records import Verdict
 from pytest_kernelllm.report.markdown import code
 
 _HEAD = """---

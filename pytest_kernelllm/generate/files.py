@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
+from pytest_kernelllm.core.records import Completion
 from pytest_kernelllm.generate.protocol import GenerateError, Generator, Request
-from pytest_kernelllm.records import Completion
 
 _SUFFIXES = (".py", ".txt", ".md")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from pytest_kernelllm.records import Completion, Target
+from pytest_kernelllm.core.records import Completion, Target
 
 if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import LiveTarget

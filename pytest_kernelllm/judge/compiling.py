@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 
-from pytest_kernelllm.judge.exam.exam import Exam
+from pytest_kernelllm.core.records import Check
 from pytest_kernelllm.judge.plans import Plan
-from pytest_kernelllm.judge.trial.trial import Decided, Proceedings, pose, said
+from pytest_kernelllm.judge.reference.outputs import Exam
+from pytest_kernelllm.judge.run.run import Decided, Proceedings, pose, said
 from pytest_kernelllm.judge.workers import Workers
-from pytest_kernelllm.records import Check
 
 
 @contextlib.contextmanager

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pytest_kernelllm.config import Settings
+from pytest_kernelllm.core.records import Environment
 from pytest_kernelllm.judge.policy import POLICY_VERSION
-from pytest_kernelllm.records import Environment
 
 
 @dataclass(frozen=True)
@@ -92,15 +91,20 @@ def equal_gpus(gpus: Sequence[Gpu]) -> list[Gpu]:
     return [gpu for gpu in gpus if (gpu.name, gpu.arch) == (gpus[0].name, gpus[0].arch)]
 
 
-def find_environment(settings: Settings) -> Environment:
-    """The environment that verdicts of this run hold for."""
-    gpu = find_gpu() if settings.device != "cpu" else None
-    device: Literal["cpu", "cuda"] = "cuda" if gpu or settings.device == "cuda" else "cpu"
+def find_environment(device: Literal["auto", "cpu", "cuda"] = "auto", arch: str = "sm_90") -> Environment:
+    """The environment that verdicts given here hold for.
+
+    Args:
+        device: where candidates run; ``auto`` takes the GPU if there is one.
+        arch: the GPU architecture that kernels are compiled for where there is no GPU to ask.
+    """
+    gpu = find_gpu() if device != "cpu" else None
+    used: Literal["cpu", "cuda"] = "cuda" if gpu or device == "cuda" else "cpu"
     return Environment(
-        device=device,
+        device=used,
         gpu=gpu.name if gpu else "",
         driver=gpu.driver if gpu else "",
-        arch=gpu.arch if gpu else settings.arch,
+        arch=gpu.arch if gpu else arch,
         torch=_version("torch"),
         triton=_version("triton"),
         python=".".join(platform.python_version_tuple()[:2]),

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pytest_kernelllm.judge.worker.channel import Channel, ChannelClosed, ChannelError, ChannelTimeout
+from pytest_kernelllm.judge.shared.channel import Channel, ChannelClosed, ChannelError, ChannelTimeout
 
 
 class WorkerDied(Exception):

@@ -15,23 +15,23 @@ from typing import Literal
 
 import torch
 
+from pytest_kernelllm.core.records import Candidate, Check, Environment, Stage, Status, Verdict
+from pytest_kernelllm.judge.benchmark.threshold import check_speed
+from pytest_kernelllm.judge.benchmark.timer import Stopwatch
 from pytest_kernelllm.judge.compiling import compiled_beside
-from pytest_kernelllm.judge.exam.exam import Exam, ExamError, Subject
-from pytest_kernelllm.judge.exam.probes import Probe, smaller
 from pytest_kernelllm.judge.handle import WorkerHandle
 from pytest_kernelllm.judge.isolation.isolation import Isolation, probe_isolation
 from pytest_kernelllm.judge.plans import Plan, make_plans
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.race.stopwatch import Stopwatch
-from pytest_kernelllm.judge.race.threshold import check_speed
-from pytest_kernelllm.judge.screen.screen import screen
+from pytest_kernelllm.judge.reference.outputs import Exam, ExamError, Subject
+from pytest_kernelllm.judge.reference.probes import Probe, smaller
+from pytest_kernelllm.judge.run.backward import asks_gradients, put_gradients
+from pytest_kernelllm.judge.run.deeper import look_deeper
+from pytest_kernelllm.judge.run.run import Decided, NoRoom, Proceedings, put
+from pytest_kernelllm.judge.shared.buffers import Arena, Pool
+from pytest_kernelllm.judge.static_check.static_check import screen
 from pytest_kernelllm.judge.supervisor import ForkServer
-from pytest_kernelllm.judge.trial.backwards import asks_gradients, put_gradients
-from pytest_kernelllm.judge.trial.deeper import look_deeper
-from pytest_kernelllm.judge.trial.trial import Decided, NoRoom, Proceedings, put
-from pytest_kernelllm.judge.worker.slabs import Arena, Pool
 from pytest_kernelllm.judge.workers import Workers
-from pytest_kernelllm.records import Candidate, Check, Environment, Stage, Status, Verdict
 
 EXAMS = 3
 """Targets whose questions are kept for the next candidate."""

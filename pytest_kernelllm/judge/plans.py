@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_kernelllm.judge.exam.probes import Limits, Probe, covers, plan
+from pytest_kernelllm.core.kernel_module import KernelModuleError, read_supports
+from pytest_kernelllm.core.records import Case
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.trial.trial import Decided
-from pytest_kernelllm.kernel_module import KernelModuleError, read_supports
-from pytest_kernelllm.records import Case
+from pytest_kernelllm.judge.reference.probes import Limits, Probe, covers, plan
+from pytest_kernelllm.judge.run.run import Decided
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from pytest_kernelllm.judge.handle import WorkerHandle
 from pytest_kernelllm.judge.isolation import scratch
 from pytest_kernelllm.judge.isolation.family import Bounds
 from pytest_kernelllm.judge.isolation.isolation import CLONE_NEWUSER, Isolation, Mode
-from pytest_kernelllm.judge.worker.channel import Channel
+from pytest_kernelllm.judge.shared.channel import Channel
 
 START_TIMEOUT = 120.0
 """Seconds a fork server may take to import torch and triton, on a cold disk too."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 
 from pytest_kernelllm.judge.handle import WorkerDied, WorkerHandle
+from pytest_kernelllm.judge.run.run import Decided, said
+from pytest_kernelllm.judge.shared.buffers import Arena, Pool
 from pytest_kernelllm.judge.supervisor import ForkServer
-from pytest_kernelllm.judge.trial.trial import Decided, said
-from pytest_kernelllm.judge.worker.slabs import Arena, Pool
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_kernelllm.config import Settings
+from pytest_kernelllm.core.records import Environment
 from pytest_kernelllm.judge.environment import find_environment, find_gpus
-from pytest_kernelllm.records import Environment
 
 if TYPE_CHECKING:
     from torch import nn
@@ -25,7 +24,7 @@ def environment_of(model: nn.Module) -> Environment | None:
 
     With ``KERNELLLM_INTERPRET=1`` and ``TRITON_INTERPRET=1`` that of Triton's interpreter.
     """
-    on_cpu = find_environment(Settings(device="cpu"))
+    on_cpu = find_environment("cpu")
     if interpreting():
         return on_cpu
     gpus = find_gpus()

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from pytest_kernelllm.capture import capture, warm_up
+from pytest_kernelllm.core.cuda_graphs import capture, warm_up
 from pytest_kernelllm.runtime import KernelLLMWarning
 from pytest_kernelllm.runtime.instance import own_class
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from pytest_kernelllm.config import load_settings
+from pytest_kernelllm.config.settings import load_settings
+from pytest_kernelllm.core.records import KernelRecord
 from pytest_kernelllm.optimize.environment import environment_of
 from pytest_kernelllm.optimize.graphs import graphing
+from pytest_kernelllm.optimize.kernel_index import NoKernel, Shelf
 from pytest_kernelllm.optimize.report import ModuleReport, OptimizeReport
-from pytest_kernelllm.optimize.shelf import NoKernel, Shelf
-from pytest_kernelllm.records import KernelRecord
 from pytest_kernelllm.runtime import DISPATCHER
 from pytest_kernelllm.runtime.instance import OWN_CLASS, Swap, TextKernel, dispatching, misfit, swap
 from pytest_kernelllm.runtime.kernel import Unavailable

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from pytest_kernelllm.records import Ratio
+from pytest_kernelllm.core.records import Ratio
 from pytest_kernelllm.runtime import KernelLLMWarning
 from pytest_kernelllm.runtime.instance import Swap
 

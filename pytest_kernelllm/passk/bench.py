@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pytest_kernelllm.errors import SessionError
-from pytest_kernelllm.outcome import Outcome
+from pytest_kernelllm.core.errors import SessionError
+from pytest_kernelllm.core.outcome import Outcome
+from pytest_kernelllm.core.records import Completion, Target
 from pytest_kernelllm.passk.errors import BenchError
 from pytest_kernelllm.passk.scores import Benchmark, LeftOut, Sample, TargetScore, sample_of, score, together
-from pytest_kernelllm.records import Completion, Target
-from pytest_kernelllm.session import Session
+from pytest_kernelllm.session.session import Session
 
 Draft = tuple[Outcome, Completion]
 
@@ -111,7 +111,7 @@ def _nothing_to_say(completion: Completion) -> bool:
 
 
 def _has_code(completion: Completion) -> bool:
-    from pytest_kernelllm.generate.extract import ExtractError, extract
+    from pytest_kernelllm.generate.render.extract import ExtractError, extract
 
     if completion.format == "inductor":
         return True

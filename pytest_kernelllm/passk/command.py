@@ -8,15 +8,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_kernelllm.config import Settings
+from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.core.records import Target
 from pytest_kernelllm.passk.bench import bench
 from pytest_kernelllm.passk.errors import BenchError
 from pytest_kernelllm.passk.plot import check_plot, write_plot
 from pytest_kernelllm.passk.scores import Benchmark
 from pytest_kernelllm.passk.table import render_benchmark
-from pytest_kernelllm.records import Target
 from pytest_kernelllm.report.progress import target_progress
-from pytest_kernelllm.session import open_session
+from pytest_kernelllm.session.session import open_session
 
 NARROWEST = 110
 """Columns of a table that goes to a file or a pipe."""

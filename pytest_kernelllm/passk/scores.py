@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from pytest_kernelllm.outcome import Outcome
+from pytest_kernelllm.core.outcome import Outcome
+from pytest_kernelllm.core.records import SCHEMA, Environment, Record, Target
 from pytest_kernelllm.passk.estimator import mean, pass_at_k
-from pytest_kernelllm.records import SCHEMA, Environment, Record, Target
 
 SPEEDS = (0.8, 1.0, 1.2, 1.5, 2.0)
 """The p of fast_p."""

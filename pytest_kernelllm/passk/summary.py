@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_kernelllm.outcome import Outcome
+from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.passk.scores import Sample, sample_of, score, together
 from pytest_kernelllm.passk.table import figure, translation_note
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_kernelllm.outcome import Outcome
+from pytest_kernelllm.core.outcome import Outcome
 
 
 def explain(root: Path, outcome: Outcome, nodeid: str) -> str:

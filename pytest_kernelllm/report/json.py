@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_kernelllm.outcome import ADOPTED, Outcome, best
-from pytest_kernelllm.records import SCHEMA, Environment
+from pytest_kernelllm.core.outcome import ADOPTED, Outcome, best
+from pytest_kernelllm.core.records import SCHEMA, Environment
 
 
 def build_report(

@@ -11,7 +11,7 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 
-from pytest_kernelllm.records import Check, Environment, Ratio, Verdict
+from pytest_kernelllm.core.records import Check, Environment, Ratio, Verdict
 from pytest_kernelllm.report.read import Report, ReportedCandidate, ReportedTarget
 from pytest_kernelllm.report.spent import spent
 

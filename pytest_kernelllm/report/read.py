@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pytest_kernelllm.records import SCHEMA, Environment, Record, RecordError, Target, Verdict
+from pytest_kernelllm.core.records import SCHEMA, Environment, Record, RecordError, Target, Verdict
 
 
 class ReportError(ValueError):

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pytest_kernelllm.records import SCHEMA, Environment, Record, Target, Verdict
+from pytest_kernelllm.core.records import SCHEMA, Environment, Record, Target, Verdict
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 

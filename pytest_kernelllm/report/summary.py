@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_kernelllm.outcome import Outcome
+from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.report.spent import spent
 from pytest_kernelllm.report.table import render_table
 

@@ -8,8 +8,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from pytest_kernelllm.outcome import ADOPTED, Outcome, best
-from pytest_kernelllm.records import Ratio, Timing
+from pytest_kernelllm.core.outcome import ADOPTED, Outcome, best
+from pytest_kernelllm.core.records import Ratio, Timing
 
 
 def render_table(outcomes: Sequence[Outcome], patches: Mapping[str, str], width: int, color: bool) -> str:

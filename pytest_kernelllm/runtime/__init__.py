@@ -39,7 +39,7 @@ def adopt(cls: type, kernel: str) -> None:
     Raises:
         TypeError: the class has no ``forward`` that is a plain function.
     """
-    from pytest_kernelllm.runtime.dispatch import install
+    from pytest_kernelllm.runtime.install import install
     from pytest_kernelllm.runtime.kernel import Kernel
 
     names = _caller(sys._getframe()).f_globals

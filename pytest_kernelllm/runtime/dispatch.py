@@ -13,11 +13,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from pytest_kernelllm.runtime import ORIGINAL, KernelLLMWarning
+from pytest_kernelllm.runtime import KernelLLMWarning
 from pytest_kernelllm.runtime.ambient import ambient_reason, autocast_reason
 from pytest_kernelllm.runtime.domain import PLAIN, SCALARS
 from pytest_kernelllm.runtime.forms import Form, fits, never
-from pytest_kernelllm.runtime.forward import has_self, standing_in
 from pytest_kernelllm.runtime.kernel import Kernel, Unavailable
 from pytest_kernelllm.runtime.scope import Scope
 from pytest_kernelllm.runtime.watch import Watch, watch
@@ -33,22 +32,6 @@ _MODULES = 4096
 
 _ORIGINAL = Form(never, None)
 """Of a call about which nothing is remembered."""
-
-
-def install(cls: type, kernel: Kernel) -> None:
-    """Replace ``cls.forward`` by a function that dispatches.
-
-    Raises:
-        TypeError: ``forward`` is not a plain function with a ``self``.
-    """
-    original = getattr(cls, "forward", None)
-    original = getattr(original, ORIGINAL, original)
-    if not isinstance(original, types.FunctionType) or not has_self(original):
-        raise TypeError(
-            f"triton_candidate: {cls.__qualname__}.forward is not a plain function; drop kernel=."
-        )
-    dispatcher = Dispatcher(cls, original, kernel)
-    cls.forward = standing_in(original, dispatcher)  # type: ignore[attr-defined]  # every nn.Module has it
 
 
 @dataclass(slots=True, eq=False)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pytest_kernelllm.records import Domain, TensorSpec
+from pytest_kernelllm.core.records import Domain, TensorSpec
 from pytest_kernelllm.runtime.methods import replaced
 
 

@@ -12,13 +12,12 @@ import torch
 
 from pytest_kernelllm.runtime import DISPATCHER, ORIGINAL, compiled
 from pytest_kernelllm.runtime.generated import define
+from pytest_kernelllm.runtime.parameters import VARIADIC, passed
 
 if TYPE_CHECKING:
     from pytest_kernelllm.runtime.dispatch import Dispatcher
 
 Parameter = inspect.Parameter
-VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-"""Kinds of parameters without a place of their own: kernels are not given what comes in by them."""
 
 # Calls of the form that came last are decided here; packing their arguments would cost as much as deciding.
 # Names are long because they stand among those of the user's parameters.
@@ -107,23 +106,6 @@ def _names(original: types.FunctionType, dispatcher: Dispatcher) -> dict[str, An
         "kernelllm_Exception": Exception,
         "kernelllm_TypeError": TypeError,
     }
-
-
-def has_self(function: types.FunctionType) -> bool:
-    """Whether a function takes a first argument by position."""
-    first = next(iter(inspect.signature(function).parameters.values()), None)
-    return first is not None and first.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-
-
-def passed(parameter: inspect.Parameter) -> str:
-    """How a function hands on what came in by one of its parameters."""
-    if parameter.kind is Parameter.VAR_POSITIONAL:
-        return f"*{parameter.name}"
-    if parameter.kind is Parameter.VAR_KEYWORD:
-        return f"**{parameter.name}"
-    return (
-        f"{parameter.name}={parameter.name}" if parameter.kind is Parameter.KEYWORD_ONLY else parameter.name
-    )
 
 
 def _bind(parameters: list[inspect.Parameter]) -> types.FunctionType:

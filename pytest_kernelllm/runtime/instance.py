@@ -17,10 +17,10 @@ from typing import Any
 
 from torch import nn
 
-from pytest_kernelllm.kernel_module import read_supports
-from pytest_kernelllm.records import Domain
-from pytest_kernelllm.runtime.dispatch import install
+from pytest_kernelllm.core.kernel_module import read_supports
+from pytest_kernelllm.core.records import Domain
 from pytest_kernelllm.runtime.domain import _attributes
+from pytest_kernelllm.runtime.install import install
 from pytest_kernelllm.runtime.kernel import AGAIN, Kernel, Unavailable, refuse_if_disabled
 
 OWN_CLASS = "__kernelllm_own_class__"

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pytest_kernelllm.kernel_module import KernelModuleError, read_supports
-from pytest_kernelllm.records import Domain
+from pytest_kernelllm.core.kernel_module import KernelModuleError, read_supports
+from pytest_kernelllm.core.records import Domain
 
 _HEADER = re.compile(r"# Triton kernel for (?P<target>.+)\n(?:# .*\n)*?# source hash: (?P<hash>\w+)\n")
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from torch import nn
 
-from pytest_kernelllm.records import Domain
+from pytest_kernelllm.core.records import Domain
 from pytest_kernelllm.runtime.domain import PLAIN, SCALARS, is_default, matches
-from pytest_kernelllm.runtime.forward import VARIADIC, passed
 from pytest_kernelllm.runtime.generated import define
 from pytest_kernelllm.runtime.kernel import AGAIN, Kernel, Unavailable
 from pytest_kernelllm.runtime.methods import overridden
+from pytest_kernelllm.runtime.parameters import VARIADIC, passed
 
 Parameter = inspect.Parameter
 

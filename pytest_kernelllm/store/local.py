@@ -24,7 +24,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pytest_kernelllm.records import SCHEMA, Candidate, Completion, Environment, KernelRecord, RecordError
+from pytest_kernelllm.core.records import (
+    SCHEMA,
+    Candidate,
+    Completion,
+    Environment,
+    KernelRecord,
+    RecordError,
+)
 from pytest_kernelllm.store.entry import DamagedEntry, UnsignedEntry, decode, digest, encode, write_atomic
 from pytest_kernelllm.store.signing import VARIABLE, find_key
 

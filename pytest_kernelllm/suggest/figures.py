@@ -6,8 +6,8 @@ import re
 import shlex
 from dataclasses import replace
 
-from pytest_kernelllm.kernel_module import FIGURE_KEYS, with_figures
-from pytest_kernelllm.records import Candidate, Check, Environment, Ratio, Verdict
+from pytest_kernelllm.core.kernel_module import FIGURE_KEYS, with_figures
+from pytest_kernelllm.core.records import Candidate, Check, Environment, Ratio, Verdict
 
 
 def shipped(candidate: Candidate, verdict: Verdict) -> Candidate:

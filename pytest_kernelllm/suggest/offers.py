@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_kernelllm.adoption import adoption_state
+from pytest_kernelllm.core.kernel_module import DIGEST_LINE
+from pytest_kernelllm.core.records import Candidate, KernelRecord, Target
+from pytest_kernelllm.discover.adoption import adoption_state
 from pytest_kernelllm.discover.scan import scan, scan_file
-from pytest_kernelllm.kernel_module import DIGEST_LINE
-from pytest_kernelllm.records import Candidate, KernelRecord, Target
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.suggest.figures import figures, shipped
 from pytest_kernelllm.suggest.files import PatchError

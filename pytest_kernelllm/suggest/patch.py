@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_kernelllm.kernel_module import judged_part, unmodified
-from pytest_kernelllm.records import Candidate, Target
+from pytest_kernelllm.core.kernel_module import judged_part, unmodified
+from pytest_kernelllm.core.records import Candidate, Target
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.suggest.edit import set_kernel
 from pytest_kernelllm.suggest.files import PatchError, change_files, content

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from pytest_kernelllm.core.records import Target
 from pytest_kernelllm.discover.resolve import package_root
-from pytest_kernelllm.records import Target
 from pytest_kernelllm.suggest.files import PatchError
 
 FOLDER = "_triton"

@@ -7,9 +7,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_kernelllm.adoption import adoption_state
-from pytest_kernelllm.outcome import Outcome, best
-from pytest_kernelllm.records import Candidate, Target
+from pytest_kernelllm.core.outcome import Outcome, best
+from pytest_kernelllm.core.records import Candidate, Target
+from pytest_kernelllm.discover.adoption import adoption_state
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.suggest.edit import EditError
 from pytest_kernelllm.suggest.figures import shipped

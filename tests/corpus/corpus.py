@@ -12,16 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pytest_kernelllm.config import Settings
+from pytest_kernelllm.core.kernel_module import format_supports
+from pytest_kernelllm.core.records import Candidate, Domain, Verdict
 from pytest_kernelllm.discover.live import LiveTarget, load_target
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.judge.environment import find_environment
 from pytest_kernelllm.judge.isolation.isolation import probe_isolation
 from pytest_kernelllm.judge.judge import Brief, Judge
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.screen.screen import screen
-from pytest_kernelllm.kernel_module import format_supports
-from pytest_kernelllm.records import Candidate, Domain, Verdict
+from pytest_kernelllm.judge.static_check.static_check import screen
 
 from .entries import SUBJECTS, Entry
 
@@ -128,7 +127,7 @@ class Court:
         chosen = [entry for entry in entries if self.can_judge(entry, disabled)]
         for entry in chosen:
             self._live(entry.subject)
-        environment = find_environment(Settings(device=self.device))
+        environment = find_environment(self.device)
         policy = replace(Policy(), disabled=disabled)
         with (
             _secret(),

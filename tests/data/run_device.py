@@ -1,4 +1,4 @@
-"""Runs every function of ``generate/render/device.py`` in Triton's interpreter; saves the results for the test."""
+"""Runs every function of ``generate/render/device_functions.py`` in Triton's interpreter; saves the results for the test."""
 
 import sys
 
@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from pytest_kernelllm.generate.render import device
+from pytest_kernelllm.generate.render import device_functions as device
 
 
 @triton.jit

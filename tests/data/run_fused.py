@@ -15,7 +15,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from pytest_kernelllm.discover.live import load_target
-from pytest_kernelllm.records import Target
+from pytest_kernelllm.core.records import Target
 
 
 def stand_in(module, attributes):

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from pytest_kernelllm.discover.live import load_target
-from pytest_kernelllm.records import Target
+from pytest_kernelllm.core.records import Target
 
 
 def error_of(path, target, root):

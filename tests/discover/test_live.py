@@ -8,9 +8,9 @@ import textwrap
 import pytest
 import torch
 
+from pytest_kernelllm.core.records import Domain, TensorSpec
 from pytest_kernelllm.discover.live import Call, LiveTarget, TargetError, load_target
 from pytest_kernelllm.discover.scan import scan
-from pytest_kernelllm.records import Domain, TensorSpec
 
 HEAD = """
 import torch

@@ -159,7 +159,7 @@ def test_a_kernel_that_raises_gives_way_once_and_for_all(project, monkeypatch):
 
 
 def restamped(source: str) -> str:
-    from pytest_kernelllm.kernel_module import stamped
+    from pytest_kernelllm.core.kernel_module import stamped
 
     return stamped(source)
 

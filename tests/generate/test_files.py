@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelllm.config import Settings
+from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.core.records import Completion, Target
 from pytest_kernelllm.discover.live import LiveTarget
 from pytest_kernelllm.generate.files import FilesGenerator
 from pytest_kernelllm.generate.protocol import GenerateError, Request
-from pytest_kernelllm.generate.registry import Surroundings, choose
-from pytest_kernelllm.records import Completion, Target
+from pytest_kernelllm.session.generators import Surroundings, choose
 
 MODEL = "class ModelNew: ...\n"
 MODULE = "def forward(self, x):\n    return x\n"

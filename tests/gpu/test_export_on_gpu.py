@@ -1,13 +1,7 @@
 """An export on a GPU: found by the real ``kernels`` library, the kernel inside its domain, the original outside."""
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
-
-sys.path.append(str(Path(__file__).parents[1] / "export"))
-
 from exported import H200, adds, kernelized, make_project
 
 

@@ -5,13 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from projects import GOOD, LAYERS
 
-from pytest_kernelllm.config import Settings
+from pytest_kernelllm.core.records import Completion
 from pytest_kernelllm.discover.live import load_target
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.generate.render import render
+from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.judge.environment import find_environment
 from pytest_kernelllm.judge.judge import Brief, Judge
-from pytest_kernelllm.records import Completion
 
 WIDE = LAYERS.replace("n=6", "n=65536").replace('dims={"n": (1, 64)}', 'dims={"n": (1, 131072)}')
 
@@ -22,7 +21,7 @@ def court(tmp_path_factory):
     path.write_text(WIDE)
     [target] = scan_file(path, path.parent).targets
     live = load_target(path.parent, target)
-    environment = find_environment(Settings(device="cuda"))
+    environment = find_environment("cuda")
     with Judge(environment, deadline=30) as judge:
 
         def decide(text, **brief):

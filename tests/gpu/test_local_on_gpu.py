@@ -9,16 +9,16 @@ import torch
 from random_llama import make_config, make_model, save
 from torch.nn import functional
 
-from pytest_kernelllm.generate.model.local.attention import SPLIT
-from pytest_kernelllm.generate.model.local.decode import Decoder, Job
-from pytest_kernelllm.generate.model.local.draw import uniforms
-from pytest_kernelllm.generate.model.local.files import ModelFiles
-from pytest_kernelllm.generate.model.local.fuse import fuse
-from pytest_kernelllm.generate.model.local.load import Wish, load_model
-from pytest_kernelllm.generate.model.local.model import LocalModel
-from pytest_kernelllm.generate.model.local.split_attention import split_attention
-from pytest_kernelllm.generate.model.protocol import Sampling
 from pytest_kernelllm.generate.protocol import GenerateError
+from pytest_kernelllm.models.local.attention import SPLIT
+from pytest_kernelllm.models.local.decode import Decoder, Job
+from pytest_kernelllm.models.local.draw import uniforms
+from pytest_kernelllm.models.local.files import ModelFiles
+from pytest_kernelllm.models.local.fuse import fuse
+from pytest_kernelllm.models.local.load import Wish, load_model
+from pytest_kernelllm.models.local.model import LocalModel
+from pytest_kernelllm.models.local.split_attention import split_attention
+from pytest_kernelllm.models.protocol import Sampling
 
 SIZES = {
     "vocab_size": 1024,

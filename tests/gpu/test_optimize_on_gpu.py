@@ -10,10 +10,10 @@ from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from pytest_kernelllm import optimize_model
-from pytest_kernelllm.config import Settings
+from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.runtime import KernelLLMWarning, explain
-from pytest_kernelllm.session import open_session
+from pytest_kernelllm.session.session import open_session
 
 pytestmark = pytest.mark.filterwarnings("error::pytest_kernelllm.runtime.KernelLLMWarning")
 

@@ -7,13 +7,12 @@ import pytest
 import torch
 from projects import GOOD, LAYERS
 
-from pytest_kernelllm.config import Settings
+from pytest_kernelllm.core.records import Completion
 from pytest_kernelllm.discover.live import load_target
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.generate.render import render
+from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.judge.environment import find_environment
 from pytest_kernelllm.judge.judge import Brief, Judge
-from pytest_kernelllm.records import Completion
 
 GIB = 1 << 30
 N = 1 << 23
@@ -38,7 +37,7 @@ HOG = GOOD.replace(
 
 @pytest.fixture(scope="module")
 def judge():
-    with Judge(find_environment(Settings(device="cuda")), deadline=60) as judge:
+    with Judge(find_environment("cuda"), deadline=60) as judge:
         yield judge
 
 

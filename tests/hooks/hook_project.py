@@ -6,9 +6,9 @@ from pathlib import Path
 
 from projects import GOOD, LAYERS
 
+from pytest_kernelllm.core.kernel_module import Provenance, compose
+from pytest_kernelllm.core.records import Candidate, Domain, Target, TensorSpec
 from pytest_kernelllm.discover.scan import scan
-from pytest_kernelllm.kernel_module import Provenance, compose
-from pytest_kernelllm.records import Candidate, Domain, Target, TensorSpec
 from pytest_kernelllm.suggest.patch import apply, suggestion
 
 KERNEL = "_triton/scale.py"

@@ -11,7 +11,7 @@ import pytest
 from hook_project import KERNEL, adopt, edit, lay_out
 from projects import GOOD, LAYERS
 
-from pytest_kernelllm.adoption import adoption_state
+from pytest_kernelllm.discover.adoption import adoption_state
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm_hooks.check import main
 

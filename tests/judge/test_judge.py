@@ -3,13 +3,12 @@
 import pytest
 from projects import GOOD, LAYERS
 
-from pytest_kernelllm.config import Settings
+from pytest_kernelllm.core.records import Completion
 from pytest_kernelllm.discover.live import load_target
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.generate.render import render
+from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.judge.environment import find_environment
 from pytest_kernelllm.judge.judge import Brief, Judge
-from pytest_kernelllm.records import Completion
 
 MODULES = (
     LAYERS
@@ -90,7 +89,7 @@ def court(tmp_path_factory):
     path.write_text(MODULES)
     found = scan_file(path, path.parent)
     lives = {t.name: load_target(path.parent, t) for t in found.targets}
-    environment = find_environment(Settings(device="cpu"))
+    environment = find_environment("cpu")
     with Judge(environment, deadline=20) as judge:
 
         def decide(name, text, **brief):

@@ -1,7 +1,7 @@
 """What is asked about a candidate, and what its timing says of the sizes."""
 
+from pytest_kernelllm.core.records import Case, Domain, TensorSpec
 from pytest_kernelllm.judge.plans import Plan
-from pytest_kernelllm.records import Case, Domain, TensorSpec
 
 DOMAIN = Domain({"x": TensorSpec("float32", ("batch", "seq"))}, {}, {"batch": (1, 64), "seq": (1, 512)})
 CASE = Case("default", "float32", DOMAIN, {"batch": 8, "seq": 256})

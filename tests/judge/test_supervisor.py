@@ -13,8 +13,8 @@ import pytest
 
 from pytest_kernelllm.judge.handle import WorkerDied
 from pytest_kernelllm.judge.isolation.isolation import probe_isolation
+from pytest_kernelllm.judge.run.run import Decided
 from pytest_kernelllm.judge.supervisor import ForkServer, ServerFailed
-from pytest_kernelllm.judge.trial.trial import Decided
 from pytest_kernelllm.judge.workers import make_context
 
 FORWARD = "\ndef forward(self):\n    pass\n"

@@ -21,11 +21,9 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from pytest_kernelllm import optimize_model
-from pytest_kernelllm.config import ConfigError, Settings
-from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.judge.environment import find_environment
-from pytest_kernelllm.kernel_module import Provenance, compose
-from pytest_kernelllm.records import (
+from pytest_kernelllm.core.errors import ConfigError
+from pytest_kernelllm.core.kernel_module import Provenance, compose
+from pytest_kernelllm.core.records import (
     Candidate,
     Domain,
     KernelRecord,
@@ -35,6 +33,8 @@ from pytest_kernelllm.records import (
     Timing,
     Verdict,
 )
+from pytest_kernelllm.discover.scan import scan_file
+from pytest_kernelllm.judge.environment import find_environment
 from pytest_kernelllm.runtime import KernelLLMWarning, explain
 from pytest_kernelllm.runtime.instance import TextKernel
 from pytest_kernelllm.store import Store
@@ -99,7 +99,7 @@ def forward(self, x):
     return out
 """
 
-HERE = find_environment(Settings(device="cpu"))
+HERE = find_environment("cpu")
 X = torch.ones(4, 8)
 MICROSECONDS = Spread(1.0, 2.0, 3.0)
 

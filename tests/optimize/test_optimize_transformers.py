@@ -9,10 +9,10 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from pytest_kernelllm import optimize_model
-from pytest_kernelllm.config import Settings
+from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.runtime import explain
-from pytest_kernelllm.session import open_session
+from pytest_kernelllm.session.session import open_session
 
 MARKED = """
 import torch

@@ -1,8 +1,8 @@
 """Outcomes and benchmarks put together by hand."""
 
-from pytest_kernelllm.outcome import Outcome
+from pytest_kernelllm.core.outcome import Outcome
+from pytest_kernelllm.core.records import Candidate, Environment, Ratio, Spread, Target, Timing, Verdict
 from pytest_kernelllm.passk.scores import Benchmark, TargetScore, score, together
-from pytest_kernelllm.records import Candidate, Environment, Ratio, Spread, Target, Timing, Verdict
 
 HERE = Environment("cuda", "H200", "570", "sm_90", "2.13", "3.7", "3.11", "2")
 

@@ -11,15 +11,15 @@ import jsonschema
 import pytest
 from projects import ANSWER, COMMAND, GOOD, LAYERS, PROBLEM, lay_out
 
-from pytest_kernelllm.config import Settings
+from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.core.errors import SessionError
+from pytest_kernelllm.core.records import Completion
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.errors import SessionError
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
 from pytest_kernelllm.passk.bench import bench as measure
 from pytest_kernelllm.passk.schema import passk_schema
 from pytest_kernelllm.passk.table import notes
-from pytest_kernelllm.records import Completion
-from pytest_kernelllm.session import open_session
+from pytest_kernelllm.session.session import open_session
 
 TESTS = Path(__file__).parents[1]
 FILES = ("--generator", "files", "--candidates-dir", "candidates", "--device", "cpu", "--deadline", "15")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from made import outcome
 
-from pytest_kernelllm.outcome import ADOPTED
+from pytest_kernelllm.core.outcome import ADOPTED
 from pytest_kernelllm.passk.summary import summary_lines
 
 

@@ -7,8 +7,8 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is imported anyw
 import torch
 from torch import nn
 
-from pytest_kernelllm.kernel_module import Provenance, compose
-from pytest_kernelllm.records import Domain, TensorSpec
+from pytest_kernelllm.core.kernel_module import Provenance, compose
+from pytest_kernelllm.core.records import Domain, TensorSpec
 from pytest_kernelllm.runtime import explain
 
 MODULE = '''

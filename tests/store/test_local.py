@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_kernelllm.records import Candidate, Completion, Environment, KernelRecord, Verdict
+from pytest_kernelllm.core.records import Candidate, Completion, Environment, KernelRecord, Verdict
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.store.entry import DamagedEntry, decode, encode
 

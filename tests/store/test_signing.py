@@ -13,12 +13,13 @@ import yaml
 from projects import CANDIDATES, COMMAND, lay_out
 from test_local import CPU, H200, completion, record
 
-from pytest_kernelllm.config import ConfigError, load_settings
+from pytest_kernelllm.config.settings import load_settings
+from pytest_kernelllm.core.errors import ConfigError
+from pytest_kernelllm.core.records import Candidate, KernelRecord, Verdict
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.judge.isolation.isolation import probe_isolation
 from pytest_kernelllm.judge.supervisor import ForkServer
-from pytest_kernelllm.records import Candidate, KernelRecord, Verdict
-from pytest_kernelllm.session import Session
+from pytest_kernelllm.session.session import Session
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.store.entry import encode
 from pytest_kernelllm.store.signing import VARIABLE, find_key

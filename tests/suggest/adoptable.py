@@ -5,9 +5,9 @@ from pathlib import Path
 
 from judged import accepted, kernel
 
+from pytest_kernelllm.core.outcome import Outcome
+from pytest_kernelllm.core.records import KernelRecord, Target
 from pytest_kernelllm.discover.scan import scan
-from pytest_kernelllm.outcome import Outcome
-from pytest_kernelllm.records import KernelRecord, Target
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.suggest.suggestions import write_suggestions
 

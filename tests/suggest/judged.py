@@ -2,8 +2,17 @@
 
 from dataclasses import replace
 
-from pytest_kernelllm.kernel_module import Provenance, compose
-from pytest_kernelllm.records import Candidate, Check, Environment, Ratio, Spread, Target, Timing, Verdict
+from pytest_kernelllm.core.kernel_module import Provenance, compose
+from pytest_kernelllm.core.records import (
+    Candidate,
+    Check,
+    Environment,
+    Ratio,
+    Spread,
+    Target,
+    Timing,
+    Verdict,
+)
 
 BODY = "def forward(self, x):\n    return x\n"
 H200 = Environment("cuda", "NVIDIA H200", "570.86", "sm_90", "2.13.0", "3.7.1", "3.12.4", "7")

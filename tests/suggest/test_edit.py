@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_kernelllm.core.records import Target
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.records import Target
 from pytest_kernelllm.suggest.edit import EditError, remove_kernel, set_kernel
 
 IMPORT = "from pytest_kernelllm import triton_candidate\n"

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelllm.records import Target
+from pytest_kernelllm.core.records import Target
 from pytest_kernelllm.suggest.files import PatchError
 from pytest_kernelllm.suggest.place import Place, place, snake
 

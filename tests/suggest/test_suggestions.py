@@ -6,8 +6,8 @@ import pytest
 from adoptable import judge, lay_out, patches, snapshot, targets
 from judged import untimed
 
-from pytest_kernelllm.adoption import adoption_state
 from pytest_kernelllm.cli import main
+from pytest_kernelllm.discover.adoption import adoption_state
 
 FIRST, SECOND = "pkg.layers.First", "pkg.layers.Second"
 

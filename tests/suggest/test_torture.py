@@ -10,12 +10,12 @@ import pytest
 from judged import accepted, kernel
 from torture import NASTY, Nasty
 
-from pytest_kernelllm.adoption import adopted_file, adoption_state
 from pytest_kernelllm.cli import main
+from pytest_kernelllm.core.outcome import Outcome
+from pytest_kernelllm.core.records import KernelRecord, Target
+from pytest_kernelllm.discover.adoption import adopted_file, adoption_state
 from pytest_kernelllm.discover.resolve import package_root
 from pytest_kernelllm.discover.scan import scan
-from pytest_kernelllm.outcome import Outcome
-from pytest_kernelllm.records import KernelRecord, Target
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.suggest.patch import patch_name
 from pytest_kernelllm.suggest.suggestions import write_suggestions

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pytest_kernelllm.discover.live import load_target
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.generate.kernelllm import shown_case
-from pytest_kernelllm.generate.prompt import TEMPLATE, fill, standalone
+from pytest_kernelllm.models.generator import shown_case
+from pytest_kernelllm.models.prompt import TEMPLATE, fill, standalone
 
 HERE = Path(__file__).parent
 MODEL = HERE.parent / "data" / "tiny_kernelllm"

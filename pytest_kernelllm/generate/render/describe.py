@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pytest_kernelllm.records import Case, TensorSpec
+from pytest_kernelllm.core.records import Case, TensorSpec
 
 if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import LiveTarget

@@ -134,7 +134,7 @@ def device_names() -> frozenset[str]:
 
 @functools.cache
 def _device_sources() -> Mapping[str, str]:
-    path = Path(__file__).with_name("device.py")
+    path = Path(__file__).with_name("device_functions.py")
     text = path.read_text(encoding="utf-8")
     lines = text.splitlines()
     found = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytest_kernelllm.records import Domain
+from pytest_kernelllm.core.records import Domain
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.syntax import (
     bound_names,
     defaults,
+    is_plain,
     literal,
     name_chain,
     parameters,
     rename_locals,
 )
-from pytest_kernelllm.generate.render.values import is_plain
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 

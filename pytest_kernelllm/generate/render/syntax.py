@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Collection, Iterator
+from typing import Any
 
 
 def dotted(node: ast.AST) -> str | None:
@@ -98,3 +99,10 @@ class _Rename(ast.NodeTransformer):
 def rename_locals(function: ast.FunctionDef, names: dict[str, str]) -> None:
     """Give local variables and parameters of a function other names, in place."""
     _Rename(names).visit(function)
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value can be written as a literal: a scalar, or a tuple of such."""
+    if isinstance(value, tuple):
+        return all(is_plain(item) for item in value)
+    return value is None or type(value) in (bool, int, float, str)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pytest_kernelllm.config import ConfigError
+from pytest_kernelllm.core.errors import ConfigError
 from pytest_kernelllm.judge.isolation import landlock, seccomp
 from pytest_kernelllm.judge.isolation.landlock import OWN, READ, READ_FILE, TRUNCATE, WRITE_FILE, Allowed
 

@@ -10,7 +10,7 @@ import torch
 from torch.cuda import Event
 from triton.runtime import autotuner, interpreter, jit
 
-from pytest_kernelllm.judge.worker.watch import Watch
+from pytest_kernelllm.judge.shared.watch import Watch
 
 
 class Launches:

@@ -142,7 +142,7 @@ class Server:
             tempfile.tempdir = None
             import torch
 
-            from pytest_kernelllm.judge.worker.channel import Channel
+            from pytest_kernelllm.judge.shared.channel import Channel
             from pytest_kernelllm.judge.worker.worker import Worker
 
             torch.set_num_threads(1)

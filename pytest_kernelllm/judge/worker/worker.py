@@ -19,13 +19,13 @@ from typing import Any
 import torch
 import triton
 
-from pytest_kernelllm.judge.worker import leaves
-from pytest_kernelllm.judge.worker.channel import Channel, ChannelClosed
-from pytest_kernelllm.judge.worker.clock import Clock
+from pytest_kernelllm.judge.shared import leaves
+from pytest_kernelllm.judge.shared.buffers import attach, view
+from pytest_kernelllm.judge.shared.channel import Channel, ChannelClosed
+from pytest_kernelllm.judge.shared.clock import Clock
+from pytest_kernelllm.judge.shared.structure import flatten
+from pytest_kernelllm.judge.shared.watch import Watch
 from pytest_kernelllm.judge.worker.launches import Launches, milliseconds
-from pytest_kernelllm.judge.worker.slabs import attach, view
-from pytest_kernelllm.judge.worker.structure import flatten
-from pytest_kernelllm.judge.worker.watch import Watch
 
 VENDOR_LAYERS = frozenset(
     f"torch.nn.modules.{name}"

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
-from pytest_kernelllm.adoption import made_for
+from pytest_kernelllm.core.kernel_module import unmodified
+from pytest_kernelllm.core.records import Target
+from pytest_kernelllm.discover.adoption import made_for
 from pytest_kernelllm.discover.marks import Mark, find_marks
 from pytest_kernelllm.discover.resolve import Project
-from pytest_kernelllm.judge.screen.screen import screen
-from pytest_kernelllm.kernel_module import unmodified
-from pytest_kernelllm.records import Target
+from pytest_kernelllm.judge.static_check.static_check import screen
 from pytest_kernelllm.suggest.edit import EditError, set_kernel
 from pytest_kernelllm.suggest.github.errors import Refused
 from pytest_kernelllm.suggest.github.git import Change

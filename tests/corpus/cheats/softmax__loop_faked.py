@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from pytest_kernelllm.judge.worker.clock import Clock
+from pytest_kernelllm.judge.shared.clock import Clock
 
 
 @triton.jit

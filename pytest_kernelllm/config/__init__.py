@@ -1,0 +1,1 @@
+"""Settings: command line, environment and ``[tool.kernelllm]``, merged into one frozen ``Settings``."""

@@ -1,0 +1,227 @@
+"""The data that passes between the boxes: frozen dataclasses that travel as JSON.
+
+Standard library only. Every record has ``to_json`` and ``from_json``; ``SCHEMA`` names the version
+of their published form (``docs/schema/``), and ``from_json`` refuses any other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Literal
+
+from pytest_kernelllm.core.record import SCHEMA, Record, RecordError
+from pytest_kernelllm.core.targets import Case, Domain, Scalar, Target, TensorSpec
+
+__all__ = [
+    "SCHEMA",
+    "Candidate",
+    "Case",
+    "Check",
+    "Completion",
+    "Domain",
+    "Environment",
+    "KernelRecord",
+    "Ratio",
+    "Record",
+    "RecordError",
+    "Scalar",
+    "Spread",
+    "Stage",
+    "Status",
+    "Target",
+    "TensorSpec",
+    "Timing",
+    "Verdict",
+]
+
+Status = Literal["accepted", "rejected", "inconclusive"]
+Stage = Literal["generate", "render", "screen", "compile", "load", "run", "correctness", "timing"]
+
+
+# --------------------------------------------------------------------------- generation
+
+
+@dataclass(frozen=True)
+class Completion(Record):
+    """Raw text that a generator returned."""
+
+    generator: str
+    index: int
+    text: str
+    format: Literal["modelnew", "kernel_module", "inductor"]
+    """What the text claims to be: KernelLLM's ``ModelNew``, a kernel module, or TorchInductor's output code."""
+    model: str = ""
+    revision: str = ""
+    prompt: str = ""
+    seconds: float = 0.0
+    tokens: int = 0
+    note: str = ""
+    """One line for people: the variant ("looped reduction"), or why there is no text."""
+    cost: float | None = None
+    """US dollars it cost when it was written; None where nobody says."""
+    failed: bool = False
+    """Whether it is missing or cut off for a passing reason (a server that was down): never stored, so asked for again."""
+
+
+@dataclass(frozen=True)
+class Candidate(Record):
+    """One proposed replacement: the kernel module that would be adopted, byte for byte."""
+
+    target: str
+    """``Target.id``"""
+    index: int
+    source: str
+    generator: str
+    note: str = ""
+    translated: bool = False
+    """Whether a compiler's dialect had to be translated to plain Triton."""
+
+    @property
+    def kernel_hash(self) -> str:
+        """SHA-256 of the kernel module's bytes."""
+        return hashlib.sha256(self.source.encode()).hexdigest()
+
+
+# --------------------------------------------------------------------------- verdicts
+
+
+@dataclass(frozen=True)
+class Check(Record):
+    """One thing that was checked, with the number behind it."""
+
+    name: str
+    passed: bool
+    measured: float | str | None = None
+    allowed: float | str | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Spread(Record):
+    """20th, 50th and 80th percentile of repeated timings, in µs."""
+
+    p20: float
+    p50: float
+    p80: float
+
+
+@dataclass(frozen=True)
+class Ratio(Record):
+    """A speedup (times as fast) with its 95 % confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Timing(Record):
+    """How fast the kernel is on one case. Times in µs, sizes in bytes; ``warm`` leaves L2 as it was."""
+
+    case: str
+    kernel: Spread
+    eager: Spread
+    kernel_warm: Spread
+    eager_warm: Spread
+    speedup: Ratio
+    """Against eager, cold L2."""
+    compiled: Spread | None = None
+    compiled_warm: Spread | None = None
+    speedup_compiled: Ratio | None = None
+    """Against ``torch.compile``, cold L2."""
+    judge_clock: float = 0.0
+    """The judge's own measurement of one cold call, in µs."""
+    event_clock: float = 0.0
+    """The worker's CUDA events for the same calls, in µs."""
+    bytes: int = 0
+    """Bytes that must move: inputs, parameters and outputs once."""
+    flops: int = 0
+    roofline: float = 0.0
+    """µs that ``bytes`` and ``flops`` need at the measured rates of this GPU."""
+    roofline_share: float = 0.0
+    """``roofline`` over the kernel's cold median, 0 to 1."""
+    kernel_peak: int = 0
+    """Bytes that a call of the kernel allocates at most, outputs included."""
+    eager_peak: int = 0
+    """The same for the original."""
+    note: str = ""
+    """At which sizes it was timed and why, where they are not the case's own: for want of memory, or of support."""
+
+
+@dataclass(frozen=True)
+class Environment(Record):
+    """Where a verdict holds. ``device`` is ``cpu`` (Triton interpreter) or ``cuda``."""
+
+    device: Literal["cpu", "cuda"]
+    gpu: str = ""
+    driver: str = ""
+    arch: str = ""
+    """GPU architecture that the kernels were compiled for, e.g. ``sm_90``."""
+    torch: str = ""
+    triton: str = ""
+    python: str = ""
+    policy: str = ""
+    """Version of the judge's rules."""
+
+    @property
+    def key(self) -> str:
+        """Short hash that names this environment in the store."""
+        text = "\0".join(f"{k}={v}" for k, v in sorted(self.to_json().items()))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Verdict(Record):
+    """What the judge decided about one candidate, with every number behind it."""
+
+    verdict: Status
+    stage: Stage
+    reason: str
+    """One sentence for people; empty only when accepted."""
+    kernel_hash: str
+    environment: Environment
+    rule: str = ""
+    """The rule (``judge.rules``) that a rejected candidate broke; empty for other verdicts."""
+    checks: tuple[Check, ...] = ()
+    timing: tuple[Timing, ...] = ()
+    cases: tuple[str, ...] = ()
+    """Names of the cases that counted."""
+    seconds: float = 0.0
+    isolation: str = ""
+    schema: int = SCHEMA
+
+    @property
+    def accepted(self) -> bool:
+        """Right, and (where it was timed) fast enough."""
+        return self.verdict == "accepted"
+
+    @property
+    def correct(self) -> bool:
+        """Right, whatever its speed: accepted, or rejected for nothing but that."""
+        return self.accepted or self.rule == "speed"
+
+    @property
+    def speedup(self) -> Ratio | None:
+        """Against eager: the geometric mean over the timed cases; None where nothing was timed."""
+        if not self.timing:
+            return None
+        n = len(self.timing)
+        parts = [(t.speedup.value, t.speedup.low, t.speedup.high) for t in self.timing]
+        means = [1.0, 1.0, 1.0]
+        for part in parts:
+            means = [m * p ** (1 / n) for m, p in zip(means, part, strict=True)]
+        return Ratio(*means)
+
+
+@dataclass(frozen=True)
+class KernelRecord(Record):
+    """What the store keeps of a judged candidate."""
+
+    target: str
+    source_hash: str
+    candidate: Candidate
+    verdict: Verdict
+    created: str
+    """UTC time, ISO 8601."""
+    schema: int = SCHEMA

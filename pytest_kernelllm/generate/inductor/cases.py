@@ -1,0 +1,186 @@
+"""Every case of one target through TorchInductor, put together to completions."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pytest_kernelllm.core.records import Case, Completion, TensorSpec
+from pytest_kernelllm.generate.inductor.scalars import Free, free_scalars
+from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, export, lower
+from pytest_kernelllm.generate.render.inductor import sections
+from pytest_kernelllm.generate.render.inductor.sections import Section
+from pytest_kernelllm.generate.render.inductor.translate import translate
+from pytest_kernelllm.generate.render.render import RenderError
+
+if TYPE_CHECKING:
+    from pytest_kernelllm.discover.live import Call, LiveTarget
+    from pytest_kernelllm.generate.inductor.variants import Variant
+
+
+def completions(live: LiveTarget, variants: Sequence[Variant], wanted: Sequence[int]) -> Iterator[Completion]:
+    """The distinct completions of a target with the indices wanted, as far as there are so many.
+
+    A target that Inductor can do nothing for gets one with empty text and the reason as its note.
+    """
+    started = time.monotonic()
+    seen: list[str] = []
+    try:
+        tracers = _tracers(live)
+        for variant in variants:
+            if len(seen) > max(wanted):
+                return
+            completion = _completion(tracers, variant, len(seen))
+            # Variants that come to the same kernel count once, so the rendered text is what is compared.
+            body = translate(completion.text, live, completion).body
+            if body in seen:
+                continue
+            seen.append(body)
+            if completion.index in wanted:
+                now = time.monotonic()
+                yield dataclasses.replace(completion, seconds=round(now - started, 3))
+                started = now
+    except (TraceError, RenderError) as error:
+        if not seen:
+            yield Completion("inductor", 0, "", "inductor", note=str(error).rstrip("."))
+
+
+def _tracers(live: LiveTarget) -> list[CaseTracer]:
+    if live.options.backward:
+        raise TraceError("gradients are wanted, and this generator writes forward passes only")
+    return [CaseTracer(live, case) for case in live.cases]
+
+
+def _completion(tracers: Sequence[CaseTracer], variant: Variant, index: int) -> Completion:
+    text = sections.write([tracer.section(variant) for tracer in tracers])
+    if "@triton.jit" not in text:
+        raise TraceError("nothing but library calls (matrix multiplication, attention…) is left after fusion")
+    return Completion("inductor", index, text, "inductor", note=variant.note)
+
+
+class CaseTracer:
+    """Exports one case of a target once, and compiles it in as many variants as are wanted."""
+
+    def __init__(self, live: LiveTarget, case: Case) -> None:
+        """Export with the named dimensions open, if that is possible.
+
+        Raises:
+            TraceError: it cannot be exported at all.
+        """
+        self.live = live
+        self.module = live.build(case)
+        self.case = case
+        self.exports: dict[str, Exported] = {}
+        self.sources: dict[str, Free] = {}
+        self.call = live.inputs(case, 0, _tracing_sizes(case))
+        self.dynamic = _dynamic_shapes(live, case, self.call) if case.domain.dims else None
+        try:
+            self._export("")
+        except TraceError:
+            if self.dynamic is None:
+                raise
+            self._fix()
+
+    def section(self, variant: Variant) -> Section:
+        """This case in one variant.
+
+        Raises:
+            TraceError: TorchInductor cannot compile it.
+        """
+        try:
+            free = self._source(variant)
+        except TraceError:
+            if self.dynamic is None:
+                raise
+            self._fix()
+            free = self._source(variant)
+        source, scalars = free.source, free.scalars
+        pinned = {k: v for k, v in self.case.domain.attributes.items() if f"self.{k}" not in scalars.values()}
+        case = dataclasses.replace(self.case, domain=dataclasses.replace(self.case.domain, attributes=pinned))
+        exported = self.exports[""]
+        return Section(case, exported.arguments, exported.output, scalars, variant.tuning, source)
+
+    def _source(self, variant: Variant) -> Free:
+        key = repr(sorted(variant.config.items()))
+        if key not in self.sources:  # variants that differ in their blocks only share the code
+            source = lower(self.exports[""], variant.config)
+            self.sources[key] = free_scalars(
+                source,
+                self.case.domain,
+                lambda path, value: lower(self._changed(path, value), variant.config),
+            )
+        return self.sources[key]
+
+    def _fix(self) -> None:
+        """What cannot be written for every size is written for the case's own."""
+        self.case = _fixed(self.case)
+        self.call = self.live.inputs(self.case, 0)
+        self.dynamic = None
+        self.exports.clear()
+        self.sources.clear()
+        self._export("")
+
+    def _export(self, key: str) -> Exported:
+        if key not in self.exports:
+            names = list(self.live.signature.parameters)
+            self.exports[key] = export(self.module, names, self.call.args, self.call.kwargs, self.dynamic)
+        return self.exports[key]
+
+    def _changed(self, path: str, value: float) -> Exported:
+        """The same case with one attribute changed."""
+        key = f"{path}={value}"
+        if key in self.exports:
+            return self.exports[key]
+        owner_path, _, attribute = path.rpartition(".")
+        try:
+            owner = self.module.get_submodule(owner_path)
+            before = getattr(owner, attribute)
+            setattr(owner, attribute, value)
+        except (
+            AttributeError,
+            TypeError,
+        ) as error:  # read-only, or reached through an object that is no module
+            raise TraceError(f"`{path}` cannot be changed") from error
+        try:
+            return self._export(key)
+        finally:
+            setattr(owner, attribute, before)
+
+
+def _tracing_sizes(case: Case) -> dict[str, int]:
+    """The case's own sizes, but never 0 or 1: torch would take these for constants."""
+    return {
+        name: max(case.sizes.get(name, low), min(2, high)) for name, (low, high) in case.domain.dims.items()
+    }
+
+
+def _dynamic_shapes(live: LiveTarget, case: Case, call: Call) -> dict[str, Any]:
+    """What ``torch.export`` takes: for each argument that is passed, its open dimensions."""
+    from torch.export import Dim
+
+    dims = {
+        name: Dim(name, min=low, max=high) for name, (low, high) in case.domain.dims.items() if low < high
+    }
+    result: dict[str, Any] = {}
+    for name in live.bind(call):
+        spec = case.domain.inputs.get(name)
+        if isinstance(spec, TensorSpec):
+            result[name] = {i: dims[s] for i, s in enumerate(spec.shape) if isinstance(s, str) and s in dims}
+        else:
+            result[name] = None
+    return result
+
+
+def _fixed(case: Case) -> Case:
+    """The same case with its named dimensions at the case's own sizes."""
+    sizes = {name: case.sizes.get(name, low) for name, (low, _) in case.domain.dims.items()}
+    inputs = {
+        name: TensorSpec(s.dtype, tuple(sizes.get(n, n) if isinstance(n, str) else n for n in s.shape))
+        if isinstance(s, TensorSpec)
+        else s
+        for name, s in case.domain.inputs.items()
+    }
+    domain = dataclasses.replace(case.domain, inputs=inputs, dims={})
+    return dataclasses.replace(case, domain=domain)

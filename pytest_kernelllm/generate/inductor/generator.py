@@ -1,0 +1,49 @@
+"""The ``inductor`` generator: TorchInductor's Triton, on any machine.
+
+It needs no model and no GPU, and what it writes is real: the floor that other generators have to beat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+
+from pytest_kernelllm.core.records import Completion
+from pytest_kernelllm.generate.inductor.variants import VARIANTS
+from pytest_kernelllm.generate.protocol import GenerateError, Generator, Request
+
+VERSION = 1
+"""Raised whenever the same target would get another text."""
+
+
+class InductorGenerator(Generator):
+    """Writes what TorchInductor writes, in several variants (``generate.protocol.Generator``)."""
+
+    name = "inductor"
+
+    def identity(self) -> str:
+        """Versions of everything that shapes the text; imports neither torch nor triton."""
+        versions = []
+        for package in ("torch", "triton"):
+            try:
+                versions.append(f"{package}={metadata.version(package)}")
+            except metadata.PackageNotFoundError:
+                versions.append(f"{package}=none")
+        return f"inductor/{VERSION} {' '.join(versions)}"
+
+    def generate(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Completion]]:
+        """Yield the completions wanted, as far as there are so many distinct ones.
+
+        Raises:
+            GenerateError: torch or triton is not installed.
+        """
+        try:
+            from pytest_kernelllm.generate.inductor import cases
+        except ImportError as error:
+            raise GenerateError(
+                f"The inductor generator needs torch and triton ({error}):"
+                " pip install 'pytest-kernelllm[torch]'."
+            ) from error
+        for request in requests:
+            for completion in cases.completions(request.live(), VARIANTS, request.wanted):
+                yield request, completion

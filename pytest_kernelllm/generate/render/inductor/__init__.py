@@ -1,0 +1,1 @@
+"""Renders what TorchInductor writes, and what models trained on its output write."""

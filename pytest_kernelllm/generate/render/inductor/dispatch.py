@@ -1,0 +1,58 @@
+"""Tell domains apart by what a ``forward`` can see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_kernelllm.core.records import Domain, Scalar, TensorSpec
+from pytest_kernelllm.generate.render.errors import RenderError
+
+
+def conditions(groups: Sequence[Sequence[Domain]]) -> list[str]:
+    """For each group of domains an expression over ``self`` and forward's parameters that holds in it only.
+
+    Raises:
+        RenderError: two groups cannot be told apart by dtypes, shapes or plain values.
+    """
+    everything = [domain for group in groups for domain in group]
+    names = list(dict.fromkeys(name for domain in everything for name in _seen(domain)))
+    telling = [name for name in names if len({repr(_seen(d).get(name)) for d in everything}) > 1]
+    # What forward is given comes before what the module holds.
+    inputs = [name for name in telling if not name.startswith("self.")]
+    result = []
+    for group in groups:
+        tests = list(dict.fromkeys(_test(domain, inputs or telling, everything) for domain in group))
+        result.append(
+            " or ".join(f"({t})" if " and " in t else t for t in tests) if len(tests) > 1 else tests[0]
+        )
+    if len(set(result)) < len(result):
+        raise RenderError("Two cases need different kernels, but nothing that forward sees tells them apart.")
+    return result
+
+
+def _seen(domain: Domain) -> dict[str, TensorSpec | Scalar]:
+    return {**domain.inputs, **{f"self.{name}": value for name, value in domain.attributes.items()}}
+
+
+def _test(domain: Domain, names: Sequence[str], everything: Sequence[Domain]) -> str:
+    parts = []
+    for name in names:
+        value = _seen(domain).get(name)
+        others = [_seen(d).get(name) for d in everything]
+        if not isinstance(value, TensorSpec):
+            parts.append(
+                f"{name} is {value}" if value is None or isinstance(value, bool) else f"{name} == {value!r}"
+            )
+            continue
+        specs = [o for o in others if isinstance(o, TensorSpec)]
+        if len(specs) < len(others):
+            parts.append(f"{name} is not None")
+        if len({s.dtype for s in specs}) > 1:
+            parts.append(f"{name}.dtype == torch.{value.dtype}")
+        if len({len(s.shape) for s in specs}) > 1:
+            parts.append(f"{name}.dim() == {len(value.shape)}")
+        for dim, size in enumerate(value.shape):
+            sizes = {s.shape[dim] for s in specs if len(s.shape) == len(value.shape)}
+            if len(sizes) > 1 and isinstance(size, int):
+                parts.append(f"{name}.shape[{dim}] == {size}")
+    return " and ".join(dict.fromkeys(parts)) or "True"

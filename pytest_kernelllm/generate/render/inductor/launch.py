@@ -1,0 +1,127 @@
+"""Block sizes and grids.
+
+The compiler leaves masks out where the element count is a multiple of its largest block, so every block here
+is a power of two of at most that size.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pytest_kernelllm.generate.render.inductor.program import Kernel
+from pytest_kernelllm.generate.render.inductor.sections import Tuning
+from pytest_kernelllm.generate.render.trees import call_name, const_int
+
+_LARGEST = {"XBLOCK": 4096, "YBLOCK": 1024, "ZBLOCK": 1024, "RBLOCK": 4096, "R0_BLOCK": 4096}
+_TILE = 32
+"""Edge of a tile of a kernel over two dimensions, which transposes through it."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a kernel is launched."""
+
+    blocks: Mapping[str, int]
+    warps: int
+
+
+def choose(kernel: Kernel, function: ast.FunctionDef, tuning: Tuning) -> Shape:
+    """Block sizes for the constexpr parameters of a kernel, and its number of warps.
+
+    Args:
+        kernel: as read, with the sizes it was written for.
+        function: the kernel as it will be launched.
+        tuning: the variant that is wanted.
+    """
+    wanted = {a.arg for a in function.args.args if a.annotation is not None}
+    hints = kernel.hints or {}
+    fixed = assigned(function)
+    if kernel.kind == "pointwise":
+        blocks, elements = _pointwise(hints, wanted, tuning)
+    else:
+        blocks, elements = _reduction(kernel, hints, wanted, fixed, tuning)
+    for name in blocks:
+        blocks[name] = min(blocks[name], _LARGEST.get(name, 4096))
+        if _mask_left_out(function, name):
+            count = fixed.get({"XBLOCK": "xnumel", "YBLOCK": "ynumel"}.get(name, "r0_numel")) or fixed.get(
+                "rnumel"
+            )
+            while count is not None and blocks[name] > 1 and count % blocks[name]:
+                blocks[name] //= 2
+    per_warp = 256 if kernel.kind == "pointwise" else 128
+    most = 8 if kernel.kind == "pointwise" else 16
+    wanted_warps = tuning.pointwise_warps if kernel.kind == "pointwise" else tuning.reduction_warps
+    warps = wanted_warps or min(max(_power_of_two(elements // per_warp), 2), most)
+    return Shape({k: v for k, v in blocks.items() if k in wanted}, warps)
+
+
+def _pointwise(hints: Mapping[str, int], wanted: set[str], tuning: Tuning) -> tuple[dict[str, int], int]:
+    if "YBLOCK" not in wanted:
+        # Enough programs to fill the GPU come before large blocks.
+        size = min(tuning.pointwise, max(256, hints.get("x", 1024) // 128), max(hints.get("x", 1024), 1))
+        return {"XBLOCK": _power_of_two(size)}, size
+    scale = 2 if tuning.pointwise > 1024 else 1
+    x = min(_TILE * scale, hints.get("x", _TILE))
+    y = min(_TILE * scale, hints.get("y", _TILE))
+    if "ZBLOCK" in wanted:
+        return {"XBLOCK": x, "YBLOCK": max(1, y // 4), "ZBLOCK": min(4, hints.get("z", 1))}, x * y
+    return {"XBLOCK": x, "YBLOCK": y}, x * y
+
+
+def _reduction(
+    kernel: Kernel, hints: Mapping[str, int], wanted: set[str], fixed: Mapping[str, int], tuning: Tuning
+) -> tuple[dict[str, int], int]:
+    rows, columns = hints.get("x", 1), hints.get("r", 1)
+    if kernel.kind == "persistent":
+        columns = fixed.get("R0_BLOCK", fixed.get("RBLOCK", columns))
+        block_rows = tuning.rows if kernel.inner else max(1, 4096 // columns // 4)
+        # Rows that are short share a program, as long as enough programs are left.
+        if kernel.inner and columns < 256:
+            block_rows = max(block_rows, min(1024 // max(columns, 1), max(1, rows // 132)))
+        block_rows = min(_power_of_two(block_rows), _power_of_two(max(rows, 1)))
+        return {"XBLOCK": block_rows}, block_rows * columns
+    if kernel.inner:
+        block_columns = min(_power_of_two(columns), tuning.reduction)
+        block_rows = min(tuning.rows, _power_of_two(max(rows, 1)))
+    else:  # neighbours along x are neighbours in memory
+        block_columns = min(_power_of_two(columns), max(8, tuning.reduction // 128))
+        block_rows = min(64, _power_of_two(max(rows, 1)))
+    return {
+        "XBLOCK": block_rows,
+        "R0_BLOCK": block_columns,
+        "RBLOCK": block_columns,
+    }, block_rows * block_columns
+
+
+def _power_of_two(n: int) -> int:
+    """The largest power of two up to ``n``, at least 1."""
+    return 1 << (max(n, 1).bit_length() - 1)
+
+
+def assigned(function: ast.FunctionDef) -> dict[str, int]:
+    """Sizes that a kernel fixes in its own body (``xnumel = 128``)."""
+    found = {}
+    for statement in function.body:
+        target = (
+            statement.targets[0] if isinstance(statement, ast.Assign) else getattr(statement, "target", None)
+        )
+        value = getattr(statement, "value", None)
+        if isinstance(target, ast.Name) and value is not None and (number := const_int(value)) is not None:
+            found[target.id] = number
+    return found
+
+
+def _mask_left_out(function: ast.FunctionDef, block: str) -> bool:
+    mask = {
+        "XBLOCK": "xmask",
+        "YBLOCK": "ymask",
+        "ZBLOCK": "zmask",
+        "RBLOCK": "rmask",
+        "R0_BLOCK": "r0_mask",
+    }[block]
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == mask:
+            return any(isinstance(n, ast.Call) and call_name(n) == "tl.full" for n in ast.walk(node.value))
+    return True

@@ -1,0 +1,89 @@
+"""Find out whether the text for one dtype serves another as well."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from pytest_kernelllm.generate.render.inductor.kernel_text import function_text
+from pytest_kernelllm.generate.render.inductor.written import Allocation, Written
+
+
+def merge(a: Written, b: Written) -> Written | None:
+    """One text that serves what both serve, or None.
+
+    Kernels may differ in conversions to float32 only: such a conversion does nothing to a float32 tensor, so
+    the text with all of them is right for both.
+    """
+    statements = _statements(a, b)
+    if statements is None or a.names != b.names or len(a.kernels) != len(b.kernels):
+        return None
+    kernels = []
+    for left, right in zip(a.kernels, b.kernels, strict=True):
+        both = left if left == right else _union(left, right)
+        if both is None:
+            return None
+        kernels.append(both)
+    return Written(tuple(kernels), a.names, statements, a.helpers | b.helpers)
+
+
+def _statements(a: Written, b: Written) -> tuple[str | Allocation, ...] | None:
+    """The statements of both, or None: allocations may differ in dtype, if an input does as well."""
+    if len(a.statements) != len(b.statements):
+        return None
+    result: list[str | Allocation] = []
+    for left, right in zip(a.statements, b.statements, strict=True):
+        if isinstance(left, Allocation) and isinstance(right, Allocation):
+            both = replace(
+                left, dtypes=left.dtypes + right.dtypes, references=left.references + right.references
+            )
+            if both.text() is None or replace(right, dtypes=left.dtypes, references=left.references) != left:
+                return None
+            result.append(both)
+        elif left == right:
+            result.append(left)
+        else:
+            return None
+    return tuple(result)
+
+
+def _union(left: str, right: str) -> str | None:
+    first, second = ast.parse(left).body[0], ast.parse(right).body[0]
+    merged = _merged(first, second)
+    return function_text(merged) if isinstance(merged, ast.FunctionDef) else None
+
+
+def _merged(a: object, b: object) -> object | None:
+    """A tree with the conversions of both; None where they differ otherwise."""
+    if _cast(a) and not _cast(b):
+        a, b = b, a
+    if _cast(b) and not _cast(a):
+        assert isinstance(b, ast.Call) and isinstance(b.func, ast.Attribute)
+        inner = _merged(a, b.func.value)
+        if not isinstance(inner, ast.expr):
+            return None
+        return ast.Call(ast.Attribute(inner, "to", ast.Load()), b.args, [])
+    if type(a) is not type(b):
+        return None
+    if isinstance(a, ast.AST) and isinstance(b, ast.AST):
+        fields = {}
+        for name in a._fields:
+            left, right = getattr(a, name, None), getattr(b, name, None)
+            value = _merged(left, right)
+            if value is None and not (left is None and right is None):
+                return None
+            fields[name] = value
+        return type(a)(**fields)
+    if isinstance(a, list) and isinstance(b, list):
+        items = [_merged(x, y) for x, y in zip(a, b, strict=False)]
+        return items if len(a) == len(b) and None not in items else None
+    return a if a == b else None
+
+
+def _cast(node: object) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "to"
+        and [ast.unparse(argument) for argument in node.args] == ["tl.float32"]
+    )

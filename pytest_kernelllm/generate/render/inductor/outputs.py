@@ -1,0 +1,41 @@
+"""Output structures: ``{"tuple": [{"tensor": 0}, {"value": None}]}`` and what they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pytest_kernelllm.generate.render.inductor.names import plain
+
+
+def outputs(output: Any) -> Iterator[int]:
+    """The numbers of the results that an output structure uses."""
+    if isinstance(output, dict):
+        if "tensor" in output:
+            yield output["tensor"]
+        parts = [*output.get("tuple", ()), *output.get("list", ()), *output.get("dict", {}).values()]
+        for part in parts:
+            yield from outputs(part)
+
+
+def structure(output: Any, texts: Mapping[int, str]) -> str:
+    """The expression that rebuilds an output structure."""
+    if "tensor" in output:
+        return texts[output["tensor"]]
+    if "value" in output:
+        return repr(output["value"])
+    if "dict" in output:
+        items = (f"{key!r}: {structure(part, texts)}" for key, part in output["dict"].items())
+        return "{" + ", ".join(items) + "}"
+    if "list" in output:
+        return "[" + ", ".join(structure(part, texts) for part in output["list"]) + "]"
+    parts = [structure(part, texts) for part in output["tuple"]]
+    return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+
+
+def output_name(output: Any, number: int) -> str:
+    """A name for one result: its key, if it is an entry of a dict."""
+    for key, part in output.get("dict", {}).items():
+        if number in outputs(part) and str(key).isidentifier():
+            return plain(str(key))
+    return "out"

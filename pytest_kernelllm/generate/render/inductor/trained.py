@@ -1,0 +1,185 @@
+"""Read what models trained on Inductor's output write: kernels, ``call``, and a ``ModelNew`` that binds them.
+
+``ModelNew.forward`` names what each argument of ``call`` is (``primals_2 = self.fc.weight``) and which of its
+results are returned (``return output[0]``).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pytest_kernelllm.core.records import Case, Domain, TensorSpec
+from pytest_kernelllm.generate.render.errors import RenderError
+from pytest_kernelllm.generate.render.inductor.program import Binding, Layout, Program
+from pytest_kernelllm.generate.render.inductor.wrapper import parse, read_program
+from pytest_kernelllm.generate.render.trees import call_name, const_int, expression
+
+if TYPE_CHECKING:
+    from pytest_kernelllm.discover.live import LiveTarget
+
+
+def read(source: str, live: LiveTarget) -> tuple[Program, Binding, Sequence[Domain]]:
+    """Program and binding of a text, and the domains of the target that it was written for.
+
+    Raises:
+        RenderError: the text is cut off, names what the target lacks, or was written for other shapes.
+    """
+    tree = parse(source)
+    forward = _forward(tree)
+    program = read_program(source)
+    binding = _binding(program, forward, live)
+    problems: list[str] = []
+    domains = [d for case in live.cases if (d := _domain(case, program, binding, problems)) is not None]
+    if not domains:
+        raise RenderError(problems[0])
+    return program, binding, domains
+
+
+def _forward(tree: ast.Module) -> ast.FunctionDef:
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and node.name == "ModelNew":
+            for item in node.body:
+                if isinstance(item, ast.FunctionDef) and item.name == "forward":
+                    return item
+            raise RenderError(f"Line {node.lineno}: ModelNew has no forward.")
+    raise RenderError("There is no class ModelNew; the text was probably cut off.")
+
+
+def _binding(program: Program, forward: ast.FunctionDef, live: LiveTarget) -> Binding:
+    own = [a.arg for a in forward.args.args[1:]]
+    theirs = [n for n, p in live.signature.parameters.items() if not p.kind.name.startswith("VAR")]
+    if len(own) > len(theirs):
+        raise RenderError(
+            f"Line {forward.lineno}: ModelNew.forward takes ({', '.join(own)}), the target's forward"
+            f" ({', '.join(theirs)})."
+        )
+    values: dict[str, ast.expr] = {
+        old: ast.Name(new, ast.Load()) for old, new in zip(own, theirs, strict=False)
+    }
+    results = ""
+    arguments: dict[str, str] = {}
+    output: Any = None
+    for statement in forward.body:
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            target, value = statement.targets[0].id, statement.value
+            if isinstance(value, ast.Call) and call_name(value) == "call":
+                results = target
+                arguments = _arguments(value, values, program, live.cases[0].domain)
+            else:
+                values[target] = values.get(value.id, value) if isinstance(value, ast.Name) else value
+        elif isinstance(statement, ast.Return) and statement.value is not None:
+            output = _output(statement.value, results, len(program.returns))
+        elif not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
+            raise RenderError(
+                f"Line {statement.lineno}: ModelNew.forward does more than call the kernels"
+                f" ({ast.unparse(statement).splitlines()[0]})."
+            )
+    if not arguments or output is None:
+        raise RenderError(f"Line {forward.lineno}: ModelNew.forward does not return what `call` computes.")
+    return Binding(arguments, output, {})
+
+
+def _arguments(
+    call: ast.Call, values: dict[str, ast.expr], program: Program, domain: Domain
+) -> dict[str, str]:
+    given = call.args[0].elts if call.args and isinstance(call.args[0], ast.List | ast.Tuple) else []
+    if len(given) != len(program.arguments):
+        raise RenderError(
+            f"Line {call.lineno}: ModelNew gives `call` {len(given)} arguments; it takes"
+            f" {len(program.arguments)}."
+        )
+    bound = {}
+    for name, node in zip(program.arguments, given, strict=True):
+        value = values.get(node.id) if isinstance(node, ast.Name) else node
+        if value is None:
+            raise RenderError(
+                f"Line {call.lineno}: `{ast.unparse(node)}` is not defined in ModelNew.forward."
+            )
+        text = ast.unparse(value)
+        if text.startswith("self.") and text.removeprefix("self.") not in domain.attributes:
+            raise RenderError(
+                f"The target has no attribute `{text.removeprefix('self.')}`, which the text reads."
+            )
+        bound[name] = text
+    return bound
+
+
+def _output(value: ast.expr, results: str, count: int) -> Any:
+    """``output[0]``, ``output[0], output[2]`` or ``output``."""
+    if isinstance(value, ast.Tuple):
+        return {"tuple": [_output(item, results, count) for item in value.elts]}
+    if isinstance(value, ast.Subscript) and ast.unparse(value.value) == results:
+        index = const_int(value.slice)
+        if index is not None:
+            return {"tensor": index}
+    if isinstance(value, ast.Name) and value.id == results:
+        return {"tuple": [{"tensor": i} for i in range(count)]}
+    raise RenderError(
+        f"Line {value.lineno}: ModelNew.forward returns `{ast.unparse(value)}`, which is not understood."
+    )
+
+
+def _domain(case: Case, program: Program, binding: Binding, problems: list[str]) -> Domain | None:
+    """The part of a case's domain that the text's own size asserts allow."""
+    dims = dict(case.domain.dims)
+    sizes: dict[str, int] = {}
+    inputs = dict(case.domain.inputs)
+    written_for = {ast.unparse(expression(d)).removeprefix("torch.") for d in _dtypes(program)}
+    for argument, path in binding.arguments.items():
+        spec = case.domain.attributes.get(path[5:]) if path.startswith("self.") else inputs.get(path)
+        layout = program.layouts.get(argument)
+        if not isinstance(spec, TensorSpec):
+            continue
+        if spec.dtype in ("float32", "bfloat16", "float16", "float64") and spec.dtype not in written_for:
+            problems.append(
+                f"The text was written for {', '.join(sorted(written_for))}; `{path}` is {spec.dtype}."
+            )
+            return None
+        if layout is None:
+            continue
+        if not _fits(spec, layout, sizes, dims):
+            problems.append(
+                f"The text was written for `{path}` of shape ({', '.join(layout.shape)}); the target's is"
+                f" ({', '.join(map(str, spec.shape))})."
+            )
+            return None
+    fixed = {
+        name: TensorSpec(s.dtype, tuple(sizes.get(n, n) if isinstance(n, str) else n for n in s.shape))
+        if isinstance(s, TensorSpec)
+        else s
+        for name, s in inputs.items()
+    }
+    left = {name: bounds for name, bounds in dims.items() if name not in sizes}
+    return Domain(fixed, case.domain.attributes, left, case.domain.training, case.domain.grad)
+
+
+def _fits(spec: TensorSpec, layout: Layout, sizes: dict[str, int], dims: dict[str, tuple[int, int]]) -> bool:
+    if len(spec.shape) != len(layout.shape):
+        return False
+    for have, text in zip(spec.shape, layout.shape, strict=True):
+        wanted = const_int(expression(text))
+        if wanted is None:
+            return False
+        if isinstance(have, int):
+            if have != wanted:
+                return False
+        else:
+            low, high = dims.get(have, (wanted, wanted))
+            if not low <= wanted <= high or sizes.setdefault(have, wanted) != wanted:
+                return False
+    return True
+
+
+def _dtypes(program: Program) -> set[str]:
+    """Every dtype that the text allocates."""
+    from pytest_kernelllm.generate.render.inductor import torch_calls
+    from pytest_kernelllm.generate.render.inductor.program import Assign
+
+    found = set()
+    for step in program.steps:
+        if isinstance(step, Assign) and torch_calls.is_allocation(step.value):
+            assert isinstance(step.value, ast.Call)
+            found.add(torch_calls.allocation(step.value)[2])
+    return found or {"torch.float32"}

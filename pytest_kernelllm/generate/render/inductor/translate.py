@@ -1,0 +1,184 @@
+"""Translate what TorchInductor writes, and what models trained on its output write, to a kernel module."""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_kernelllm.core.records import Case, Completion, Domain
+from pytest_kernelllm.generate.render.describe import describe
+from pytest_kernelllm.generate.render.errors import RenderError
+from pytest_kernelllm.generate.render.inductor import sections
+from pytest_kernelllm.generate.render.inductor import trained as learnt
+from pytest_kernelllm.generate.render.inductor.dispatch import conditions
+from pytest_kernelllm.generate.render.inductor.emit import write
+from pytest_kernelllm.generate.render.inductor.merge import merge
+from pytest_kernelllm.generate.render.inductor.names import snake
+from pytest_kernelllm.generate.render.inductor.program import Binding, Program
+from pytest_kernelllm.generate.render.inductor.sections import Tuning
+from pytest_kernelllm.generate.render.inductor.wrapper import read_program
+from pytest_kernelllm.generate.render.inductor.written import Written
+from pytest_kernelllm.generate.render.lower import device_functions
+from pytest_kernelllm.generate.render.rendered import Rendered
+from pytest_kernelllm.generate.render.signature import with_target_parameters
+
+if TYPE_CHECKING:
+    from pytest_kernelllm.discover.live import LiveTarget
+
+_SIGNS = re.compile(
+    r"triton_helpers|reinterpret_tensor|empty_strided_cuda|async_compile\.triton|extern_kernels"
+    r"|\[grid\(|=\s*call\(\[|assert_size_stride"
+)
+
+
+def is_dialect(source: str) -> bool:
+    """Whether a text is TorchInductor's output code, or written in its manner, with a ``call(args)``."""
+    if sections.is_sections(source):
+        return True
+    return (
+        re.search(r"^\s*def call\(", source, re.MULTILINE) is not None and _SIGNS.search(source) is not None
+    )
+
+
+def translate(source: str, live: LiveTarget, completion: Completion) -> Rendered:
+    """The kernel module that a text in this dialect amounts to.
+
+    Args:
+        source: sections of an Inductor completion, or a module with kernels, ``call`` and ``ModelNew``.
+        live: the target.
+        completion: where the text came from.
+
+    Raises:
+        RenderError: cut off, tied to attributes that the target lacks, or in need of an operation
+            that a kernel module may not use; the text names the line, the attribute or the operation.
+    """
+    if sections.is_sections(source):
+        versions = [_from_section(section) for section in sections.read(source)]
+    else:
+        program, binding, domains = learnt.read(source, live)
+        versions = [_Version(program, binding, domain, Tuning(), "") for domain in domains]
+    groups = _written(versions, snake(live.target.name), list(live.signature.parameters))
+    body = _body(groups, live)
+    names = [name for group in groups for name in group.written.names]
+    domains = [version.domain for group in groups for version in group.versions]
+    return Rendered(body, describe(live, names), tuple(domains))
+
+
+@dataclass(frozen=True)
+class _Version:
+    """A program for one domain."""
+
+    program: Program
+    binding: Binding
+    domain: Domain
+    tuning: Tuning
+    suffix: str
+    """What tells its text apart from that of other cases."""
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Versions that one text serves."""
+
+    written: Written
+    versions: tuple[_Version, ...]
+    suffix: str
+
+
+def _from_section(section: sections.Section) -> _Version:
+    program = read_program(section.source)
+    if len(program.arguments) != len(section.arguments):
+        raise RenderError(
+            f"The code of case {section.case.name} takes {len(program.arguments)} arguments; its header names"
+            f" {len(section.arguments)}."
+        )
+    arguments = dict(zip(program.arguments, section.arguments, strict=True))
+    binding = Binding(arguments, section.output, section.scalars)
+    return _Version(program, binding, section.case.domain, section.tuning, _suffix(section.case))
+
+
+def _suffix(case: Case) -> str:
+    """``float32``, ``bfloat16``, ``long_bfloat16``."""
+    return snake(case.name.removeprefix("default-") if case.name != "default" else case.dtype or case.name)
+
+
+def _written(versions: Sequence[_Version], stem: str, parameters: Sequence[str]) -> list[_Group]:
+    """Each distinct text once, with the versions that it serves."""
+    groups: list[_Group] = []
+    for version in versions:
+        written = _write(version, f"{stem}_kernel", parameters)
+        for index, group in enumerate(groups):
+            if (both := merge(group.written, written)) is not None:
+                groups[index] = _Group(both, (*group.versions, version), group.suffix)
+                break
+        else:
+            groups.append(_Group(written, (version,), version.suffix))
+    if len(groups) == 1:
+        return groups
+    # Different texts: names say which case they are for.
+    return [
+        _Group(_write(g.versions[0], f"{stem}_{g.suffix}_kernel", parameters), g.versions, g.suffix)
+        if len(g.versions) == 1
+        else _Group(_renamed(g.written, stem, g.suffix), g.versions, g.suffix)
+        for g in groups
+    ]
+
+
+def _write(version: _Version, kernel_name: str, parameters: Sequence[str]) -> Written:
+    return write(version.program, version.binding, version.domain, version.tuning, kernel_name, parameters)
+
+
+def _renamed(written: Written, stem: str, suffix: str) -> Written:
+    def rename(text: str) -> str:
+        return re.sub(rf"\b{stem}_kernel(?=\b|_\d)", f"{stem}_{suffix}_kernel", text)
+
+    return Written(
+        tuple(map(rename, written.kernels)),
+        tuple(map(rename, written.names)),
+        tuple(rename(s) if isinstance(s, str) else s for s in written.statements),
+        written.helpers,
+    )
+
+
+def _body(groups: Sequence[_Group], live: LiveTarget) -> str:
+    helpers = frozenset[str]().union(*(g.written.helpers for g in groups))
+    parts = device_functions(helpers)
+    for group in groups:
+        parts += group.written.kernels
+    if len(groups) == 1:
+        parts.append(_forward("forward", groups[0].written.lines(), live, groups[0].versions[0].domain))
+    else:
+        parts += _dispatching(groups, live)
+    return "\n\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def _dispatching(groups: Sequence[_Group], live: LiveTarget) -> list[str]:
+    """One function a group, and a ``forward`` that picks by what tells the domains apart."""
+    tests = conditions([[v.domain for v in group.versions] for group in groups])
+    names = [p.name for p in live.signature.parameters.values()]
+    lines = []
+    for group, test in zip(groups, tests, strict=True):
+        call = f"return _forward_{group.suffix}({', '.join(['self', *names])})"
+        lines.append(f"if {test}:\n    {call}" if group is not groups[-1] else call)
+    functions = [
+        f"def _forward_{group.suffix}({', '.join(['self', *names])}):\n"
+        + textwrap.indent("\n".join(group.written.lines()), "    ")
+        for group in groups
+    ]
+    return [*functions, _forward("forward", lines, live, groups[0].versions[0].domain)]
+
+
+def _forward(name: str, statements: Sequence[str], live: LiveTarget, domain: Domain) -> str:
+    """A function with the parameters of the target's own ``forward``."""
+    variadic = (live.signature.parameters[p].kind.name.startswith("VAR") for p in live.signature.parameters)
+    plain = [p for p, skip in zip(live.signature.parameters, variadic, strict=True) if not skip]
+    function = ast.parse(f"def {name}({', '.join(['self', *plain])}): pass").body[0]
+    assert isinstance(function, ast.FunctionDef)
+    head = ast.unparse(with_target_parameters(function, live.signature, list(domain.inputs))).partition("\n")[
+        0
+    ]
+    return head + "\n" + textwrap.indent("\n".join(statements), "    ")

@@ -1,0 +1,127 @@
+"""Turn the names and views of a compiler's wrapper into expressions over ``self``, inputs and variables."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Mapping, Sequence
+
+from pytest_kernelllm.generate.render.inductor.torch_calls import contiguous_strides, is_contiguous, same
+from pytest_kernelllm.generate.render.trees import Substitute, call_name, const_int, expression
+
+Shape = Sequence[ast.expr]
+
+
+class Buffers:
+    """What is known about every tensor of a program: how it is written, its shape and its strides."""
+
+    def __init__(self) -> None:
+        """Nothing is known at first."""
+        self.written: dict[str, ast.expr] = {}
+        """By the program's name: the expression that a kernel module uses."""
+        self.layouts: dict[str, tuple[Shape, Shape]] = {}
+        self.inputs: set[str] = set()
+
+    def add(
+        self, name: str, written: str, layout: tuple[Shape, Shape] | None = None, *, given: bool = False
+    ) -> None:
+        """Make a tensor or size known.
+
+        Args:
+            name: in the program.
+            written: in the kernel module.
+            layout: shape and strides, over the program's names.
+            given: it comes from outside, so it may start anywhere in its storage.
+        """
+        self.written[name] = expression(written)
+        if layout is not None:
+            self.layouts[name] = layout
+        if given:
+            self.inputs.add(name)
+
+    def rename(self, node: ast.expr) -> ast.expr:
+        """A size expression over the names of the kernel module."""
+        return Substitute(self.written).apply(node)
+
+    def tensor(self, node: ast.expr) -> ast.expr:
+        """A tensor expression over the names of the kernel module, views in torch's own form."""
+        result: ast.expr = _Views(self).visit(copy.deepcopy(node))
+        return result
+
+    def pointer(self, node: ast.expr) -> ast.expr:
+        """What a kernel receives for a tensor: only the start of its data counts."""
+        while isinstance(node, ast.Call) and call_name(node) == "reinterpret_tensor" and _offset(node) == 0:
+            node = node.args[0]
+        return self.tensor(node)
+
+    def view(self, base: ast.expr, shape: Shape, strides: Shape, offset: ast.expr) -> ast.expr:
+        """One view of a tensor, as readable as its layout allows."""
+        name = base.id if isinstance(base, ast.Name) else None
+        source = self.tensor(base)
+        known = self.layouts.get(name) if name is not None else None
+        at_start = const_int(offset) == 0
+        if at_start and known is not None:
+            old_shape, old_strides = known
+            if _equal(shape, old_shape) and _equal(strides, old_strides):
+                return source
+            if is_contiguous(old_shape, old_strides) and is_contiguous(shape, strides):
+                return _method(source, "view", [self.rename(n) for n in shape])
+            if len(old_shape) == 2 and _equal(shape, old_shape[::-1]) and _equal(strides, old_strides[::-1]):
+                return _method(source, "t", [])
+        arguments: list[ast.expr] = [
+            ast.Tuple([self.rename(n) for n in part], ast.Load()) for part in (shape, strides)
+        ]
+        if not at_start:
+            start = self.rename(offset)
+            own = name is not None and name not in self.inputs
+            arguments.append(
+                start if own else ast.BinOp(_method(source, "storage_offset", []), ast.Add(), start)
+            )
+        return _method(source, "as_strided", arguments)
+
+
+class _Views(ast.NodeTransformer):
+    def __init__(self, buffers: Buffers) -> None:
+        self.buffers = buffers
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return copy.deepcopy(self.buffers.written.get(node.id, node))
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if call_name(node) != "reinterpret_tensor":
+            return self.generic_visit(node)
+        base, shape, strides, *_ = node.args
+        assert isinstance(shape, ast.Tuple) and isinstance(strides, ast.Tuple)
+        offset = node.args[3] if len(node.args) > 3 else ast.Constant(0)
+        inner_start = 0
+        while isinstance(base, ast.Call) and call_name(base) == "reinterpret_tensor":
+            inner_start += _offset(base)
+            base = base.args[0]
+        if inner_start:
+            offset = ast.BinOp(offset, ast.Add(), ast.Constant(inner_start))
+        return self.buffers.view(base, shape.elts, strides.elts, offset)
+
+
+def _offset(call: ast.Call) -> int:
+    """The offset of a view; -1 where it depends on sizes."""
+    value = const_int(call.args[3]) if len(call.args) > 3 else 0
+    return -1 if value is None else value
+
+
+def _equal(a: Shape, b: Shape) -> bool:
+    return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _method(value: ast.expr, name: str, arguments: Sequence[ast.expr]) -> ast.expr:
+    return ast.Call(ast.Attribute(value, name, ast.Load()), list(arguments), [])
+
+
+def contiguous(shape: Shape) -> tuple[Shape, Shape]:
+    """The layout of a contiguous tensor."""
+    return shape, contiguous_strides(shape)
+
+
+def domain_layout(shape: Sequence[int | str], symbols: Mapping[str, str]) -> tuple[Shape, Shape]:
+    """The layout of a tensor of a domain; ``symbols`` gives the program's name of each named dimension."""
+    sizes = [expression(str(symbols.get(n, n) if isinstance(n, str) else n)) for n in shape]
+    return contiguous(sizes)

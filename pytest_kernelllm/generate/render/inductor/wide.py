@@ -1,0 +1,55 @@
+"""64-bit element numbers, for tensors of 2**31 elements and more."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import math
+
+from pytest_kernelllm.core.records import Domain, TensorSpec
+from pytest_kernelllm.generate.render.inductor.program import Assign, Binding, Program
+from pytest_kernelllm.generate.render.inductor.torch_calls import allocation, evaluate, is_allocation
+from pytest_kernelllm.generate.render.trees import call_name, expression, size_of
+
+_LIMIT = 2**31
+
+
+def needed(program: Program, binding: Binding, domain: Domain) -> bool:
+    """Whether some tensor of a program reaches 2**31 elements at the largest sizes of its domain."""
+    specs = {**domain.inputs, **{f"self.{name}": value for name, value in domain.attributes.items()}}
+    sizes: dict[str, int] = {}
+    for step in program.steps:
+        if isinstance(step, Assign) and (read := size_of(step.value)) is not None:
+            spec = specs.get(binding.arguments.get(read[0], ""))
+            if isinstance(spec, TensorSpec):
+                sizes[step.name] = _most(spec.shape[read[1]], domain)
+    counts = [
+        math.prod(_most(n, domain) for n in s.shape) for s in specs.values() if isinstance(s, TensorSpec)
+    ]
+    made = (step.value for step in program.steps if isinstance(step, Assign))
+    counts += [
+        math.prod(evaluate(n, sizes) or 1 for n in allocation(call)[0])
+        for call in made
+        if isinstance(call, ast.Call) and is_allocation(call)
+    ]
+    return max(counts, default=0) >= _LIMIT
+
+
+def _most(size: int | str, domain: Domain) -> int:
+    return size if isinstance(size, int) else domain.dims[size][1]
+
+
+def widened(function: ast.FunctionDef) -> ast.FunctionDef:
+    """A copy of a kernel that counts its programs in 64 bits, and so everything derived from them."""
+    result: ast.FunctionDef = _Widen().visit(copy.deepcopy(function))
+    return ast.fix_missing_locations(result)
+
+
+class _Widen(ast.NodeTransformer):
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "to":
+            return node  # the compiler did so itself
+        self.generic_visit(node)
+        if call_name(node) == "tl.program_id":
+            return ast.Call(ast.Attribute(node, "to", ast.Load()), [expression("tl.int64")], [])
+        return node

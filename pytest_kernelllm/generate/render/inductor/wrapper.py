@@ -1,0 +1,271 @@
+"""Read TorchInductor's output code: kernels, and the ``call`` that allocates buffers and launches them.
+
+Two dialects: what torch writes today (kernels as strings, ``kernel.run(..., stream=)``) and the cleaned-up
+form of torch 2.5 that models have learnt (``kernel[grid(n)](..., XBLOCK=128)``).
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+
+from pytest_kernelllm.generate.render.errors import RenderError
+from pytest_kernelllm.generate.render.inductor.program import (
+    Assign,
+    Do,
+    Kernel,
+    Kind,
+    Launch,
+    Layout,
+    Program,
+    Step,
+)
+from pytest_kernelllm.generate.render.trees import Substitute, call_name, const_int, size_of
+
+_IGNORED_CALLS = (
+    "args.clear",
+    "torch.cuda.set_device",
+    "get_raw_stream",
+    "assert_alignment",
+    "torch._C._set_device",
+)
+_KINDS: Mapping[str, Kind] = {
+    "pointwise": "pointwise",
+    "reduction": "reduction",
+    "persistent_reduction": "persistent",
+}
+
+
+def read_program(source: str) -> Program:
+    """Kernels and steps of one text.
+
+    Raises:
+        RenderError: not Python, no ``call``, or a statement or kernel kind that is not understood.
+    """
+    tree = parse(source)
+    kernels = dict(_kernels(tree))
+    call = _call(tree)
+    return _Reader(kernels).read(call)
+
+
+def parse(source: str) -> ast.Module:
+    """``ast.parse`` with a sentence for an error."""
+    try:
+        return ast.parse(source)
+    except SyntaxError as error:
+        last = len(source.rstrip("\n").splitlines())
+        cut = (
+            " (the text was probably cut off)"
+            if error.lineno is not None and error.lineno >= last - 1
+            else ""
+        )
+        raise RenderError(f"Line {error.lineno} is not Python: {error.msg}{cut}.") from None
+
+
+def _call(tree: ast.Module) -> ast.FunctionDef:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == "call" and node.args.args[-1:]:
+            return node
+    raise RenderError("There is no `call` function that launches the kernels.")
+
+
+# --------------------------------------------------------------------------- kernels
+
+
+def _kernels(tree: ast.Module) -> Iterator[tuple[str, Kernel]]:
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and is_jit(node)]
+    helpers = tuple(f for f in functions if not f.name.startswith("triton_"))
+    for function in functions:
+        if function not in helpers:
+            yield function.name, _kernel(function.name, function, helpers)
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            name = ast.unparse(node.targets[0])
+            if call_name(node.value) == "async_compile.triton" and isinstance(
+                node.value.args[1], ast.Constant
+            ):
+                inner = parse(str(node.value.args[1].value))
+                yield name, _from_string(name, inner)
+            elif call_name(node.value).startswith("async_compile."):
+                raise RenderError(f"`{name}` is not a Triton kernel ({call_name(node.value)}).")
+
+
+def _from_string(name: str, tree: ast.Module) -> Kernel:
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and is_jit(node)]
+    main = next((f for f in functions if f.name == name), None)
+    if main is None:
+        raise RenderError(f"The source of `{name}` holds no kernel of that name.")
+    return _kernel(name, main, tuple(f for f in functions if f is not main))
+
+
+def is_jit(function: ast.FunctionDef) -> bool:
+    """Whether a function carries ``@triton.jit``."""
+    return any(ast.unparse(d).split("(")[0] in ("triton.jit", "jit") for d in function.decorator_list)
+
+
+def _kernel(name: str, function: ast.FunctionDef, helpers: tuple[ast.FunctionDef, ...]) -> Kernel:
+    """A kernel with what its heuristics decorator says; without one, what its body tells."""
+    for decorator in function.decorator_list:
+        if not (isinstance(decorator, ast.Call) and "triton_heuristics." in call_name(decorator)):
+            continue
+        heuristic = call_name(decorator).rpartition(".")[2]
+        if heuristic not in _KINDS:
+            raise RenderError(f"`{name}` is a kernel of kind `{heuristic}`, which is not supported.")
+        options = {k.arg: k.value for k in decorator.keywords}
+        grid = _literal_entry(options.get("inductor_meta"), "grid_type") or "Grid1D"
+        if grid not in ("Grid1D", "Grid2D", "Grid3D", "Grid2DWithYZOverflow"):
+            raise RenderError(f"`{name}` needs a launch grid of kind `{grid}`, which is not supported.")
+        hints = ast.literal_eval(options["size_hints"]) if "size_hints" in options else {}
+        sizes = {str(k).rstrip("_")[0]: int(v) for k, v in dict(hints).items()}
+        if len([k for k in hints if str(k).startswith("r")]) > 1:
+            raise RenderError(f"`{name}` reduces over two blocked dimensions, which is not supported.")
+        hint = ast.unparse(options["reduction_hint"]) if "reduction_hint" in options else "INNER"
+        inner = hint.endswith(("INNER", "DEFAULT"))
+        return Kernel(
+            name, function, helpers, _KINDS[heuristic], sizes, inner, _types(options.get("triton_meta"))
+        )
+    names = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
+    loops = any(isinstance(node, ast.For) for node in ast.walk(function))
+    kind: Kind = "pointwise" if not names & {"rindex", "r0_index"} else "reduction" if loops else "persistent"
+    return Kernel(name, function, helpers, kind)
+
+
+def _literal_entry(node: ast.expr | None, key: str) -> str | None:
+    if isinstance(node, ast.Dict):
+        for k, v in zip(node.keys, node.values, strict=True):
+            if isinstance(k, ast.Constant) and k.value == key and isinstance(v, ast.Constant):
+                return str(v.value)
+    return None
+
+
+def _types(meta: ast.expr | None) -> Mapping[str, str]:
+    """Triton's type of each parameter, from ``triton_meta={"signature": {...}}``."""
+    if isinstance(meta, ast.Dict):
+        for key, value in zip(meta.keys, meta.values, strict=True):
+            if isinstance(key, ast.Constant) and key.value == "signature" and isinstance(value, ast.Dict):
+                return {str(k): str(v) for k, v in ast.literal_eval(value).items()}
+    return {}
+
+
+# --------------------------------------------------------------------------- call
+
+
+class _Reader:
+    """Goes through ``call`` once; names that only stand for another expression are replaced on the way."""
+
+    def __init__(self, kernels: Mapping[str, Kernel]) -> None:
+        self.kernels = kernels
+        self.arguments: tuple[str, ...] = ()
+        self.known: dict[str, ast.expr] = {}
+        self.steps: list[Step] = []
+        self.layouts: dict[str, Layout] = {}
+        self.returns: tuple[ast.expr, ...] | None = None
+
+    def read(self, call: ast.FunctionDef) -> Program:
+        self._block(call.body)
+        if self.returns is None:
+            raise RenderError("`call` returns nothing.")
+        return Program(self.kernels, self.arguments, tuple(self.steps), self.returns, self.layouts)
+
+    def _block(self, body: Sequence[ast.stmt]) -> None:
+        for statement in body:
+            if isinstance(statement, ast.With):
+                self._block(statement.body)
+            elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+                self._assign(statement.targets[0], statement.value)
+            elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+                self._effect(statement.value)
+            elif isinstance(statement, ast.Return) and statement.value is not None:
+                value = statement.value
+                items = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
+                self.returns = tuple(self._resolve(item) for item in items)
+            elif not isinstance(statement, ast.Delete | ast.Pass):
+                raise RenderError(
+                    f"Line {statement.lineno} of `call` is not understood:"
+                    f" {ast.unparse(statement).splitlines()[0]}"
+                )
+
+    def _resolve(self, node: ast.expr) -> ast.expr:
+        return Substitute(self.known).apply(node)
+
+    def _assign(self, target: ast.expr, value: ast.expr) -> None:
+        if isinstance(value, ast.Name) and value.id == "args":
+            elements = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+            self.arguments = tuple(ast.unparse(e) for e in elements)
+            return
+        if not isinstance(target, ast.Name):
+            raise RenderError(f"Line {target.lineno} of `call` assigns to `{ast.unparse(target)}`.")
+        name = target.id
+        value = self._resolve(value)
+        if isinstance(value, ast.Call) and call_name(value) == "get_raw_stream":
+            return
+        if isinstance(value, ast.Call) and call_name(value).endswith(".size"):
+            assert isinstance(value.func, ast.Attribute)
+            value = ast.Attribute(value.func.value, "shape", ast.Load())
+        if size_of(value) or (isinstance(value, ast.Call) and call_name(value) != "reinterpret_tensor"):
+            self.steps.append(Assign(name, value))
+            self.known.pop(name, None)
+        else:  # an alias, a view or a size computed from others
+            self.known[name] = value
+
+    def _effect(self, call: ast.Call) -> None:
+        name = call_name(call)
+        if name in _IGNORED_CALLS:
+            return
+        if name == "assert_size_stride":
+            self._layout(call)
+        elif name.endswith(".run") and name.removesuffix(".run") in self.kernels:
+            self._run(self.kernels[name.removesuffix(".run")], call)
+        elif isinstance(call.func, ast.Subscript) and ast.unparse(call.func.value) in self.kernels:
+            self._grid_launch(self.kernels[ast.unparse(call.func.value)], call)
+        elif isinstance(call.func, ast.Subscript):
+            raise RenderError(
+                f"Line {call.lineno} launches `{ast.unparse(call.func.value)}`, which is not defined."
+            )
+        else:
+            value = self._resolve(call)
+            self.steps.append(Do(value))
+
+    def _layout(self, call: ast.Call) -> None:
+        what = self._resolve(call.args[0])
+        if isinstance(what, ast.Name) and len(call.args) >= 3:
+            shape, strides = (self._resolve(a) for a in call.args[1:3])
+            if isinstance(shape, ast.Tuple) and isinstance(strides, ast.Tuple):
+                layout = Layout(tuple(map(ast.unparse, shape.elts)), tuple(map(ast.unparse, strides.elts)))
+                self.layouts.setdefault(what.id, layout)
+
+    def _run(self, kernel: Kernel, call: ast.Call) -> None:
+        arguments = tuple(self._resolve(a) for a in call.args)
+        self._check_count(kernel, arguments, call)
+        self.steps.append(Launch(kernel.name, arguments))
+
+    def _grid_launch(self, kernel: Kernel, call: ast.Call) -> None:
+        assert isinstance(call.func, ast.Subscript)
+        grid = call.func.slice
+        if isinstance(grid, ast.Call) and call_name(grid) == "grid" and 1 <= len(grid.args) <= 3:
+            numels = tuple(self._resolve(a) for a in reversed(grid.args))
+        else:
+            raise RenderError(f"Line {call.lineno}: the launch grid `{ast.unparse(grid)}` is not understood.")
+        options = {k.arg: const_int(k.value) for k in call.keywords if k.arg}
+        blocks = {k: v for k, v in options.items() if k.endswith("BLOCK") and v is not None}
+        arguments = tuple(self._resolve(a) for a in call.args)
+        self._check_count(kernel, arguments, call)
+        self.steps.append(Launch(kernel.name, arguments, numels, blocks, options.get("num_warps") or 4))
+
+    def _check_count(self, kernel: Kernel, arguments: Sequence[ast.expr], call: ast.Call) -> None:
+        wanted = [a.arg for a in runtime_parameters(kernel.function)]
+        if len(wanted) != len(arguments):
+            raise RenderError(
+                f"Line {call.lineno} gives `{kernel.name}` {len(arguments)} arguments; it takes {len(wanted)}"
+                f" ({', '.join(wanted)})."
+            )
+
+
+def runtime_parameters(function: ast.FunctionDef) -> list[ast.arg]:
+    """Parameters that are not ``tl.constexpr``."""
+    return [
+        copy.copy(a)
+        for a in function.args.args
+        if a.annotation is None or "constexpr" not in ast.unparse(a.annotation)
+    ]

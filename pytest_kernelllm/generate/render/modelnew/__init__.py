@@ -1,0 +1,1 @@
+"""Renders hand-style answers: Triton kernels and a ``ModelNew`` class."""

@@ -1,0 +1,68 @@
+"""Turns ``torch.autograd.Function`` classes into plain functions, where no gradients are asked for."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+from pytest_kernelllm.generate.render.errors import RenderError
+from pytest_kernelllm.generate.render.modelnew.spelling import Imported
+from pytest_kernelllm.generate.render.syntax import dotted, parameters
+
+
+def is_autograd_function(node: ast.AST, imported: Mapping[str, Imported]) -> bool:
+    """Whether a top-level statement is a class derived from ``torch.autograd.Function``."""
+    if not isinstance(node, ast.ClassDef):
+        return False
+    names = [dotted(base) or "" for base in node.bases]
+    paths = [imported[name].path if name in imported else name for name in names]
+    return any(path.endswith("autograd.Function") for path in paths)
+
+
+def as_functions(tree: ast.Module, imported: Mapping[str, Imported]) -> ast.Module:
+    """``class F(Function)`` becomes ``def F``, its forward without ``ctx``; ``F.apply(x)`` becomes ``F(x)``.
+
+    Raises:
+        RenderError: such a class has no forward, or its forward needs ``ctx`` for its result.
+    """
+    classes = [n for n in tree.body if isinstance(n, ast.ClassDef) and is_autograd_function(n, imported)]
+    functions = {node.name for node in classes}
+    tree.body = [_forward(n) if isinstance(n, ast.ClassDef) and n in classes else n for n in tree.body]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "apply":
+            owner = node.func.value
+            if isinstance(owner, ast.Name) and owner.id in functions:
+                node.func = owner
+    return tree
+
+
+def _forward(cls: ast.ClassDef) -> ast.FunctionDef:
+    forward = next((n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name == "forward"), None)
+    if forward is None or not forward.args.args:
+        raise RenderError(f"Line {cls.lineno}: the autograd function {cls.name} has no forward(ctx, ...).")
+    context = parameters(forward.args)[0].arg
+    forward.args.args = [a for a in forward.args.args if a.arg != context]
+    forward.decorator_list = []
+    forward.name = cls.name
+    _WithoutContext(context).visit(forward)
+    for node in ast.walk(forward):
+        if isinstance(node, ast.Name) and node.id == context:
+            raise RenderError(f"Line {node.lineno}: forward of {cls.name} needs its context for the result.")
+    return forward
+
+
+class _WithoutContext(ast.NodeTransformer):
+    """Drops what is kept for a backward that never comes: ``ctx.save_for_backward(x)``, ``ctx.n = n``."""
+
+    def __init__(self, context: str) -> None:
+        self._context = context
+
+    def _on_context(self, node: ast.AST) -> bool:
+        return (dotted(node) or "").startswith(f"{self._context}.")
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        return None if isinstance(node.value, ast.Call) and self._on_context(node.value.func) else node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.Assign | None:
+        node.targets = [target for target in node.targets if not self._on_context(target)]
+        return node if node.targets else None

@@ -1,0 +1,118 @@
+"""The modules that a completion would build: ``ModelNew``, and submodules of classes of its own."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_kernelllm.generate.render.errors import RenderError
+from pytest_kernelllm.generate.render.modelnew.constructor import Setting, read_constructor
+from pytest_kernelllm.generate.render.modelnew.spelling import Canonical
+from pytest_kernelllm.generate.render.modelnew.values import Known
+from pytest_kernelllm.generate.render.syntax import dotted, free_name, parameters, rename_locals
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One module object: where it hangs, what its class defines, and what its constructor sets."""
+
+    path: str
+    """Dotted path from ``self`` (``""`` for ModelNew itself, ``norm``, ``block.norm``)."""
+    methods: Mapping[str, ast.FunctionDef]
+    """By name; the first parameter is called ``self``."""
+    settings: Mapping[str, Setting]
+    functions: Mapping[str, str]
+    """Name of the top-level function that each method becomes, by method."""
+
+
+def instances(
+    top: Mapping[str, ast.stmt],
+    spelling: Canonical,
+    constants: Mapping[str, Known],
+    args: Sequence[Known],
+    kwargs: Mapping[str, Known],
+    taken: set[str],
+) -> dict[str, Instance]:
+    """``ModelNew`` and its submodules, by path.
+
+    Args:
+        top: the completion's top-level definitions.
+        spelling: lenient spelling, for constructors.
+        constants: top-level constants.
+        args: positional constructor arguments of ModelNew.
+        kwargs: keyword ones.
+        taken: names that functions may not have; grows.
+
+    Raises:
+        RenderError: a class has no forward, or a method no ``self``.
+    """
+    found: dict[str, Instance] = {}
+    todo: list[tuple[str, str, Sequence[Known], Mapping[str, Known]]] = [("", "ModelNew", args, kwargs)]
+    classes = {name for name, node in top.items() if isinstance(node, ast.ClassDef)}
+    while todo:
+        path, name, args, kwargs = todo.pop(0)
+        cls = top[name]
+        assert isinstance(cls, ast.ClassDef)
+        if path.count(".") > 8:
+            raise RenderError(f"Line {cls.lineno}: the class {name} contains itself.")
+        methods = {n.name: _with_self(n, name) for n in cls.body if isinstance(n, ast.FunctionDef)}
+        if "forward" not in methods:
+            raise RenderError(f"Line {cls.lineno}: {name} has no forward.")
+        init = spelling.statement(_constructor(cls, methods.pop("__init__", None)))
+        assert isinstance(init, ast.FunctionDef)
+        spelt = {method: spelling.statement(copy.deepcopy(node)) for method, node in methods.items()}
+        callable_ = {method: node for method, node in spelt.items() if isinstance(node, ast.FunctionDef)}
+        settings = read_constructor(init, constants, args, kwargs, classes, callable_)
+        functions = {method: _function_name(path, method, taken) for method in methods}
+        found[path] = Instance(path, methods, settings, functions)
+        for attribute, setting in settings.items():
+            if setting.kind == "module":
+                below = f"{path}.{attribute}" if path else attribute
+                todo.append((below, setting.layer, setting.args, dict(setting.kwargs)))
+    return found
+
+
+def _function_name(path: str, method: str, taken: set[str]) -> str:
+    if (path, method) == ("", "forward"):
+        return "forward"
+    words = [*path.split("."), "" if path and method == "forward" else method.strip("_")]
+    name = free_name("_" + "_".join(word for word in words if word), taken)
+    taken.add(name)
+    return name
+
+
+def _constructor(cls: ast.ClassDef, init: ast.FunctionDef | None) -> ast.FunctionDef:
+    """``__init__``, after the assignments of the class body, which set attributes as well."""
+    whole = copy.deepcopy(init) if init else ast.parse("def __init__(self): pass").body[0]
+    assert isinstance(whole, ast.FunctionDef)
+    class_level = [copy.deepcopy(node) for node in cls.body if isinstance(node, ast.Assign)]
+    for assign in class_level:
+        names = [target.id for target in assign.targets if isinstance(target, ast.Name)]
+        assign.targets = [ast.Attribute(ast.Name("self", ast.Load()), name, ast.Store()) for name in names]
+    whole.body = [*class_level, *whole.body]
+    return whole
+
+
+class _ThroughSelf(ast.NodeTransformer):
+    """``ModelNew.name`` is ``self.name`` inside ModelNew."""
+
+    def __init__(self, cls: str) -> None:
+        self._cls = cls
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        return ast.copy_location(ast.Name("self", node.ctx), node) if node.id == self._cls else node
+
+
+def _with_self(method: ast.FunctionDef, cls: str) -> ast.FunctionDef:
+    """A copy of the method with a first parameter called ``self``, also where it was a static method."""
+    method = copy.deepcopy(method)
+    if any(dotted(decorator) == "staticmethod" for decorator in method.decorator_list):
+        method.args.args.insert(0, ast.arg("self"))
+    if not parameters(method.args):
+        raise RenderError(f"Line {method.lineno}: {method.name} has no self parameter.")
+    rename_locals(method, {parameters(method.args)[0].arg: "self"})
+    _ThroughSelf(cls).visit(method)
+    method.decorator_list = []
+    return method

@@ -1,0 +1,220 @@
+"""Turns a hand-style answer (kernels, wrapper functions, a ``ModelNew`` class) into a kernel module.
+
+Only form changes: what ``ModelNew.forward`` reaches is kept, the class becomes top-level functions on the
+target's own instance, imports are spelt one way and devices follow the inputs. Nothing is executed.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from pytest_kernelllm.core.records import Completion, TensorSpec
+from pytest_kernelllm.generate.render.describe import describe
+from pytest_kernelllm.generate.render.errors import RenderError
+from pytest_kernelllm.generate.render.extract import parse
+from pytest_kernelllm.generate.render.lower import device_functions
+from pytest_kernelllm.generate.render.modelnew.autograd import as_functions, is_autograd_function
+from pytest_kernelllm.generate.render.modelnew.devices import OnInputDevice, is_device, tensor_parameter
+from pytest_kernelllm.generate.render.modelnew.instances import Instance, instances
+from pytest_kernelllm.generate.render.modelnew.selfmap import SelfMap
+from pytest_kernelllm.generate.render.modelnew.spelling import Canonical, imports, without_annotations
+from pytest_kernelllm.generate.render.modelnew.standins import with_stand_ins
+from pytest_kernelllm.generate.render.modelnew.values import Known, Unknown, argument, evaluate
+from pytest_kernelllm.generate.render.rendered import Rendered
+from pytest_kernelllm.generate.render.signature import with_target_parameters
+from pytest_kernelllm.generate.render.syntax import (
+    bound_names,
+    dotted,
+    free_name,
+    global_loads,
+    is_jitted,
+    literal,
+    name_chain,
+)
+
+if TYPE_CHECKING:
+    from pytest_kernelllm.discover.live import LiveTarget
+
+_RESERVED = frozenset({"forward", "SUPPORTS", "self"})
+
+
+def translate(source: str, live: LiveTarget, completion: Completion) -> Rendered:
+    """The kernel module that a hand-style answer amounts to.
+
+    Args:
+        source: Python code that parses, with a class ``ModelNew``.
+        live: the target; its cases' domains become ``SUPPORTS``.
+        completion: where the code came from.
+
+    Raises:
+        RenderError: something cannot be carried over; the text names the attribute or the line.
+    """
+    tree = parse(source)
+    if isinstance(tree, str):
+        raise RenderError(f"The code does not parse: {tree}.")
+    answer = _Answer(source, without_annotations(tree), live)
+    body = answer.body()
+    domains = tuple(case.domain for case in live.cases)
+    return Rendered(body, describe(live, answer.kernels), domains)
+
+
+class _Answer:
+    """One completion's code, taken apart."""
+
+    def __init__(self, source: str, tree: ast.Module, live: LiveTarget) -> None:
+        self.kernels: list[str] = []
+        self._stand_ins: set[str] = set()
+        self._lines, self._live = source.split("\n"), live
+        self._domain = live.cases[0].domain
+        self._imports = imports(tree)
+        self._top = _definitions(tree if self._domain.grad else as_functions(tree, self._imports))
+        if not isinstance(self._top.get("ModelNew"), ast.ClassDef):
+            raise RenderError("The completion defines no class `ModelNew`.")
+        _refuse_patches(tree, self._top)
+        self._devices = {n for n, d in self._top.items() if isinstance(d, ast.Assign) and is_device(d.value)}
+        self._renamed = {name: free_name(f"_{name}", self._top) for name in _RESERVED & set(self._top)}
+        constants = _constants(self._top)
+        literals = {
+            n: literal(k.value) for n, k in constants.items() if isinstance(k.value, bool | int | float)
+        }
+        self._spelling = Canonical(self._imports, self._top, self._renamed, literals)
+        reading = Canonical(self._imports, self._top, {}, {}, lenient=True)
+        given = live.init_arguments(live.cases[0])
+        args = [argument(value) for value in given.args]
+        kwargs = {name: argument(value) for name, value in given.kwargs.items()}
+        self._instances = instances(self._top, reading, constants, args, kwargs, {*self._top, *_RESERVED})
+
+    def body(self) -> str:
+        """Everything that ``forward`` reaches, in the order of the source, then methods, then ``forward``."""
+        new_names = {self._renamed.get(name, name): name for name in self._top}
+        methods = {new: (i, name) for i in self._instances.values() for name, new in i.functions.items()}
+        kept: dict[str, ast.stmt] = {}
+        own: dict[str, ast.stmt] = {"forward": self._method(*methods["forward"])}
+        todo = [own["forward"]]
+        while todo:
+            for load in global_loads(todo.pop()):
+                if load.id in methods and load.id not in own:
+                    todo.append(own.setdefault(load.id, self._method(*methods[load.id])))
+                elif (name := new_names.get(load.id)) and name not in kept:
+                    todo.append(kept.setdefault(name, self._statement(name)))
+        definitions = {id(self._top[name]): name for name in self._top if name in kept}
+        texts = [
+            *device_functions(self._stand_ins),
+            *(self._text(name, kept[name]) for name in definitions.values()),
+            *(ast.unparse(own[name]) for name in methods if name in own and name != "forward"),
+            ast.unparse(own["forward"]),
+        ]
+        head = ["import math"] if _uses_math(texts) else []
+        return "\n\n\n".join([*head, *texts]) + "\n"
+
+    def _statement(self, name: str) -> ast.stmt:
+        node = self._top[name]
+        if isinstance(node, ast.ClassDef) and is_autograd_function(node, self._imports):
+            return self._autograd_function(copy.deepcopy(node))
+        if isinstance(node, ast.ClassDef):
+            raise RenderError(
+                f"Line {node.lineno}: forward uses the class {name}; "
+                "a kernel module holds kernels and functions only."
+            )
+        if not isinstance(node, ast.FunctionDef | ast.Assign | ast.AnnAssign):
+            raise RenderError(
+                f"Line {node.lineno}: `{name}` is set under a condition or in a loop at top level."
+            )
+        new = self._spelling.statement(copy.deepcopy(node))
+        if isinstance(new, ast.FunctionDef):
+            new.name = self._renamed.get(name, name)
+            if is_jitted(new):
+                return self._kernel(new)
+            new = OnInputDevice(tensor_parameter(new), self._devices).visit(new)
+        return ast.fix_missing_locations(new)
+
+    def _autograd_function(self, cls: ast.ClassDef) -> ast.ClassDef:
+        """Stays a class where gradients are wanted."""
+        for index, node in enumerate(cls.body):
+            new = self._spelling.statement(node)
+            tensor = tensor_parameter(new) if isinstance(new, ast.FunctionDef) else None
+            cls.body[index] = OnInputDevice(tensor, self._devices).visit(new)
+        cls.bases = [name_chain("torch.autograd.Function")]
+        return ast.fix_missing_locations(cls)
+
+    def _kernel(self, kernel: ast.FunctionDef) -> ast.FunctionDef:
+        """A kernel or device function, with functions that stand in for what ``tl`` has not."""
+        self.kernels.append(kernel.name)
+        kernel, stand_ins = with_stand_ins(kernel, self._top)
+        self._stand_ins |= stand_ins
+        return kernel
+
+    def _method(self, instance: Instance, name: str) -> ast.FunctionDef:
+        """A method as a function on the target's instance."""
+        new = self._spelling.statement(copy.deepcopy(instance.methods[name]))
+        assert isinstance(new, ast.FunctionDef)
+        tensor = tensor_parameter(new)
+        new.name = instance.functions[name]
+        if new.name == "forward":
+            inputs = [n for n, spec in self._domain.inputs.items() if isinstance(spec, TensorSpec)]
+            new = with_target_parameters(new, self._live.signature, self._domain.inputs)
+            tensor = inputs[0] if inputs else tensor
+        OnInputDevice(tensor, self._devices).visit(new)
+        mapping = SelfMap(instance, self._instances, self._domain)
+        new.body = [mapping.visit(statement) for statement in new.body]
+        return ast.fix_missing_locations(new)
+
+    def _text(self, name: str, new: ast.stmt) -> str:
+        """A definition as the completion wrote it, comments and all, unless something had to change."""
+        old = self._top[name]
+        if ast.dump(old) == ast.dump(new):
+            first = min([old.lineno, *(d.lineno for d in getattr(old, "decorator_list", []))])
+            text = "\n".join(self._lines[first - 1 : old.end_lineno])
+            again = parse(text)
+            if isinstance(again, ast.Module) and [ast.dump(s) for s in again.body] == [ast.dump(old)]:
+                return text
+        return ast.unparse(ast.fix_missing_locations(new))
+
+
+def _definitions(tree: ast.Module) -> dict[str, ast.stmt]:
+    """What each top-level name was last bound to, by a definition, an assignment or a compound statement."""
+    found: dict[str, ast.stmt] = {}
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
+            names = {node.name}
+        elif isinstance(node, ast.Import | ast.ImportFrom | ast.Expr):
+            continue
+        else:
+            names = bound_names(node)
+        for name in names:
+            found.pop(name, None)  # a later definition also takes the later place
+            found[name] = node
+    return found
+
+
+def _refuse_patches(tree: ast.Module, top: Mapping[str, ast.stmt]) -> None:
+    """A text that changes torch, or its own classes, from outside means something else than what they say.
+
+    Raises:
+        RenderError: it does.
+    """
+    for node in tree.body:
+        for target in node.targets if isinstance(node, ast.Assign) else []:
+            name = dotted(target) or ""
+            root = name.partition(".")[0]
+            if "." in name and not name.startswith("torch.backends.") and root in {*top, "torch", "nn", "F"}:
+                raise RenderError(f"Line {node.lineno}: it sets `{name}`, which a kernel module cannot.")
+
+
+def _constants(top: Mapping[str, ast.stmt]) -> dict[str, Known]:
+    constants: dict[str, Known] = {}
+    for name, node in top.items():
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            try:
+                constants[name] = evaluate(node.value, constants)
+            except Unknown:
+                continue
+    return constants
+
+
+def _uses_math(texts: Iterable[str]) -> bool:
+    nodes = (node for text in texts for node in ast.walk(ast.parse(text)))
+    return any(isinstance(node, ast.Name) and node.id == "math" for node in nodes)

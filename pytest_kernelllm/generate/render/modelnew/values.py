@@ -1,0 +1,213 @@
+"""A tiny evaluator for what a completion's constructor computes, without executing any of it.
+
+It knows literals, names bound to the case's constructor arguments, simple arithmetic, and a handful of
+functions on plain numbers. Everything else is ``Unknown``.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_kernelllm.core.records import Scalar
+from pytest_kernelllm.generate.render.syntax import dotted, is_plain
+
+_LIMIT = 1 << 64
+"""Largest magnitude of an integer on the way: ``9 ** 9 ** 9`` must not keep us busy."""
+
+
+class Unknown(Exception):
+    """An expression is not one that can be evaluated here."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A value, and the plain values of constructor arguments that went into it."""
+
+    value: Any
+    """Scalar, tuple of values, or (only as an intermediate step) an argument of any other type."""
+    read: tuple[Scalar, ...] = ()
+
+
+UNKNOWN = Known(object())
+"""An argument that cannot be evaluated."""
+
+
+def argument(value: Any) -> Known:
+    """A constructor argument of the case."""
+    value = tuple(value) if isinstance(value, list) else value
+    return Known(value, tuple(_leaves(value)))
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal, and not merely because Python takes True for 1."""
+    return isinstance(a, bool) == isinstance(b, bool) and bool(a == b)
+
+
+def evaluate(node: ast.expr, names: Mapping[str, Known]) -> Known:
+    """The value of an expression.
+
+    Args:
+        node: the expression.
+        names: what is known by name; attributes of ``self`` under ``"self.<name>"``.
+
+    Raises:
+        Unknown: not a literal, a known name or simple arithmetic on them.
+    """
+    if isinstance(node, ast.Constant) and is_plain(node.value):
+        return Known(node.value)
+    if isinstance(node, ast.Tuple | ast.List):
+        return _apply(lambda *items: tuple(items), [evaluate(item, names) for item in node.elts])
+    if isinstance(node, ast.Name | ast.Attribute):
+        return _name(node, names)
+    if isinstance(node, ast.UnaryOp) and type(node.op) in _UNARY:
+        return _apply(_UNARY[type(node.op)], [evaluate(node.operand, names)])
+    if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
+        return _apply(_BINARY[type(node.op)], [evaluate(node.left, names), evaluate(node.right, names)])
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _COMPARE:
+        return _apply(
+            _COMPARE[type(node.ops[0])], [evaluate(n, names) for n in (node.left, node.comparators[0])]
+        )
+    if isinstance(node, ast.IfExp):
+        test = evaluate(node.test, names)
+        chosen = evaluate(node.body if test.value else node.orelse, names)
+        return Known(chosen.value, test.read + chosen.read)
+    if isinstance(node, ast.BoolOp):
+        known = evaluate(node.values[0], names)
+        for item in node.values[1:]:
+            if bool(known.value) == isinstance(node.op, ast.Or):
+                break
+            following = evaluate(item, names)
+            known = Known(following.value, known.read + following.read)
+        return known
+    if isinstance(node, ast.Subscript):
+        return _apply(_item, [evaluate(node.value, names), evaluate(node.slice, names)])
+    if (
+        isinstance(node, ast.Call)
+        and not node.keywords
+        and (function := _FUNCTIONS.get(dotted(node.func) or ""))
+    ):
+        return _apply(function, [evaluate(item, names) for item in node.args])
+    raise Unknown
+
+
+def _name(node: ast.Name | ast.Attribute, names: Mapping[str, Known]) -> Known:
+    name = dotted(node) or ""
+    if name in names:
+        return names[name]
+    if name in _CONSTANTS:
+        return Known(_CONSTANTS[name])
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
+        # A configuration object: only what it plainly stores, so that no property of it runs.
+        owner = _name(node.value, names).value
+        stored = owner if isinstance(owner, dict) else getattr(owner, "__dict__", {})
+        if not isinstance(owner, type) and node.attr in stored:
+            return argument(stored[node.attr])
+    raise Unknown
+
+
+def _apply(function: Callable[..., Any], operands: Sequence[Known]) -> Known:
+    values = [known.value for known in operands]
+    if not all(is_plain(value) for value in values):
+        raise Unknown
+    try:
+        value = function(*values)
+    except (ArithmeticError, TypeError, ValueError, LookupError):
+        raise Unknown from None
+    if isinstance(value, int) and abs(value) > _LIMIT:
+        raise Unknown
+    return Known(value, tuple(leaf for known in operands for leaf in known.read))
+
+
+def _leaves(value: Any) -> list[Scalar]:
+    if isinstance(value, tuple):
+        return [leaf for item in value for leaf in _leaves(item)]
+    return [value] if is_plain(value) else []
+
+
+def _numbers(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` on numbers only: ``"a" * 10**9`` is arithmetic to Python."""
+
+    def checked(*values: Any) -> Any:
+        if not all(isinstance(value, int | float) for value in values):
+            raise TypeError
+        return function(*values)
+
+    return checked
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    if abs(exponent) > 64:
+        raise ValueError
+    value = base**exponent
+    if isinstance(value, complex):
+        raise ValueError
+    return value
+
+
+def _item(value: Any, index: Any) -> Any:
+    if not (isinstance(value, tuple) and isinstance(index, int)):
+        raise TypeError
+    return value[index]
+
+
+def _plus(a: Any, b: Any) -> Any:
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return a + b
+    return _numbers(operator.add)(a, b)
+
+
+def _next_power_of_2(n: int) -> int:
+    return 1 << max(n - 1, 0).bit_length()
+
+
+_CONSTANTS: Mapping[str, float] = {"math.pi": math.pi, "math.e": math.e, "math.inf": math.inf}
+_UNARY: Mapping[type[ast.unaryop], Callable[[Any], Any]] = {
+    ast.USub: _numbers(operator.neg),
+    ast.UAdd: _numbers(operator.pos),
+    ast.Not: operator.not_,
+}
+_BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: _plus,
+    ast.Sub: _numbers(operator.sub),
+    ast.Mult: _numbers(operator.mul),
+    ast.Div: _numbers(operator.truediv),
+    ast.FloorDiv: _numbers(operator.floordiv),
+    ast.Mod: _numbers(operator.mod),
+    ast.Pow: _numbers(_power),
+}
+_COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: lambda a, b: a is b,
+    ast.IsNot: lambda a, b: a is not b,
+}
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "int": _numbers(int),
+    "float": float,
+    "bool": bool,
+    "abs": _numbers(abs),
+    "round": _numbers(round),
+    "min": _numbers(min),
+    "max": _numbers(max),
+    "tuple": tuple,
+    "list": tuple,
+    "len": len,
+    "math.sqrt": _numbers(math.sqrt),
+    "math.log": _numbers(math.log),
+    "math.log2": _numbers(math.log2),
+    "math.exp": _numbers(math.exp),
+    "math.pow": _numbers(math.pow),
+    "math.ceil": _numbers(math.ceil),
+    "math.floor": _numbers(math.floor),
+    "triton.next_power_of_2": _numbers(_next_power_of_2),
+    "triton.cdiv": _numbers(lambda a, b: -(-a // b)),
+}

@@ -1,0 +1,125 @@
+"""Renders a completion to the kernel module that would be judged, stored and adopted."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from pytest_kernelllm.core import kernel_module
+from pytest_kernelllm.core.records import Candidate, Completion
+from pytest_kernelllm.generate.render.errors import RenderError
+from pytest_kernelllm.generate.render.extract import ExtractError, extract
+from pytest_kernelllm.generate.render.rendered import Rendered
+
+if TYPE_CHECKING:
+    from pytest_kernelllm.discover.live import LiveTarget
+
+__all__ = ["RenderError", "render"]
+
+
+def render(completion: Completion, live: LiveTarget) -> Candidate:
+    """The candidate that a completion amounts to.
+
+    A complete kernel module passes as it is, under this target's header; one without ``SUPPORTS`` gets the domains of
+    the target's cases. TorchInductor's dialect and hand-style ``ModelNew`` classes are translated. Nothing is executed.
+
+    Raises:
+        RenderError: one sentence that names what is missing or cannot be carried, and where.
+    """
+    if not completion.text.strip():
+        raise RenderError(completion.note or "The completion is empty.")
+    try:
+        return _rendered(completion, live)
+    except ExtractError as error:
+        raise RenderError(str(error)) from None
+    except RecursionError:
+        raise RenderError("The completion's code is nested too deeply to be read.") from None
+
+
+def _rendered(completion: Completion, live: LiveTarget) -> Candidate:
+    from pytest_kernelllm.generate.render.inductor import translate as dialect
+    from pytest_kernelllm.generate.render.modelnew import translate as modelnew
+
+    if completion.format == "inductor":
+        return _composed(
+            dialect.translate(completion.text, live, completion), completion, live, translated=True
+        )
+    code = extract(completion.text)
+    if completion.format == "kernel_module":
+        return _kernel_module(code, completion, live)
+    if dialect.is_dialect(code):
+        return _composed(dialect.translate(code, live, completion), completion, live, translated=True)
+    return _composed(modelnew.translate(code, live, completion), completion, live, translated=False)
+
+
+def _composed(rendered: Rendered, completion: Completion, live: LiveTarget, *, translated: bool) -> Candidate:
+    provenance = _provenance(completion, live)
+    source = kernel_module.compose(provenance, rendered.docstring, rendered.supports, rendered.body)
+    return _candidate(source, completion, live, translated=translated)
+
+
+def _provenance(completion: Completion, live: LiveTarget) -> kernel_module.Provenance:
+    return kernel_module.Provenance(
+        live.target.id,
+        live.target.source_hash,
+        completion.generator,
+        completion.model,
+        completion.revision,
+        _licence_note(completion),
+    )
+
+
+def _licence_note(completion: Completion) -> str:
+    if completion.model:
+        return f"written by the model {completion.model}, whose licence may say what its output is for"
+    if completion.format == "inductor":
+        return "made from this module's own source by PyTorch's compiler"
+    return ""
+
+
+def _candidate(source: str, completion: Completion, live: LiveTarget, *, translated: bool) -> Candidate:
+    return Candidate(
+        live.target.id,
+        completion.index,
+        source,
+        completion.generator,
+        note=completion.note,
+        translated=translated,
+    )
+
+
+def _kernel_module(code: str, completion: Completion, live: LiveTarget) -> Candidate:
+    tree = ast.parse(code)
+    forward = next((n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "forward"), None)
+    if forward is None:
+        raise RenderError("The kernel module has no top-level function `forward`.")
+    given = [a.arg for a in [*forward.args.posonlyargs, *forward.args.args, *forward.args.kwonlyargs]]
+    given += [a.arg for a in (forward.args.vararg, forward.args.kwarg) if a is not None]
+    wanted = ["self", *live.signature.parameters]
+    if sorted(given) != sorted(wanted) or given[:1] != ["self"]:
+        takes, needs = ", ".join(given), ", ".join(wanted)
+        raise RenderError(f"Line {forward.lineno}: forward takes ({takes}); the target needs ({needs}).")
+    if not any(isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "SUPPORTS" for n in tree.body):
+        return _composed(_without_head(code, tree, live), completion, live, translated=False)
+    try:
+        kernel_module.read_supports(code)
+    except kernel_module.KernelModuleError as error:
+        raise RenderError(f"The kernel module cannot be read: {error}.") from None
+    source = kernel_module.signed(code, _provenance(completion, live))
+    return _candidate(source, completion, live, translated=False)
+
+
+def _without_head(code: str, tree: ast.Module, live: LiveTarget) -> Rendered:
+    """A kernel module without SUPPORTS, less the docstring and imports that are put back."""
+    lines = code.split("\n")
+    docstring = ast.get_docstring(tree)
+    head: list[ast.stmt] = [node for node in tree.body if ast.unparse(node) in _HEAD]
+    head += tree.body[:1] if docstring is not None else []
+    for node in head:
+        lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or node.lineno) - node.lineno + 1)
+    body = "\n".join(lines).strip("\n")
+    return Rendered(body, docstring or f"{live.target.name}.", tuple(case.domain for case in live.cases))
+
+
+_HEAD = ("import torch", "import triton", "import triton.language as tl")
+"""What ``kernel_module.compose`` writes itself."""

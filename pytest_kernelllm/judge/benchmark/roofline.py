@@ -1,0 +1,86 @@
+"""What this GPU can do at best: measured ceilings, and the bytes that a call cannot do without."""
+
+from __future__ import annotations
+
+import functools
+import statistics
+from dataclasses import dataclass
+
+import torch
+
+from pytest_kernelllm.judge.reference.outputs import Question
+from pytest_kernelllm.judge.shared.clock import Clock
+from pytest_kernelllm.judge.shared.structure import flatten
+
+DIFFERENTIABLE_BYTES = 1 << 31
+"""Larger questions are not differentiated to learn which of their inputs matter."""
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """Measured ceilings of one GPU."""
+
+    bytes_per_us: float
+    flops_per_us: dict[str, float]
+    cache_bytes: int
+    """L2: writes up to this size need not reach memory before a call ends."""
+
+    def microseconds(self, moved: int, flops: int, dtype: str) -> float:
+        """The time that moving and computing this much takes at the ceilings."""
+        rate = self.flops_per_us.get(dtype, self.flops_per_us["float32"])
+        return max(moved / self.bytes_per_us, flops / rate)
+
+    def least(self, read: int, written: int, flops: int) -> float:
+        """µs below which no call is believed, in whatever precision it computes."""
+        moved = read + max(written - self.cache_bytes, 0)
+        return max(moved / self.bytes_per_us, flops / max(self.flops_per_us.values()))
+
+
+def measure_roofline(clock: Clock) -> Roofline:
+    """Copy and multiply for a few ms to learn what the current GPU can do."""
+    source = torch.empty(1 << 28, dtype=torch.float32, device="cuda").normal_()
+    target = torch.empty_like(source)
+    copied = clock.many([functools.partial(target.copy_, source)], 8, 1)[1]
+    rates = {}
+    for name in ("float32", "float16", "bfloat16"):
+        a = torch.randn(4096, 4096, device="cuda", dtype=getattr(torch, name))
+        square = functools.partial(torch.matmul, a, a)
+        clock.many([square], 3)  # the first call sets the library up
+        rates[name] = 2 * 4096**3 / clock.many([square], 10)[1][0]
+    moved = 2 * source.numel() * source.itemsize / statistics.median(copied)
+    return Roofline(moved, rates, int(torch.cuda.get_device_properties(0).L2_cache_size))
+
+
+def needed_bytes(question: Question) -> tuple[int, int]:
+    """Bytes that a call must read, and must write.
+
+    Read: of floating inputs and parameters the elements with a derivative, for a random projection of the outputs.
+    An element without one may matter too, so this is never too much; a table's rows that no index names are not in it.
+    """
+    written = sum(leaf.nbytes for leaf in question.expected.original)
+    if question.bytes > DIFFERENTIABLE_BYTES:
+        return 0, written
+    arguments = {
+        name: value.detach().requires_grad_()
+        if isinstance(value, torch.Tensor) and value.is_floating_point()
+        else value
+        for name, value in question.arguments.items()
+    }
+    sources = [v for v in arguments.values() if isinstance(v, torch.Tensor) and v.requires_grad]
+    sources += [p for p in question.module.parameters() if p.requires_grad]
+    try:
+        with torch.enable_grad():
+            _, outputs = flatten(question.module(**arguments))
+            leaves = [t for t in outputs if isinstance(t, torch.Tensor) and t.requires_grad]
+            if not leaves or not sources:
+                return 0, written
+            parts = [(leaf * torch.randn_like(leaf)).sum().double() for leaf in leaves]
+            gradients = torch.autograd.grad(torch.stack(parts).sum(), sources, allow_unused=True)
+    except (
+        RuntimeError
+    ):  # it changes an input in place, or has no derivative: then nothing is known about its reads
+        return 0, written
+    read = sum(
+        int(gradient.count_nonzero()) * gradient.itemsize for gradient in gradients if gradient is not None
+    )
+    return read, written

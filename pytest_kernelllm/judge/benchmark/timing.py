@@ -1,0 +1,144 @@
+"""How fast is a kernel: interleaved rounds against the baselines, and the judge's own clock beside the worker's."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pytest_kernelllm.core.records import Ratio, Spread
+from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.judge.shared.clock import Clock
+
+MOST_FLUSHES = 12
+"""Overwrites of L2 before a call, at most."""
+
+CLOCK_TRIES = 5
+"""How often a call is timed by the judge's clock, at most."""
+
+
+class Contestant(Protocol):
+    """One of the things timed against each other."""
+
+    name: str
+
+    def cold(self, flushes: int) -> float:
+        """µs of one call behind so many overwrites of L2."""
+
+    def loop(self, count: int, flushes: int = 0) -> list[float]:
+        """µs of calls in a row, see ``Clock.many``."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """All figures of one contestant, in µs: one list of cold calls a round, one warm mean a round."""
+
+    cold: tuple[tuple[float, ...], ...]
+    warm: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """Of all cold calls."""
+        return statistics.median(x for calls in self.cold for x in calls)
+
+
+def flushes_to_hide(contestants: Sequence[Contestant], flush_us: float) -> dict[str, int]:
+    """How many overwrites of L2 keep the GPU busy while each contestant's call is being launched.
+
+    What is timed then is the GPU's work and not Python. Also warms everything up.
+    """
+    flushes = {}
+    for contestant in contestants:
+        contestant.loop(3)
+        flushes[contestant.name] = min(1 + math.ceil(contestant.loop(5)[0] / flush_us), MOST_FLUSHES)
+    return flushes
+
+
+def interleave(
+    contestants: Sequence[Contestant], flushes: dict[str, int], policy: Policy, order: random.Random
+) -> dict[str, Series]:
+    """Time all contestants in rounds, each round in a new order, so that drift of clocks and heat falls on all.
+
+    Calls that take long are made less often.
+    """
+    cold: dict[str, list[tuple[float, ...]]] = {c.name: [] for c in contestants}
+    warm: dict[str, list[float]] = {c.name: [] for c in contestants}
+    longest = max(c.cold(flushes[c.name]) for c in contestants)
+    calls = max(2, min(policy.timing_calls, int(10_000 / longest)))
+    for _ in range(policy.timing_rounds):
+        for contestant in order.sample(contestants, len(contestants)):
+            name = contestant.name
+            cold[name].append(tuple(contestant.cold(flushes[name]) for _ in range(calls)))
+            warm[name].append(contestant.loop(calls)[0])
+    return {c.name: Series(tuple(cold[c.name]), tuple(warm[c.name])) for c in contestants}
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """20th, 50th and 80th percentile."""
+    cuts = statistics.quantiles(values, n=10, method="inclusive")
+    return Spread(round(cuts[1], 3), round(statistics.median(values), 3), round(cuts[7], 3))
+
+
+def ratio(slow: Series, fast: Series, between_runs: float) -> Ratio:
+    """Speedup of ``fast`` over ``slow`` on cold calls, with a 95 % interval.
+
+    Each round gives one ratio of medians; rounds are independent draws, so the interval is Student's over their
+    logarithms. To it comes, squares added, what no number of rounds can show: ``between_runs``, a share.
+    """
+    logs = [
+        math.log(statistics.median(a) / statistics.median(b))
+        for a, b in zip(slow.cold, fast.cold, strict=True)
+    ]
+    mean = statistics.fmean(logs)
+    within = _student(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    half = math.hypot(within, math.log1p(between_runs))
+    return Ratio(*(round(math.exp(x), 4) for x in (mean, mean - half, mean + half)))
+
+
+def by_the_judge(
+    loop: Callable[[int, int], list[float]],
+    clock: Clock,
+    expected_us: float,
+    flushes: int,
+    agree: Callable[[float, float], bool],
+) -> tuple[float, float]:
+    """One cold call in µs, by the judge's clock and by the worker's events for the same calls.
+
+    The judge asks for N and for 2N calls and takes the difference, which cancels the way there and back, and takes off
+    what the overwrites of L2 alone need, measured in its own process. The least of several figures counts: whatever
+    else the machine does can only add to them. So the first try after which both clocks ``agree`` is the last.
+    """
+
+    def seconds(run: Callable[[int], object], count: int) -> float:
+        start = time.perf_counter()
+        run(count)
+        middle = time.perf_counter()
+        run(2 * count)
+        return (time.perf_counter() - middle) - (middle - start)
+
+    each = flushes * clock.flush_us()
+    count = max(4, min(100, int(8_000 / (expected_us + each))))
+    judged, events = [], []
+
+    def candidate(calls: int) -> None:
+        events.extend(loop(calls, flushes))
+
+    for _ in range(CLOCK_TRIES):
+        with_calls = seconds(candidate, count)
+        without = seconds(lambda calls: clock.many([], calls, flushes), count)
+        judged.append((with_calls - without) * 1e6 / count)
+        if agree(min(judged), statistics.median(events)):
+            break
+    return max(min(judged), 0.0), statistics.median(events)
+
+
+def _student(freedom: int) -> float:
+    """97.5th percentile of Student's t, by Hill's expansion around the normal quantile (good to 1 % from 5 degrees)."""
+    z = statistics.NormalDist().inv_cdf(0.975)
+    g1 = (z**3 + z) / 4
+    g2 = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    return z + g1 / freedom + g2 / freedom**2

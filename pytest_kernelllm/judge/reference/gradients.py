@@ -1,0 +1,143 @@
+"""Gradients: what they must be, for targets whose marker says ``backward=True``. Only ever in the judge's process.
+
+How they are asked of a worker, in the order that calls ``forward``::
+
+    "grad": {"wrt": ["x", "self.weight"], "outputs": [slab, null], "slabs": [slab, slab]}
+
+``wrt`` names inputs, and parameters after ``self.``, as in ``Gradients.names``. ``outputs`` has for each output leaf the
+gradient that flows into it, None where none does (``Gradients.into``). The worker makes the named tensors require
+gradients, calls ``forward`` under ``torch.enable_grad()``, and lets ``torch.autograd.grad`` with
+``allow_unused=True`` find the gradients, which it copies to ``slabs``, zeros where there is none. What then stands in
+the slabs is compared, leaf by leaf, with ``Gradients.expected``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.judge.reference import numerics
+from pytest_kernelllm.judge.reference import trivial as impostors
+from pytest_kernelllm.judge.reference.numerics import Expected
+from pytest_kernelllm.judge.reference.original import Change, Float64Mode, copied, raised
+from pytest_kernelllm.judge.shared.structure import flatten
+
+PARAMETER = "self."
+"""How names of parameters begin, beside those of inputs."""
+
+Tensors = list[torch.Tensor]
+
+
+class NoGradients(Exception):
+    """The original has no gradients to compare with; the text says why."""
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """What the gradients of one question must be."""
+
+    names: tuple[str, ...]
+    """Of the floating inputs (``x``) and the parameters (``self.weight``) that outputs depend on."""
+    into: tuple[torch.Tensor | None, ...]
+    """For each output leaf the gradient that flows into it; None for one without."""
+    expected: Expected
+    """One leaf for each of ``names``."""
+    impostor: str | None
+    """Name of an impostor that would pass as all of them; then they prove nothing."""
+
+
+def expected_gradients(
+    module: nn.Module,
+    arguments: dict[str, Any],
+    seed: int,
+    policy: Policy,
+    movers: Iterable[Change] = (),
+    tolerance: float | None = None,
+) -> Gradients:
+    """The original's gradients under random gradients of its outputs, with their bounds.
+
+    Args:
+        module: the original, with the question's weights. Kept as it is.
+        arguments: by parameter name. Kept as they are.
+        seed: of the gradients that flow into the outputs.
+        policy: thresholds.
+        movers: make float64 of a tensor, moved in its last places (``reference.mover``).
+        tolerance: the marker's override.
+
+    Raises:
+        NoGradients: no output depends on an input or parameter in a way that autograd knows.
+    """
+    leaves, sources = _call(module, arguments, None)
+    into = _into(leaves, seed)
+    found = _pull(leaves, list(sources.values()), into)
+    names = [name for name, gradient in zip(sources, found, strict=True) if gradient is not None]
+    if not names:
+        raise NoGradients(
+            "no output of the original depends on an input or parameter in a way autograd knows"
+        )
+    original = [gradient for gradient in found if gradient is not None]
+
+    def in_float64(change: Change) -> Tensors:
+        with Float64Mode():  # type: ignore[no-untyped-call]  # torch leaves it untyped
+            leaves, sources = _call(module, arguments, change)
+            wide = [None if g is None else raised(g) for g in into]
+            pulled = _pull(leaves, [sources[name] for name in names], wide)
+        return [
+            torch.zeros_like(o, dtype=torch.float64) if g is None else g
+            for o, g in zip(original, pulled, strict=True)
+        ]
+
+    moved = [in_float64(change) for change in movers]
+    elements = sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
+    expected = numerics.expect(None, original, in_float64(raised), moved, policy, elements=elements)
+    weak = impostors.weakness(expected, {}, None, None, policy, tolerance)
+    return Gradients(tuple(names), tuple(into), expected, weak)
+
+
+def _call(
+    module: nn.Module, arguments: dict[str, Any], change: Change | None
+) -> tuple[list[Any], dict[str, torch.Tensor]]:
+    """Output leaves of a fresh copy, and the tensors whose gradients are wanted, by name."""
+    fresh = copied(module, change or torch.clone)
+    given = {
+        k: (change or torch.clone)(v) if isinstance(v, torch.Tensor) else v for k, v in arguments.items()
+    }
+    sources = {
+        name: value.requires_grad_()
+        for name, value in given.items()
+        if isinstance(value, torch.Tensor) and value.is_floating_point()
+    }
+    # The original gets copies: it may change what it is given.
+    passed = {name: sources[name].clone() if name in sources else value for name, value in given.items()}
+    sources |= {f"{PARAMETER}{n}": p for n, p in fresh.named_parameters() if p.requires_grad}
+    with torch.enable_grad():
+        return flatten(fresh(**passed))[1], sources
+
+
+def _into(leaves: list[Any], seed: int) -> list[torch.Tensor | None]:
+    """Random gradients for the leaves that have any."""
+    into: list[torch.Tensor | None] = []
+    for i, leaf in enumerate(leaves):
+        if not (isinstance(leaf, torch.Tensor) and leaf.requires_grad):
+            into.append(None)
+            continue
+        generator = torch.Generator(leaf.device).manual_seed(seed + i)
+        drawn = torch.randn(leaf.shape, generator=generator, device=leaf.device)
+        into.append(drawn.to(leaf.dtype))
+    return into
+
+
+def _pull(
+    leaves: list[Any], sources: Tensors, into: list[torch.Tensor | None]
+) -> tuple[torch.Tensor | None, ...]:
+    """Gradients of the sources; None for those that nothing depends on."""
+    pairs = [(leaf, g) for leaf, g in zip(leaves, into, strict=True) if g is not None and leaf.requires_grad]
+    if not pairs or not sources:
+        return (None,) * len(sources)
+    outputs, gradients = zip(*pairs, strict=True)
+    return torch.autograd.grad(outputs, sources, gradients, allow_unused=True)

@@ -1,0 +1,71 @@
+"""Impostors: outputs that a lazy or cheating candidate could write. A probe that lets one through proves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.judge.reference.numerics import Expected, compare
+
+Leaves = list[torch.Tensor]
+
+
+def weakness(
+    expected: Expected,
+    arguments: dict[str, Any],
+    other: Leaves | None,
+    half: Leaves | None,
+    policy: Policy,
+    tolerance: float | None,
+) -> str | None:
+    """Name of an impostor that would pass as the outputs, if there is one. Arguments as ``impostors`` takes them."""
+    for name, outputs in impostors(expected, arguments, other, half):
+        if all(compare(out, expected, i, policy, tolerance).passed for i, out in enumerate(outputs)):
+            return name
+    return None
+
+
+def impostors(
+    expected: Expected, arguments: dict[str, Any], other: Leaves | None, half: Leaves | None
+) -> Iterator[tuple[str, Leaves]]:
+    """Every impostor with its name.
+
+    Args:
+        expected: the probe's truth.
+        arguments: its inputs.
+        other: the original's outputs for other inputs of the same sizes; None where they cannot be had.
+        half: its outputs at half precision, for float32 modules.
+    """
+    originals: tuple[torch.Tensor, ...] = expected.original
+
+    def each(make: Callable[[torch.Tensor], torch.Tensor]) -> Leaves:
+        return [make(leaf) for leaf in originals]
+
+    yield "zeros", each(torch.zeros_like)
+    yield "ones", each(torch.ones_like)
+    if any(leaf.numel() > 1 for leaf in originals):  # a single number is its own mean
+        yield "the mean", each(_mean)
+    if other is not None and [o.shape for o in other] == [o.shape for o in originals]:
+        yield "another input's output", other
+    for name, value in arguments.items():
+        if isinstance(value, torch.Tensor) and any(leaf.shape == value.shape for leaf in originals):
+            yield f"`{name}` passed through", each(lambda leaf, value=value: _passed(value, leaf))  # type: ignore[misc]  # mypy cannot infer a lambda's defaults
+    if half is not None and any(leaf.dtype == torch.float32 for leaf in originals):
+        yield (
+            "the original at half precision",
+            [h.to(o.dtype) for h, o in zip(half, originals, strict=True)],
+        )
+
+
+def _mean(leaf: torch.Tensor) -> torch.Tensor:
+    # Of the numbers alone: one NaN must not make the impostor harmless.
+    finite = leaf.isfinite()
+    total = torch.where(finite, leaf, 0).sum(dtype=torch.float64)
+    return (total / finite.sum().clamp_min(1)).to(leaf.dtype).expand(leaf.shape)
+
+
+def _passed(value: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:
+    return value.to(leaf.dtype) if value.shape == leaf.shape else leaf

@@ -1,0 +1,118 @@
+"""Originals that cannot be examined, each refused with a sentence that says why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.judge.reference import numerics
+from pytest_kernelllm.judge.reference import original as reference
+from pytest_kernelllm.judge.reference.probes import Probe
+from pytest_kernelllm.judge.shared.structure import flatten
+
+
+class ExamError(Exception):
+    """The original itself cannot be examined at a probe; the text says why."""
+
+
+@contextmanager
+def named(probe: Probe) -> Iterator[None]:
+    """Errors of the user's code, as an ``ExamError`` that names the probe."""
+    try:
+        yield
+    except torch.cuda.OutOfMemoryError:
+        raise
+    except Exception as error:  # the user's code may raise anything
+        text = " ".join(str(error).split())[:300]
+        where = probe.describe()
+        raise ExamError(f"the original fails at {where}: {type(error).__name__}: {text}") from error
+
+
+def refuse_incomparable(output: Any, probe: Probe) -> None:
+    """Outputs must be tensors in plain tuples, lists and dicts: a kernel can give nothing else back."""
+    where = probe.describe()
+    kind = type(output)
+    if isinstance(output, tuple | list | Mapping):
+        if kind not in (tuple, list, dict):
+            raise ExamError(
+                f"the original returns a {kind.__name__} at {where}; a kernel returns plain tuples, lists and "
+                "dicts, and callers that read fields by name would fail"
+            )
+        parts = list(output.values()) if isinstance(output, dict) else list(output)
+        for part in parts:
+            if part is not None:
+                refuse_incomparable(part, probe)
+        if not parts or all(part is None for part in parts):
+            raise ExamError(f"the original returns an empty {kind.__name__} at {where}")
+    elif not isinstance(output, torch.Tensor):
+        raise ExamError(f"the original returns something else than tensors at {where}: a {kind.__name__}")
+    elif output.is_complex():
+        raise ExamError(f"the original returns complex numbers at {where}; they are not judged")
+
+
+def refuse_random(
+    module: torch.nn.Module,
+    arguments: dict[str, Any],
+    original: list[torch.Tensor],
+    policy: Policy,
+    probe: Probe,
+) -> None:
+    """Another run under another seed must give the same outputs, but for the order of sums.
+
+    Args:
+        module: the original.
+        arguments: of the first run.
+        original: its outputs.
+        policy: thresholds.
+        probe: named in the text.
+
+    Raises:
+        ExamError: the outputs differ.
+    """
+    with named(probe):
+        again = flatten(reference.call_original(module, arguments, seed=1))[1]
+    same = numerics.expect(None, original, None, [], policy)
+    for i, leaf in enumerate(again):
+        alike = form(leaf) == form(original[i])
+        tolerance = max(1e-4, 8 * torch.finfo(leaf.dtype).eps) if leaf.is_floating_point() else None
+        if not alike or not numerics.compare(leaf, same, i, policy, tolerance).passed:
+            raise ExamError(
+                f"the original is random: two calls with the same inputs give different outputs, at "
+                f"{probe.describe()}; judge it without dropout, sampling or whatever draws random numbers"
+            )
+
+
+def refuse_stateful(module: torch.nn.Module, arguments: dict[str, Any], probe: Probe) -> None:
+    """A call must leave buffers and inputs as they were: a kernel that leaves them alone would not do the same.
+
+    Raises:
+        ExamError: it changes one of them; the text names it.
+    """
+    fresh = reference.copied(module, lambda tensor: tensor, torch.clone)
+    inputs = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
+    with named(probe), torch.no_grad():
+        fresh(**inputs)
+    buffers = dict(fresh.named_buffers())
+    changed = [f"its buffer `{k}`" for k, v in module.named_buffers() if not _same(v, buffers.get(k))]
+    changed += [f"its input `{k}`" for k, v in arguments.items() if not _same(v, inputs[k])]
+    if changed:
+        raise ExamError(
+            f"the original changes {' and '.join(changed)} as it runs, at {probe.describe()}; a kernel keeps no "
+            "state: judge the module in evaluation mode, or leave the change outside it"
+        )
+
+
+def _same(before: Any, after: Any) -> bool:
+    if not isinstance(before, torch.Tensor):
+        return True
+    return isinstance(after, torch.Tensor) and torch.equal(before.nan_to_num(), after.nan_to_num())
+
+
+def form(leaf: Any) -> tuple[Any, ...]:
+    """Shape and kind of an output leaf; all floating dtypes are one kind."""
+    floating = isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
+    return (leaf.shape, floating or leaf.dtype) if isinstance(leaf, torch.Tensor) else (type(leaf),)

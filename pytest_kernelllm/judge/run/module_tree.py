@@ -1,0 +1,79 @@
+"""A live module as the plain tree that a worker's stand-in for ``self`` is built from."""
+
+from __future__ import annotations
+
+from types import FunctionType
+from typing import Any
+
+import torch
+
+from pytest_kernelllm.judge.shared.buffers import Arena
+
+
+def state_tree(
+    module: torch.nn.Module, arena: Arena, slabs: dict[str, torch.Tensor], prefix: str = ""
+) -> dict[str, Any]:
+    """Parameters and buffers in slabs, plain attributes as they are, submodules nested. JSON-ready.
+
+    Methods, hooks and whatever else is no plain value stays behind: a worker cannot call the original.
+
+    Args:
+        module: the live module.
+        arena: where the slabs are made.
+        slabs: receives the slab of each parameter and buffer by dotted name.
+        prefix: of those names.
+    """
+    values: dict[str, Any] = {}
+    tensors = {**dict(module.named_parameters(recurse=False)), **dict(module.named_buffers(recurse=False))}
+    for name, tensor in tensors.items():
+        slabs[prefix + name], values[name] = in_slab(tensor, arena)
+    for name, value in vars(module).items():
+        if not name.startswith("_") or name == "_reversed_padding_repeated_twice":
+            plain(values, name, value)
+    for name in ("weight", "bias"):  # a stock layer without a bias has the attribute all the same
+        if name in module._parameters and module._parameters[name] is None:
+            values[name] = None
+    return {
+        "class": f"{type(module).__module__}.{type(module).__qualname__}",
+        "values": values,
+        "children": {
+            **{
+                name: state_tree(child, arena, slabs, f"{prefix}{name}.")
+                for name, child in module.named_children()
+            },
+            **{name: _namespace(value) for name, value in vars(module).items() if _is_namespace(name, value)},
+        },
+    }
+
+
+def plain(values: dict[str, Any], name: str, value: Any) -> None:
+    """Put ``value`` into ``values`` if it is a plain value: scalars, dtypes and tuples of them."""
+    if value is None or isinstance(value, bool | int | str):
+        values[name] = value
+    elif isinstance(value, float):
+        values[name] = {"float": repr(value)}  # JSON has no inf and nan
+    elif isinstance(value, torch.dtype):
+        values[name] = {"dtype": str(value).removeprefix("torch.")}
+    elif isinstance(value, tuple | list) and all(isinstance(v, bool | int | str | None) for v in value):
+        values[name] = {"tuple": list(value)}
+
+
+def in_slab(tensor: torch.Tensor, arena: Arena) -> tuple[torch.Tensor, dict[str, Any]]:
+    """A copy of ``tensor`` in the arena, and its description for the worker."""
+    slab, description = arena.slab(tensor.shape, tensor.dtype)
+    slab.copy_(tensor.detach())
+    return slab, {"slab": description}
+
+
+def _is_namespace(name: str, value: Any) -> bool:
+    skipped = (torch.nn.Module, torch.Tensor, type, FunctionType, dict, list, tuple)
+    return not name.startswith("_") and hasattr(value, "__dict__") and not isinstance(value, skipped)
+
+
+def _namespace(value: Any) -> dict[str, Any]:
+    """A configuration object: its plain values only."""
+    values: dict[str, Any] = {}
+    for name, item in vars(value).items():
+        if not name.startswith("_"):
+            plain(values, name, item)
+    return {"class": "", "values": values, "children": {}}

@@ -1,0 +1,185 @@
+"""What torch does during a call: operations counted, and memory from ``torch.empty`` and its like put between guard zones.
+
+Runs in the worker, around calls of the candidate, and in the judge, around the original.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from pytest_kernelllm.judge.shared.buffers import GUARD
+
+UNWRITTEN = frozenset(
+    f"aten::{name}"
+    for name in (
+        "empty",
+        "empty_like",
+        "empty_permuted",
+        "empty_strided",
+        "new_empty",
+        "new_empty_strided",
+    )
+)
+"""Operations whose result holds nothing yet: it is poisoned, so that what a kernel leaves out shows."""
+
+WRITTEN = frozenset(
+    f"aten::{name}"
+    for name in (
+        "_to_copy",
+        "clone",
+        "full",
+        "full_like",
+        "new_full",
+        "new_ones",
+        "new_zeros",
+        "ones",
+        "ones_like",
+        "zeros",
+        "zeros_like",
+    )
+)
+"""Operations that give fresh memory with content."""
+
+ALLOCATING = UNWRITTEN | WRITTEN
+
+PATTERNS = range(0x7F81, 0x8000)
+"""16 bits that fill a block: NaN in every floating dtype. Another for every block, and none that of the judge's slabs, so that
+what was read beyond one end shows where it is stored beyond another."""
+
+
+HELD = 1 << 28
+"""Bytes of guarded memory that are held until the call is over; of more, what the candidate has let go is looked at before."""
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A tensor's memory between guard zones."""
+
+    memory: torch.Tensor
+    size: int
+    """Bytes between the zones."""
+    pattern: int
+    what: str
+    holder: weakref.ref[Any]
+    """Dead when no tensor refers to the memory any more."""
+
+    def broken(self) -> list[str]:
+        """What was written outside, in words."""
+        zones = ((self.memory[:GUARD], "before"), (self.memory[GUARD + self.size :], "behind"))
+        places = [where for zone, where in zones if not _holds(zone, self.pattern)]
+        return [f"{where} a tensor that it allocated ({self.what})" for where in places]
+
+
+class Watch(TorchDispatchMode):
+    """Inside, torch operations are counted by name, with the elements that they touch."""
+
+    def __init__(self, *, guarded: bool = True) -> None:
+        """``guarded``: fresh memory lies between guard zones."""
+        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        self.elements: Counter[str] = Counter()
+        self._guarded = guarded
+        self._blocks: list[_Block] = []
+        self._broken: list[str] = []
+        self._made = 0
+        self._bytes = 0
+        self._bound = HELD
+        self._paused = 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled inside, and the precaution would import the whole compiler, some three seconds."""
+        return False
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Inside, nothing is counted: Triton's own housekeeping around a launch."""
+        self._paused += 1
+        try:
+            yield
+        finally:
+            self._paused -= 1
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Count one operation; guard what it allocates."""
+        result = func(*args, **(kwargs or {}))
+        if self._paused:
+            return result
+        name = func._schema.name
+        tensors = [leaf for leaf in tree_leaves((args, kwargs, result)) if isinstance(leaf, torch.Tensor)]
+        self.elements[name] += max((tensor.numel() for tensor in tensors), default=0)
+        if self._guarded and name in ALLOCATING and result.numel():
+            return self._between_guards(result, written=name in WRITTEN)
+        return result
+
+    def _between_guards(self, fresh: torch.Tensor, *, written: bool) -> torch.Tensor:
+        """The same tensor in a block with a guard zone on either side."""
+        size = fresh.untyped_storage().nbytes()
+        pattern = PATTERNS[self._made % len(PATTERNS)]
+        self._made += 1
+        words = GUARD + (size + 1) // 2
+        block = torch.full((words,), pattern, dtype=torch.int16, device=fresh.device).view(torch.uint8)
+        holder = _Inside(block, size) if block.is_cuda else block.numpy()
+        inner = _storage_inside(holder, size)
+        if not written and fresh.dtype == torch.bool:
+            inner.fill_(1)  # other bytes are no booleans
+        tensor = torch.empty(0, dtype=fresh.dtype, device=fresh.device)
+        tensor.set_(inner.untyped_storage(), 0, fresh.size(), fresh.stride())
+        if written:
+            tensor.copy_(fresh)
+        what = f"{str(fresh.dtype).removeprefix('torch.')} {list(fresh.shape)}"
+        self._blocks.append(_Block(block, size, pattern, what, weakref.ref(holder)))
+        self._bytes += block.nbytes
+        if self._bytes > self._bound:
+            self._let_go()
+        return tensor
+
+    def _let_go(self) -> None:
+        """Of blocks that the candidate has let go: a call may go on for ever."""
+        held = []
+        for block in self._blocks:
+            if block.holder() is not None:
+                held.append(block)
+            else:
+                self._broken += block.broken()
+        self._blocks, self._bytes = held, sum(block.memory.nbytes for block in held)
+        self._bound = HELD + 2 * self._bytes
+
+    def broken_guards(self) -> list[str]:
+        """What was written outside, in words: ``before`` or ``behind`` which tensor."""
+        return self._broken + [said for block in self._blocks for said in block.broken()]
+
+
+def _holds(zone: torch.Tensor, pattern: int) -> bool:
+    """Whether all of a zone, which ends with a whole word, still holds the pattern."""
+    odd = zone.numel() % 2
+    words_kept = (zone[odd:].view(torch.int16) == pattern).all()
+    return bool(words_kept) and (not odd or int(zone[0]) == pattern >> 8)
+
+
+class _Inside:
+    """Part of a block of GPU memory, for whoever speaks ``__cuda_array_interface__``. Keeps the block alive."""
+
+    def __init__(self, block: torch.Tensor, size: int) -> None:
+        self.block = block
+        self.__cuda_array_interface__ = {
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": (block.data_ptr() + GUARD, False),
+            "version": 3,
+        }
+
+
+def _storage_inside(holder: Any, size: int) -> torch.Tensor:
+    """Bytes between the guard zones, as a storage of their own: ``as_strided`` counts from where a storage starts."""
+    if isinstance(holder, _Inside):
+        return torch.as_tensor(holder, device=holder.block.device)
+    return torch.frombuffer(holder, dtype=torch.uint8, count=size, offset=GUARD)

@@ -1,0 +1,303 @@
+"""What the names hold that outlive a call: those of the module and of its classes, and default arguments."""
+
+from __future__ import annotations
+
+import ast
+from functools import cached_property
+from typing import Literal
+
+from pytest_kernelllm.judge.static_check.allowed import NAMESPACES
+from pytest_kernelllm.judge.static_check.names import Place, Scope, paths
+
+Kind = Literal["fixed", "table", "kept"]
+"""Of a value, from good to bad: one that cannot change; a list or dictionary of such; anything else."""
+
+_WORSE = ("fixed", "table", "kept")
+
+_FIXED_BUILTINS = frozenset(
+    (
+        *("abs", "bool", "complex", "divmod", "float", "frozenset", "hex", "int", "len", "max", "min"),
+        *("ord", "pow", "print", "range", "round", "str", "sum", "tuple"),
+    )
+)
+_TABLE_BUILTINS = frozenset(["dict", "list", "set", "sorted"])
+_PASSING_ON = frozenset(["enumerate", "reversed", "zip"])
+_READING_BUILTINS = frozenset([*_FIXED_BUILTINS, *_TABLE_BUILTINS, *_PASSING_ON, "all", "any"])
+"""Builtins that only read a list or dictionary they are given."""
+_READING_METHODS = frozenset(["copy", "count", "get", "index", "items", "keys", "values"])
+_FIXED_FUNCTIONS = frozenset(
+    (
+        *(f"torch.{name}" for name in ("Size", "can_cast", "device", "finfo", "iinfo", "promote_types")),
+        *(f"torch.cuda.{name}" for name in ("current_device", "device_count", "is_available")),
+        *(f"torch.cuda.get_device_{name}" for name in ("capability", "name", "properties")),
+        *(f"triton.{name}" for name in ("cdiv", "next_power_of_2", "language.cdiv", "language.constexpr")),
+        *(f"triton.runtime.driver.active.get_{name}" for name in ("active_torch_device", "current_target")),
+        "functools.partial",
+    )
+)
+"""Of what is fixed they make what is fixed; so do those of ``math``."""
+_LAUNCHED = frozenset(["triton.autotune", "triton.heuristics", "triton.jit"])
+"""What they make of a function can be launched, whatever they are given."""
+_TABLE_CALLS = frozenset(["triton.runtime.driver.active.utils.get_device_properties"])
+_COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp
+
+
+class Lasting:
+    """The names of one module that outlive a call, and the kinds of what they hold."""
+
+    def __init__(self, every: list[Place]) -> None:
+        """Read all that happens on import."""
+        self._tree = every[0].node
+        self.scopes = {id(place.scope.node): place.scope for place in every}
+        self.not_fixed: dict[tuple[int, str], Kind] = {}
+        """By the id of a scope's node and the name; other names hold what is fixed."""
+        importing = {id(scope) for scope in self.scopes.values() if not runs_in_a_call(scope)}
+        self.on_import = [place for place in every if id(place.scope) in importing]
+        """What is evaluated while the module is imported; the rest runs when some function is called."""
+        self.in_calls = [place for place in every if id(place.scope) not in importing]
+        # What is built of names is known once these are. Kinds only get worse, so it ends.
+        before: dict[tuple[int, str], Kind] = {(0, ""): "fixed"}
+        while before != self.not_fixed:
+            before = dict(self.not_fixed)
+            for node, scope in self.on_import:
+                self._bindings(node, scope)
+
+    @cached_property
+    def parents(self) -> dict[int, ast.AST]:
+        """By the id of a node, the one it stands in."""
+        found: dict[int, ast.AST] = {}
+        stack = [self._tree]
+        while stack:
+            node = stack.pop()
+            for child in ast.iter_child_nodes(node):
+                found[id(child)] = node
+                stack.append(child)
+        return found
+
+    def is_called(self, node: ast.AST) -> bool:
+        """Whether an expression stands for what is called, and nothing else."""
+        call = self.parents[id(node)]
+        return isinstance(call, ast.Call) and call.func is node
+
+    def assigned_in_call(self, name: str, scope: Scope) -> list[ast.expr]:
+        """Everything that a name of a function stands for there; empty where that is not all there to read."""
+        holders = scope.holders(name)
+        holder = holders[0] if len(holders) == 1 else scope
+        if not isinstance(holder.node, ast.FunctionDef):
+            return []
+        arguments = {each.arg for each in ast.walk(holder.node.args) if isinstance(each, ast.arg)}
+        values: list[ast.expr] = []
+        for node, within in self.in_calls:
+            if (
+                within is holder
+                and isinstance(node, ast.Name)
+                and node.id == name
+                and not isinstance(node.ctx, ast.Load)
+            ):
+                parent = self.parents[id(node)]
+                if not isinstance(parent, ast.Assign):
+                    return []
+                values.append(parent.value)
+        return [] if name in arguments else values
+
+    def kind_of_name(self, name: str, scope: Scope) -> Kind:
+        """The worst of what a name may hold that was there before the call."""
+        return max(
+            (self.held_in(holder, name) for holder in scope.holders(name)),
+            key=_WORSE.index,
+            default="fixed",
+        )
+
+    def held_in(self, holder: Scope, name: str) -> Kind:
+        """What a scope's name holds."""
+        return self.not_fixed.get((id(holder.node), name), "fixed")
+
+    def only_read(self, node: ast.Name, scope: Scope) -> bool:
+        """Whether a table's name stands where the table can neither be changed nor handed on."""
+        match parent := self.parents[id(node)]:
+            case ast.Subscript(value=value, ctx=ast.Load()):
+                return value is node
+            case ast.Attribute(attr=name):
+                return name in _READING_METHODS and self.is_called(parent)
+            case ast.Call(func=ast.Name(id=name), args=args):
+                # Of several these may return the table itself.
+                own = len(args) == 1 or name not in ("max", "min", "sum")
+                return own and name in _READING_BUILTINS and not scope.holders(name)
+            case ast.For(iter=source) | ast.comprehension(iter=source):
+                return source is node
+            case ast.keyword(arg=arg):
+                return arg is None
+            case ast.If(test=test) | ast.IfExp(test=test):
+                return test is node
+            case ast.Compare() | ast.Starred() | ast.UnaryOp() | ast.BinOp() | ast.FormattedValue():
+                return True
+        return False
+
+    def kind(self, node: ast.expr, scope: Scope) -> Kind:
+        """Of the value that an expression has on import."""
+        match node:
+            case ast.Constant() | ast.Lambda() | ast.JoinedStr():
+                return "fixed"
+            case ast.Compare(left=left, comparators=others):  # of tensors, a tensor
+                return "kept" if "kept" in {self.kind(each, scope) for each in (left, *others)} else "fixed"
+            case ast.Name(id=name):
+                return self.kind_of_name(name, scope)
+            case ast.Tuple(elts=parts) | ast.BoolOp(values=parts):
+                return self._whole("fixed", parts, scope)
+            case ast.UnaryOp(operand=operand):
+                return self._whole("fixed", [operand], scope)
+            case ast.BinOp(left=left, right=right):
+                return self._whole("fixed", [left, right], scope)
+            case ast.IfExp(body=body, orelse=orelse):
+                return self._whole("fixed", [body, orelse], scope)
+            case ast.List(elts=parts) | ast.Set(elts=parts):
+                return self._whole("table", parts, scope)
+            case ast.Dict(keys=keys, values=values):
+                return self._whole("table", [*filter(None, keys), *values], scope)
+            case ast.ListComp() | ast.SetComp() | ast.DictComp():
+                return self._of_comprehension(node, scope)
+            case ast.Attribute(value=value):
+                known = all(map(_in_namespace, paths(node, scope)))
+                return "fixed" if known else self._whole("fixed", [value], scope)
+            case ast.Subscript(value=value, slice=ast.Constant() | ast.UnaryOp()):
+                return "kept" if self.kind(value, scope) == "kept" else "fixed"
+            case ast.Subscript(value=value):  # perhaps a slice of it
+                return self.kind(value, scope)
+            case ast.Call(func=func, args=args, keywords=keywords):
+                return self._of_call(func, [*args, *(keyword.value for keyword in keywords)], scope)
+        return "kept"
+
+    # ------------------------------------------------------------------ values
+
+    def _whole(self, kind: Kind, parts: list[ast.expr], scope: Scope) -> Kind:
+        return kind if all(self.kind(part, scope) == "fixed" for part in parts) else "kept"
+
+    def _of_comprehension(self, node: _COMPREHENSIONS, scope: Scope) -> Kind:
+        inside = self.scopes.get(id(node), scope)
+        parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        readable = all(self._can_be_read(generator.iter, inside) for generator in node.generators)
+        return self._whole("table", parts, inside) if readable else "kept"
+
+    def _can_be_read(self, source: ast.expr, scope: Scope) -> bool:
+        """Whether what a loop goes over gives values that cannot change."""
+        match source:
+            case ast.Call(func=ast.Name(id=name), args=args) if name in _PASSING_ON and not scope.holders(
+                name
+            ):
+                return all(self._can_be_read(each, scope) for each in args)
+        return self.kind(source, scope) != "kept"
+
+    def _of_call(self, func: ast.expr, given: list[ast.expr], scope: Scope) -> Kind:
+        func = func.func if isinstance(func, ast.Call) else func  # triton.autotune(...)(function)
+        kinds = {self.kind(each, scope) for each in given}
+        called = paths(func, scope)
+        if isinstance(func, ast.Name) and not scope.holders(func.id):
+            if kinds <= {"fixed"} or (kinds == {"table"} and len(given) == 1):
+                # max(SIZES) is one of them, but max([1], [2]) a list.
+                return "fixed" if func.id in _FIXED_BUILTINS else _table_if(func.id in _TABLE_BUILTINS)
+            return _table_if(func.id in _TABLE_BUILTINS and "kept" not in kinds)
+        if called <= _LAUNCHED:
+            return "fixed"
+        if called <= _TABLE_CALLS:
+            return "table"
+        if all(path in _FIXED_FUNCTIONS or path.startswith("math.") for path in called):
+            return "fixed" if kinds <= {"fixed"} else "kept"
+        if isinstance(func, ast.Attribute) and "kept" not in kinds and not any(map(_in_namespace, called)):
+            owner = self.kind(func.value, scope)  # of a string, or a dictionary
+            return _table_if(owner == "fixed" or (owner == "table" and func.attr in _READING_METHODS))
+        return "kept"
+
+    # ------------------------------------------------------------------ names
+
+    def _bindings(self, node: ast.AST, scope: Scope) -> None:
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                for target in targets:
+                    self._bind(target, value, scope, alone=len(targets) == 1)
+            case (
+                ast.AnnAssign(target=target, value=ast.expr() as value)
+                | ast.AugAssign(target=ast.Name() as target, value=value)
+            ):
+                self._bind(target, value, scope)
+            case ast.NamedExpr(target=target, value=value):
+                self._bind(target, value, scope, alone=False)
+            case ast.For(target=target, iter=source) if not self._can_be_read(source, scope) or _starred(
+                target
+            ):
+                self._keep(target, scope)
+            case (
+                ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name))
+            ):
+                self._keep(ast.Name(name), scope)
+            case ast.withitem(optional_vars=ast.expr() as target):
+                self._keep(target, scope)
+            case ast.FunctionDef() | ast.Lambda():
+                self._defaults(node.args, self.scopes.get(id(node)), scope)
+            case ast.Name(id=name, ctx=ast.Load()):
+                # A table that somebody else gets hold of may be changed, or filled with what can be.
+                if self.kind_of_name(name, scope) == "table" and not self.only_read(node, scope):
+                    for holder in scope.holders(name):
+                        self._hold(holder, name, "kept")
+
+    def _bind(self, target: ast.expr, value: ast.expr, scope: Scope, alone: bool = True) -> None:
+        """``alone``: whether nothing else than the target gets hold of the value."""
+        match target, value:
+            case ast.Name(id=name), _:
+                kind = self.kind(value, scope)
+                # A table with two names could be changed by one and read by the other.
+                shared = kind == "table" and (isinstance(value, ast.Name) or not alone)
+                # Of an assignment expression in a comprehension the holder is further out.
+                for holder in scope.holders(name):
+                    self._hold(holder, name, "kept" if shared else kind)
+            case _ if _starred(target):
+                self._keep(target, scope)
+            case ast.Tuple(elts=targets), ast.Tuple(elts=values) if len(targets) == len(values):
+                for each, of in zip(targets, values, strict=True):
+                    self._bind(each, of, scope, alone)
+            case _ if self.kind(value, scope) != "fixed":
+                self._keep(target, scope)
+
+    def _defaults(self, arguments: ast.arguments, inside: Scope | None, scope: Scope) -> None:
+        if inside is None:  # a body in which nothing stands
+            return
+        by_position = [*arguments.posonlyargs, *arguments.args]
+        pairs: list[tuple[ast.arg, ast.expr | None]] = [
+            *zip(reversed(by_position), reversed(arguments.defaults), strict=False),
+            *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+        ]
+        for argument, default in pairs:
+            if default is not None:
+                self._hold(inside, argument.arg, self.kind(default, scope))
+
+    def _keep(self, target: ast.expr, scope: Scope) -> None:
+        for node in ast.walk(target):
+            if isinstance(node, ast.Name):
+                for holder in scope.holders(node.id):
+                    self._hold(holder, node.id, "kept")
+
+    def _hold(self, scope: Scope, name: str, kind: Kind) -> None:
+        worst = max(self.held_in(scope, name), kind, key=_WORSE.index)
+        if worst != "fixed":
+            self.not_fixed[id(scope.node), name] = worst
+
+
+def runs_in_a_call(scope: Scope | None) -> bool:
+    """Whether a scope's code runs when some function is called, and not on import."""
+    while scope is not None:
+        if scope.kind == "function":
+            return True
+        scope = scope.parent
+    return False
+
+
+def _table_if(condition: bool) -> Kind:
+    return "table" if condition else "kept"
+
+
+def _starred(target: ast.expr) -> bool:
+    return any(isinstance(node, ast.Starred) for node in ast.walk(target))
+
+
+def _in_namespace(path: str) -> bool:
+    holder, _, name = path.rpartition(".")
+    return name in NAMESPACES.get(holder, ()) or path in NAMESPACES

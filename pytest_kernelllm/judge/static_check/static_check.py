@@ -1,0 +1,291 @@
+"""The screen: what can be refused by reading a kernel module, before anything of it runs.
+
+It is the first net, not the last: a name that it lets through still meets the worker's walls and the judge's questions.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+import string
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from pytest_kernelllm.core.kernel_module import parse
+from pytest_kernelllm.judge.static_check.allowed import (
+    BASES,
+    BUILTINS,
+    DUNDERS,
+    INSIDE_TRITON,
+    MEMBERS,
+    NAMESPACES,
+    OTHER_MEMBERS,
+    WITH_CONTEXT,
+)
+from pytest_kernelllm.judge.static_check.names import (
+    OWN_CLASS,
+    SELF,
+    UNKNOWN,
+    Place,
+    Scope,
+    Tangled,
+    paths,
+    places,
+)
+from pytest_kernelllm.judge.static_check.state import state
+
+LONGEST_SOURCE = 1 << 20
+"""Characters a kernel module may have: reading it must not be the attack."""
+
+_INSIDE_PYTHON = (
+    types.GeneratorType,
+    types.CoroutineType,
+    types.AsyncGeneratorType,
+    types.FrameType,
+    types.TracebackType,
+    types.CodeType,
+    types.FunctionType,
+    types.MethodType,
+    property,
+)
+_DECLARES_ENCODING = re.compile(r"#.*?coding[:=][ \t]*([-\w.]+)")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something refused: the line, and what to say about it after "it"."""
+
+    line: int
+    reason: str
+
+
+def screen(source: str) -> list[Finding]:
+    """Refusals of a kernel module, one a line and in order of lines; empty when it may run."""
+    if len(source) > LONGEST_SOURCE:
+        return [Finding(1, f"is longer than {LONGEST_SOURCE:,} characters")]
+    if encoding := _other_encoding(source):
+        return [Finding(1, f"declares the encoding {encoding}: what runs would not be what is read here")]
+    try:
+        tree = parse(source.encode())
+        found = _read(tree)
+    except Tangled as error:
+        return [Finding(1, f"cannot be followed: {error}")]
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return [Finding(getattr(error, "lineno", 0) or 1, f"is not Python: {error}")]
+    if "forward" not in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}:
+        found.append(Finding(1, "defines no function `forward`"))
+    by_line: dict[int, Finding] = {}
+    for finding in found:
+        by_line.setdefault(finding.line, finding)
+    return [by_line[line] for line in sorted(by_line)]
+
+
+def _other_encoding(source: str) -> str | None:
+    """An encoding other than UTF-8 that Python would read the file in; it may turn a comment into code."""
+    for line in re.split(r"[\r\n]", source, maxsplit=4)[:4]:
+        declared = _DECLARES_ENCODING.search(line)
+        if declared and declared[1].lower().replace("_", "-") not in ("utf-8", "utf8"):
+            return declared[1]
+    return None
+
+
+def _read(tree: ast.Module) -> list[Finding]:
+    every = places(tree)
+    roots = _where_modules_may_stand(every)
+    found = []
+    for place in every:
+        line = getattr(place.node, "lineno", 1)
+        reasons = [*_node(place), *_module_as_value(place, roots)]
+        found += [Finding(line, reason) for reason in reasons]
+    return found + [Finding(line, reason) for line, reason in state(every)]
+
+
+def _where_modules_may_stand(every: list[Place]) -> set[int]:
+    """Nodes that may be a module: before a dot, behind a plain ``name =``, in ``hasattr`` and in tests for None."""
+    found: set[int] = set()
+    for place in every:
+        match place.node:
+            case ast.Attribute(value=value):
+                found.add(id(value))
+            case (
+                ast.Assign(targets=[ast.Name()], value=value) | ast.AnnAssign(target=ast.Name(), value=value)
+            ):
+                found.add(id(value))
+            case ast.Call(func=ast.Name(id="hasattr"), args=[first, ast.Constant()]):
+                found.add(id(first))
+            case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot()]):
+                found.add(id(left))
+            case ast.If(test=test) | ast.IfExp(test=test) | ast.UnaryOp(op=ast.Not(), operand=test):
+                found.add(id(test))
+    return found
+
+
+def _module_as_value(place: Place, roots: set[int]) -> Iterator[str]:
+    node = place.node
+    if (
+        isinstance(node, ast.Name | ast.Attribute)
+        and isinstance(node.ctx, ast.Load)
+        and id(node) not in roots
+    ):
+        for path in sorted(paths(node, place.scope) & NAMESPACES.keys()):
+            yield f"hands the module `{path}` around"
+
+
+def _node(place: Place) -> Iterator[str]:
+    """What is wrong with one node."""
+    node, scope = place.node, place.scope
+    match node:
+        case ast.Import(names=names):
+            yield from (f"imports {alias.name}" for alias in names if alias.name not in NAMESPACES)
+        case ast.ImportFrom():
+            yield from _import_from(node)
+        case ast.Attribute():
+            yield from _attribute(node, scope)
+        case ast.Name(id=name):
+            builtin = name in _REFUSED_BUILTINS and isinstance(node.ctx, ast.Load)
+            if (_is_dunder(name) and name not in DUNDERS) or (builtin and not scope.certain(name)):
+                yield f"uses `{name}`"
+        case ast.FunctionDef(name=name) | ast.arg(arg=name) | ast.alias(asname=str(name)):
+            if _is_dunder(name) and name not in DUNDERS:
+                yield f"defines `{name}`"
+        case ast.ClassDef():
+            yield from _class(node, scope)
+        case ast.Global() | ast.Nonlocal():
+            yield "keeps state in a global variable"
+        case ast.AsyncFunctionDef() | ast.Await() | ast.AsyncFor() | ast.AsyncWith():
+            yield "runs code asynchronously"
+        case ast.MatchClass(kwd_attrs=names):
+            yield from (f"touches `{name}`" for name in names if _is_guarded(name))
+
+
+def _import_from(node: ast.ImportFrom) -> Iterator[str]:
+    allowed = NAMESPACES.get(node.module or "") if not node.level else None
+    for alias in node.names:
+        path = f"{node.module}.{alias.name}"
+        if allowed is None or alias.name == "*":
+            yield f"imports from {'.' * node.level}{node.module or ''}" + (" *" if alias.name == "*" else "")
+        elif alias.name not in allowed and path not in NAMESPACES:
+            yield f"imports {path}"
+
+
+def _attribute(node: ast.Attribute, scope: Scope) -> Iterator[str]:
+    name = node.attr
+    if not isinstance(node.ctx, ast.Load):
+        yield from _changed_attribute(node, scope)
+    elif name in ("format", "format_map"):
+        if not (name == "format" and _is_plain_template(node.value)):
+            yield f"uses `.{name}`, which looks into objects; an f-string does not"
+    elif name == "__init__" and _is_super(node.value):
+        return
+    else:
+        for path in sorted(paths(node.value, scope)):
+            reason = _member(path, name)
+            if reason:
+                yield reason
+                return
+
+
+def _member(path: str, name: str) -> str | None:
+    """What is wrong with ``path.name``; what is wrong with ``path`` itself is said where that stands."""
+    if path in NAMESPACES:
+        fine = name in NAMESPACES[path] or f"{path}.{name}" in NAMESPACES
+        return None if fine else f"uses {path}.{name}, which no kernel needs"
+    if _is_dunder(name):
+        return None if name == "__name__" else f"touches `{name}`"
+    if path == SELF:
+        return f"touches `{name}`" if name in _inside_python() else None
+    if path.startswith(f"{SELF}."):
+        return f"touches `{name}`" if _is_guarded(name, private=False) else None
+    if path in (UNKNOWN, OWN_CLASS):
+        return f"touches `{name}`" if _is_guarded(name) else None
+    holder, member = path, ""
+    while holder and holder not in NAMESPACES:
+        holder, _, member = holder.rpartition(".")
+    if not holder or member not in NAMESPACES[holder]:
+        return None
+    return None if name in MEMBERS or name in OTHER_MEMBERS else f"touches `{name}` of {path}"
+
+
+def _changed_attribute(node: ast.Attribute, scope: Scope) -> Iterator[str]:
+    """``x.name = …`` is for an autograd function's ``ctx`` and for a constructor's ``self``, in classes of one's own."""
+    base = node.value
+    if isinstance(base, ast.Name) and not _is_dunder(node.attr):
+        for holder in scope.holders(base.id):
+            function = holder.node
+            own = holder.parent is not None and holder.parent.kind == "class"
+            if own and isinstance(function, ast.FunctionDef) and function.args.args[:1]:
+                first = function.args.args[0].arg == base.id and len(holder.bindings[base.id]) == 1
+                gradients = function.name in WITH_CONTEXT and _derives_from_function(holder.parent)
+                if first and (function.name == "__init__" or gradients):
+                    return
+    if isinstance(base, ast.Name) and base.id == SELF:
+        yield f"changes `self.{node.attr}`: a kernel keeps no state"
+    else:
+        yield f"changes the attribute `{node.attr}` of another object"
+
+
+def _derives_from_function(scope: Scope | None) -> bool:
+    if scope is None or not isinstance(scope.node, ast.ClassDef) or scope.parent is None:
+        return False
+    bases = [paths(base, scope.parent) for base in scope.node.bases]
+    return bases == [frozenset(["torch.autograd.Function"])]
+
+
+def _class(node: ast.ClassDef, scope: Scope) -> Iterator[str]:
+    if node.keywords:
+        yield "gives a class arguments of a metaclass"
+    for base in node.bases:
+        builtin = isinstance(base, ast.Name) and base.id in BASES and not scope.holders(base.id)
+        if not builtin and not paths(base, scope) <= BASES | {OWN_CLASS}:
+            yield f"derives a class from {ast.unparse(base)}"
+
+
+def _is_dunder(name: str) -> bool:
+    return name.startswith("__")
+
+
+def _is_guarded(name: str, private: bool = True) -> bool:
+    """Whether a name may not be touched of an object that reading cannot tell."""
+    if name in MEMBERS or name in OTHER_MEMBERS:
+        return False
+    return name in _guarded() or _is_dunder(name) or (private and name.startswith("_"))
+
+
+@cache
+def _inside_python() -> frozenset[str]:
+    """Names that lead from generators, functions, frames and errors to code, globals, callers and modules."""
+    return frozenset({"obj", *(name for cls in _INSIDE_PYTHON for name in dir(cls) if not _is_dunder(name))})
+
+
+@cache
+def _guarded() -> frozenset[str]:
+    """Every name that tensors, layers, Triton's functions or Python's insides have.
+
+    What is in here and not among the allowed members is refused of any object; a name that none of them has is
+    an attribute of the target's own.
+    """
+    from torch import Tensor, nn
+
+    classes = (Tensor, nn.Linear, nn.Conv2d, nn.Parameter)
+    return _inside_python() | INSIDE_TRITON | {name for cls in classes for name in dir(cls)}
+
+
+def _is_super(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+
+
+def _is_plain_template(node: ast.expr) -> bool:
+    """Whether a string literal's fields name arguments and nothing inside of them."""
+    if not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
+        return False
+    try:
+        fields = list(string.Formatter().parse(node.value))
+    except ValueError:
+        return False
+    return all(re.fullmatch(r"\w*", name or "") and "{" not in (spec or "") for _, name, spec, _ in fields)
+
+
+_REFUSED_BUILTINS = frozenset(dir(builtins)) - BUILTINS - {"None", "True", "False", "Ellipsis", *DUNDERS}

@@ -1,0 +1,215 @@
+"""Hugging Face's own services: waking an endpoint, finding a provider, the template beside a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pytest_kernelllm.models.endpoint.address import Address
+from pytest_kernelllm.models.endpoint.background import aside
+from pytest_kernelllm.models.endpoint.faults import Fault
+from pytest_kernelllm.models.endpoint.pace import Bounds, Clock
+from pytest_kernelllm.web.answers import what_it_says
+from pytest_kernelllm.web.secret import Secret
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi, InferenceEndpoint
+
+T = TypeVar("T")
+
+PRICES = "https://endpoints.huggingface.co"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a model of Hugging Face's turned out to be."""
+
+    url: str
+    model: str = ""
+    """``hf``: the repository. ``hf-model``: the provider's own name of it."""
+    revision: str = ""
+    price: float | None = None
+    """US dollars an hour of one instance, where Hugging Face tells."""
+
+
+class Hub:
+    """Hugging Face's services on behalf of one token; every call is real ``huggingface_hub`` code."""
+
+    def __init__(
+        self, token: Secret | None, bounds: Bounds, clock: Clock, progress: Callable[[str], None]
+    ) -> None:
+        """Prepare; ``progress`` is told what is being started, what it costs, and how long it takes."""
+        self._token = token
+        self._bounds = bounds
+        self._clock = clock
+        self._progress = progress
+
+    async def wake(self, address: Address) -> Place:
+        """The address of an endpoint, once it runs; one that is paused or scaled to zero is started.
+
+        Raises:
+            Fault: there is none of that name, it failed, or it was not there in time.
+        """
+        api = self._api()
+        namespace = address.namespace or None
+        # Named again: what the endpoint does later would otherwise use the stored login's token.
+        token = self._token.reveal() if self._token else False
+        endpoint = await self._call(
+            lambda: api.get_inference_endpoint(address.name, namespace=namespace, token=token)
+        )
+        price = await self._price(api, endpoint)
+        if endpoint.status in ("paused", "scaledToZero"):
+            bills = f"${price:.2f} an hour" if price is not None else f"by the hour (see {PRICES})"
+            self._progress(
+                f"The endpoint {address.shown} is {_words(endpoint.status)}: starting it. From now on it bills {bills} for each"
+                " instance, until it is paused or scales to zero again."
+            )
+            await self._resume(endpoint)
+        started, naps = self._clock.now(), 0
+        while endpoint.status != "running" or not endpoint.url:
+            status, waited = _words(endpoint.status), self._clock.now() - started
+            if endpoint.status in ("failed", "updateFailed"):
+                said = what_it_says(str((endpoint.raw.get("status") or {}).get("message") or ""))
+                raise Fault(
+                    f"did not start, it is {status}" + (f" ({said})" if said else ""), everything=True
+                )
+            if endpoint.status == "scaledToZero" and endpoint.url:
+                break  # the first request wakes it
+            if waited >= self._bounds.wake:
+                raise Fault(
+                    f"is still {status} after {waited:.0f} s; it goes on starting, and billing:"
+                    " try again later, raise `wake_timeout`, or pause it",
+                    everything=True,
+                )
+            if naps:
+                self._progress(f"The endpoint {address.shown} is {status}: waited {waited:.0f} s.")
+            naps += 1
+            await self._clock.sleep(self._bounds.pause(naps, self._clock))
+            await self._call(endpoint.fetch)
+        return Place(str(endpoint.url), endpoint.repository, endpoint.revision or "", price)
+
+    async def route(self, address: Address) -> Place:
+        """Where a provider answers completions for a model.
+
+        Raises:
+            Fault: no provider does, or none that ``huggingface_hub`` knows.
+        """
+        if self._token is None:
+            raise Fault("wants a token: set HF_TOKEN or `hf auth login`", everything=True)
+        token = self._token
+        api = self._api()
+        info = await self._call(lambda: api.model_info(address.name, expand=["inferenceProviderMapping"]))
+        offers = [
+            m
+            for m in info.inference_provider_mapping or ()
+            if m.task == "text-generation" and m.status == "live"
+        ]
+        names = [offer.provider for offer in offers]
+        if address.provider:
+            offers = [offer for offer in offers if offer.provider == address.provider]
+        for offer in offers:
+            url = await self._call(partial(_completions_url, offer.provider, offer.provider_id, token))
+            if url:
+                return Place(url, offer.provider_id)
+        known = f"; those that do: {', '.join(names)}" if names and address.provider else ""
+        raise Fault(
+            f"has no {address.provider or 'provider'} that completes text with {address.name}{known}:"
+            " deploy it as an endpoint of your own (hf:NAME), or serve it yourself",
+            everything=True,
+        )
+
+    async def _resume(self, endpoint: InferenceEndpoint) -> None:
+        try:
+            await self._call(endpoint.resume)
+        except Fault as fault:
+            # An endpoint at zero that needs no resuming is woken by the first request.
+            if endpoint.status != "scaledToZero" or fault.status not in (400, 409):
+                raise
+
+    async def _price(self, api: HfApi, endpoint: InferenceEndpoint) -> float | None:
+        compute: dict[str, Any] = endpoint.raw.get("compute") or {}
+        place: dict[str, Any] = endpoint.raw.get("provider") or {}
+        wanted = [place.get("vendor"), place.get("region")]
+        wanted += [compute.get(name) for name in ("accelerator", "instanceType", "instanceSize")]
+        try:
+            offered = await self._call(
+                lambda: api.list_inference_endpoints_hardware(namespace=endpoint.namespace)
+            )
+        except Fault:
+            return None
+        prices = [
+            float(h.price_per_hour)
+            for h in offered
+            if [h.vendor, h.region, h.accelerator, h.instance_type, h.instance_size] == wanted
+        ]
+        return prices[0] if prices else None
+
+    def _api(self) -> HfApi:
+        from huggingface_hub import HfApi
+
+        return HfApi(token=self._token.reveal() if self._token else False)
+
+    async def _call(self, call: Callable[[], T]) -> T:
+        from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+
+        try:
+            return await aside(call, self._bounds.hub)
+        except OfflineModeIsEnabled:
+            reason, status = "needs the network, and HF_HUB_OFFLINE is set", 0
+        except TimeoutError:
+            reason, status = (
+                f"cannot be looked up: Hugging Face did not answer for {self._bounds.hub:.0f} s",
+                0,
+            )
+        except HfHubHTTPError as error:
+            status = error.response.status_code
+            reason = _REFUSED.get(status, f"cannot be looked up: Hugging Face answered {status}")
+        except Exception as error:  # what the client raises without a network is its own business
+            reason, status = f"cannot be looked up at Hugging Face ({type(error).__name__})", 0
+        raise Fault(reason, status=status, everything=True)
+
+
+_REFUSED = {
+    401: "cannot be looked up: Hugging Face refuses the token (401); set HF_TOKEN or `hf auth login`",
+    403: "cannot be looked up: the token may not use inference endpoints (403)",
+    404: "does not exist for this token (404)",
+}
+
+
+def _words(status: str) -> str:
+    name = str(getattr(status, "value", status))
+    return {"scaledToZero": "scaled to zero", "updateFailed": "failed to update"}.get(name, name)
+
+
+def _completions_url(provider: str, provider_id: str, token: Secret) -> str:
+    """Where ``huggingface_hub`` would send a completion, or "" if it does not speak OpenAI's protocol."""
+    from huggingface_hub.inference._providers import PROVIDERS
+    from huggingface_hub.inference._providers._common import BaseTextGenerationTask
+
+    tasks: Any = PROVIDERS  # typed by the providers it knew when it was written
+    helper = tasks.get(provider, {}).get("text-generation")
+    if not isinstance(helper, BaseTextGenerationTask):
+        return ""
+    return helper._prepare_url(token.reveal(), provider_id)
+
+
+def script_of(repository: str, revision: str) -> str | None:
+    """KernelLLM's script from a model's repository: from the cache, else downloaded; None without it."""
+    from huggingface_hub import HfApi, hf_hub_download
+
+    name = "kernelllm.py"
+    try:
+        path = hf_hub_download(repository, name, revision=revision or None, local_files_only=True)
+    except Exception:  # not in the cache
+        try:
+            # A download is retried for half a minute where there is no network; this question is not.
+            files = HfApi().model_info(repository, revision=revision or None, timeout=10).siblings or []
+            if name not in [file.rfilename for file in files]:
+                return None
+            path = hf_hub_download(repository, name, revision=revision or None)
+        except Exception:  # offline, gated, another host's model: there is no script to be had
+            return None
+    return Path(path).read_text(encoding="utf-8")

@@ -1,0 +1,278 @@
+"""``EndpointModel``: a language model behind a server."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pytest_kernelllm.generate.protocol import GenerateError
+from pytest_kernelllm.models.endpoint.address import Address, parse
+from pytest_kernelllm.models.endpoint.background import in_background
+from pytest_kernelllm.models.endpoint.faults import Fault
+from pytest_kernelllm.models.endpoint.pace import Bounds, Clock, SystemClock
+from pytest_kernelllm.models.endpoint.retry import Patience
+from pytest_kernelllm.models.endpoint.tokens import find_token
+from pytest_kernelllm.models.protocol import Answer, Ask, Sampling
+from pytest_kernelllm.web.secret import Secret
+
+if TYPE_CHECKING:
+    from pytest_kernelllm.models.endpoint.connect import Served
+    from pytest_kernelllm.models.endpoint.http import Http
+
+T = TypeVar("T")
+
+_BILLS = " An endpoint that scaled to zero bills by the hour from the moment it wakes."
+
+
+def open_endpoint(
+    where: str,
+    *,
+    model: str = "",
+    concurrency: int = 8,
+    wake_timeout: float = 600.0,
+    token: str | None = None,
+    progress: Callable[[str], None] = lambda line: None,
+    environ: Mapping[str, str] | None = None,
+    bounds: Bounds | None = None,
+    clock: Clock | None = None,
+) -> EndpointModel:
+    """A model behind a server. Nothing is sent before it is first used.
+
+    Args:
+        where: ``https://HOST[/PREFIX]``, ``hf:[NAMESPACE/]NAME`` (a Hugging Face endpoint by its name) or
+            ``hf-model:OWNER/MODEL[:PROVIDER]`` (a provider that serves that model).
+        model: the name under which the server knows the model; needed where it serves several. A server that
+            says it has but one is asked for that one, and ``progress`` is told if it is another.
+        concurrency: requests under way at once.
+        wake_timeout: seconds that a server which is starting is waited for.
+        token: sent to the server, in place of ``KERNELLLM_ENDPOINT_TOKEN``; for Hugging Face's servers those
+            of ``HF_TOKEN`` and ``hf auth login`` come next.
+        progress: told, in one line at a time, what is being waited for and what that costs.
+        environ: where tokens are looked up; by default this process's environment.
+        bounds: how patiently other failures are met; ``wake`` is ``wake_timeout``.
+        clock: what waiting is measured by.
+
+    Raises:
+        GenerateError: ``where`` cannot be read, or the extra is not installed.
+    """
+    missing = [name for name in ("httpx2", "huggingface_hub") if find_spec(name) is None]
+    if missing:
+        raise GenerateError(
+            f"An endpoint needs {' and '.join(missing)}: pip install 'pytest-kernelllm[endpoint]'."
+        )
+    address = parse(where)
+    found = find_token(token, address.hugging_face, os.environ if environ is None else environ)
+    # What a named endpoint costs is looked up when it is woken.
+    hint = _BILLS if address.hugging_face and address.kind == "url" else ""
+    patient = Patience(replace(bounds or Bounds(), wake=wake_timeout), clock or SystemClock(), progress, hint)
+    return EndpointModel(address, model, concurrency, found, patient, progress)
+
+
+class EndpointModel:
+    """A model behind a server (``LanguageModel``).
+
+    What can be repeated: greedy answers (temperature 0), and, where the server honours ``seed``, a sample
+    that was asked for alone. Servers that give several samples a request (``n``) draw all of them under one
+    seed, so these repeat only when the same samples are asked for together again. No server promises to
+    repeat anything across versions, hardware or load, and ``transformers serve`` has one seed for all
+    requests at once: there only ``concurrency=1`` repeats.
+    """
+
+    name: str
+    """The model, as given or as the server says; until then the endpoint."""
+    revision: str
+    """The commit that is served, where the server says so (TGI, ``hf:NAME``); known after the first use."""
+
+    def __init__(
+        self,
+        address: Address,
+        model: str,
+        concurrency: int,
+        token: Secret | None,
+        patience: Patience,
+        progress: Callable[[str], None],
+    ) -> None:
+        """For ``open_endpoint``."""
+        self._address = address
+        self._model = model
+        self._concurrency = concurrency
+        self._token = token
+        self._patience = patience
+        self._progress = progress
+        self._lock = threading.Lock()
+        self._known: Served | None = None
+        self._many = True
+        self.name = model or (address.name if address.kind == "hf-model" else address.shown)
+        self.revision = ""
+
+    def identity(self) -> str:
+        """Address and model. Which revision a server runs cannot be known without asking it."""
+        return f"endpoint {self._address.shown} {self._model}".rstrip()
+
+    def template(self) -> str | None:
+        """The prompt template in the served model's repository, where that is known and can be had.
+
+        Raises:
+            GenerateError: no model is named, and the server that would name it cannot be asked.
+        """
+        from pytest_kernelllm.models.endpoint.connect import REPOSITORY
+        from pytest_kernelllm.models.endpoint.hub import script_of
+        from pytest_kernelllm.models.prompt import template_of
+
+        repository, revision = self._model or self._address.name, ""
+        if not self._model and self._address.kind != "hf-model":
+            served = self._served()
+            repository, revision = served.model, served.revision
+        if not re.fullmatch(REPOSITORY, repository):
+            return None
+        script = script_of(repository, revision)
+        return None if script is None else template_of(script)
+
+    def too_long(self, prompt: str, sampling: Sampling) -> str | None:
+        """Why prompt and answer do not fit together, by the server's own count; None where it does not count.
+
+        Raises:
+            GenerateError: the server cannot be asked at all.
+        """
+        served = self._served()
+        question = served.wire.count(prompt)
+        if question is None:
+            return None
+
+        async def count(emit: Callable[[Any], None]) -> None:
+            async with self._http(served.root) as http:
+                try:
+                    emit(served.wire.counted(await http.ask("POST", *question)))
+                except (Fault, TypeError, AttributeError, KeyError):
+                    emit(None)
+
+        counted = self._one(count)
+        over = (
+            counted.tokens + sampling.max_new_tokens - counted.context if counted and counted.context else 0
+        )
+        if over <= 0:
+            return None
+        return (
+            f"the prompt has {counted.tokens} tokens and the answer may have {sampling.max_new_tokens}:"
+            f" {over} more than the {counted.context} that the model takes"
+        )
+
+    def answers(self, asks: Sequence[Ask], sampling: Sampling) -> Iterator[Answer]:
+        """Yield samples as they arrive, each asked for again within bounds; those given up say why.
+
+        Of a sample that shared its request with others, ``tokens`` is exact where the server counts each,
+        else its share of the request's by length of text.
+
+        Raises:
+            GenerateError: nothing at all arrived, for a reason that is the same for every sample.
+        """
+        served = self._served()
+
+        async def sample(emit: Callable[[Answer], None]) -> None:
+            from pytest_kernelllm.models.endpoint.sampler import Sampler
+
+            async with self._http(served.root) as http:
+                sampler = Sampler(
+                    http, served.wire, self._address.shown, sampling, self._concurrency, self._patience, emit
+                )
+                sampler.many = sampler.many and self._many
+                try:
+                    await sampler.run(asks)
+                finally:
+                    self._many = self._many and sampler.many
+
+        last = self._patience.clock.now()
+        for answer in self._all(sample):
+            now = self._patience.clock.now()
+            yield answer if served.price is None else replace(answer, cost=served.price * (now - last) / 3600)
+            last = now
+
+    def stream(self, prompt: str, sampling: Sampling, index: int = 0) -> Iterator[str]:
+        """Yield a sample as it is written. It is asked for again only while nothing has arrived.
+
+        Raises:
+            GenerateError: it cannot be had, or breaks off.
+        """
+        served = self._served()
+
+        async def write(emit: Callable[[str], None]) -> None:
+            from pytest_kernelllm.models.endpoint.sampler import pour
+
+            async with self._http(served.root) as http:
+                await pour(http, served.wire, prompt, sampling, index, self._patience, emit)
+
+        yield from self._all(write)
+
+    def release(self) -> None:
+        """Nothing to give back: the memory is the server's."""
+
+    def stop(self) -> None:
+        """Nothing to do: a thread that waits for a server may end with its process."""
+
+    def _served(self) -> Served:
+        with self._lock:
+            if self._known is None:
+                self._known = self._one(self._connect)
+                self.revision = self._known.revision
+                self._learn_name(self._known.model)
+            return self._known
+
+    def _learn_name(self, said: str) -> None:
+        # A server that was given a folder names the folder: nobody knows the model by that.
+        if not said or said.startswith("/"):
+            return
+        if self._model not in ("", said) and not said.endswith(".gguf"):
+            self._progress(
+                f"The endpoint {self._address.shown} says that it serves {said}, not {self._model}."
+            )
+        self.name = said
+
+    async def _connect(self, emit: Callable[[Served], None]) -> None:
+        from pytest_kernelllm.models.endpoint.connect import Served, ask_what_it_speaks
+        from pytest_kernelllm.models.endpoint.hub import Hub, Place
+        from pytest_kernelllm.models.endpoint.openai import OpenAi
+
+        address, place = self._address, Place(self._address.url)
+        hub = Hub(self._token, self._patience.bounds, self._patience.clock, self._progress)
+        if address.kind == "hf-model":
+            place = await hub.route(address)
+            emit(Served(place.url, OpenAi(place.url, self._model or place.model), address.name))
+            return
+        if address.kind == "hf":
+            place = await hub.wake(address)
+        async with self._http(place.url) as http:
+            served = await ask_what_it_speaks(http, place.url, self._model, self._patience)
+        if place.model:
+            served = Served(served.root, served.wire, place.model, place.revision, place.price)
+        emit(served)
+
+    def _http(self, root: str) -> Http:
+        from pytest_kernelllm.models.endpoint.http import Http
+
+        return Http(root, self._token, self._address.login, self._patience.bounds)
+
+    def _all(
+        self, produce: Callable[[Callable[[T], None]], Coroutine[Any, Any, None]]
+    ) -> Generator[T, None, None]:
+        async def guarded(emit: Callable[[T | GenerateError], None]) -> None:
+            try:
+                await produce(emit)
+            except Fault as fault:
+                # Handed over, not raised: the error carries no chain of others with it.
+                emit(GenerateError(f"The endpoint {self._address.shown} {fault.reason}."))
+
+        with closing(in_background(guarded)) as items:
+            for item in items:
+                if isinstance(item, GenerateError):
+                    raise item
+                yield item
+
+    def _one(self, produce: Callable[[Callable[[T], None]], Coroutine[Any, Any, None]]) -> T:
+        with closing(self._all(produce)) as items:
+            return next(items)

@@ -1,0 +1,77 @@
+"""Puts samples together from the pieces in which they arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from pytest_kernelllm.models.endpoint.faults import Fault
+from pytest_kernelllm.models.endpoint.wire import Piece, Wire
+from pytest_kernelllm.models.protocol import Finish
+
+
+@dataclass
+class Text:
+    """One sample as far as it has arrived."""
+
+    parts: list[str] = field(default_factory=list)
+    whole: str | None = None
+    finish: Finish | None = None
+    tokens: int = 0
+    prompt_tokens: int = 0
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return self.whole if self.whole is not None else "".join(self.parts)
+
+    def add(self, piece: Piece) -> None:
+        """Go on."""
+        self.parts.append(piece.text)
+        self.whole = piece.whole if piece.whole is not None else self.whole
+        self.finish = piece.finish or self.finish
+        self.tokens = piece.tokens or self.tokens
+        self.prompt_tokens = piece.prompt_tokens or self.prompt_tokens
+
+
+class Reading:
+    """The samples of one request. Each is handed out once, with its number, when it is complete."""
+
+    def __init__(self, n: int) -> None:
+        """For a request for ``n`` samples; more than that are not looked at."""
+        self._open = {choice: Text() for choice in range(n)}
+        self._tokens = 0
+        self._prompt_tokens = 0
+
+    def add(self, piece: Piece) -> Iterator[tuple[int, Text]]:
+        """Yield the sample that this piece completes, if its tokens are counted already."""
+        self._prompt_tokens = piece.prompt_tokens or self._prompt_tokens
+        if piece.choice is None:
+            self._tokens = piece.tokens or self._tokens
+        elif piece.choice in self._open:
+            text = self._open[piece.choice]
+            text.add(piece)
+            if text.finish and text.tokens:
+                yield piece.choice, self._open.pop(piece.choice)
+
+    def end(self) -> Iterator[tuple[int, Text]]:
+        """Yield the other complete ones; tokens that were counted together are shared out by length."""
+        complete = {choice: text for choice, text in self._open.items() if text.finish}
+        length = sum(len(text.text) for text in complete.values())
+        for choice, text in complete.items():
+            share = len(text.text) / length if length else 1 / len(complete)
+            text.tokens = text.tokens or round(self._tokens * share)
+            text.prompt_tokens = text.prompt_tokens or self._prompt_tokens
+            yield choice, text
+
+
+def read(wire: Wire, event: object) -> list[Piece]:
+    """What an event says.
+
+    Raises:
+        Fault: it says that something went wrong, or is JSON of another form than the protocol's.
+    """
+    try:
+        return list(wire.pieces(event))
+    except (TypeError, KeyError, ValueError, AttributeError, IndexError):
+        raise Fault("sent JSON of another form than its protocol has", again=True) from None

@@ -1,0 +1,67 @@
+"""The protocol of Hugging Face's Text Generation Inference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_kernelllm.models.endpoint.faults import Fault
+from pytest_kernelllm.models.endpoint.wire import Count, Piece, number
+from pytest_kernelllm.models.protocol import Sampling
+from pytest_kernelllm.web.answers import what_it_says
+
+
+@dataclass(frozen=True)
+class Tgi:
+    """TGI on one server (``wire.Wire``). One sample a request: it has no ``n``."""
+
+    url: str
+    tokenize: str = ""
+    context: int = 0
+    many: bool = False
+
+    def body(self, prompt: str, sampling: Sampling, n: int, seed: int) -> dict[str, Any]:
+        """``inputs`` and ``parameters``; values that switch something off are left out, TGI refuses them."""
+        parameters: dict[str, Any] = {
+            "max_new_tokens": sampling.max_new_tokens,
+            "return_full_text": False,
+            "details": True,
+            "do_sample": sampling.temperature > 0,
+        }
+        if sampling.temperature > 0:
+            parameters |= {"temperature": sampling.temperature, "seed": seed}
+            parameters |= {"top_p": sampling.top_p} if sampling.top_p < 1 else {}
+            parameters |= {"top_k": sampling.top_k} if sampling.top_k > 0 else {}
+        return {"inputs": prompt, "parameters": parameters, "stream": True}
+
+    def pieces(self, event: Any) -> Iterator[Piece]:
+        """A token; the last one brings the whole text and why it ended."""
+        event = event[0] if isinstance(event, list) else event
+        if event.get("error"):
+            raise _fault(event)
+        token = event.get("token") or {}
+        if token and not token.get("special"):
+            yield Piece(text=token["text"])
+        if isinstance(event.get("generated_text"), str):
+            details = event.get("details") or {}
+            yield Piece(
+                whole=event["generated_text"],
+                finish="length" if details.get("finish_reason") == "length" else "stop",
+                tokens=number(details, "generated_tokens"),
+                prompt_tokens=number(details, "input_length"),
+            )
+
+    def count(self, prompt: str) -> tuple[str, dict[str, Any]] | None:
+        """TGI's own route."""
+        return (self.tokenize, {"inputs": prompt}) if self.tokenize else None
+
+    def counted(self, reply: Any) -> Count | None:
+        """A list with an entry a token."""
+        return Count(len(reply), self.context) if isinstance(reply, list) and reply else None
+
+
+def _fault(event: dict[str, Any]) -> Fault:
+    said = what_it_says(str(event["error"]))
+    again = event.get("error_type") != "validation"
+    return Fault(f"failed in the middle of an answer ({said})", again=again)

@@ -1,0 +1,142 @@
+"""The ``local`` and ``endpoint`` generators: a language model that is shown the target and asked for Triton."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_kernelllm.core.records import Case, Completion, Target
+from pytest_kernelllm.generate.protocol import Generator, Request
+from pytest_kernelllm.models.protocol import Answer, Ask, LanguageModel, Sampling
+
+if TYPE_CHECKING:
+    from pytest_kernelllm.discover.live import LiveTarget
+
+
+@dataclass(frozen=True)
+class PromptHook:
+    """What may replace a target's prompt."""
+
+    replace: Callable[[Target, str, str], str | None] = lambda target, code, prompt: None
+    """Gets the target, its stand-alone module and the prompt; returns another prompt, or None for that one."""
+    key: str = ""
+    """Another one where it may return other prompts; empty where there is no hook."""
+
+
+NO_HOOK = PromptHook()
+
+
+class KernelLLMGenerator(Generator):
+    """Samples a language model, many targets in one go (``generate.protocol.Generator``)."""
+
+    batched = True
+
+    def __init__(
+        self,
+        name: str,
+        model: LanguageModel,
+        sampling: Sampling,
+        *,
+        on_gpu: bool,
+        hook: PromptHook = NO_HOOK,
+    ) -> None:
+        """Nothing is asked of the model yet.
+
+        Args:
+            name: how people call it: ``local``, ``endpoint``.
+            model: is asked.
+            sampling: how tokens are drawn.
+            on_gpu: whether the model computes on this machine's GPUs.
+            hook: may replace a target's prompt.
+        """
+        self.name = name
+        self.on_gpu = on_gpu
+        self._model = model
+        self._sampling = sampling
+        self._hook = hook
+
+    def identity(self) -> str:
+        """Model, revision, sampling, prompt and what may replace it. What a target's prompt holds besides is in its source hash."""
+        from pytest_kernelllm.models.prompt import PROMPT_VERSION
+
+        hook = f" hook/{self._hook.key}" if self._hook.key else ""
+        return f"{self._model.identity()} {self._sampling.key} prompt/{PROMPT_VERSION}{hook}"
+
+    def generate(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Completion]]:
+        """Yield every sample wanted, in the order in which they get ready.
+
+        Raises:
+            GenerateError: the model cannot be had.
+        """
+        asked: list[Request] = []
+        asks: list[Ask] = []
+        for request in requests:
+            prompt, why_not = self._prompt(request)
+            if why_not:
+                for index in request.wanted:
+                    yield request, Completion(self.name, index, "", "modelnew", prompt=prompt, note=why_not)
+            else:
+                asked.append(request)
+                asks.append(Ask(prompt, request.wanted))
+        for answer in self._model.answers(asks, self._sampling):
+            yield asked[answer.ask], self._completion(answer, asks[answer.ask].prompt)
+
+    def stream(self, request: Request) -> Iterator[str | Completion]:
+        """Yield the first sample wanted in pieces, and then whole, as a completion.
+
+        Raises:
+            GenerateError: the model cannot be had, or fails on the way.
+        """
+        prompt, why_not = self._prompt(request)
+        text, started = "", time.monotonic()
+        if not why_not:
+            for piece in self._model.stream(prompt, self._sampling, request.wanted[0]):
+                text += piece
+                yield piece
+        seconds = round(time.monotonic() - started, 3)
+        answer = Answer(0, request.wanted[0], text, seconds=seconds, note=why_not)
+        yield self._completion(answer, prompt)
+
+    def release(self) -> None:
+        """Give the model's memory back."""
+        self._model.release()
+
+    def stop(self) -> None:
+        """End what is being written."""
+        self._model.stop()
+
+    def _prompt(self, request: Request) -> tuple[str, str]:
+        """A target's prompt, and why it cannot be used, if it cannot."""
+        from pytest_kernelllm.models.prompt import TEMPLATE, PromptError, fill, standalone
+
+        live = request.live()
+        try:
+            code = standalone(live, shown_case(live))
+        except PromptError as error:
+            return "", str(error).rstrip(".")
+        prompt = fill(self._model.template() or TEMPLATE, code)
+        prompt = self._hook.replace(request.target, code, prompt) or prompt
+        return prompt, self._model.too_long(prompt, self._sampling) or ""
+
+    def _completion(self, answer: Answer, prompt: str) -> Completion:
+        return Completion(
+            self.name,
+            answer.index,
+            answer.text,
+            "modelnew",
+            model=self._model.name,
+            revision=self._model.revision,
+            prompt=prompt,
+            seconds=answer.seconds,
+            tokens=answer.tokens,
+            note=answer.note or ("" if answer.text else "the model wrote nothing"),
+            cost=answer.cost,
+            failed=answer.finish == "failed",
+        )
+
+
+def shown_case(live: LiveTarget) -> Case:
+    """The case that a model is shown: the first one in float32, which KernelLLM was trained on, else the first."""
+    return next((case for case in live.cases if case.dtype in (None, "float32")), live.cases[0])

@@ -1,0 +1,103 @@
+"""Attention of one new token a row over keys and values of different lengths, as transformers' ``AttentionInterface`` wants it.
+
+PyTorch's own attention takes a mask there, reads every row to its end, and has one block of threads a head; this one reads
+what is there, and splits long rows over the GPU (Flash-Decoding, Dao et al. 2023). Query heads that share keys
+share their loads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn import functional
+from transformers import AttentionInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+from pytest_kernelllm.generate.protocol import GenerateError
+
+NAME = "kernelllm_slots"
+"""Under which the attention is known to transformers."""
+
+SPLIT = 256
+"""Keys that one program reads."""
+
+_OTHER_KINDS = ("softcap", "s_aux", "sliding_window")
+"""Arguments that would change the result and are not computed here."""
+
+
+def register() -> str:
+    """Make the attention known to transformers; its name."""
+    AttentionInterface.register(NAME, slots_attention)
+    return NAME
+
+
+def slots_attention(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    *,
+    scaling: float | None = None,
+    lengths: torch.Tensor | None = None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attention for a prompt (no ``lengths``: causal, by PyTorch), or for one new token of each row.
+
+    Args:
+        module: the attention layer.
+        query: ``[rows, heads, tokens, width]``.
+        key: ``[rows, key heads, length, width]``.
+        value: like ``key``.
+        attention_mask: None, because nothing is padded.
+        scaling: of the products; by default one over the root of the width.
+        lengths: int64 ``[rows]``, how many keys of each row count. ``tokens`` is 1 then.
+        **kwargs: what else transformers passes on.
+
+    Returns:
+        ``[rows, tokens, heads, width]``, and no weights.
+
+    Raises:
+        GenerateError: the model wants attention of another kind, or does not pass ``lengths`` on.
+    """
+    wanted = [name for name in _OTHER_KINDS if kwargs.get(name) is not None]
+    if wanted or (lengths is None and query.shape[2] != key.shape[2]):
+        how = f"with {', '.join(wanted)}" if wanted else "in a way of its own"
+        raise GenerateError(
+            f"{type(module).__name__} computes attention {how}, which `local` does not do: serve the model (vLLM, TGI, "
+            "`transformers serve`) and set `endpoint`."
+        )
+    if lengths is None:
+        output, _ = sdpa_attention_forward(
+            module, query, key, value, attention_mask, scaling=scaling, **kwargs
+        )
+        return output, None
+    rows, heads, _, width = query.shape
+    # Heads that share keys become the rows of one small matrix.
+    packed = query.reshape(rows, key.shape[1], heads // key.shape[1], width)
+    scale = width**-0.5 if scaling is None else scaling
+    attend = _split if query.is_cuda and _fits_tensor_cores(width) else _masked
+    mixed = attend(packed, key, value, lengths, scale)
+    return mixed.reshape(rows, 1, heads, width), None
+
+
+def _fits_tensor_cores(width: int) -> bool:
+    return width >= 16 and width & (width - 1) == 0
+
+
+def _masked(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, lengths: torch.Tensor, scale: float
+) -> torch.Tensor:
+    counts = torch.arange(key.shape[2], device=key.device) < lengths[:, None, None, None]
+    return functional.scaled_dot_product_attention(query, key, value, attn_mask=counts, scale=scale)
+
+
+def _split(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, lengths: torch.Tensor, scale: float
+) -> torch.Tensor:
+    from pytest_kernelllm.models.local.split_attention import split_attention
+
+    # Triton launches on the current device, which need not be the one the model lies on.
+    with torch.cuda.device_of(query):
+        return split_attention(query, key, value, lengths, scale, SPLIT)

@@ -1,0 +1,260 @@
+"""Writes many samples of many prompts at once, token by token, with a loaded causal language model.
+
+A decode step of a large model takes some milliseconds on a GPU and ten times that in Python, whatever the batch. So one step for
+all rows is captured as a CUDA graph once and replayed; a prompt is read once for all its samples; rows of finished samples
+are given to waiting ones; and the host reads along one chunk behind the GPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from transformers import DynamicCache
+
+from pytest_kernelllm.core.cuda_graphs import capture, warm_up
+from pytest_kernelllm.models.local.draw import draw
+from pytest_kernelllm.models.local.slots import make_slots
+from pytest_kernelllm.models.protocol import Sampling
+
+ALIGNMENT = 64
+"""A row's length is a multiple of this, in tokens."""
+
+
+SMALL = 50_000_000
+"""Parameters of a model that one thread of a CPU is enough for."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One sample to write."""
+
+    prompt: tuple[int, ...]
+    """Token ids."""
+    numbers: torch.Tensor
+    """float32 ``[max_new_tokens]`` in [0, 1): what its tokens are drawn with."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What there is of one sample so far."""
+
+    job: int
+    """Its position among the jobs."""
+    tokens: tuple[int, ...]
+    """Those that count: nothing after the stop, and no end-of-text token."""
+    finish: Literal["", "stop", "length"]
+    """Empty while it is being written."""
+    spent: int
+    """Tokens computed, those thrown away at the end included."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What stood in the rows after a chunk of steps; to be read after ``wait``."""
+
+    row_of: dict[int, int]
+    """Row of each job that was being written."""
+    counts: torch.Tensor
+    out: torch.Tensor
+    wait: Callable[[], None]
+
+
+class Decoder:
+    """Decodes jobs with one model. Not thread-safe."""
+
+    def __init__(
+        self,
+        model: Any,
+        sampling: Sampling,
+        ends: frozenset[int],
+        *,
+        rows: int,
+        length: int,
+        chunk: int = 16,
+        graph: bool = False,
+        behind: bool = False,
+    ) -> None:
+        """Nothing is allocated before the first prompt has been read.
+
+        Args:
+            model: a causal language model of transformers, with ``attention.NAME`` as its attention.
+            sampling: how tokens are drawn, and at most how many.
+            ends: ids of tokens that end a text.
+            rows: samples written side by side.
+            length: tokens of the longest prompt together with its answer.
+            chunk: steps between two looks at what was written.
+            graph: capture a step as a CUDA graph and replay it.
+            behind: look at one chunk while the GPU writes the next.
+        """
+        self._model = model
+        self._sampling = sampling
+        self._ends = ends
+        self._length = -(-length // ALIGNMENT) * ALIGNMENT
+        self._chunk = chunk
+        self._graph_wanted = graph
+        self._behind = int(behind)
+        device = model.device
+        self._small = device.type == "cpu" and model.num_parameters() < SMALL
+        most = sampling.max_new_tokens
+        # What a step reads and writes, always at the same addresses.
+        self._tokens = torch.zeros(rows, dtype=torch.int64, device=device)
+        self._positions = torch.zeros(rows, dtype=torch.int64, device=device)
+        self._active = torch.zeros(rows, dtype=torch.int64, device=device)
+        self._counts = torch.zeros(rows, dtype=torch.int64, device=device)
+        self._numbers = torch.zeros((rows, most), dtype=torch.float32, device=device)
+        # A column more than is used: the steps after a sample's last token write there.
+        self._out = torch.zeros((rows, most + 1), dtype=torch.int64, device=device)
+        self._cache: Any = None
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._read: tuple[tuple[int, ...], Any, torch.Tensor] | None = None
+
+    @torch.inference_mode()
+    def run(self, jobs: Sequence[Job], stop: Callable[[list[int]], int | None]) -> Iterator[Written]:
+        """Yield every job's state after each chunk of steps, until all are finished.
+
+        Args:
+            jobs: those with equal prompts best side by side: each prompt is read once for its neighbours.
+            stop: for the tokens so far, how many of them count if the text is complete, else None.
+        """
+        waiting = deque(range(len(jobs)))
+        row_of: dict[int, int] = {}
+        free = list(range(len(self._tokens)))
+        looks: deque[Look] = deque()
+        while waiting or row_of:
+            with _one_thread() if self._small else contextlib.nullcontext():
+                while waiting and free:
+                    row_of |= self._admit(jobs, waiting, free)
+                for _ in range(self._chunk):
+                    self._advance()
+            looks.append(self._copy(row_of))
+            if len(looks) <= self._behind:
+                continue
+            look = looks.popleft()
+            look.wait()
+            for job, row in look.row_of.items():
+                if row_of.get(job) != row:
+                    continue  # finished in the look before
+                tokens = look.out[row, : int(look.counts[row])].tolist()
+                written = self._assess(job, tokens, stop)
+                if written.finish:
+                    del row_of[job]
+                    free.append(row)
+                    self._active[row] = 0
+                    self._positions[row] = 0
+                yield written
+
+    def _copy(self, row_of: Mapping[int, int]) -> Look:
+        """What is written when the steps so far are done, without waiting for them."""
+        counts, out = self._counts, self._out
+        if not counts.is_cuda:
+            return Look(dict(row_of), counts.clone(), out.clone(), lambda: None)
+        pinned = [torch.empty_like(t, device="cpu", pin_memory=True) for t in (counts, out)]
+        for target, source in zip(pinned, (counts, out), strict=True):
+            target.copy_(source, non_blocking=True)
+        done = torch.cuda.Event()
+        done.record(torch.cuda.current_stream(counts.device))
+        return Look(dict(row_of), pinned[0], pinned[1], done.synchronize)
+
+    def _assess(self, job: int, tokens: list[int], stop: Callable[[list[int]], int | None]) -> Written:
+        spent = len(tokens)
+        end = next((i for i, token in enumerate(tokens) if token in self._ends), None)
+        text = tokens[:end]
+        counting = stop(text)
+        if counting is not None:
+            return Written(job, tuple(text[:counting]), "stop", spent)
+        if end is not None:
+            return Written(job, tuple(text), "stop", spent)
+        most = self._sampling.max_new_tokens
+        return Written(job, tuple(text[:most]), "length" if spent >= most else "", spent)
+
+    def _admit(self, jobs: Sequence[Job], waiting: deque[int], free: list[int]) -> dict[int, int]:
+        """Read the next prompt and give rows to as many of its samples as there is room for."""
+        prompt = jobs[waiting[0]].prompt
+        admitted = {}
+        while waiting and free and jobs[waiting[0]].prompt == prompt:
+            admitted[waiting.popleft()] = free.pop(0)
+        device = self._tokens.device
+        rows = torch.tensor(list(admitted.values()), device=device)
+        numbers = torch.stack([jobs[job].numbers for job in admitted]).to(device)
+        read, logits = self._read_prompt(prompt)
+        self._prepare(read)
+        for slots, layer in zip(self._cache.layers, read.layers, strict=True):
+            slots.fill(rows, layer.keys, layer.values)
+        first = draw(logits.expand(len(rows), -1), numbers[:, 0], self._sampling)
+        self._tokens[rows] = first
+        self._positions[rows] = len(prompt)
+        self._active[rows] = 1
+        self._counts[rows] = 1
+        self._numbers[rows] = numbers
+        self._out[rows, 0] = first
+        return admitted
+
+    def _read_prompt(self, prompt: tuple[int, ...]) -> tuple[Any, torch.Tensor]:
+        """Its ``DynamicCache``, and the logits ``[1, vocabulary]`` after it; the last one's are at hand."""
+        if self._read is None or self._read[0] != prompt:
+            self._read = None  # its memory goes first
+            cache: Any = DynamicCache(config=self._model.config)
+            ids = torch.tensor([prompt], device=self._tokens.device)
+            output = self._model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+            self._read = prompt, cache, output.logits[:, -1]
+        return self._read[1:]
+
+    def _prepare(self, read: Any) -> None:
+        """On the first prompt: memory for all rows, and the graph of a step."""
+        if self._cache is not None:
+            return
+        self._cache = make_slots(read, len(self._tokens), self._length, self._positions)
+        if self._graph_wanted:
+            with torch.cuda.device(self._tokens.device):
+                self._graph = self._capture()
+
+    def _capture(self) -> torch.cuda.CUDAGraph:
+        # No row is active yet, so these steps leave nothing behind.
+        warm_up(self._step, times=2)
+        graph = torch.cuda.CUDAGraph()
+        with capture(graph, errors="thread_local"):
+            self._step()
+        return graph
+
+    def _advance(self) -> None:
+        if self._graph is not None:
+            self._graph.replay()
+        else:
+            self._step()
+
+    def _step(self) -> None:
+        """One more token for every row; rows that are not active write to where nobody reads."""
+        logits = self._model(
+            input_ids=self._tokens[:, None],
+            position_ids=self._positions[:, None],
+            past_key_values=self._cache,
+            use_cache=True,
+            lengths=self._positions + 1,
+        ).logits[:, -1]
+        most = self._sampling.max_new_tokens
+        column = self._counts.clamp(max=most - 1)
+        numbers = self._numbers.gather(1, column[:, None]).squeeze(1)
+        token = draw(logits, numbers, self._sampling)
+        self._out.scatter_(1, self._counts.clamp(max=most)[:, None], token[:, None])
+        self._tokens.copy_(token)
+        self._counts.add_(self._active).clamp_(max=most)
+        self._positions.add_(self._active).clamp_(max=self._length - 1)
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Inside, PyTorch computes with one thread: several wait for each other at every small operation.
+
+    Where other processes keep the cores busy that is most of the time (two cores: 25 s in place of 0.1 s).
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,266 @@
+"""``LocalModel``: a language model of the Hugging Face Hub, or of a folder, on this machine."""
+
+from __future__ import annotations
+
+import gc
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pytest_kernelllm.generate.protocol import GenerateError
+from pytest_kernelllm.models.local.files import ModelFiles, fetch, folder_of
+from pytest_kernelllm.models.protocol import Answer, Ask, Sampling
+
+if TYPE_CHECKING:
+    from pytest_kernelllm.models.local.decode import Decoder, Job
+    from pytest_kernelllm.models.local.load import Loaded
+
+MOST_ROWS = 64
+"""Samples written side by side; more of them no longer come cheaper."""
+
+CPU_ROWS = 8
+"""…without a GPU."""
+
+CPU_CHUNK = 2
+"""Steps between two looks without a GPU, where a step takes long and somebody may be waiting for the end."""
+
+
+class LocalModel:
+    """A ``LanguageModel`` run by transformers. Fetches and loads on first use; not thread-safe."""
+
+    def __init__(
+        self,
+        model: str,
+        revision: str = "",
+        *,
+        dtype: str = "auto",
+        device_map: str = "auto",
+        quantization: str = "none",
+        progress: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """Nothing is looked up yet.
+
+        Args:
+            model: ``owner/name`` on the Hub, or a folder.
+            revision: best a commit hash; empty for what the cache holds as ``main``, else the newest.
+            dtype: of the weights; ``auto`` is the model's own, float32 without a GPU.
+            device_map: ``auto``, ``cuda:1`` or ``cpu``.
+            quantization: ``none``, ``8bit`` or ``4bit``.
+            progress: told what takes long.
+        """
+        folder = folder_of(model)
+        self.name = folder.resolve().name if folder else model
+        self._model_or_folder = model
+        self._revision = revision
+        self._how = (dtype, device_map, quantization)
+        self._progress = progress
+        self._known: ModelFiles | None = None
+        self._tokenizer: Any = None
+        self._loaded: Loaded | None = None
+        self._stopping = False
+
+    @property
+    def revision(self) -> str:
+        """The commit hash; of a folder a digest. Known without the model where the revision is a commit hash.
+
+        Raises:
+            GenerateError: the model cannot be had.
+        """
+        if re.fullmatch("[0-9a-f]{40}", self._revision) and folder_of(self._model_or_folder) is None:
+            return self._revision
+        return self._files().commit
+
+    def identity(self) -> str:
+        """Model, commit and what else changes its arithmetic; fetches a model that is not there to know its commit."""
+        dtype, _, quantization = self._how
+        return f"local {self.name}@{self.revision} {dtype} {quantization}"
+
+    def template(self) -> str | None:
+        """``PROMPT_TEMPLATE`` of the model's own script, read from its text."""
+        from pytest_kernelllm.models.prompt import template_of
+
+        script = self._files().template_script()
+        return template_of(script) if script is not None else None
+
+    def too_long(self, prompt: str, sampling: Sampling) -> str | None:
+        """Whether prompt and answer exceed the model's context, and by how many tokens."""
+        count, context = len(self._encode(prompt)), self._context()
+        over = count + sampling.max_new_tokens - context
+        if over <= 0:
+            return None
+        return (
+            f"the prompt has {count:,} tokens and the answer may have {sampling.max_new_tokens:,}, "
+            f"{over:,} more than the {context:,} that {self.name} reads"
+        )
+
+    def answers(self, asks: Sequence[Ask], sampling: Sampling) -> Iterator[Answer]:
+        """Yield every sample as soon as it is written, see ``LanguageModel``."""
+        _require_transformers()
+        from pytest_kernelllm.models.local.decode import Job
+        from pytest_kernelllm.models.local.draw import uniforms
+        from pytest_kernelllm.models.local.stopping import stop_after_answer
+
+        whose = [(number, index) for number, ask in enumerate(asks) for index in ask.indices]
+        prompts = [tuple(self._encode(ask.prompt)) for ask in asks]
+        count = sampling.max_new_tokens
+        jobs = [
+            Job(prompts[number], uniforms(sampling.seed, asks[number].prompt, index, count))
+            for number, index in whose
+        ]
+        if not jobs:
+            return
+        decoder = self._decoder(jobs, sampling, chunk=16)
+        started = time.monotonic()
+        for written in decoder.run(jobs, stop_after_answer(self._decode)):
+            if self._stopping:
+                raise GenerateError(f"{self.name} was stopped.")
+            if not written.finish:
+                continue
+            number, index = whose[written.job]
+            yield Answer(
+                number,
+                index,
+                self._decode(written.tokens),
+                written.spent,
+                len(prompts[number]),
+                round(time.monotonic() - started, 3),
+                written.finish,
+                f"cut off after {count:,} tokens" if written.finish == "length" else "",
+            )
+
+    def stream(self, prompt: str, sampling: Sampling, index: int = 0) -> Iterator[str]:
+        """Yield one sample piece by piece, see ``LanguageModel``."""
+        _require_transformers()
+        from pytest_kernelllm.models.local.decode import Job
+        from pytest_kernelllm.models.local.draw import uniforms
+        from pytest_kernelllm.models.local.stopping import stop_after_answer
+
+        numbers = uniforms(sampling.seed, prompt, index, sampling.max_new_tokens)
+        jobs = [Job(tuple(self._encode(prompt)), numbers)]
+        shown = 0
+        for written in self._decoder(jobs, sampling, chunk=2).run(jobs, stop_after_answer(self._decode)):
+            text = self._decode(written.tokens)
+            if not written.finish:
+                # These may still change: half a UTF-8 sequence, and space after what turns out to be the end.
+                text = text.rstrip("\ufffd").rstrip()
+            if len(text) > shown:
+                yield text[shown:]
+                shown = len(text)
+
+    def release(self) -> None:
+        """Take the model off the GPU; it is loaded again when it is asked again."""
+        if self._loaded is None:
+            return
+        import torch
+
+        self._loaded = None
+        gc.collect()
+        if torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
+
+    def stop(self) -> None:
+        """Have ``answers`` end within a few tokens: a process must not end while a thread of it is inside PyTorch."""
+        self._stopping = True
+
+    # ------------------------------------------------------------------ from files to a decoder
+
+    def _files(self) -> ModelFiles:
+        if self._known is None:
+            self._known = fetch(self._model_or_folder, self._revision, self._progress)
+        return self._known
+
+    def _tokens(self) -> Any:
+        if self._tokenizer is None:
+            _require_transformers()
+            from pytest_kernelllm.models.local.load import load_tokenizer
+
+            self._tokenizer = load_tokenizer(self._files())
+        return self._tokenizer
+
+    def _encode(self, prompt: str) -> list[int]:
+        """Token ids; one begin-of-text token where the tokenizer adds one or the prompt has one."""
+        tokenizer = self._tokens()
+        ids: list[int] = tokenizer(prompt)["input_ids"]
+        if not ids:
+            raise GenerateError("The prompt is empty.")
+        begin = tokenizer.bos_token_id
+        while begin is not None and ids[:2] == [begin, begin]:
+            ids = ids[1:]
+        return ids
+
+    def _decode(self, tokens: Sequence[int]) -> str:
+        text: str = self._tokens().decode(
+            tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+        return text
+
+    def _context(self) -> int:
+        """Tokens that the model reads, as far as its configuration says."""
+        from pytest_kernelllm.models.local.load import load_config
+
+        config = load_config(self._files()).get_text_config()
+        context: int = getattr(config, "max_position_embeddings", None) or sys.maxsize
+        return context
+
+    def _model(self) -> Loaded:
+        if self._loaded is None:
+            _require_transformers()
+            from pytest_kernelllm.models.local.load import Wish, load_model
+
+            self._progress(f"loading {self.name}")
+            self._loaded = load_model(self._files(), Wish(*self._how), self._tokens())
+        return self._loaded
+
+    def _decoder(self, jobs: Sequence[Job], sampling: Sampling, chunk: int) -> Decoder:
+        from pytest_kernelllm.models.local.decode import Decoder
+
+        loaded = self._model()
+        on_gpu = loaded.model.device.type == "cuda"
+        length = max(len(job.prompt) for job in jobs) + sampling.max_new_tokens
+        ends = loaded.model.generation_config.eos_token_id
+        ends = frozenset([ends] if isinstance(ends, int) else ends or [])
+        return Decoder(
+            loaded.model,
+            sampling,
+            ends,
+            rows=min(len(jobs), _rows_that_fit(loaded.model, length) if on_gpu else CPU_ROWS),
+            length=length,
+            chunk=chunk if on_gpu else min(chunk, CPU_CHUNK),
+            graph=loaded.graph,
+            behind=on_gpu,
+        )
+
+
+def _rows_that_fit(model: Any, length: int) -> int:
+    """Samples whose keys and values fit into four fifths of the GPU's free memory.
+
+    Raises:
+        GenerateError: not even one.
+    """
+    import torch
+
+    config = model.config.get_text_config()
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    token = config.num_hidden_layers * heads * width * 2 * model.dtype.itemsize
+    torch.cuda.empty_cache()  # what an earlier decoder held
+    free = torch.cuda.mem_get_info(model.device)[0]
+    rows: int = int(0.8 * free) // (token * length)
+    if rows < 1:
+        raise GenerateError(
+            f"One sample of {length:,} tokens needs {token * length / 2**30:.1f} GiB of GPU memory and "
+            f"{free / 2**30:.1f} are free: lower `max_new_tokens`, or free some."
+        )
+    return min(rows, MOST_ROWS)
+
+
+def _require_transformers() -> None:
+    for name in ("torch", "transformers"):
+        try:
+            __import__(name)
+        except ImportError:
+            raise GenerateError(
+                f"A local model needs {name}, which is not installed: pip install 'pytest-kernelllm[local]'."
+            ) from None

@@ -1,0 +1,35 @@
+"""From a live target to the text that a language model is asked with.
+
+A model trained to write kernels is shown one self-contained module in KernelBench's form: ``Model``,
+``get_inputs()`` and ``get_init_inputs()``. ``standalone`` writes it, ``fill`` puts it into a template.
+Cheap to import; PyTorch is imported by ``standalone`` when it is called.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_kernelllm.models.prompt.errors import PromptError
+from pytest_kernelllm.models.prompt.template import PROMPT_VERSION, TEMPLATE, fill, template_of
+
+if TYPE_CHECKING:
+    from pytest_kernelllm.core.records import Case
+    from pytest_kernelllm.discover.live import LiveTarget
+
+__all__ = ["PROMPT_VERSION", "TEMPLATE", "PromptError", "fill", "standalone", "template_of"]
+
+
+def standalone(live: LiveTarget, case: Case) -> str:
+    """The source of one self-contained module that computes what a target computes in one case.
+
+    It defines ``Model``, ``get_inputs()`` (the positional arguments of ``forward``, as a list) and
+    ``get_init_inputs()`` (those of the constructor). What the class reaches is pulled in from wherever it is
+    defined; only PyTorch, NumPy, Triton and the standard library are imported. The original is built and
+    called a few times, on the CPU and at small sizes, to see what it reads; the module itself is not executed.
+
+    Raises:
+        PromptError: something cannot be carried; the text names the target, what it is and what to do.
+    """
+    from pytest_kernelllm.models.prompt.assemble import standalone
+
+    return standalone(live, case)

@@ -1,0 +1,146 @@
+"""``get_init_inputs``: what the constructor is called with."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from types import FunctionType
+from typing import Any
+
+from torch import nn
+
+from pytest_kernelllm.core.records import Case
+from pytest_kernelllm.discover import build
+from pytest_kernelllm.discover.attributes import attributes
+from pytest_kernelllm.discover.calls import Call, seeded
+from pytest_kernelllm.discover.live import LiveTarget
+from pytest_kernelllm.models.prompt.classes import check_closure
+from pytest_kernelllm.models.prompt.config_values import Reads, namespace
+from pytest_kernelllm.models.prompt.errors import Refused
+from pytest_kernelllm.models.prompt.inputs import Function, order
+from pytest_kernelllm.models.prompt.sources import Sources
+from pytest_kernelllm.models.prompt.values import Writer
+
+
+def constructor_call(live: LiveTarget, case: Case) -> Call:
+    """The constructor's arguments, also where ``init`` returns a ready module.
+
+    Raises:
+        Refused: the arguments a ready module was made with do not make the same module again.
+    """
+    where = f"{live.target.path}: {live.target.name}"
+    made = build.init_arguments(live.options.init, where)
+    return made if isinstance(made, Call) else _seen(live, where)
+
+
+def _seen(live: LiveTarget, where: str) -> Call:
+    """What the class was called with when ``init`` made its module."""
+    calls: list[tuple[Any, Call]] = []
+    original = live.cls.__init__
+
+    @functools.wraps(original)
+    def noting(self: nn.Module, *args: Any, **kwargs: Any) -> None:
+        calls.append((self, copy.deepcopy(Call(args, kwargs))))
+        original(self, *args, **kwargs)
+
+    own = "__init__" in vars(live.cls)
+    live.cls.__init__ = noting  # type: ignore[method-assign]  # for one call of init=
+    try:
+        with seeded(0, "cpu"):
+            module = live.options.init()
+    finally:
+        if own:
+            live.cls.__init__ = original  # type: ignore[method-assign]  # as it was
+        else:
+            del live.cls.__init__
+    call = next((call for made, call in calls if made is module), None)
+    advice = "return the constructor's arguments from init= instead"
+    if call is None:
+        raise Refused(f"its init callable returns a module that it did not make just then; {advice}")
+    again = build.construct(live.cls, lambda: (call.args, call.kwargs), where)
+    if attributes(again, None) != attributes(module, None):
+        raise Refused(f"its init callable changes the module after making it; {advice}")
+    return call
+
+
+def positional_values(live: LiveTarget, call: Call) -> dict[str, Any]:
+    """The constructor's arguments by name, in the order in which they are going to be given.
+
+    Raises:
+        Refused: one goes into ``**kwargs``, or into ``*args`` beside others that are given by name.
+    """
+    signature = inspect.signature(live.cls.__init__)
+    signature = signature.replace(parameters=list(signature.parameters.values())[1:])
+    passed = signature.bind(*call.args, **call.kwargs).arguments
+    more = next((p.name for p in signature.parameters.values() if p.kind == p.VAR_POSITIONAL), "")
+    rest = {f"{more}[{number}]": value for number, value in enumerate(passed.pop(more, ()))}
+    names = order(signature, passed, "its constructor")
+    if rest and any(signature.parameters[name].kind == inspect.Parameter.KEYWORD_ONLY for name in names):
+        raise Refused(
+            f"its constructor takes values by *{more} and others by name; give each a parameter of its own"
+        )
+    return {name: passed.get(name, signature.parameters[name].default) for name in names} | rest
+
+
+def get_init_inputs(
+    live: LiveTarget,
+    values: Mapping[str, Any],
+    reads: Mapping[int, Reads],
+    mentioned: Callable[[str], bool],
+    elsewhere: Callable[[str], Iterable[str]],
+    sources: Sources,
+) -> Function:
+    """The function ``get_init_inputs``.
+
+    Args:
+        live: the target.
+        values: of the constructor's parameters, in order.
+        reads: what was read of those that are objects, by ``id``.
+        mentioned: whether the module's code has an attribute of that name.
+        elsewhere: by parameter, the attributes that code reads of it on any path.
+        sources: for the source of ``init``.
+
+    Raises:
+        Refused: a value can neither be written nor taken over.
+    """
+    writer = Writer()
+    items: list[ast.expr] = []
+    for name, value in values.items():
+        noted = reads.get(id(value))
+        try:
+            items.append(
+                namespace(noted, mentioned, elsewhere(name), writer) if noted else writer.write(value)
+            )
+        except Refused as refusal:
+            taken = None if noted else _taken_over(live.options.init, sources)
+            if taken is not None:
+                return taken
+            raise Refused(
+                f"its constructor's `{name}` cannot be written ({refusal}); give it numbers, strings, containers, or "
+                "objects of which only such attributes are read"
+            ) from None
+    return Function(_function([ast.Return(ast.List(items, ast.Load()))]), {}, writer.names)
+
+
+def _taken_over(init: Any, sources: Sources) -> Function | None:
+    """The body of an ``init`` callable that does nothing but return a tuple or list."""
+    if not isinstance(init, FunctionType):
+        return None
+    try:
+        check_closure(init)
+        node = copy.deepcopy(sources.function(init))
+    except Refused:
+        return None
+    body = [ast.Return(node.body)] if isinstance(node, ast.Lambda) else node.body
+    result = body[-1].value if isinstance(body[-1], ast.Return) else None
+    if not isinstance(result, ast.Tuple | ast.List) or (node.args.args or node.args.kwonlyargs):
+        return None
+    returned = ast.Return(ast.List(result.elts, ast.Load()))
+    return Function(_function([*body[:-1], returned]), init.__globals__, {})
+
+
+def _function(body: list[ast.stmt]) -> ast.FunctionDef:
+    return ast.FunctionDef("get_init_inputs", ast.arguments([], [], None, [], [], None, []), body, [], None)

@@ -1,0 +1,292 @@
+"""``get_inputs``: the user's own callable with its sizes filled in, or tensors of the same shape and kind."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+import torch
+
+from pytest_kernelllm.core.records import Case
+from pytest_kernelllm.discover.attributes import dtype_name
+from pytest_kernelllm.discover.calls import Call, as_call, seeded
+from pytest_kernelllm.discover.live import LiveTarget
+from pytest_kernelllm.models.prompt.classes import check_closure
+from pytest_kernelllm.models.prompt.errors import Refused
+from pytest_kernelllm.models.prompt.inputs_invented import invented
+from pytest_kernelllm.models.prompt.observe import small_sizes
+from pytest_kernelllm.models.prompt.scopes import bound_names
+from pytest_kernelllm.models.prompt.sources import Sources
+from pytest_kernelllm.models.prompt.values import Writer, is_plain
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of the module to be, and what its names stand for."""
+
+    node: ast.FunctionDef
+    module: Mapping[str, Any]
+    overlay: dict[str, Any]
+
+
+def order(signature: inspect.Signature, passed: Mapping[str, Any], what: str) -> list[str]:
+    """The parameters that must be given by position so that those in ``passed`` are.
+
+    Keyword-only ones that are passed count as moved before the defaults, as ``trim.positional`` moves them.
+
+    Raises:
+        Refused: a value goes into ``*args`` or ``**kwargs``.
+    """
+    found: list[inspect.Parameter] = []
+    for name, parameter in signature.parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            if name in passed:
+                raise Refused(f"{what} takes values by {parameter}; give each a parameter of its own")
+        elif parameter.kind != parameter.KEYWORD_ONLY or name in passed:
+            found.append(parameter)
+    if any(parameter.kind == parameter.KEYWORD_ONLY for parameter in found):
+        found.sort(key=lambda parameter: parameter.default is not parameter.empty)
+    names = [parameter.name for parameter in found]
+    while names and names[-1] not in passed:
+        names.pop()
+    return names
+
+
+def get_inputs(live: LiveTarget, case: Case, sources: Sources) -> Function:
+    """The function ``get_inputs`` of a case.
+
+    Raises:
+        Refused: an input can neither be taken over nor be written.
+    """
+    make = live.options.inputs[case.name.removesuffix(f"-{case.dtype}") if case.dtype else case.name]
+    made = _made(make, case)
+    call = as_call(made)
+    assert call is not None  # load_target called it
+    names = order(live.signature, live.bind(call), "forward")
+    writer = Writer()
+    try:
+        body, result, module = _source(make, case, sources, writer)
+    except Refused:
+        sample = live.bind(live.inputs(case, 0, small_sizes(case)))
+        items = [
+            invented(sample.get(name, _default(live, name)), _shape(case, name), writer) for name in names
+        ]
+        return Function(_function([ast.Return(ast.List(items, ast.Load()))]), {}, writer.names)
+    arrangement = _Arrangement(live, case, call, names, writer)
+    return Function(_function([*body, *arrangement.returned(made, result)]), module, writer.names)
+
+
+def _made(make: Any, case: Case) -> Any:
+    """What the callable returns, without memory if that works, else at small sizes."""
+    try:
+        with seeded(0, "meta"):
+            return make(**case.sizes)
+    except Exception:  # whatever it is: not every callable works without data
+        with seeded(0, "cpu"):
+            return make(**{**case.sizes, **(small_sizes(case) or {})})
+
+
+def _source(
+    make: Any, case: Case, sources: Sources, writer: Writer
+) -> tuple[list[ast.stmt], ast.expr, Mapping[str, Any]]:
+    """The statements of the callable, the expression that it returns, and the names of its module.
+
+    Raises:
+        Refused: it has no source that stands by itself.
+    """
+    if not isinstance(make, FunctionType):
+        raise Refused("not a plain function")
+    check_closure(make)
+    node = copy.deepcopy(sources.function(make))
+    values = _arguments(make, case)
+    if isinstance(node, ast.Lambda):
+        return *_bound([], values, node.body, writer), make.__globals__
+    last = node.body[-1]
+    returns = [part for part in ast.walk(node) if isinstance(part, ast.Return | ast.Yield | ast.YieldFrom)]
+    if returns == [last] and isinstance(last, ast.Return) and last.value and not node.decorator_list:
+        return *_bound(node.body[:-1], values, last.value, writer), make.__globals__
+    called = ast.Call(
+        writer.refer(make), [], [ast.keyword(n, writer.write(v)) for n, v in case.sizes.items()]
+    )
+    return [], called, make.__globals__
+
+
+def _arguments(make: FunctionType, case: Case) -> dict[str, Any]:
+    """The value of every parameter."""
+    values = dict(case.sizes)
+    for name, parameter in inspect.signature(make).parameters.items():
+        if name not in values and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            values[name] = parameter.default
+    return values
+
+
+def _bound(
+    body: list[ast.stmt], values: Mapping[str, Any], result: ast.expr, writer: Writer
+) -> tuple[list[ast.stmt], ast.expr]:
+    """Code with values in place of its parameters; those that it binds anew are assigned first."""
+    holder = ast.Module([*body, ast.Expr(result)], [])
+    taken = bound_names(holder)
+    first: list[ast.stmt] = [
+        ast.Assign([ast.Name(name, ast.Store())], writer.write(value))
+        for name, value in values.items()
+        if name in taken or not is_plain(value)
+    ]
+    replaced = _Constants(
+        {name: v for name, v in values.items() if name not in taken and is_plain(v)}, writer
+    )
+    replaced.visit(holder)
+    last = holder.body[-1]
+    assert isinstance(last, ast.Expr)
+    return first + holder.body[:-1], last.value
+
+
+class _Constants(ast.NodeTransformer):
+    def __init__(self, values: Mapping[str, Any], writer: Writer) -> None:
+        self._values, self._writer = values, writer
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return self._writer.write(self._values[node.id]) if node.id in self._values else node
+
+
+@dataclass(frozen=True)
+class _Arrangement:
+    """Makes the list of positional arguments out of what the callable returns."""
+
+    live: LiveTarget
+    case: Case
+    call: Call
+    names: list[str]
+    writer: Writer
+
+    def returned(self, made: Any, result: ast.expr) -> list[ast.stmt]:
+        """The last statements of ``get_inputs``, given the value and the expression that was returned."""
+        if isinstance(made, torch.Tensor):
+            return self._list([result])
+        if self.call.kwargs or not isinstance(made, tuple | list):
+            return self._by_name(made, result)
+        if isinstance(result, ast.Tuple | ast.List):
+            if any(isinstance(item, ast.Starred) for item in result.elts):
+                return [ast.Return(self._all_cast(ast.List(result.elts, ast.Load())))]
+            return self._list(result.elts)
+        return [ast.Return(self._all_cast(result))]
+
+    def _list(self, items: list[ast.expr]) -> list[ast.stmt]:
+        cast = [self._cast(item, value) for item, value in zip(items, self.call.args, strict=True)]
+        return [ast.Return(ast.List(cast, ast.Load()))]
+
+    def _by_name(self, made: Any, result: ast.expr) -> list[ast.stmt]:
+        """From a dict of keyword arguments, or ``(tuple, dict)``."""
+        pair = isinstance(made, tuple | list)
+        places: dict[str, ast.expr] = {}
+        before: list[ast.stmt] = []
+        by_position = list(self.live.signature.parameters)[: len(self.call.args)]
+        parts = result.elts if pair and isinstance(result, ast.Tuple) and len(result.elts) == 2 else None
+        args, kwargs = parts if parts else (None, None if pair else result)
+        if pair and parts is None:
+            before.append(_assign("args, kwargs", result))
+        shown_args = isinstance(args, ast.Tuple) and not any(isinstance(e, ast.Starred) for e in args.elts)
+        if parts and not shown_args and args is not None:
+            before.append(_assign("args", args))
+        for number, name in enumerate(by_position):
+            places[name] = (
+                args.elts[number] if shown_args and isinstance(args, ast.Tuple) else _item("args", number)
+            )
+        given = _display(kwargs)
+        if given is not None and list(given) != [name for name in self.names if name in given]:
+            given = None  # written in another order, in which random numbers are drawn
+        if given is None and not (pair and parts is None) and kwargs is not None:
+            before.append(_assign("kwargs", kwargs))
+        for name in self.call.kwargs:
+            places[name] = given[name] if given is not None else _item("kwargs", name)
+        bound = self.live.bind(self.call)
+        items = [
+            self._cast(places[name], bound[name])
+            if name in places
+            else self.writer.write(_default(self.live, name))
+            for name in self.names
+        ]
+        return [*before, ast.Return(ast.List(items, ast.Load()))]
+
+    def _cast(self, item: ast.expr, value: Any) -> ast.expr:
+        """One argument in the case's dtype."""
+        if not self._needs_cast(value):
+            return item
+        return ast.Call(ast.Attribute(item, "to", ast.Load()), [self._dtype()], [])
+
+    def _all_cast(self, items: ast.expr) -> ast.expr:
+        """An iterable of arguments as a list in the case's dtype."""
+        if not any(map(self._needs_cast, self.call.args)):
+            return items if isinstance(items, ast.List) else _call("list", items)
+        wide = ast.parse(
+            "[x.to(DTYPE) if isinstance(x, TENSOR) and x.is_floating_point() else x for x in ITEMS]"
+        )
+        short = ast.parse("[x.to(DTYPE) for x in ITEMS]")
+        template = short if all(map(self._needs_cast, self.call.args)) else wide
+        tensor = ast.Attribute(self.writer.refer(torch), "Tensor", ast.Load())
+        filled = _Fill({"DTYPE": self._dtype(), "TENSOR": tensor, "ITEMS": items}).visit(template.body[0])
+        made: ast.expr = filled.value
+        return made
+
+    def _needs_cast(self, value: Any) -> bool:
+        wanted = self.case.dtype
+        floating = isinstance(value, torch.Tensor) and value.is_floating_point()
+        return wanted is not None and floating and dtype_name(value.dtype) != wanted
+
+    def _dtype(self) -> ast.expr:
+        return ast.Attribute(self.writer.refer(torch), str(self.case.dtype), ast.Load())
+
+
+class _Fill(ast.NodeTransformer):
+    def __init__(self, values: Mapping[str, ast.expr]) -> None:
+        self._values = values
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return self._values.get(node.id, node)
+
+
+def _display(node: ast.expr | None) -> dict[str, ast.expr] | None:
+    """``{"x": a}`` or ``dict(x=a)`` by key; None for anything else."""
+    if isinstance(node, ast.Dict) and all(isinstance(key, ast.Constant) for key in node.keys):
+        return {
+            str(key.value): v
+            for key, v in zip(node.keys, node.values, strict=True)
+            if isinstance(key, ast.Constant)
+        }
+    is_dict = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict"
+    if is_dict and isinstance(node, ast.Call) and not node.args and all(k.arg for k in node.keywords):
+        return {str(keyword.arg): keyword.value for keyword in node.keywords}
+    return None
+
+
+def _default(live: LiveTarget, name: str) -> Any:
+    return live.signature.parameters[name].default
+
+
+def _shape(case: Case, name: str) -> tuple[int, ...] | None:
+    shape = getattr(case.domain.inputs.get(name), "shape", None)
+    return None if shape is None else tuple(case.sizes[d] if isinstance(d, str) else d for d in shape)
+
+
+def _function(body: list[ast.stmt]) -> ast.FunctionDef:
+    empty = ast.arguments([], [], None, [], [], None, [])
+    return ast.FunctionDef("get_inputs", empty, body, [], None)
+
+
+def _assign(names: str, value: ast.expr) -> ast.stmt:
+    statement = ast.parse(f"{names} = 0").body[0]
+    assert isinstance(statement, ast.Assign)
+    statement.value = value
+    return statement
+
+
+def _item(name: str, key: Any) -> ast.expr:
+    return ast.Subscript(ast.Name(name, ast.Load()), ast.Constant(key), ast.Load())
+
+
+def _call(name: str, argument: ast.expr) -> ast.expr:
+    return ast.Call(ast.Name(name, ast.Load()), [argument], [])

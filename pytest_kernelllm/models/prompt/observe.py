@@ -1,0 +1,196 @@
+"""What building and calling the original shows: attributes and table entries read, and what a wrapper changes."""
+
+from __future__ import annotations
+
+import copy
+import math
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from pytest_kernelllm.core.records import Case, TensorSpec
+from pytest_kernelllm.discover import build
+from pytest_kernelllm.discover.calls import Call, seeded
+from pytest_kernelllm.discover.errors import in_one_line
+from pytest_kernelllm.discover.live import LiveTarget
+from pytest_kernelllm.models.prompt.config_values import Reads, is_object, watched
+from pytest_kernelllm.models.prompt.errors import Refused
+
+_MOST_ELEMENTS = 1 << 22
+"""Inputs of more elements are not run through the original, which runs on the CPU here."""
+
+
+@dataclass
+class TableReads:
+    """Which entries of a module-level dict are read, and where in the source."""
+
+    keys: list[Any] = field(default_factory=list)
+    sites: dict[tuple[str, int], list[Any]] = field(default_factory=dict)
+    """By file and line."""
+    whole: bool = False
+    """It was iterated over or measured."""
+
+    def note(self, key: Any) -> None:
+        """An entry is read by whoever called the table."""
+        frame = sys._getframe(2)
+        site = self.sites.setdefault((frame.f_code.co_filename, frame.f_lineno), [])
+        for keys in (self.keys, site):
+            if key not in keys:
+                keys.append(key)
+
+
+class Observer:
+    """Builds and calls one case of a target, on the CPU and at small sizes, and looks at what happens."""
+
+    def __init__(self, live: LiveTarget, case: Case, arguments: Call) -> None:
+        """``arguments``: of the constructor."""
+        self._live, self._case, self._arguments = live, case, arguments
+        self._called = True
+        self.reads: dict[int, Reads] = {}
+        """What was read from constructor arguments that are objects, by ``id`` of the argument."""
+        self.module, _ = self._run(arguments.map(self._watch))
+
+    def table(self, table: Any, name: str, imports: Iterable[Callable[[], object]]) -> TableReads:
+        """What is read from a dict that stands in modules under that name.
+
+        Args:
+            table: the dict.
+            name: what modules call it.
+            imports: do what happens when the modules are imported.
+        """
+        reads = TableReads()
+        recording = _recording(table, reads)
+        with ExitStack() as stack:
+            for module in list(sys.modules.values()):
+                held = getattr(module, "__dict__", {})  # not by getattr: a lazy module would import something
+                if held.get(name) is table:
+                    stack.enter_context(_replaced(held, name, recording))
+            self._run(self._arguments)
+            for happen in imports:
+                try:
+                    happen()
+                except Exception:  # not everything can happen twice
+                    reads.whole = True
+        if not self._called:
+            reads.sites.clear()
+            reads.whole = True
+        return reads
+
+    def same_without(self, wrapped: Mapping[tuple[type, str], Any]) -> bool:
+        """Whether the outputs stay equal, bit for bit, with other functions in place of some methods."""
+        _, expected = self._run(self._arguments)
+        if expected is None:
+            return False
+        with ExitStack() as stack:
+            for (owner, name), function in wrapped.items():
+                stack.enter_context(_replaced(owner, name, function))
+            try:
+                _, found = self._run(self._arguments)
+                torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+            except Exception:  # whatever it is, the wrapper made a difference
+                return False
+        return True
+
+    def _watch(self, value: Any) -> Any:
+        if not is_object(value):
+            return value
+        stand_in, self.reads[id(value)] = watched(copy.deepcopy(value))
+        return stand_in
+
+    def _run(self, arguments: Call) -> tuple[nn.Module, Any]:
+        """A built module, and its outputs; None where the inputs are so large that they are left without data."""
+        where = f"{self._live.target.path}: {self._live.target.name}"
+        sizes = small_sizes(self._case)
+        device = "cpu" if sizes is not None else "meta"
+        module = build.construct(self._live.cls, lambda: (arguments.args, arguments.kwargs), where)
+        module = build.finished(module, self._case.dtype, device, self._live.options.training)
+        call = self._live.inputs(self._case, 0, sizes, device)
+        with seeded(0, device), torch.no_grad():
+            for parameter in module.parameters():  # some constructors leave them as memory happens to be
+                parameter.normal_()
+            try:
+                outputs = module(*call.args, **call.kwargs)
+            except Exception as error:
+                if sizes is None:  # not everything works without data
+                    self._called = False
+                    return module, None
+                raise Refused(f"its forward fails when it is looked at: {in_one_line(error)}") from error
+        return module, outputs if sizes is not None else None
+
+
+def small_sizes(case: Case) -> dict[str, int] | None:
+    """Sizes of the named dimensions at which a case is quick to run; None if its inputs are large all the same."""
+    sizes = {name: max(low, min(high, 4)) for name, (low, high) in case.domain.dims.items()}
+    for value in case.domain.inputs.values():
+        if isinstance(value, TensorSpec):
+            shape = [sizes[entry] if isinstance(entry, str) else entry for entry in value.shape]
+            if math.prod(shape) > _MOST_ELEMENTS:
+                return None
+    return sizes
+
+
+def _recording(table: Any, reads: TableReads) -> Any:
+    kind, base = type(table), OrderedDict if isinstance(table, OrderedDict) else dict
+
+    class Recording(kind):  # type: ignore[misc, valid-type]  # of the table's own class
+        def __getitem__(self, key: Any) -> Any:
+            reads.note(key)
+            return super().__getitem__(key)
+
+        def get(self, key: Any, default: Any = None) -> Any:
+            reads.note(key)
+            return super().get(key, default)
+
+        def __contains__(self, key: Any) -> bool:
+            reads.note(key)
+            return bool(super().__contains__(key))
+
+        def __iter__(self) -> Iterator[Any]:
+            reads.whole = True
+            return iter(super().__iter__())
+
+        def __len__(self) -> int:
+            reads.whole = True
+            return int(super().__len__())
+
+        def keys(self) -> Any:
+            reads.whole = True
+            return super().keys()
+
+        def values(self) -> Any:
+            reads.whole = True
+            return super().values()
+
+        def items(self) -> Any:
+            reads.whole = True
+            return super().items()
+
+    made = Recording.__new__(Recording)
+    for key, value in dict.items(table):
+        base.__setitem__(made, key, value)
+    made.__dict__.update(getattr(table, "__dict__", {}))
+    return made
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Another value for a while, in a module's namespace or in a class."""
+    held = owner if isinstance(owner, dict) else None
+    before = held[name] if held is not None else vars(owner)[name]
+    if held is not None:
+        held[name] = value
+    else:
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        if held is not None:
+            held[name] = before
+        else:
+            setattr(owner, name, before)

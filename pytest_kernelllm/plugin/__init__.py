@@ -1,0 +1,1 @@
+"""The pytest plugin: hooks, one run, collectors and items."""

@@ -1,0 +1,82 @@
+"""The pytest plugin: hooks only. Without ``--kernelllm`` it does nothing, and imports next to nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_kernelllm.config.options import A_RUN, JUDGING, LANGUAGE_MODEL, WHO_WRITES, add_options
+
+if TYPE_CHECKING:
+    from pytest_kernelllm.plugin.run import Run
+
+RUN = "kernelllm-run"
+"""Name under which the active run is registered as a plugin of its own."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options; those left out come from ``KERNELLLM_*``, ``[tool.kernelllm]`` or the defaults in ``config.Settings``."""
+    group = parser.getgroup("kernelllm", "kernelllm: Triton kernels for modules marked @triton_candidate")
+    add = group.addoption
+    add(
+        "--kernelllm",
+        action="store_true",
+        help="write, prove and time kernels for the marked modules found under the given paths",
+    )
+    add("--kernelllm-only", action="store_true", help="like --kernelllm, without the project's other tests")
+    add_options(add, (*WHO_WRITES, *LANGUAGE_MODEL, *JUDGING, *A_RUN), prefix="kernelllm-")
+    add(
+        "--kernelllm-report",
+        metavar="FILE",
+        help="write all verdicts as JSON (schema: docs/schema/report.json)",
+    )
+    parser.addini(
+        "kernelllm_paths",
+        "Files and folders searched for marked modules beside the given paths.",
+        type="args",
+    )
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Publish the hooks that a conftest may implement."""
+    from pytest_kernelllm.plugin import hookspecs
+
+    pluginmanager.add_hookspecs(hookspecs)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Give each of xdist's processes its GPU before anything can touch CUDA."""
+    options = early_config.known_args_namespace
+    if "PYTEST_XDIST_WORKER" in os.environ and (options.kernelllm or options.kernelllm_only):
+        from pytest_kernelllm.judge.environment import find_gpu
+
+        find_gpu()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
+    """With pytest-xdist's ``-n N`` and no ``--dist``, keep each target's candidates in one process, which prepares it once."""
+    option = config.option
+    distributed = getattr(option, "numprocesses", None) and option.dist == "no" and not option.distload
+    if distributed and (option.kernelllm or option.kernelllm_only):
+        option.dist = "loadscope"
+    return (yield)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start a run when asked to."""
+    if config.getoption("kernelllm") or config.getoption("kernelllm_only"):
+        from pytest_kernelllm.plugin.run import Run
+
+        config.pluginmanager.register(Run(config), RUN)
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Collect the targets of a file."""
+    run: Run | None = parent.config.pluginmanager.get_plugin(RUN)
+    return run.collect_file(file_path, parent) if run is not None else None

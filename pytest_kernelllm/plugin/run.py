@@ -1,0 +1,208 @@
+"""One ``pytest --kernelllm``: what it collects, what its header and summary say, what a conftest adds."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Generator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_kernelllm.config.settings import Settings, load_settings
+from pytest_kernelllm.core.errors import ConfigError
+from pytest_kernelllm.core.outcome import Outcome
+from pytest_kernelllm.core.overrides import Overrides
+from pytest_kernelllm.core.records import Target
+from pytest_kernelllm.discover.scan import Scan, scan_file
+from pytest_kernelllm.generate.protocol import GenerateError
+from pytest_kernelllm.generate.protocol import Generator as KernelGenerator
+from pytest_kernelllm.models.generator import PromptHook
+from pytest_kernelllm.plugin.items import CandidateItem, TargetFile
+from pytest_kernelllm.session.session import Session, hash_text
+
+TOGETHER = "kernelllm-together"
+"""What pytest-xdist's workers are told: whether each gets all items of a target. They do not know ``--dist``."""
+
+
+class Run:
+    """One ``pytest --kernelllm``: the session, and what its items report. Registered as a plugin."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        """Read the settings; nothing is imported, built or asked yet."""
+        self.config = config
+        self.root = config.rootpath
+        self.only = bool(config.getoption("kernelllm_only"))
+        names = [field.name for field in fields(Settings)]
+        given = {name: config.getoption(f"kernelllm_{name}", None) for name in names}
+        try:
+            self.settings: Settings = load_settings(self.root, given)
+            self.session = Session(
+                self.root,
+                self.settings,
+                generators=self._generators_of_plugins(),
+                overrides=self._overrides,
+                prompt=self._prompt_hook(),
+                progress=self._progress,
+            )
+            self.isolation = self.session.isolation.level
+            self.writers = [generator.name for generator in self.session.generators]
+        except (ConfigError, GenerateError) as error:
+            raise pytest.UsageError(str(error)) from None
+        self.outcomes: dict[tuple[str, int], Outcome] = {}
+        self._told: dict[str, Overrides] = {}
+        self._scans: dict[Path, Scan] = {}
+        self._tests: list[Path] = []
+
+    # ------------------------------------------------------------------ collecting
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self, session: pytest.Session) -> None:
+        """Without paths on the command line, look for targets in ``kernelllm_paths``, or in the whole project."""
+        config = session.config
+        if config.args_source is pytest.Config.ArgsSource.ARGS:
+            return
+        self._tests = [config.invocation_params.dir / arg.partition("::")[0] for arg in config.args]
+        extra = [*config.getini("kernelllm_paths"), *self.settings.paths] or ["."]
+        config.args = [*dict.fromkeys([*config.args, *(str(self.root / path) for path in extra)])]
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """Leave out files without targets: all of them with ``--kernelllm-only``, else those outside the project's tests."""
+        if not collection_path.is_file():
+            return None
+        is_test = any(collection_path.is_relative_to(folder) for folder in self._tests)
+        if self.only or (self._tests and not is_test):
+            return None if self.scan(collection_path).targets else True
+        return None
+
+    def scan(self, path: Path) -> Scan:
+        """The targets of one file."""
+        if path not in self._scans:
+            self._scans[path] = scan_file(path, self.root) if path.suffix == ".py" else Scan()
+        return self._scans[path]
+
+    def collect_file(self, path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+        """A collector for a file with targets, or with markers that make none."""
+        if path.suffix != ".py":
+            return None
+        found = self.scan(path)
+        if not found.targets and not found.problems:
+            return None
+        # Straight below the session: pytest would import the ``__init__.py`` of a package in between.
+        return TargetFile.from_parent(parent.session, path=path, kernelllm=self.session, found=found)
+
+    # ------------------------------------------------------------------ reporting
+
+    def pytest_report_header(self) -> list[str]:
+        """Who writes, where it is judged, where it is kept."""
+        environment = self.session.environment
+        where = (
+            f"{environment.gpu} ({environment.arch})"
+            if environment.gpu
+            else f"no GPU: Triton's interpreter, compiled for {environment.arch}"
+        )
+        why = f" (auto: {self.session.chosen.why})" if self.session.chosen.why else ""
+        names = ", ".join(self.writers)
+        return [
+            f"kernelllm: {names}{why}, {self.settings.samples} candidates a target; {where}; store {self.session.store.path.name}/",
+            f"isolation: {self.isolation}",
+        ]
+
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
+        """Tell the session what was selected, so that candidates of one target are judged side by side."""
+        items = [item for item in session.items if isinstance(item, CandidateItem)]
+        for item in items:
+            if item.index >= 0:
+                self.session.announce(item.target)
+        if not getattr(self.config, "workerinput", {TOGETHER: True})[TOGETHER]:
+            return  # pytest-xdist's workers share a target's items, each judges its own
+        for item in items:
+            self.session.want(item.target, item.index)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tell one of pytest-xdist's workers how items are handed out."""
+        node.workerinput[TOGETHER] = self.config.getoption("dist") in ("loadscope", "loadfile")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Let the outcome travel on the report, also from pytest-xdist's workers."""
+        report = yield
+        if isinstance(item, CandidateItem) and item.outcome is not None and report.when == "call":
+            report.kernelllm = item.outcome.to_json()  # type: ignore[attr-defined]  # how plugins add to reports
+        return report
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Gather outcomes, from this process or from pytest-xdist's workers."""
+        data = getattr(report, "kernelllm", None)
+        if data is None or hasattr(self.config, "workerinput"):
+            return
+        outcome = Outcome.from_json(data)
+        key = (outcome.target.id, outcome.index)
+        if key not in self.outcomes:
+            self.outcomes[key] = outcome
+            self.config.hook.pytest_kernelllm_verdict(config=self.config, outcome=outcome)
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """The closing table, the patches and the JSON report."""
+        if not self.outcomes:
+            return
+        from pytest_kernelllm.passk.summary import summary_lines
+        from pytest_kernelllm.report.summary import write_summary
+        from pytest_kernelllm.suggest.suggestions import write_suggestions
+
+        outcomes = list(self.outcomes.values())
+        suggestions = write_suggestions(self.session.store, self.root, outcomes, self.settings.kernels_dir)
+        write_summary(
+            terminalreporter,
+            self.session.store.path,
+            outcomes,
+            suggestions,
+            self.session.store.problems,
+            summary_lines(outcomes, self.writers, self.settings.samples),
+        )
+        if path := self.config.getoption("kernelllm_report"):
+            from pytest_kernelllm.report.json import write_report
+
+            write_report(Path(path), self.session.environment, outcomes, suggestions)
+
+    def pytest_unconfigure(self) -> None:
+        """End the judge."""
+        self.session.close()
+
+    # ------------------------------------------------------------------ what a conftest adds
+
+    def _generators_of_plugins(self) -> list[KernelGenerator]:
+        lists: list[list[KernelGenerator] | None] = self.config.hook.pytest_kernelllm_generators(
+            config=self.config
+        )
+        return [generator for part in lists if part for generator in part]
+
+    def _overrides(self, target: Target) -> Overrides:
+        if target.id not in self._told:
+            hook = self.config.hook
+            self._told[target.id] = Overrides(
+                inputs=hook.pytest_kernelllm_inputs(config=self.config, target=target),
+                tolerance=hook.pytest_kernelllm_tolerance(config=self.config, target=target),
+            )
+        return self._told[target.id]
+
+    def _prompt_hook(self) -> PromptHook:
+        hook = self.config.hook.pytest_kernelllm_prompt
+
+        def replace(target: Target, code: str, prompt: str) -> str | None:
+            said: str | None = hook(config=self.config, target=target, code=code, prompt=prompt)
+            return said
+
+        sources = [inspect.getsource(each.function) for each in hook.get_hookimpls()]
+        return PromptHook(replace, hash_text("".join(sources))[:12] if sources else "")
+
+    def _progress(self, text: str) -> None:
+        """Show what is being done, on a terminal only."""
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None and reporter.isatty and reporter.verbosity >= 0:
+            reporter.rewrite(f"  {text} …", erase=True)

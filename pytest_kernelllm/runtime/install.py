@@ -1,0 +1,27 @@
+"""Replaces the ``forward`` of an adopted class by a function that dispatches."""
+
+from __future__ import annotations
+
+import types
+
+from pytest_kernelllm.runtime import ORIGINAL
+from pytest_kernelllm.runtime.dispatch import Dispatcher
+from pytest_kernelllm.runtime.forward import standing_in
+from pytest_kernelllm.runtime.kernel import Kernel
+from pytest_kernelllm.runtime.parameters import has_self
+
+
+def install(cls: type, kernel: Kernel) -> None:
+    """Replace ``cls.forward`` by a function that dispatches.
+
+    Raises:
+        TypeError: ``forward`` is not a plain function with a ``self``.
+    """
+    original = getattr(cls, "forward", None)
+    original = getattr(original, ORIGINAL, original)
+    if not isinstance(original, types.FunctionType) or not has_self(original):
+        raise TypeError(
+            f"triton_candidate: {cls.__qualname__}.forward is not a plain function; drop kernel=."
+        )
+    dispatcher = Dispatcher(cls, original, kernel)
+    cls.forward = standing_in(original, dispatcher)  # type: ignore[attr-defined]  # every nn.Module has it

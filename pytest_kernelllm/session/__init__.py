@@ -1,0 +1,1 @@
+"""One run: from targets to outcomes, with everything that is known read from the store."""

@@ -1,0 +1,105 @@
+"""Makes the generators that the settings name, or the best one at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.generate.protocol import GenerateError, Generator
+from pytest_kernelllm.models.from_settings import language_model, sampling
+from pytest_kernelllm.models.generator import NO_HOOK, KernelLLMGenerator, PromptHook
+
+NAMES = ("auto", "kernelllm", "local", "endpoint", "inductor", "files")
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What generators need beside the settings."""
+
+    root: Path
+    """The project root; relative folders start there."""
+    progress: Callable[[str], None] = lambda text: None
+    """Told what takes long."""
+    hook: PromptHook = NO_HOOK
+    """May replace prompts."""
+    gpu: str = ""
+    """Name of the GPU; empty without one."""
+    free: int = 0
+    """Bytes that are free on the GPU with most room."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The generators of a run."""
+
+    generators: tuple[Generator, ...]
+    why: str = ""
+    """What ``auto`` went by; empty where the settings name a generator."""
+
+
+def choose(settings: Settings, around: Surroundings) -> Chosen:
+    """The generators of ``settings.generator``, in the order named, each once.
+
+    Raises:
+        GenerateError: an unknown name, no name at all, or a generator that cannot work.
+    """
+    names = [name.strip() for name in settings.generator.split(",") if name.strip()]
+    if not names:
+        raise GenerateError(f"No generator is named: set `generator` to one or more of {', '.join(NAMES)}.")
+    why = ""
+    for position, name in enumerate(names):
+        if name not in NAMES:
+            raise GenerateError(
+                f"There is no generator `{name}`: `generator` takes {', '.join(NAMES)}, comma-separated."
+            )
+        if name == "auto":
+            names[position], why = _best(settings, around)
+        elif name == "kernelllm":
+            names[position] = "endpoint" if settings.endpoint else "local"
+    makers = {"files": _files, "inductor": _inductor, "local": _local, "endpoint": _endpoint}
+    return Chosen(tuple(makers[name](settings, around) for name in dict.fromkeys(names)), why)
+
+
+def _best(settings: Settings, around: Surroundings) -> tuple[str, str]:
+    """What ``auto`` stands for here, and why."""
+    if settings.endpoint:
+        return "endpoint", "an endpoint is set"
+    if not around.gpu:
+        return "inductor", "no endpoint is set, and there is no GPU for a local model"
+    from pytest_kernelllm.models.local.files import why_not_at_hand
+
+    why_not = why_not_at_hand(
+        settings.model, settings.revision, settings.dtype, settings.quantization, around.free
+    )
+    if why_not:
+        return "inductor", f"no endpoint is set, and {why_not}"
+    return "local", f"{settings.model} is in the cache and fits {around.gpu}"
+
+
+def _files(settings: Settings, around: Surroundings) -> Generator:
+    from pytest_kernelllm.generate.files import FilesGenerator
+
+    if not settings.candidates_dir:
+        raise GenerateError("The `files` generator needs a folder: set `candidates_dir`.")
+    return FilesGenerator(around.root / settings.candidates_dir)
+
+
+def _inductor(settings: Settings, around: Surroundings) -> Generator:
+    from pytest_kernelllm.generate.inductor.generator import InductorGenerator
+
+    return InductorGenerator()
+
+
+def _local(settings: Settings, around: Surroundings) -> Generator:
+    model = language_model(replace(settings, endpoint=""), around.progress)
+    on_gpu = bool(around.gpu) and settings.device_map != "cpu"
+    return KernelLLMGenerator("local", model, sampling(settings), on_gpu=on_gpu, hook=around.hook)
+
+
+def _endpoint(settings: Settings, around: Surroundings) -> Generator:
+    if not settings.endpoint:
+        raise GenerateError("The `endpoint` generator needs an address: set `endpoint` (docs/endpoint.md).")
+    model = language_model(settings, around.progress)
+    return KernelLLMGenerator("endpoint", model, sampling(settings), on_gpu=False, hook=around.hook)

@@ -1,0 +1,205 @@
+"""``kernelllm verify``: judges candidate files against reference files, without a project around them.
+
+Judging is bound by Python (questions are prepared and timing is steered by it), so it is spread over processes: several
+a GPU, each with a warm judge, all taking from one agenda. What is equal byte for byte is judged once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import itertools
+import json
+import os
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.core.records import Environment, Target, Verdict
+from pytest_kernelllm.discover.scan import scan_file
+from pytest_kernelllm.judge.environment import Gpu, equal_gpus, find_environment, find_gpus
+from pytest_kernelllm.verify.messages import Hello, Order
+from pytest_kernelllm.verify.pool import Job, Lost, Pool, PoolFailed, Seat
+
+LARGEST = 4 * 1024 * 1024
+"""Bytes; no larger candidate is read."""
+
+PER_GPU = 6
+"""Judging processes a GPU at most, or without one: while one prepares a question, another's kernel runs or compiles."""
+
+MEMORY = 8 << 30
+"""Bytes of a GPU's memory that each of them should find free, for itself and its worker."""
+
+
+class VerifyError(RuntimeError):
+    """Nothing can be judged here; one sentence."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A reference and a candidate for it."""
+
+    name: str
+    reference: str
+    """``file.py`` in KernelBench's form, or ``file.py::Class`` with a marked class."""
+    candidate: Path
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A pair with its verdict."""
+
+    pair: Pair
+    verdict: Verdict
+    same_as: str = ""
+    """Name of the pair that was judged in this one's place, because both are equal byte for byte."""
+
+    def in_words(self) -> str:
+        """``answer 3: accepted, 1.83x eager [1.80, 1.86]``, or why not."""
+        speed = f", {s.value:.2f}x eager [{s.low:.2f}, {s.high:.2f}]" if (s := self.verdict.speedup) else ""
+        reason = f": {self.verdict.reason}" if self.verdict.reason else ""
+        return f"{self.pair.name}: {self.verdict.verdict}{speed}{reason}"
+
+    def to_line(self) -> str:
+        """One line of JSON."""
+        same = {"same_as": self.same_as} if self.same_as else {}
+        return json.dumps({"name": self.pair.name, **same, **self.verdict.to_json()}, allow_nan=False)
+
+
+def verify_all(
+    pairs: Sequence[Pair], settings: Settings, done: Callable[[Judged], None], min_speedup: float = 0.0
+) -> None:
+    """Judge pairs side by side, telling ``done`` of each as it is decided.
+
+    Args:
+        pairs: in any order; the verdicts do not depend on it.
+        settings: where to judge, how long, with timing or without, with how many processes.
+        done: called in this thread.
+        min_speedup: 0 reports speed without deciding by it.
+
+    Raises:
+        VerifyError: torch or triton is missing, or no judging process can be started.
+    """
+    for name in ("torch", "triton"):
+        if importlib.util.find_spec(name) is None:
+            raise VerifyError(f"{name} is not installed; run `pip install 'pytest-kernelllm[torch]'`.")
+    environment = find_environment(settings.device, settings.arch)
+
+    def unjudged(reason: str) -> Verdict:
+        return Verdict("inconclusive", "render", reason, "", environment)
+
+    jobs: dict[str, Job] = {}
+    twins: defaultdict[str, list[Pair]] = defaultdict(list)
+    for pair in pairs:
+        job = _job(pair, settings, min_speedup)
+        if isinstance(job, str):
+            done(Judged(pair, unjudged(job)))
+        else:
+            jobs.setdefault(job.name, job)
+            twins[job.name].append(pair)
+    try:
+        with Pool("pytest_kernelllm.verify.process", _seats(len(jobs), settings, environment)) as pool:
+            for job, answer in pool.run(list(jobs.values())):
+                if isinstance(answer, Lost):
+                    verdict = unjudged(f"the judging process ended: {answer}")
+                else:
+                    verdict = Verdict.from_json(answer["verdict"])
+                first, *others = twins[job.name]
+                done(Judged(first, verdict))
+                for pair in others:
+                    done(Judged(pair, verdict, same_as=first.name))
+    except PoolFailed as error:
+        raise VerifyError(str(error)) from None
+
+
+def _job(pair: Pair, settings: Settings, min_speedup: float) -> Job | str:
+    """What a judging process is to do, named by the bytes of both files; or why it cannot be done."""
+    target = find_reference(pair.reference)
+    if isinstance(target, str):
+        return target
+    file = Path(pair.reference.partition("::")[0]).absolute()
+    try:
+        candidate = pair.candidate.read_bytes()
+        text = candidate.decode("utf-8")
+        reference = file.read_bytes()
+    except (OSError, UnicodeDecodeError) as error:
+        return f"{pair.candidate} cannot be read: {error}"
+    if len(candidate) > LARGEST:
+        return f"{pair.candidate} cannot be read: it is larger than {LARGEST >> 20} MiB"
+    # The source hash stands for what the reference imports from files beside it.
+    reference_hash = _hash(reference, target.name.encode(), target.source_hash.encode())
+    order = Order(
+        reference=reference_hash,
+        root=str(file.parent),
+        target=target,
+        text=text,
+        note=pair.candidate.name,
+        min_speedup=min_speedup,
+        baseline=settings.baseline,
+        timing=settings.timing,
+    )
+    return Job(_hash(reference_hash.encode(), candidate), reference_hash, order.to_json())
+
+
+def _hash(*parts: bytes) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(b"%d " % len(part) + part)
+    return digest.hexdigest()
+
+
+def _seats(jobs: int, settings: Settings, environment: Environment) -> list[Seat]:
+    """Where to judge: as many processes as there is use for, dealt out over all GPUs of the first one's model."""
+    gpus = equal_gpus(find_gpus()) if environment.device == "cuda" else []
+    uuids = [gpu.uuid for gpu in gpus] or [""]
+    cores = len(os.sched_getaffinity(0))
+    chosen = settings.workers or len(uuids) * processes_per_gpu(gpus, cores)
+    count = max(1, min(chosen, jobs))
+    threads = str(max(1, cores // count))
+    seats = []
+    for _, uuid in zip(range(count), itertools.cycle(uuids), strict=False):
+        variables = {"OMP_NUM_THREADS": threads, "TORCHINDUCTOR_COMPILE_THREADS": threads}
+        hello = Hello(environment, uuid, settings.deadline, settings.isolation)
+        if uuid:
+            variables["CUDA_VISIBLE_DEVICES"] = uuid
+        seats.append(Seat(hello.to_json(), variables))
+    return seats
+
+
+def processes_per_gpu(gpus: Sequence[Gpu], cores: int) -> int:
+    """Judging processes on each GPU, or in all where there is none, as far as CPU cores and GPU memory go round."""
+    room = [gpu.free // MEMORY for gpu in gpus]
+    return max(1, min(PER_GPU, cores // max(1, len(gpus)), *room))
+
+
+def find_reference(reference: str) -> Target | str:
+    """The target that a command line names; or, if there is none, the sentence that says so."""
+    file, _, name = reference.partition("::")
+    path = Path(file).absolute()
+    if not path.is_file():
+        return f"There is no file {file}."
+    found = scan_file(path, path.parent, kernelbench=not name)
+    if name:
+        match = [t for t in found.targets if t.name == name]
+        return match[0] if match else f"{file} marks no class {name}; it marks {_names(found.targets)}."
+    benches = [t for t in found.targets if t.kind == "kernelbench"]
+    if benches:
+        return benches[0]
+    if len(found.targets) == 1:
+        return found.targets[0]
+    return f"{file} is not in KernelBench's form (Model, get_inputs); name a marked class as {file}::Class."
+
+
+def find_pairs(folder: Path) -> list[Pair]:
+    """Every subfolder that holds ``reference.py`` and ``candidate.py``, sorted by name."""
+    return [
+        Pair(sub.name, str(sub / "reference.py"), sub / "candidate.py")
+        for sub in sorted(folder.iterdir())
+        if (sub / "reference.py").is_file() and (sub / "candidate.py").is_file()
+    ]
+
+
+def _names(targets: tuple[Target, ...]) -> str:
+    return ", ".join(t.name for t in targets) or "none"

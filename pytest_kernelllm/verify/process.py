@@ -1,0 +1,161 @@
+"""A judging process of ``kernelllm verify``: one warm judge on one GPU, fed by the pool.
+
+Run as ``python -m pytest_kernelllm.verify.process FD``. ``CUDA_VISIBLE_DEVICES`` names the one GPU, so it is always device 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from pytest_kernelllm.core.records import Completion, Status, Verdict
+from pytest_kernelllm.discover.live import LiveTarget, TargetError, load_target
+from pytest_kernelllm.generate.files import format_of
+from pytest_kernelllm.generate.render.render import RenderError, render
+from pytest_kernelllm.judge.isolation.isolation import probe_isolation
+from pytest_kernelllm.judge.judge import Brief, Judge
+from pytest_kernelllm.judge.shared.channel import Channel, ChannelClosed
+from pytest_kernelllm.verify.messages import Hello, Order
+from pytest_kernelllm.verify.pool import UNFIT
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+PR_SET_PDEATHSIG = 1
+
+
+class _Leave(BaseException):
+    """The pool wants this process to end."""
+
+
+class Bench:
+    """Judges orders with one judge, and keeps the last reference and so its exam."""
+
+    def __init__(self, judge: Judge) -> None:
+        """``judge`` is started and ended by the caller."""
+        self._judge = judge
+        self._reference = ""
+        self._live: LiveTarget | str = ""
+        self._spent = False
+        self._path = list(sys.path)
+
+    def fit_for(self, order: Order) -> bool:
+        """Whether nothing that an earlier reference did to this process can touch this verdict."""
+        other = bool(self._reference) and order.reference != self._reference
+        return not (self._spent and other) and self._cuda_works()
+
+    def verdict(self, order: Order) -> Verdict:
+        """The verdict on one candidate. Where the reference or the judge itself fails, it is inconclusive."""
+        try:
+            if order.reference != self._reference:
+                sys.path[:] = self._path
+                before, known = _switches(), set(sys.modules)
+                self._reference, self._live = order.reference, _load(order)
+                self._spent = _switches() != before or _brought_helpers(order, known)
+            if isinstance(self._live, str):
+                return self._say("inconclusive", self._live)
+            return self._judged(order, self._live)
+        except (Exception, SystemExit) as error:  # a run of thousands goes on
+            text = " ".join(str(error).split())[:300]
+            return self._say("inconclusive", f"the judge failed: {type(error).__name__}: {text}")
+
+    def _judged(self, order: Order, live: LiveTarget) -> Verdict:
+        completion = Completion("files", 0, order.text, format_of(order.text), note=order.note)
+        try:
+            candidate = render(completion, live)
+        except RenderError as error:
+            return self._say("rejected", str(error))
+        brief = Brief(
+            live,
+            tolerance=live.options.tolerance,
+            min_speedup=order.min_speedup,
+            baseline=order.baseline,
+            nonfinite=live.options.nonfinite,
+            timing=order.timing,
+        )
+        return self._judge.judge(candidate, brief)
+
+    def _say(self, status: Status, reason: str) -> Verdict:
+        return Verdict(status, "render", reason, "", self._judge.environment)
+
+    def _cuda_works(self) -> bool:
+        """Whether CUDA still answers here: an illegal access by a reference breaks it for good."""
+        if not torch.cuda.is_initialized():
+            return True
+        try:
+            torch.ones(1, device="cuda").item()
+        except RuntimeError:
+            return False
+        return True
+
+
+def _load(order: Order) -> LiveTarget | str:
+    """The reference, ready to be called; or the sentence that says why not."""
+    try:
+        return load_target(Path(order.root), order.target)
+    except TargetError as error:
+        return str(error)
+
+
+def _switches() -> tuple[object, ...]:
+    """PyTorch's global settings that a file may change for everybody by being imported or built."""
+    return (
+        torch.get_default_dtype(),
+        torch.get_default_device(),
+        torch.get_float32_matmul_precision(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_grad_enabled(),
+        torch.backends.cudnn.allow_tf32,
+        torch.backends.cudnn.benchmark,
+        torch.backends.cudnn.enabled,
+    )
+
+
+def _brought_helpers(order: Order, known: set[str]) -> bool:
+    """Whether the reference imported files beside it, whose names another reference may use for its own."""
+    files = (getattr(sys.modules[name], "__file__", None) for name in set(sys.modules) - known)
+    beside = [file for file in files if file and Path(file).is_relative_to(order.root)]
+    return len(beside) > 1
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise _Leave
+
+
+def _serve(channel: Channel, bench: Bench) -> None:
+    """Judge what comes, until this process is no longer fit for it."""
+    try:
+        while bench.fit_for(order := Order.from_json(channel.receive())):
+            channel.send({"verdict": bench.verdict(order).to_json()})
+        channel.send({UNFIT: True})
+    finally:
+        # From here on the judge ends its own processes, and is not to be interrupted.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def main(argv: list[str]) -> None:
+    """Serve until the pool closes its end or sends SIGTERM."""
+    signal.signal(signal.SIGTERM, _leave)
+    # Also where the command itself is killed.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    channel = Channel(socket.socket(fileno=int(argv[1])))
+    with contextlib.suppress(_Leave, ChannelClosed):
+        hello = Hello.from_json(channel.receive())
+        isolation = probe_isolation(hello.environment.device, hello.isolation)
+        with Judge(
+            hello.environment, deadline=hello.deadline, gpu_uuid=hello.gpu_uuid, isolation=isolation
+        ) as judge:
+            channel.send({"ready": True})
+            _serve(channel, Bench(judge))
+
+
+if __name__ == "__main__":
+    main(sys.argv)

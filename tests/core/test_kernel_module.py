@@ -1,0 +1,147 @@
+"""The digest in a kernel module's header: an edit shows, a checkout with other line ends does not."""
+
+import ast
+import hashlib
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from pytest_kernelllm.core.kernel_module import (
+    DIGEST_LINE,
+    Provenance,
+    compose,
+    judged_part,
+    read_supports,
+    stamped,
+    unmodified,
+    with_figures,
+    with_supports,
+)
+from pytest_kernelllm.core.records import Domain, TensorSpec
+
+DOMAIN = Domain({"x": TensorSpec("float32", ("n", 64))}, {}, {"n": (1, 64)})
+BODY = "@triton.jit\ndef a_kernel(x_ptr):\n    pass\n\n\ndef forward(self, x):\n    return x  # “as it is”\n"
+TEXT = compose(Provenance("layers.py::Same", "0" * 64, "files"), "Same.", [DOMAIN], BODY)
+CHECKOUTS = {"LF": TEXT.encode(), "CRLF": TEXT.replace("\n", "\r\n").encode()}
+
+
+@pytest.mark.parametrize("ends", CHECKOUTS)
+def test_what_was_generated_is_unmodified_under_both_line_ends(ends) -> None:
+    assert unmodified(CHECKOUTS[ends])
+    assert unmodified(CHECKOUTS[ends].decode())
+
+
+def test_the_digest_is_that_of_all_other_lines() -> None:
+    lines = TEXT.splitlines(keepends=True)
+    [digest] = [line for line in lines if line.startswith(DIGEST_LINE)]
+    rest = "".join(line for line in lines if line != digest)
+    assert digest.removeprefix(DIGEST_LINE).strip() == hashlib.sha256(rest.encode()).hexdigest()
+
+
+@given(
+    st.sampled_from(sorted(CHECKOUTS)),
+    st.integers(0, len(CHECKOUTS["CRLF"]) - 1),
+    st.sampled_from(["replaced", "inserted", "deleted"]),
+    st.one_of(st.sampled_from(list(b"\r\n #0a\x00\xff")), st.integers(0, 255)),
+)
+def test_a_change_of_any_one_byte_is_seen(ends, position, change, byte) -> None:
+    content = CHECKOUTS[ends]
+    assume(position < len(content))
+    new = b"" if change == "deleted" else bytes([byte])
+    edited = content[:position] + new + content[position + (change != "inserted") :]
+    assume(edited != content)
+    assert not unmodified(edited)
+
+
+def test_every_byte_of_the_digest_itself_counts() -> None:
+    content = TEXT.encode()
+    start = content.index(DIGEST_LINE.encode())
+    for position in range(start, content.index(b"\n", start) + 1):
+        assert not unmodified(content[:position] + content[position + 1 :])
+
+
+def test_a_file_without_a_digest_is_not_known_to_be_unmodified() -> None:
+    assert not unmodified("".join(line for line in TEXT.splitlines(True) if DIGEST_LINE not in line))
+
+
+def test_stamping_again_changes_nothing() -> None:
+    assert stamped(TEXT) == TEXT
+    assert stamped(TEXT.replace("\n", "\r\n")) == TEXT
+
+
+def test_other_supports_get_a_digest_of_their_own() -> None:
+    other = Domain({"x": TensorSpec("float32", ("n", 64))}, {}, {"n": (1, 8)})
+    changed = with_supports(TEXT, [other])
+    assert unmodified(changed) and read_supports(changed) == (other,)
+    kept = [line for line in changed.splitlines() if not line.startswith((DIGEST_LINE, "SUPPORTS", "  "))]
+    assert set(kept) <= set(TEXT.splitlines())
+
+
+def test_carriage_returns_in_a_body_do_not_outlive_composing() -> None:
+    text = compose(
+        Provenance("a.py::A", "0", "files"), "A.\r\nB.", [DOMAIN], BODY.replace("\n", "\r\n") + "\r# end"
+    )
+    assert "\r" not in text and unmodified(text)
+
+
+FIGURES = {
+    "verified": "on NVIDIA H200",
+    "error": "at most 3e-07",
+    "speedup": "1.83x",
+    "verify again": "pytest",
+}
+SHIPPED = with_figures(TEXT, FIGURES)
+
+
+def test_figures_stand_below_the_digest_and_change_nothing_that_was_judged() -> None:
+    lines, judged = SHIPPED.splitlines(keepends=True), TEXT.splitlines(keepends=True)
+    at = next(i for i, line in enumerate(judged, 1) if line.startswith(DIGEST_LINE))
+    assert lines == [*judged[:at], *(f"# {key}: {text}\n" for key, text in FIGURES.items()), *judged[at:]]
+    for shipped in (SHIPPED, SHIPPED.replace("\n", "\r\n")):
+        assert unmodified(shipped) and judged_part(shipped) == TEXT
+    assert judged_part(TEXT) == TEXT and with_figures(SHIPPED, {}) == TEXT
+    assert with_figures(SHIPPED, FIGURES) == SHIPPED
+
+
+def test_figures_that_are_not_known_or_not_printable_are_left_out() -> None:
+    some = with_figures(TEXT, {"verified": "on\rimport os", "error": "", "speedup": "2x", "other": "1"})
+    assert [line for line in some.splitlines() if line not in TEXT.splitlines()] == ["# speedup: 2x"]
+
+
+@given(st.integers(0, len(SHIPPED.encode()) - 1), st.sampled_from(list(b"\r\n\x0c\x00 #a\xff")))
+def test_a_byte_among_figures_changes_nothing_but_comments(position, byte) -> None:
+    content = SHIPPED.encode()
+    edited = content[:position] + bytes([byte]) + content[position + 1 :]
+    if unmodified(edited):
+        text = edited.decode("utf-8", "replace")
+        assert ast.dump(ast.parse(text)) == ast.dump(ast.parse(TEXT))
+        assert hashlib.sha256(TEXT.encode()).digest() == hashlib.sha256(judged_part(text).encode()).digest()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace("# error: ", "# error: 0\rimport os #"),
+        lambda text: text.replace("# error: ", "import os  # error: "),
+        lambda text: text.replace("# error: ", "# mistake: "),
+        lambda text: text.replace("# speedup: 1.83x\n", "", 1) + "# speedup: 9x\n",
+        lambda text: "# error: coding: utf-7\n" + text,
+        lambda text: "# digest: " + text.partition("# digest: ")[2],
+    ],
+)
+def test_what_is_no_figure_counts(change) -> None:
+    assert unmodified(SHIPPED) and not unmodified(change(SHIPPED))
+
+
+def test_a_figure_is_never_where_python_looks_for_an_encoding() -> None:
+    alone = stamped("x = 1\n")
+    assert unmodified(alone)
+    digest, _, rest = alone.partition("\n")
+    assert not unmodified(f"{digest}\n# verified: coding: utf-7\n{rest}")
+
+
+def test_a_kernel_module_that_changes_loses_its_figures() -> None:
+    other = Domain({"x": TensorSpec("float32", ("n", 64))}, {}, {"n": (1, 8)})
+    assert with_supports(SHIPPED, [other]) == with_supports(TEXT, [other])
+    assert stamped(SHIPPED) == TEXT

@@ -1,0 +1,123 @@
+"""Completions in the dialect of torch 2.5's Inductor, as models trained on its output write them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from fusing import COMPLETIONS, errors, from_inductor, from_text, inductor, live
+
+from pytest_kernelllm.core.kernel_module import read_supports
+from pytest_kernelllm.core.records import Completion
+from pytest_kernelllm.generate.render.extract import extract
+from pytest_kernelllm.generate.render.inductor import sections
+from pytest_kernelllm.generate.render.inductor.translate import is_dialect
+from pytest_kernelllm.generate.render.render import RenderError, render
+from pytest_kernelllm.judge.static_check.static_check import screen
+
+SOUND = {
+    "dialect_add_relu": "AddReLU",
+    "dialect_linear_relu": "LinearReLU",
+    "dialect_softmax": "SoftmaxDim",
+    "dialect_layer_norm": "PlainLayerNorm",
+    "dialect_conv_tanh": "ConvTanh",
+    "dialect_mean_square": "MeanSquare",
+    "dialect_swap": "Swap",
+}
+WRONG = {"dialect_softmax_wrong": "SoftmaxDim"}
+BROKEN = {
+    "dialect_cut_in_call": ("PlainLayerNorm", "There is no class ModelNew"),
+    "dialect_cut_before_model": ("SoftmaxDim", "There is no class ModelNew; the text was probably cut off"),
+    "dialect_other_shape": (
+        "SoftmaxDim",
+        r"written for `x` of shape \(8, 512\); the target's is \(4, 4, 4, 4\)",
+    ),
+    "dialect_other_name": ("LinearReLU", "no attribute `linear.weight`"),
+    "dialect_argument_count": (
+        "LinearReLU",
+        r"3 arguments; it takes 4 \(in_out_ptr0, in_ptr0, out_ptr0, xnumel\)",
+    ),
+    "dialect_pooling": ("LinearReLU", "aten.max_pool2d_with_indices"),
+    "dialect_helper": ("LinearReLU", "triton_helpers.bucketize_binary_search"),
+}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    candidates = {text: (target, from_text(target, text)) for text, target in {**SOUND, **WRONG}.items()}
+    return errors(tmp_path_factory.mktemp("dialect"), candidates)
+
+
+@pytest.mark.parametrize("text", SOUND)
+def test_sound_text_computes_what_the_target_does(results: dict[str, Any], text: str) -> None:
+    error = results[f"{text} default"]
+    assert isinstance(error, float), error
+    assert error < 2e-6
+
+
+def test_wrong_maths_stays_wrong(results: dict[str, Any]) -> None:
+    """Form is repaired, never meaning."""
+    assert results["dialect_softmax_wrong default"] > 0.1
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_broken_text_is_refused_with_the_place(text: str) -> None:
+    target, reason = BROKEN[text]
+    with pytest.raises(RenderError, match=reason):
+        from_text(target, text)
+
+
+@pytest.mark.parametrize("text", [*SOUND, *WRONG, "dialect_other_shape"])
+def test_the_dialect_is_recognised(text: str) -> None:
+    assert is_dialect(extract((COMPLETIONS / f"{text}.txt").read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("text", ["hand_add", "hand_layer_norm", "hand_linear_gelu"])
+def test_hand_style_is_not_taken_for_it(text: str) -> None:
+    assert not is_dialect(extract((COMPLETIONS / f"{text}.txt").read_text(encoding="utf-8")))
+
+
+def test_buffers_kept_for_a_backward_pass_are_left_out() -> None:
+    source = from_text("LinearReLU", "dialect_linear_relu").source
+    assert "torch.bool" not in source and source.count("tl.store") == 1
+    assert "torch.mm(x.view(64, 4), self.fc.weight.t())" in source
+
+
+def test_statistics_that_nothing_reads_are_left_out() -> None:
+    assert from_text("PlainLayerNorm", "dialect_layer_norm").source.count("tl.store") == 1
+
+
+def test_nothing_of_the_dead_interfaces_is_left() -> None:
+    for text, target in SOUND.items():
+        source = from_text(target, text).source
+        for word in ("get_raw_stream", "_inductor", "torch._C", "set_device", "grid(", "assert_size_stride"):
+            assert word not in source, (text, word)
+
+
+def test_size_asserts_become_the_domain() -> None:
+    (domain,) = read_supports(from_text("AddReLU", "dialect_add_relu").source)
+    assert domain.inputs["x"].shape == (4, 4, 4, 4)  # type: ignore[union-attr]
+    assert domain.dims == {}
+
+
+def test_tensors_of_two_to_the_31_elements_are_counted_in_64_bits() -> None:
+    small = from_inductor("Transpose")
+    assert "tl.int64" not in small.source
+    case = live("Transpose").cases[0]
+    huge = replace(case.domain, dims={"batch": (1, 1 << 20), "seq": (1, 4096)})
+    (section,) = sections.read(inductor("Transpose")[0].text)
+    text = sections.write([replace(section, case=replace(case, domain=huge))])
+    source = render(replace(inductor("Transpose")[0], text=text), live("Transpose")).source
+    assert "tl.program_id(0).to(tl.int64)" in source and "tl.program_id(1).to(tl.int64)" in source
+
+
+def test_a_damaged_header_is_refused() -> None:
+    text = inductor("Transpose")[0].text.replace('"arguments"', '"arguemnts"')
+    with pytest.raises(RenderError, match="header of section 1"):
+        render(Completion("inductor", 0, text, "inductor"), live("Transpose"))
+
+
+@pytest.mark.parametrize("name", {**SOUND, **WRONG})
+def test_rendered_answers_in_inductors_dialect_pass_the_screen(name: str) -> None:
+    assert screen(from_text({**SOUND, **WRONG}[name], name).source) == []

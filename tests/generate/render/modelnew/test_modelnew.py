@@ -1,0 +1,295 @@
+"""Hand-style answers: rendered, then run in Triton's interpreter against the originals, in one subprocess."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from rendering import COMPLETIONS, completion, live, rendered, run_against_originals
+
+from pytest_kernelllm.generate.render.render import RenderError, render
+from pytest_kernelllm.judge.static_check.static_check import screen
+
+ANSWERS = {
+    "hand_add": "Add",
+    "hand_add_constant": "Add",
+    "hand_add_cut_fence": "Add",
+    "hand_add_function": "Add",
+    "hand_add_two_blocks": "Add",
+    "hand_add_untagged": "Add",
+    "hand_block": "Block",
+    "hand_layer_norm": "LayerNorm",
+    "hand_linear_functional": "LinearGelu",
+    "hand_linear_gelu": "LinearGelu",
+    "hand_rms_autotuned": "RMSNorm",
+    "hand_rms_methods": "RMSNorm",
+    "hand_rms_renamed_eps": "RMSNorm",
+    "hand_scale": "Scale",
+    "hand_softmax": "Softmax",
+    "hand_wrong_sum": "Softmax",
+}
+
+HEAD = """
+import os
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask=offsets < n), mask=offsets < n)
+
+
+"""
+
+
+def answer(name: str) -> str:
+    return (COMPLETIONS / f"{name}.txt").read_bytes().decode()
+
+
+def model(init: str, forward: str, parameters: str = "x") -> str:
+    """A completion with one line each in ``__init__`` and ``forward``."""
+    return HEAD + textwrap.dedent(f"""\
+        class ModelNew(nn.Module):
+            def __init__(self, first=None, second=None, third=None):
+                super().__init__()
+                {init}
+
+            def forward(self, {parameters}):
+                {forward}
+        """)
+
+
+def body_of(target: str, text: str) -> str:
+    """``forward`` of a rendered completion, unparsed."""
+    tree = ast.parse(rendered(target, text).source)
+    return next(ast.unparse(n) for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "forward")
+
+
+@pytest.fixture(scope="module")
+def errors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    sources = {name: (target, rendered(target, answer(name)).source) for name, target in ANSWERS.items()}
+    return run_against_originals(tmp_path_factory.mktemp("rendered"), sources)
+
+
+@pytest.mark.parametrize("name", [name for name in ANSWERS if "wrong" not in name])
+def test_rendered_answers_compute_what_the_original_does(errors: dict[str, Any], name: str) -> None:
+    assert isinstance(errors[name], float), errors[name]
+    assert errors[name] < 1e-5
+
+
+def test_wrong_maths_stays_wrong(errors: dict[str, Any]) -> None:
+    assert errors["hand_wrong_sum"] > 1e-2
+
+
+def test_only_what_forward_reaches_is_kept() -> None:
+    source = rendered("Softmax", answer("hand_softmax")).source
+    names = [n.name for n in ast.parse(source).body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+    assert names == ["softmax_kernel", "forward"]
+    assert "numpy" not in source and "import os" not in source and "cuda" not in source
+
+
+def test_unchanged_kernels_keep_their_comments() -> None:
+    assert "# one block a program" in rendered("Add", answer("hand_add")).source
+
+
+def test_constants_are_written_out_in_kernels_and_kept_for_the_host() -> None:
+    source = rendered("Add", answer("hand_add_constant")).source
+    assert "tl.program_id(0) * 128 + tl.arange(0, 128)" in source
+    assert "BLOCK = 128\n" in source and "DEVICE" not in source
+
+
+def test_stand_ins_for_libdevice_come_along() -> None:
+    source = rendered("Scale", answer("hand_scale")).source
+    assert "def tanh(x):" in source and "libdevice" not in source
+
+
+def test_renamed_scalar_is_taken_from_the_target() -> None:
+    source = rendered("RMSNorm", answer("hand_rms_renamed_eps")).source
+    assert "self.variance_epsilon" in source and "self.eps" not in source and "BLOCK=64" in source
+
+
+def test_swapped_parameters_keep_their_positions() -> None:
+    assert body_of("Add", answer("hand_add_untagged")).splitlines()[:2] == [
+        "def forward(self, x, y):",
+        "    y, x = (x, y)",
+    ]
+
+
+def test_target_defaults_and_parameters_win() -> None:
+    assert body_of("LinearGelu", answer("hand_linear_gelu")).startswith(
+        "def forward(self, x, residual=None):"
+    )
+
+
+@pytest.mark.parametrize(
+    ("init", "forward", "expected"),
+    [
+        ("self.limit = 30.0", "return x * self.limit", "x * self.limit"),
+        ("self.limit = 29.0", "return x * self.limit", "x * 29.0"),
+        ("self.n = first", "return x * self.n", "x * self.heads"),
+        ("self.n = first + 0.5", "return x * self.n", "x * 4.5"),
+        ("self.n = second // first", "return x * self.n", "x * self.head_dim"),
+        ("self.n = 4", "return x * self.n", "x * 4"),
+        ("self.low = -float('inf')", "return x * self.low", "x * float('-inf')"),
+        ("self.shape = [first, second]", "return x.view(self.shape)", "x.view((4, 64))"),
+        ("pass", "return x * self.limit", "x * self.limit"),
+        ("pass", "return x if self.training else -x", "x if False else -x"),
+    ],
+)
+def test_what_init_sets_is_carried(init: str, forward: str, expected: str) -> None:
+    assert expected in body_of("Scale", model(init, forward))
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("torch.empty_like(x.cuda())", "torch.empty_like(x)"),
+        ("x.to('cuda:0')", "return x"),
+        ("x.to(device='cuda', dtype=torch.float16)", "x.to(dtype=torch.float16)"),
+        ("torch.zeros(3, device='cuda')", "torch.zeros(3, device=x.device)"),
+        ("torch.zeros(3, device=torch.device('cuda', 0))", "torch.zeros(3, device=x.device)"),
+        ("torch.zeros(3, device=torch.cuda.current_device())", "torch.zeros(3, device=x.device)"),
+        (
+            "torch.zeros(3, device='cuda' if torch.cuda.is_available() else 'cpu')",
+            "torch.zeros(3, device=x.device)",
+        ),
+        ("x if x.device.type == 'cuda' else None", "return x if True else None"),
+        ("F.relu(x) + math.pi", "torch.nn.functional.relu(x) + math.pi"),
+    ],
+)
+def test_devices_and_imports_are_spelt_one_way(written: str, expected: str) -> None:
+    assert expected in body_of("Scale", model("pass", f"return {written}"))
+
+
+@pytest.mark.parametrize(
+    ("target", "init", "forward", "message"),
+    [
+        (
+            "RMSNorm",
+            "self.gamma = nn.Parameter(torch.ones(48))",
+            "return x * self.gamma",
+            "self.gamma .*only weight",
+        ),
+        (
+            "RMSNorm",
+            "self.weight = nn.Parameter(torch.ones(first, 2))",
+            "return self.weight",
+            r"self.weight .*\(48, 2\)",
+        ),
+        ("RMSNorm", "pass", "return x * self.scale", "Line 21 reads self.scale"),
+        (
+            "LinearGelu",
+            "self.proj = nn.Linear(first, second)",
+            "return self.proj(x)",
+            "self.proj .*no submodule",
+        ),
+        ("LinearGelu", "self.fc = nn.Conv1d(1, 1, 1)", "return self.fc(x)", "self.fc .*Conv1d.*Linear"),
+        ("LinearGelu", "self.act = nn.GELU()", "return self.act(x)", "Line 21 calls self.act, a GELU"),
+        ("Scale", "self.causal = third", "return x * self.causal", "self.causal .*argument True"),
+        ("Scale", "self.n = 1 if third else first", "return x * self.n", "self.n .*argument True"),
+        ("Scale", "self.n = torch.rand(1).item()", "return x * self.n", "self.n .*cannot be worked out"),
+        ("Scale", "self.n = 9**9**9", "return x * self.n", "self.n .*cannot be worked out"),
+        ("Scale", "pass", "self.count = 1", "Line 21 changes self.count"),
+        ("Scale", "pass", "return helper(self, x)", "Line 21 uses `helper`"),
+        ("Scale", "pass", "return max(self, x)", "Line 21 passes self on"),
+        ("Scale", "pass", "return os.path.join(x)", "Line 2 imports os"),
+    ],
+)
+def test_what_cannot_be_carried_is_named(target: str, init: str, forward: str, message: str) -> None:
+    with pytest.raises(RenderError, match=message):
+        rendered(target, model(init, forward))
+
+
+@pytest.mark.parametrize(
+    ("init", "method", "expected"),
+    [
+        ("self.limit = 30.0; self.reset()", "def reset(self):\n        self.limit = 2.0", "x * 2.0"),
+        ("self.reset(first)", "def reset(self, n, by=2):\n        self.limit = n * by", "x * 8"),
+        ("self.reset(by=3, n=5.0)", "def reset(self, n, by=2):\n        self.limit = n * by", "x * 15.0"),
+        ("self.reset()", "def reset(self):\n        self.limit = 30.0", "x * self.limit"),
+        (
+            "n = 7.0; self.reset(); self.limit += n",
+            "def reset(self, n=1.0):\n        self.limit = n",
+            "x * 8.0",
+        ),
+        ("setattr(self, 'limit', 2.0)", "def reset(self):\n        pass", "x * 2.0"),
+        ("self.reset()", "def reset(self):\n        self.reset()\n        self.limit = 2.0", "x * 2.0"),
+    ],
+)
+def test_what_methods_of_init_set_is_carried(init: str, method: str, expected: str) -> None:
+    assert expected in body_of("Scale", model(init, "return x * self.limit") + f"\n    {method}\n")
+
+
+@pytest.mark.parametrize(
+    "patch", ["torch.relu = torch.tanh", "ModelNew.forward = lambda self, x: x", "F.relu = None"]
+)
+def test_a_text_that_changes_what_it_uses_is_refused(patch: str) -> None:
+    with pytest.raises(RenderError, match=f"Line 23: it sets `{patch.split(' ')[0]}`"):
+        rendered("Scale", model("pass", "return torch.relu(x)") + f"\n{patch}\n")
+
+
+def test_switches_of_torchs_backends_are_dropped() -> None:
+    text = model("pass", "return torch.relu(x)") + "\ntorch.backends.cuda.matmul.allow_tf32 = True\n"
+    assert "backends" not in rendered("Scale", text).source
+
+
+def test_parameters_that_the_target_does_not_have() -> None:
+    with pytest.raises(RenderError, match=r"takes \(x, mask\), the target's forward \(x\)"):
+        rendered("Scale", model("pass", "return x", "x, mask"))
+    with pytest.raises(RenderError, match=r"takes \(x\), the target's forward \(x, y\)"):
+        rendered("Add", model("pass", "return x"))
+
+
+def test_device_in_a_helper_without_tensors() -> None:
+    text = (
+        HEAD
+        + "def make(n):\n    return torch.zeros(n, device='cuda')\n"
+        + model("pass", "return make(3)")[len(HEAD) :]
+    )
+    with pytest.raises(RenderError, match="Line 16 names a CUDA device"):
+        rendered("Scale", text)
+
+
+def test_no_model_new() -> None:
+    with pytest.raises(RenderError, match="no class `ModelNew`"):
+        rendered("Scale", HEAD)
+
+
+def test_supports_are_the_cases_domains() -> None:
+    from pytest_kernelllm.core.kernel_module import read_supports
+
+    candidate = rendered("Scale", answer("hand_scale"))
+    assert read_supports(candidate.source) == tuple(case.domain for case in live("Scale").cases)
+    assert not candidate.translated
+
+
+def test_gradients_keep_the_autograd_function() -> None:
+    add = live("Add")
+    cases = tuple(replace(case, domain=replace(case.domain, grad=True)) for case in add.cases)
+    source = render(completion(answer("hand_add_function")), replace(add, cases=cases)).source
+    assert "class AddFunction(torch.autograd.Function):" in source and "AddFunction.apply(x, y)" in source
+
+
+def test_modules_of_its_own_become_functions() -> None:
+    source = rendered("Block", answer("hand_block")).source
+    names = [n.name for n in ast.parse(source).body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+    assert names == ["rms_norm_kernel", "_norm", "_norm_normalise", "forward"]
+    assert "self.norm.weight, out, cols, self.norm.variance_epsilon" in source
+
+
+def test_an_autograd_function_that_needs_its_context() -> None:
+    text = answer("hand_add_function").replace("return out", "return out * ctx.shape[0]")
+    with pytest.raises(RenderError, match="Line 22: forward of AddFunction needs its context"):
+        rendered("Add", text)
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_rendered_hand_style_answers_pass_the_screen(name: str) -> None:
+    assert screen(rendered(ANSWERS[name], answer(name)).source) == []

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import ast
+
+import pytest
+from rendering import COMPLETIONS, completion, live, rendered
+
+from pytest_kernelllm.core.kernel_module import format_supports, read_supports, unmodified
+from pytest_kernelllm.generate.render.render import RenderError, render
+
+MODULE = '''"""Adds.
+
+A second line."""
+
+import torch
+import triton
+import triton.language as tl
+import math
+
+# kept
+
+
+def forward(self, x, y):
+    return x + y
+'''
+DOMAINS = tuple(case.domain for case in live("Add").cases)
+
+
+def test_a_complete_kernel_module_passes_as_it_is_under_the_targets_header() -> None:
+    source = MODULE.replace("# kept", format_supports(DOMAINS))
+    candidate = rendered("Add", source, format="kernel_module").source
+    assert candidate.startswith("# Triton kernel for layers.py::Add\n")
+    assert candidate.endswith(source)
+    assert unmodified(candidate)
+    # Made for another source, it is signed anew.
+    older = candidate.replace("# source hash: ", "# source hash: 0")
+    assert rendered("Add", older, format="kernel_module").source == candidate
+    assert rendered("Add", "# mine\n" + source, format="kernel_module").source.endswith("# mine\n" + source)
+
+
+def test_supports_is_added_where_it_is_missing() -> None:
+    source = rendered("Add", MODULE, format="kernel_module").source
+    assert read_supports(source) == DOMAINS
+    assert ast.get_docstring(ast.parse(source)) == "Adds.\n\nA second line."
+    assert source.count("import torch\n") == 1 and "import math" in source and "# kept" in source
+    assert source.startswith("# Triton kernel for layers.py::Add\n# written by: files\n")
+
+
+def test_model_and_revision_are_in_the_header() -> None:
+    text = (COMPLETIONS / "hand_add.txt").read_text()
+    candidate = rendered("Add", text, generator="kernelllm", model="m", revision="r", index=3, note="warm")
+    assert "# written by: kernelllm, m@r\n" in candidate.source
+    assert "# licence: written by the model m, whose licence" in candidate.source
+    assert (candidate.index, candidate.note, candidate.target) == (3, "warm", "layers.py::Add")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            MODULE.replace("x, y)", "x, z)"),
+            r"Line 13: forward takes \(self, x, z\); the target needs \(self, x, y\)",
+        ),
+        (MODULE.replace("def forward", "def backward"), "no top-level function `forward`"),
+        (MODULE.replace("# kept", "SUPPORTS = 3"), "cannot be read: line 10"),
+        (MODULE.replace("return", "return ("), "does not parse: line 14|does not parse: line 15"),
+    ],
+)
+def test_broken_kernel_modules_are_named(text: str, message: str) -> None:
+    with pytest.raises(RenderError, match=message):
+        rendered("Add", text, format="kernel_module")
+
+
+def test_no_text_gives_the_generators_reason() -> None:
+    with pytest.raises(RenderError, match=r"^the server said no$"):
+        render(completion("  \n", note="the server said no"), live("Add"))
+
+
+def test_code_nested_beyond_measure() -> None:
+    text = f"class ModelNew:\n    def forward(self, x):\n        return {'-' * 1200}x\n"
+    with pytest.raises(RenderError, match=r"nested too deeply|cannot be parsed"):
+        rendered("Scale", text)
+
+
+def test_prose_is_refused() -> None:
+    with pytest.raises(RenderError, match="holds no code"):
+        rendered("Add", "I would rather not.")

@@ -1,0 +1,146 @@
+"""The stored completions: what each is written for, and what must become of it on today's torch, on CPU and GPU.
+
+Sound text is accepted, with whatever is dead in it; what is wrong stays wrong, and says where.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from pytest_kernelllm.core.records import Completion
+from pytest_kernelllm.discover.live import LiveTarget, load_target
+from pytest_kernelllm.discover.scan import scan_file
+from pytest_kernelllm.generate.render.render import RenderError, render
+from pytest_kernelllm.judge.environment import find_environment
+from pytest_kernelllm.judge.judge import Brief, Judge
+
+DATA = Path(__file__).parents[1] / "data"
+FUSING = "fusing/modules.py"
+RENDERING = "rendering/layers.py"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What becomes of a completion."""
+
+    target: str
+    """``file::Class`` below ``tests/data``."""
+    rule: str = ""
+    """The rule that the judge rejects it by; ``render`` where no candidate comes of it; empty: it is accepted."""
+    reason: str = ""
+    """A pattern that is found in the reason."""
+    translated: bool = False
+
+
+def _dialect(name: str, rule: str = "", reason: str = "") -> Expected:
+    return Expected(f"{FUSING}::{name}", rule, reason, translated=rule != "render")
+
+
+def _hand(name: str, rule: str = "", reason: str = "") -> Expected:
+    return Expected(f"{RENDERING}::{name}", rule, reason)
+
+
+TABLE = {
+    # ---- the dialect of torch 2.5's Inductor: sound
+    "dialect_add_relu": _dialect("AddReLU"),
+    "dialect_addmm": _dialect("LinearReLU"),
+    "dialect_conv_tanh": _dialect("ConvTanh"),
+    "dialect_dead_imports": _dialect("AddReLU"),
+    "dialect_device_index": _dialect("AddReLU"),
+    "dialect_layer_norm": _dialect("PlainLayerNorm"),
+    "dialect_linear_relu": _dialect("LinearReLU"),
+    "dialect_mean_square": _dialect("MeanSquare"),
+    "dialect_optimizer": _dialect("LinearReLU"),
+    "dialect_softmax": _dialect("SoftmaxDim"),
+    "dialect_swap": _dialect("Swap"),
+    # ---- broken: wrong when it runs
+    "dialect_bias_dropped": _dialect("LinearReLU", "values", "is wrong at"),
+    "dialect_conv_missing": _dialect("ConvTanh", "values", "got nan"),
+    "dialect_matmul_missing": _dialect("LinearReLU", "values", "got nan"),
+    "dialect_past_the_end": _dialect("AddReLU", "guards", "writes behind"),
+    "dialect_softmax_wrong": _dialect("SoftmaxDim", "values", "is wrong at"),
+    # ---- broken: no candidate comes of it
+    "dialect_argument_count": _dialect("LinearReLU", "render", r"3 arguments; it takes 4 \(in_out_ptr0"),
+    "dialect_cut_before_model": _dialect("SoftmaxDim", "render", "no class ModelNew; .* probably cut off"),
+    "dialect_cut_in_call": _dialect("PlainLayerNorm", "render", "no class ModelNew"),
+    "dialect_helper": _dialect("LinearReLU", "render", "triton_helpers.bucketize_binary_search"),
+    "dialect_other_name": _dialect("LinearReLU", "render", "no attribute `linear.weight`"),
+    "dialect_other_shape": _dialect(
+        "SoftmaxDim", "render", r"of shape \(8, 512\); the target's is \(4, 4, 4, 4\)"
+    ),
+    "dialect_pooling": _dialect("LinearReLU", "render", "aten.max_pool2d_with_indices"),
+    # ---- hand-style: sound
+    "hand_add": _hand("Add"),
+    "hand_add_constant": _hand("Add"),
+    "hand_add_cut_fence": _hand("Add"),
+    "hand_add_function": _hand("Add"),
+    "hand_add_two_blocks": _hand("Add"),
+    "hand_add_untagged": _hand("Add"),
+    "hand_dead_imports": _hand("Softmax"),
+    "hand_layer_norm": _hand("LayerNorm"),
+    "hand_linear_functional": _hand("LinearGelu"),
+    "hand_linear_fused": _hand("LinearGelu"),
+    "hand_linear_gelu": _hand("LinearGelu"),
+    "hand_old_libdevice": _hand("Softmax"),
+    "hand_old_math": _hand("Scale"),
+    "hand_reduce": _hand("Softmax"),
+    "hand_rms_autotuned": _hand("RMSNorm"),
+    "hand_rms_methods": _hand("RMSNorm"),
+    "hand_rms_renamed_eps": _hand("RMSNorm"),
+    "hand_scale": _hand("Scale"),
+    "hand_softmax": _hand("Softmax"),
+    "hand_tabs": _hand("LayerNorm"),
+    "hand_wrapped_function": _hand("LayerNorm"),
+    # ---- broken
+    "hand_bias_dropped": _hand("LinearGelu", "values", "is wrong at"),
+    "hand_block": _hand("Block", "torch's share", "torch does the work: add"),
+    "hand_other_eps": _hand("Block", "values", "is wrong at"),
+    "hand_past_the_end": _hand("Add", "guards", "writes behind"),
+    "hand_wrong_sum": _hand("Softmax", "values", "is wrong at"),
+}
+
+
+@contextmanager
+def court(device: str) -> Iterator[Callable[[str], tuple[str, str, bool | None]]]:
+    """A judge on ``device`` that is asked by the name of a completion.
+
+    It answers with the rule that was broken (``render`` where no candidate came of it, empty where it was accepted), the
+    reason, and whether the candidate was translated.
+    """
+    with Judge(find_environment(device)) as judge:  # type: ignore[arg-type]
+
+        def decide(name: str) -> tuple[str, str, bool | None]:
+            live = live_target(TABLE[name].target)
+            text = (DATA / "completions" / f"{name}.txt").read_bytes().decode()
+            try:
+                candidate = render(Completion("files", 0, text, "modelnew"), live)
+            except RenderError as error:
+                return "render", str(error), None
+            verdict = judge.judge(candidate, Brief(live, timing=False))
+            assert verdict.accepted or verdict.rule, verdict.reason
+            return verdict.rule, verdict.reason, candidate.translated
+
+        yield decide
+
+
+def check(name: str, answer: tuple[str, str, bool | None]) -> None:
+    """The answer is the expected one."""
+    expected = TABLE[name]
+    rule, reason, translated = answer
+    assert rule == expected.rule, reason
+    assert re.search(expected.reason, reason), reason
+    assert translated in (expected.translated, None)
+
+
+@cache
+def live_target(name: str) -> LiveTarget:
+    """A target by ``file::Class``, as ``TABLE`` names it."""
+    path, _, cls = name.partition("::")
+    file = DATA / path
+    targets = {target.name: target for target in scan_file(file, file.parent).targets}
+    return load_target(file.parent, targets[cls])

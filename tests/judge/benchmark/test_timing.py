@@ -1,0 +1,97 @@
+"""Figures made of timings, and what a call must at least move. The clocks themselves are tested on a GPU."""
+
+import math
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from pytest_kernelllm.judge.benchmark import timing
+from pytest_kernelllm.judge.benchmark.roofline import Roofline, needed_bytes
+from pytest_kernelllm.judge.reference.numerics import Expected
+from pytest_kernelllm.judge.reference.outputs import Question
+from pytest_kernelllm.judge.reference.probes import Probe
+
+
+def series(*rounds):
+    return timing.Series(tuple(tuple(calls) for calls in rounds), (1.0,) * len(rounds))
+
+
+def test_a_speedup_is_the_mean_of_the_rounds_ratios_with_its_interval():
+    slow = series([10, 20, 30], *([x, x, x] for x in (20, 40, 20, 20, 40, 20)))
+    fast = series(*([10, 10, 10] for _ in range(7)))
+    ratio = timing.ratio(slow, fast, 0.0)
+    assert ratio.value == pytest.approx(2 ** (9 / 7), rel=1e-3)
+    assert ratio.low < ratio.value < ratio.high
+    # Student's t with 6 degrees of freedom is 2.447; the standard error of log2 is sqrt(10/7/6/7).
+    assert math.log2(ratio.high / ratio.value) == pytest.approx(2.447 * math.sqrt(10 / 7 / 6 / 7), rel=0.01)
+
+
+def test_equal_series_are_as_fast_as_each_other():
+    same = series([5.0, 6.0], [7.0, 5.0], [5.5, 5.5])
+    ratio = timing.ratio(same, same, 0.02)
+    assert (ratio.value, ratio.low, ratio.high) == (1.0, round(1 / 1.02, 4), 1.02)
+
+
+def test_a_spread_gives_percentiles():
+    spread = timing.spread([float(x) for x in range(1, 102)])
+    assert (spread.p20, spread.p50, spread.p80) == (21.0, 51.0, 81.0)
+
+
+@dataclass
+class Steady:
+    name: str
+    microseconds: float
+
+    def cold(self, flushes):
+        return self.microseconds
+
+    def loop(self, count, flushes=0):
+        return [self.microseconds]
+
+
+def test_enough_overwrites_of_the_cache_hide_each_launch_but_not_without_bound():
+    contestants = [Steady("short", 10.0), Steady("long", 250.0), Steady("endless", 1e6)]
+    assert timing.flushes_to_hide(contestants, 100.0) == {
+        "short": 2,
+        "long": 4,
+        "endless": timing.MOST_FLUSHES,
+    }
+
+
+def question(module, **arguments):
+    with torch.no_grad():
+        outputs = (module(**arguments),)
+    return Question(Probe("default", (), 0), module, arguments, Expected("*", outputs, outputs, (0.0,)), None)
+
+
+def test_a_call_must_read_what_its_outputs_depend_on_and_write_them():
+    torch.manual_seed(0)
+    read, written = needed_bytes(question(torch.nn.Linear(8, 4), input=torch.randn(16, 8)))
+    assert (read, written) == (4 * (16 * 8 + 8 * 4 + 4), 4 * 16 * 4)
+
+
+def test_a_table_counts_only_by_the_rows_that_are_read():
+    table = torch.nn.Embedding(1000, 8)
+    read, _ = needed_bytes(question(table, input=torch.tensor([3, 5, 5, 999])))
+    assert read == 3 * 8 * 4
+
+
+class InPlace(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(4))
+
+    def forward(self, x):
+        return self.weight.mul_(x)
+
+
+def test_of_an_original_that_cannot_be_differentiated_only_the_writes_are_known():
+    assert needed_bytes(question(InPlace(), x=torch.randn(4))) == (0, 16)
+
+
+def test_writes_that_fit_the_cache_are_not_counted_and_the_fastest_precision_counts():
+    roofline = Roofline(100.0, {"float32": 10.0, "bfloat16": 100.0}, cache_bytes=1000)
+    assert roofline.least(read=500, written=900, flops=0) == 5.0
+    assert roofline.least(read=500, written=1500, flops=0) == 10.0
+    assert roofline.least(read=0, written=0, flops=10_000) == 100.0

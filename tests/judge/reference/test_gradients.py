@@ -1,0 +1,117 @@
+"""What gradients must be, and that wrong ones are told from right ones."""
+
+import pytest
+import torch
+from torch import nn
+
+from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.judge.reference.gradients import NoGradients, expected_gradients
+from pytest_kernelllm.judge.reference.numerics import compare
+from pytest_kernelllm.judge.reference.original import mover, shaken
+
+POLICY = Policy()
+
+
+class Norm(nn.Module):
+    """Casts to float32 by name; has a frozen parameter, a buffer and an integer output."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(64))
+        self.frozen = nn.Parameter(torch.ones(64), requires_grad=False)
+        self.register_buffer("offset", torch.zeros(64))
+
+    def forward(self, x, scale):
+        wide = x.float()
+        out = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-6)
+        out = out.to(x.dtype) * self.weight * scale + self.frozen + self.offset
+        return out, out.argmax(-1)
+
+
+def pulled(module, arguments, **more):
+    movers = [mover(step, 1, torch.device("cpu")) for step in (1e-6, -1e-6)]
+    return expected_gradients(module, arguments, 1, POLICY, movers, **more)
+
+
+def rows(seed=0, dtype=torch.float32):
+    return torch.randn(6, 64, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def by_hand(module, arguments, into):
+    """The same gradients, by ordinary means."""
+    inputs = {k: v.clone().requires_grad_() for k, v in arguments.items()}
+    module(**inputs)[0].backward(into)
+    found = {**{k: v.grad for k, v in inputs.items()}, "self.weight": module.weight.grad}
+    module.zero_grad()
+    return found
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_right_gradients_pass_and_each_wrong_one_is_found(dtype):
+    module = shaken(Norm().to(dtype), 1)
+    arguments = {"x": rows(dtype=dtype), "scale": rows(1, dtype)}
+    gradients = pulled(module, arguments)
+    assert gradients.names == ("x", "scale", "self.weight")
+    assert gradients.into[1] is None
+    assert gradients.impostor is None
+    right = by_hand(module, arguments, gradients.into[0])
+    for i, name in enumerate(gradients.names):
+        assert compare(right[name], gradients.expected, i, POLICY, None).passed, name
+        for wrong in (right[name] * 1.1, torch.zeros_like(right[name]), right[name].roll(1)):
+            assert not compare(wrong, gradients.expected, i, POLICY, None).passed, name
+
+
+def test_half_precision_inside_is_found():
+    module = shaken(Norm(), 1)
+    arguments = {"x": rows(), "scale": rows(1)}
+    gradients = pulled(module, arguments)
+    halved = {k: v.bfloat16() for k, v in arguments.items()}
+    wrong = by_hand(shaken(Norm(), 1).bfloat16(), halved, gradients.into[0].bfloat16())
+    for i, name in enumerate(gradients.names):
+        assert not compare(wrong[name].float(), gradients.expected, i, POLICY, None).passed, name
+
+
+def test_gradients_are_exact_in_float64_although_the_module_asks_for_less():
+    module, x = Norm(), rows()
+    gradients = pulled(module, {"x": x, "scale": rows(1)})
+    wide = Norm().double()
+    wide.forward = lambda x, scale: (nn.functional.rms_norm(x, (64,), wide.weight, 1e-6) * scale,)
+    exact = by_hand(wide, {"x": x.double(), "scale": rows(1).double()}, gradients.into[0].double())
+    torch.testing.assert_close(gradients.expected.exact[0], exact["x"], rtol=1e-12, atol=1e-12)
+
+
+def test_what_no_output_depends_on_has_no_gradient():
+    class First(nn.Module):
+        def forward(self, x, y, labels):
+            return x.sin()
+
+    labels = torch.arange(6)
+    assert pulled(First(), {"x": rows(), "y": rows(1), "labels": labels}).names == ("x",)
+
+
+def test_an_original_without_gradients_is_said_to_have_none():
+    class Rounds(nn.Module):
+        def forward(self, x):
+            return x.argmax(-1)
+
+    with pytest.raises(NoGradients, match="no output of the original depends"):
+        pulled(Rounds(), {"x": rows()})
+
+
+def test_module_and_inputs_are_left_as_they_were():
+    class Doubles(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(64))
+            self.register_buffer("calls", torch.zeros(1))
+
+        def forward(self, x):
+            self.calls += 1
+            return x.mul_(2) * self.weight
+
+    module, x = Doubles(), rows()
+    assert pulled(module, {"x": x}).names == ("x", "self.weight")
+    assert torch.equal(x, rows())
+    assert not x.requires_grad
+    assert module.weight.grad is None
+    assert float(module.calls) == 0

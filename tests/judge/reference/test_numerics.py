@@ -1,0 +1,466 @@
+import dataclasses
+
+import pytest
+import torch
+
+from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.judge.reference import numerics
+from pytest_kernelllm.judge.reference.numerics import compare
+from pytest_kernelllm.judge.reference.original import (
+    Float64Mode,
+    copied,
+    mover,
+    raised,
+    run_in_float64,
+    run_in_half,
+    run_original,
+    shaken,
+)
+from pytest_kernelllm.judge.reference.trivial import impostors, weakness
+
+POLICY = Policy()
+
+
+def expect(original, exact=None, moved=(), **how):
+    exact = original.double() if exact is None else exact
+    return numerics.expect("*", [original], [exact], [[m] for m in moved], POLICY, **how)
+
+
+def right(got, expected):
+    return compare(got, expected, 0, POLICY, None).passed
+
+
+def softmax_like(shape=(64, 64), seed=0):
+    torch.manual_seed(seed)
+    return torch.randn(shape).softmax(-1)
+
+
+def test_the_original_itself_passes():
+    x = softmax_like()
+    assert compare(x, expect(x), 0, POLICY, None).passed
+
+
+def test_one_wrong_element_is_found_and_named():
+    x = softmax_like()
+    got = x.clone()
+    got[3, 5] += 1e-4
+    difference = compare(got, expect(x), 0, POLICY, None)
+    assert not difference.passed
+    assert "at [3, 5]" in difference.detail
+
+
+def test_tiny_outputs_are_judged_by_their_own_scale():
+    x = softmax_like() * 1e-12
+    assert not compare(torch.zeros_like(x), expect(x), 0, POLICY, None).passed
+    assert not compare(x * 1.001, expect(x), 0, POLICY, None).passed
+
+
+def test_a_candidate_may_err_as_the_original_does():
+    x = softmax_like()
+    noisy = x * (1 + 1e-4 * torch.randn(x.shape))
+    exact = x.double()
+    also_noisy = x * (1 + 1e-4 * torch.randn(x.shape))
+    assert compare(also_noisy, expect(noisy, exact), 0, POLICY, None).passed
+    assert not compare(also_noisy, expect(x), 0, POLICY, None).passed
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_stray_special_value_is_wrong(value):
+    x = softmax_like()
+    got = x.clone()
+    got[0, 0] = value
+    assert not compare(got, expect(x), 0, POLICY, None).passed
+
+
+def test_special_values_must_stand_where_the_original_has_them():
+    x = softmax_like()
+    x[0, 0], x[1, 1] = float("nan"), float("-inf")
+    assert compare(x.clone(), expect(x), 0, POLICY, None).passed
+    swapped = x.clone()
+    swapped[1, 1] = float("inf")
+    assert not compare(swapped, expect(x), 0, POLICY, None).passed
+
+
+def overflowing():
+    """Element 0 overflows in the original only."""
+    exact = torch.full((1, 64), 1000.0, dtype=torch.float64)
+    original = exact.half()
+    original[0, 0] = float("inf")
+    return original, exact
+
+
+def test_overflow_of_the_original_alone_is_no_example():
+    original, exact = overflowing()
+    assert right(torch.full((1, 64), 1000.0, dtype=torch.float16), expect(original, exact))
+    assert right(original.clone(), expect(original, exact))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("-inf"), 999.0 * 2, 0.0])
+def test_where_the_original_overflows_not_anything_goes(value):
+    original, exact = overflowing()
+    got = original.clone()
+    got[0, 0] = value
+    assert not right(got, expect(original, exact))
+
+
+def test_at_the_edge_of_overflow_rounding_decides():
+    exact = torch.full((1, 64), 65519.0, dtype=torch.float64)
+    original = torch.full((1, 64), 65504.0, dtype=torch.float16)
+    got = original.clone()
+    got[0, 0] = float("inf")
+    assert right(got, expect(original, exact))
+    got[0, 0] = float("-inf")
+    assert not right(got, expect(original, exact))
+
+
+def test_what_overflows_hides_nothing_in_its_row():
+    exact = torch.ones(1, 64, dtype=torch.float64)
+    exact[0, 0] = 1e60
+    original = exact.float()
+    got = original.clone()
+    assert right(got, expect(original, exact))
+    got[0, 5] = 1.001
+    assert not right(got, expect(original, exact))
+
+
+def test_no_number_from_ordinary_inputs_is_judged_only_outside_of_stress():
+    original = softmax_like()
+    original[0, 0] = float("nan")
+    got = original.clone()
+    got[0, 0] = 0.5
+    assert not right(got, expect(original))
+    assert right(got, expect(original, free=True))
+    got[0, 1] = float("nan")
+    assert not right(got, expect(original, free=True))
+
+
+def test_a_mask_of_the_dtypes_lowest_value_is_compared_as_it_is():
+    original = torch.randn(4, 64)
+    exact = original.double()
+    original[0, 0], exact[0, 0] = torch.finfo(torch.float32).min, torch.finfo(torch.float64).min
+    assert right(original.clone(), expect(original, exact))
+    got = original.clone()
+    got[0, 0] = -1e9
+    assert not right(got, expect(original, exact))
+
+
+def test_large_rows_do_not_hide_small_ones():
+    torch.manual_seed(0)
+    x = torch.randn(64, 64)
+    x[0] *= 1e6
+    got = x.clone()
+    got[1:] *= 1.001
+    assert not right(got, expect(x))
+    got[1:] = 0
+    assert not right(got, expect(x))
+
+
+@pytest.mark.parametrize("fill", [-1e4, -65504.0, -1e9, torch.finfo(torch.float32).min])
+def test_filled_elements_do_not_hide_the_others_of_their_row(fill):
+    torch.manual_seed(0)
+    x = torch.randn(16, 64)
+    filled = x.masked_fill(torch.rand(16, 64) < 0.3, fill)
+    assert right(filled * (1 + 1e-6), expect(filled))
+    assert not right(torch.where(filled == fill, filled, filled * 1.0001), expect(filled))
+
+
+def test_tails_of_a_saturated_row_are_parts_of_numbers_about_one():
+    x = torch.tensor([[30.0, -4.0] + [-40.0] * 62])
+    exact = torch.nn.functional.gelu(x.double()).clamp(-10, 10)
+    rounded = (0.5 * x * (1 + torch.erf(x * 0.5**0.5))).clamp(-10, 10)
+    assert float((rounded - exact)[0, 1].abs() / exact[0, 1].abs()) > 1e-5
+    assert right(rounded, expect(exact.float(), exact))
+
+
+def test_one_bad_row_of_the_original_excuses_no_other():
+    exact = softmax_like().double()
+    original = exact.float()
+    original[3] = 0  # overflowed inside, say
+    assert right(original.clone(), expect(original, exact))
+    got = exact.float()
+    assert right(got, expect(original, exact))
+    got[4] *= 1.001
+    assert not right(got, expect(original, exact))
+
+
+def test_a_product_of_matrices_may_cancel():
+    torch.manual_seed(0)
+    a, b = torch.randn(64, 1024), torch.randn(1024, 64)
+    by_columns = sum(a[:, i : i + 32] @ b[i : i + 32] for i in range(0, 1024, 32))
+    assert right(by_columns, expect(a @ b, a.double() @ b.double()))
+    lossy = (a.bfloat16().float()) @ b
+    assert not right(lossy, expect(a @ b, a.double() @ b.double()))
+
+
+def test_a_problem_that_amplifies_rounding_excuses_rounding():
+    torch.manual_seed(0)
+    x = 1000 + torch.randn(8, 64)
+
+    def centred(value):
+        return value - value.mean(-1, keepdim=True)
+
+    exact = centred(x.double())
+    rounded = exact.float() + 1e-5 * torch.randn(8, 64)  # a float32 mean of numbers near 1000 errs so
+    moved = [centred(mover(8 * 1.2e-7 * way, 1, x.device)(x)) for way in (1, -1)]
+    assert not right(rounded, expect(exact.float(), exact))
+    assert right(rounded, expect(exact.float(), exact, moved))
+    assert not right(exact.float() + 0.1, expect(exact.float(), exact, moved))
+
+
+def test_a_step_may_fall_where_rounding_puts_it():
+    torch.manual_seed(0)
+    x = torch.randn(64, 64)
+    x[0, 0] = 2.5 / 3 * (1 + 1e-8)
+
+    def quantised(value):
+        return (value * 3).round()
+
+    moved = [quantised(mover(8 * 1.2e-7 * way, 1, x.device)(x)) for way in (1, -1)]
+    expected = expect(quantised(x), quantised(x.double()), moved)
+    got = quantised(x)
+    got[0, 0] = 5 - got[0, 0]
+    assert right(got, expected)
+    got[1, 1] += 1
+    assert not right(got, expected)
+
+
+def test_few_elements_may_err_like_a_few_of_the_originals():
+    exact = torch.ones(64, 64, dtype=torch.float64)
+    original = exact.float()
+    original[0, 0] = original[7, 7] = 2.0
+    got = exact.float()
+    got[3, 3] = got[4, 4] = 2.0
+    assert right(got, expect(original, exact))
+    got[:, 5] = 2.0
+    assert not right(got, expect(original, exact))
+    assert not right(got, expect(exact.float(), exact))
+
+
+def test_what_a_gpu_flushes_to_zero_may_be_zero():
+    exact = torch.full((2, 64), 1e-39, dtype=torch.float64)
+    assert right(torch.zeros(2, 64), expect(exact.float(), exact))
+
+
+def test_short_rows_are_judged_together():
+    torch.manual_seed(0)
+    x = torch.randn(1000, 1)
+    assert right(x + 1e-6, expect(x))
+    assert not right(x + 1e-5, expect(x))
+
+
+def test_comparing_in_pieces_changes_nothing():
+    torch.manual_seed(0)
+    exact = torch.randn(37, 64, dtype=torch.float64)
+    original = exact.float()
+    got = original + 3e-5 * (torch.rand(37, 64) > 0.99)
+    pieces = dataclasses.replace(POLICY, chunk_elements=200)
+    found = []
+    for policy in (POLICY, pieces):
+        moved = [[mover(1e-6, 1, exact.device)(exact)]]
+        expected = numerics.expect("*", [original], [exact.clone()], moved, policy)
+        found.append(compare(got, expected, 0, policy, None))
+    assert found[0] == found[1]
+    assert not found[0].passed
+
+
+def test_without_float64_the_original_is_the_measure_and_that_is_said():
+    x = softmax_like()
+    expected = numerics.expect("*", [x], None, [], POLICY, note="as it is")
+    assert compare(x * (1 + 2e-6), expected, 0, POLICY, None).detail == "as it is"
+    assert right(x * (1 + 2e-6), expected)
+    assert not right(x * (1 + 1e-4), expected)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (0, 4), (3, 0), (1, 1, 1)])
+def test_small_and_empty_outputs_are_compared(shape):
+    torch.manual_seed(0)
+    x = torch.randn(shape)
+    expected = expect(x, moved=[x.double() * (1 + 1e-6)])
+    assert right(x.clone(), expected)
+    assert right(x + 1e-2, expected) is (x.numel() == 0)
+
+
+def test_integers_must_be_equal():
+    x = torch.arange(10)
+    assert compare(x.clone(), expect(x, x.clone()), 0, POLICY, None).passed
+    difference = compare(x + (x == 7), expect(x, x.clone()), 0, POLICY, None)
+    assert not difference.passed
+    assert "at [7]: expected 7, got 8" in difference.detail
+
+
+def test_an_integer_that_rounding_decides_may_be_either():
+    x, moved = torch.arange(10), torch.arange(10)
+    moved[3] = 4
+    expected = expect(x, x.clone(), [moved, x.clone()])
+    assert right(x.clone(), expected)
+    assert right(moved.clone(), expected)
+    got = x.clone()
+    got[3] = 5
+    assert not right(got, expected)
+
+
+def test_booleans_must_be_equal():
+    x = torch.arange(10) > 4
+    assert right(x.clone(), expect(x, x.clone()))
+    assert not right(~x, expect(x, x.clone()))
+
+
+def test_the_tolerance_override_counts():
+    x = softmax_like()
+    assert compare(x * 1.001, expect(x), 0, POLICY, 1e-2).passed
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_one_rounding_of_a_half_precision_result_is_allowed(dtype):
+    exact = softmax_like().double()
+    original = exact.to(dtype)
+    step = torch.finfo(dtype).eps
+    assert compare((exact * (1 + 0.4 * step)).to(dtype), expect(original, exact), 0, POLICY, None).passed
+    assert not compare((exact * (1 + 8 * step)).to(dtype), expect(original, exact), 0, POLICY, None).passed
+
+
+def test_every_impostor_of_an_ordinary_output_is_caught():
+    x = torch.randn(32, 32)
+    expected = expect(torch.nn.functional.gelu(x))
+    half = [torch.nn.functional.gelu(x.bfloat16())]
+    names = []
+    for name, outputs in impostors(expected, {"x": x}, [torch.nn.functional.gelu(torch.randn(32, 32))], half):
+        names.append(name)
+        assert not compare(outputs[0], expected, 0, POLICY, None).passed, name
+    assert names == [
+        "zeros",
+        "ones",
+        "the mean",
+        "another input's output",
+        "`x` passed through",
+        "the original at half precision",
+    ]
+
+
+def test_the_identity_cannot_be_told_from_its_input():
+    x = torch.randn(8, 8)
+    tried = impostors(expect(x), {"x": x}, [torch.randn(8, 8)], None)
+    caught = {name: not compare(outputs[0], expect(x), 0, POLICY, None).passed for name, outputs in tried}
+    assert caught["`x` passed through"] is False
+
+
+def test_an_impostor_that_passes_is_named():
+    x = torch.randn(8, 8)
+    assert weakness(expect(x), {"x": x}, [torch.randn(8, 8)], None, POLICY, None) == "`x` passed through"
+    half = [x.sin().bfloat16()]
+    assert weakness(expect(x.sin()), {"x": x}, None, half, POLICY, None) is None
+    assert weakness(expect(x.sin()), {"x": x}, None, half, POLICY, 0.1) == "the original at half precision"
+
+
+class CastsToSingle(torch.nn.Module):
+    """Asks for float32 by name, as LlamaRMSNorm does."""
+
+    def forward(self, x):
+        y = x.to(torch.float32)
+        return (y * y.mean(-1, keepdim=True)).to(x.dtype)
+
+
+def test_float64_holds_where_a_module_asks_for_less():
+    torch.manual_seed(0)
+    x = torch.randn(4, 1000)
+    [exact] = run_in_float64(copied(CastsToSingle(), raised), {"x": x})
+    assert exact.dtype == torch.float64
+    wanted = x.double() * x.double().mean(-1, keepdim=True)
+    assert torch.equal(exact, wanted)
+    with Float64Mode():
+        assert torch.arange(3, dtype=torch.float32).dtype == torch.float64
+
+
+def test_the_original_runs_as_it_is_and_at_half_precision():
+    x = torch.randn(4, 8)
+    structure, [out] = run_original(torch.nn.Softmax(-1), {"input": x})
+    assert structure == "*"
+    assert torch.equal(out, x.softmax(-1))
+    assert run_in_half(torch.nn.Softmax(-1), {"input": x})[0].dtype == torch.bfloat16
+
+
+def test_nothing_is_run_at_half_precision_that_is_so_already():
+    assert run_in_half(torch.nn.Softmax(-1), {"input": torch.randn(4, 8).bfloat16()}) is None
+
+
+def test_shaking_moves_every_parameter_and_keeps_its_meaning():
+    fresh = torch.nn.BatchNorm1d(16)
+    norm = shaken(fresh, 1)
+    assert bool((norm.weight != 1).all())
+    assert bool((norm.weight > 0).all())
+    assert bool((norm.bias != 0).all())
+    assert bool((norm.running_var > 0).all())
+    assert bool((norm.running_mean != 0).any())
+    assert norm.num_batches_tracked == 0
+    assert bool((fresh.weight == 1).all())
+
+
+def test_every_element_of_a_large_parameter_is_shaken_and_moved():
+    fresh = torch.nn.Linear(300, 300)
+    assert bool((shaken(fresh, 1).weight != fresh.weight).all())
+    moved = mover(1e-6, 1, torch.device("cpu"))(fresh.weight.detach())
+    relative = (moved / fresh.weight.detach().double() - 1).abs()
+    assert 0.4e-6 < float(relative.min()) < float(relative.max()) < 1.6e-6
+
+
+class Tied(torch.nn.Module):
+    """One weight under two names, and one in a list."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = torch.nn.Linear(4, 4)
+        self.b = torch.nn.Linear(4, 4)
+        self.b.weight = self.a.weight
+        self.all = [self.a.weight]
+
+    def forward(self, x):
+        return self.b(self.a(x)) * self.all[0].sum()
+
+
+def test_a_copys_tied_weights_stay_one():
+    copy = shaken(Tied(), 1)
+    assert copy.a.weight is copy.b.weight is copy.all[0]
+    assert isinstance(copy.a.weight, torch.nn.Parameter)
+    x = torch.randn(2, 4)
+    [exact] = run_in_float64(copied(copy, raised), {"x": x})
+    torch.testing.assert_close(exact.float(), copy(x).detach())
+
+
+class Counts(torch.nn.Module):
+    """Changes itself and its input."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(1))
+        self.seen = None
+
+    def forward(self, x):
+        self.calls += 1
+        self.seen = x
+        return x.add_(1) * self.calls
+
+
+def test_running_the_original_leaves_it_and_its_inputs_as_they_were():
+    module, x = Counts(), torch.zeros(3)
+    for _ in range(2):
+        assert torch.equal(run_original(module, {"x": x})[1][0], torch.ones(3))
+        assert torch.equal(run_in_float64(copied(module, raised), {"x": x})[0], torch.ones(3).double())
+    assert module.seen is None
+    assert float(module.calls) == 0
+    assert torch.equal(x, torch.zeros(3))
+
+
+def test_a_single_number_is_told_from_another_inputs():
+    x, y = torch.randn(64, 64), torch.randn(64, 64)
+    expected = expect(x.mean())
+    tried = dict(impostors(expected, {"x": x}, [y.mean()], None))
+    assert set(tried) == {"zeros", "ones", "another input's output"}
+    assert not compare(tried["another input's output"][0], expected, 0, POLICY, None).passed
+
+
+def test_long_sums_may_drift_and_short_ones_may_not():
+    exact = torch.tensor(1.0, dtype=torch.float64)
+    drifted = torch.tensor(1.0) + 200 * torch.finfo(torch.float32).eps
+    for elements, passes in ((1_000_000, True), (10_000, False)):
+        expected = numerics.expect("*", [torch.tensor(1.0)], [exact.clone()], [], POLICY, elements=elements)
+        assert compare(drifted, expected, 0, POLICY, None).passed is passes

@@ -1,0 +1,308 @@
+"""Questions: what is asked of a candidate, and which originals cannot be examined."""
+
+import dataclasses
+import gc
+import inspect
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from torch import nn
+
+from pytest_kernelllm.core.records import Case, Domain
+from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.judge.reference.numerics import compare
+from pytest_kernelllm.judge.reference.outputs import Exam, ExamError
+from pytest_kernelllm.judge.reference.probes import Probe
+from pytest_kernelllm.judge.reference.stress import TWIN
+
+POLICY = Policy()
+
+
+class Target:
+    """A subject made of a class and a function that draws its inputs."""
+
+    def __init__(self, build, inputs):
+        self.made, self.draw, self.built = build, inputs, 0
+        self.cases = (Case("default", None, Domain({}, {}), {"n": 6}),)
+
+    def case(self, name):
+        return self.cases[0]
+
+    def build(self, case, device="cpu"):
+        self.built += 1
+        torch.manual_seed(0)
+        return self.made().to(device)
+
+    def inputs(self, case, seed, sizes=None, device="cpu"):
+        torch.manual_seed(seed)
+        return self.draw(**{**case.sizes, **(sizes or {})})
+
+    def bind(self, call):
+        return {next(iter(inspect.signature(self.made().forward).parameters)): call}
+
+
+def rows(n):
+    return torch.randn(n, 64)
+
+
+def exam(build, inputs=rows, policy=POLICY, tolerance=None):
+    return Exam(Target(build, inputs), "cpu", policy, tolerance)
+
+
+def ask(target, stress="", rule="values", seed=1, **more):
+    return target.question(Probe("default", (("n", 6),), seed, stress, rule=rule, **more))
+
+
+class Function(nn.Module):
+    """A module of one function."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+def of(function):
+    return lambda: Function(function)
+
+
+def test_an_ordinary_question_tells_right_from_wrong():
+    question = ask(exam(lambda: nn.LayerNorm(64)))
+    assert question.impostor is None
+    assert question.expected.note == ""
+    [out] = question.expected.original
+    assert compare(out, question.expected, 0, POLICY, None).passed
+    assert not compare(out + 1e-3, question.expected, 0, POLICY, None).passed
+
+
+def test_a_module_is_built_once_and_weights_differ_by_seed():
+    target = exam(lambda: nn.LayerNorm(64))
+    first, second, third = (ask(target, seed=i, weights=w) for i, w in ((1, None), (2, None), (3, 2)))
+    assert target.subject.built == 1
+    assert not torch.equal(first.module.weight, second.module.weight)
+    assert second.module is third.module
+    assert not torch.equal(second.arguments["input"], third.arguments["input"])
+
+
+def test_stress_is_applied_to_what_is_drawn():
+    target = exam(of(torch.tanh))
+    assert float(ask(target, "×0.0001", "stress").arguments["x"].abs().max()) < 1e-3
+    assert bool(ask(target, "NaN", "nonfinite").arguments["x"].isnan().any())
+
+
+def test_a_twin_proves_nothing_where_the_few_other_values_do_not_show():
+    assert ask(exam(of(torch.tanh)), TWIN, "twin").impostor is None
+    of_none = exam(of(lambda x: torch.arange(3.0) + x.shape[0]))
+    assert ask(of_none, TWIN, "twin").impostor == "another input's output"
+
+
+def test_nan_must_come_out_where_the_original_has_it():
+    question = ask(exam(of(lambda x: x.relu())), "NaN and ±inf", "nonfinite")
+    [out] = question.expected.original
+    assert int(out.isnan().sum()) == 8
+    assert compare(out, question.expected, 0, POLICY, None).passed
+    dropped = out.nan_to_num(0.0, posinf=float("inf"))
+    assert not compare(dropped, question.expected, 0, POLICY, None).passed
+    wrong_beside_it = torch.where(out.isfinite(), out * 1.001, out)
+    assert not compare(wrong_beside_it, question.expected, 0, POLICY, None).passed
+
+
+def naive_softmax(x):
+    return x.exp() / x.exp().sum(-1, keepdim=True)
+
+
+def test_a_kernel_may_be_better_than_an_original_that_overflows():
+    question = ask(exam(of(naive_softmax)), "×10000", "stress")
+    assert bool(question.expected.original[0].isnan().any())
+    better = question.arguments["x"].softmax(-1)
+    assert compare(better, question.expected, 0, POLICY, None).passed
+
+
+def test_a_variance_that_cancels_is_wrong_for_shifted_inputs():
+    def normed(x, variance):
+        return (x - x.mean(-1, keepdim=True)) * torch.rsqrt(variance + 1e-5)
+
+    def squares(x):
+        return x.square().mean(-1, keepdim=True) - x.mean(-1, keepdim=True).square()
+
+    question = ask(exam(lambda: nn.LayerNorm(64, elementwise_affine=False)), "shifted", "stress")
+    x = question.arguments["input"]
+    honest = normed(x, x.var(-1, unbiased=False, keepdim=True))
+    assert compare(honest, question.expected, 0, POLICY, None).passed
+    assert not compare(normed(x, squares(x)), question.expected, 0, POLICY, None).passed
+
+
+def test_a_kernel_may_round_where_equal_values_cancel():
+    def fifty_columns(n):
+        return torch.randn(n, 50)
+
+    def centred_column_by_column(x):
+        total = sum(x[:, i : i + 1] for i in range(50))
+        return x - total / 50
+
+    question = ask(exam(of(lambda x: x - x.mean(-1, keepdim=True)), fifty_columns), "equal-value", "stress")
+    out = centred_column_by_column(question.arguments["x"])
+    assert float(out.abs().max()) > 0
+    assert compare(out, question.expected, 0, POLICY, None).passed
+    normed = of(lambda x: nn.functional.layer_norm(x, (50,)))
+    question = ask(exam(normed, fifty_columns), "equal-value", "stress")
+    out = centred_column_by_column(question.arguments["x"])
+    out = out * torch.rsqrt(out.square().mean(-1, keepdim=True) + 1e-5)
+    assert float(out.abs().max()) > 1e-5
+    assert compare(out, question.expected, 0, POLICY, None).passed
+
+
+def test_a_kernel_may_round_a_half_either_way():
+    def halves(n):
+        return torch.randint(-9, 9, (n, 64)) + 0.5
+
+    question = ask(exam(of(lambda x: x.round().int()), halves))
+    [out] = question.expected.original
+    other = (2 * question.arguments["x"]).int() - out
+    assert bool((other != out).all())
+    assert compare(other, question.expected, 0, POLICY, None).passed
+    assert not compare(out + 2, question.expected, 0, POLICY, None).passed
+
+
+def test_dropout_in_training_is_refused_and_named():
+    with pytest.raises(ExamError, match="random: two calls with the same inputs"):
+        ask(exam(lambda: nn.Dropout(0.5).train()))
+    assert ask(exam(lambda: nn.Dropout(0.5).eval())).expected.original
+
+
+def test_sampling_is_refused():
+    with pytest.raises(ExamError, match="random"):
+        ask(exam(of(lambda x: torch.multinomial(x.softmax(-1), 4))))
+
+
+def test_normalising_by_batch_statistics_is_not_random():
+    target = exam(lambda: nn.BatchNorm1d(64, track_running_stats=False).train())
+    question = ask(target)
+    assert question.impostor is None
+    assert ask(target).expected.original[0] is question.expected.original[0]
+
+
+def test_an_original_that_keeps_state_is_refused_and_what_it_changes_is_named():
+    with pytest.raises(ExamError, match="its buffer `running_mean` and its buffer `running_var`"):
+        ask(exam(lambda: nn.BatchNorm1d(64).train()))
+    assert ask(exam(lambda: nn.BatchNorm1d(64).eval())).expected.original
+    with pytest.raises(ExamError, match="its input `x`"):
+        ask(exam(of(lambda x: x.mul_(2))))
+
+
+@dataclasses.dataclass
+class Pair:
+    """Two outputs."""
+
+    a: torch.Tensor
+    b: torch.Tensor
+
+
+class Fields(dict):
+    """As Hugging Face's ModelOutput."""
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (lambda x: Pair(x, x), "a Pair"),
+        (lambda x: (x, (Fields(a=x),)), "returns a Fields"),
+        (lambda x: x.max(-1), "returns a max"),
+        (lambda x: (x, 3), "something else than tensors"),
+        (lambda x: (None,), "an empty tuple"),
+        (lambda x: torch.view_as_complex(x.view(-1, 2)), "complex"),
+        (lambda x: x.no_such_thing(), "the original fails at default, n=6.*no_such_thing"),
+    ],
+)
+def test_outputs_that_no_kernel_can_give_are_refused_by_name(function, reason):
+    with pytest.raises(ExamError, match=reason):
+        ask(exam(of(function)))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (x.sin(), {"h": [x.cos(), None]}),
+        lambda x: {"values": x.sin(), "where": x.argmax(-1), "sign": x > 0},
+        lambda x: x.sin().mean(),
+        lambda x: [x.to(torch.bfloat16) * 3],
+    ],
+)
+def test_nests_integers_booleans_and_losses_are_examined(function):
+    question = ask(exam(of(function)))
+    assert question.impostor is None
+    for i, leaf in enumerate(question.expected.original):
+        assert compare(leaf, question.expected, i, POLICY, None).passed
+
+
+def test_an_original_that_cannot_run_in_float64_is_compared_with_as_it_is():
+    def single_only(x):
+        assert x.dtype == torch.float32
+        return x.sin()
+
+    question = ask(exam(of(single_only)))
+    assert "does not run in float64 (AssertionError)" in question.expected.note
+    [out] = question.expected.original
+    assert compare(out * (1 + 1e-6), question.expected, 0, POLICY, None).passed
+    assert not compare(out * 1.001, question.expected, 0, POLICY, None).passed
+
+
+@pytest.mark.parametrize(
+    ("room", "note"),
+    [(0, "float64 takes more memory than there is"), (20_000, "small movements of the inputs")],
+)
+def test_too_little_memory_makes_a_weaker_question_that_says_so(room, note):
+    policy = dataclasses.replace(POLICY, judge_bytes=room)
+    question = ask(exam(of(torch.tanh), policy=policy))
+    assert note in question.expected.note
+    assert question.impostor is None
+    [out] = question.expected.original
+    difference = compare(out, question.expected, 0, policy, None)
+    assert difference.passed
+    assert note in difference.detail
+    assert not compare(out * 1.001, question.expected, 0, policy, None).passed
+
+
+def test_half_precision_is_an_impostor_unless_the_user_allows_such_errors():
+    def in_half(x):
+        return x.bfloat16().sin().float()
+
+    assert ask(exam(of(in_half))).impostor == "the original at half precision"
+    assert ask(exam(of(in_half), tolerance=0.05)).impostor is None
+
+
+def test_gradients_are_prepared_once_a_question():
+    target = exam(lambda: nn.LayerNorm(64))
+    question = ask(target)
+    gradients = target.gradients(question)
+    assert gradients is target.gradients(question)
+    assert gradients.names == ("input", "self.weight", "self.bias")
+    without = exam(of(lambda x: x.argmax(-1)))
+    with pytest.raises(ExamError, match="no output of the original depends on an input"):
+        without.gradients(ask(without))
+
+
+def test_a_large_question_leaves_nothing_behind(monkeypatch):
+    monkeypatch.setattr("pytest_kernelllm.judge.reference.outputs.SMALL", 0)
+    target = exam(of(torch.relu), lambda n: torch.randn(n, 1009))
+    ask(target)
+    gc.collect()
+    gc.disable()
+    try:
+        ask(target, seed=2)
+        kept = [o for o in gc.get_objects() if type(o) is torch.Tensor and o.shape == (6, 1009)]
+    finally:
+        gc.enable()
+    assert kept == []
+
+
+def test_threads_get_the_same_question():
+    target = exam(lambda: nn.LayerNorm(64))
+    probes = [Probe("default", (("n", 6),), seed) for seed in (1, 2, 3)] * 8
+    with ThreadPoolExecutor(8) as pool:
+        questions = list(pool.map(target.question, probes))
+    assert len({id(question) for question in questions}) == 3
+    assert all(question.probe == probe for question, probe in zip(questions, probes, strict=True))

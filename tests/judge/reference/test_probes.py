@@ -1,0 +1,164 @@
+import pytest
+
+from pytest_kernelllm.core.records import Case, Domain, TensorSpec
+from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.judge.reference.probes import Limits, Probe, covers, elements, plan, smaller
+from pytest_kernelllm.judge.reference.stress import PLANTED, TRANSFORMS, TWIN
+
+
+def domain(shape=("batch", "seq", 64), dims=None, attributes=None, dtype="float32"):
+    dims = {"batch": (1, 16), "seq": (1, 512)} if dims is None else dims
+    return Domain(
+        {"x": TensorSpec(dtype, shape)},
+        attributes or {"weight": TensorSpec("float32", (64,)), "eps": 1e-6},
+        dims,
+    )
+
+
+CASE = Case("default", "float32", domain(), {"batch": 8, "seq": 256})
+
+
+def test_the_declared_domain_is_covered_whole():
+    assert covers(domain(), CASE) == {"batch": (1, 16), "seq": (1, 512)}
+
+
+def test_a_kernel_for_fixed_sizes_covers_those():
+    assert covers(domain((8, 256, 64), {}), CASE) == {"batch": (8, 8), "seq": (256, 256)}
+
+
+def test_a_float_attribute_that_is_not_pinned_may_vary():
+    assert isinstance(covers(domain(attributes={"weight": TensorSpec("float32", (64,))}), CASE), dict)
+
+
+@pytest.mark.parametrize(
+    ("support", "reason"),
+    [
+        (domain((8, 256, 32), {}), "another size"),
+        (domain(dtype="bfloat16"), "made for `x` of bfloat16"),
+        (domain((8, 64), {}), "2 dimensions"),
+        (domain((32, "seq", 64)), "covers no size of `batch`"),
+        (domain(attributes={"eps": 1e-6}), "does not say which `weight`"),
+        (domain(attributes={"weight": TensorSpec("float32", (64,)), "eps": 1e-5}), "made for eps=1e-05"),
+    ],
+)
+def test_what_is_not_covered_is_said(support, reason):
+    assert reason in covers(support, CASE)
+
+
+def test_probes_stay_inside_the_ranges_and_the_budget():
+    budget = 1 << 12
+    probes = plan(CASE, covers(domain(), CASE), (), Policy(), Limits(budget, 512), 0)
+    assert len({p.seed for p in probes}) == len(probes) - 1  # but for the twin's
+    for probe in probes:
+        sizes = dict(probe.sizes)
+        assert 1 <= sizes["batch"] <= 16
+        assert 1 <= sizes["seq"] <= 512
+        assert elements(CASE.domain, sizes) <= budget
+
+
+def test_corners_and_odd_sizes_are_tried():
+    probes = plan(CASE, covers(domain(), CASE), ("eps",), Policy(), Limits(1 << 20, 512), 0)
+    sizes = [dict(p.sizes) for p in probes]
+    assert {"batch": 1, "seq": 1} in sizes
+    assert {"batch": 16, "seq": 1} in sizes
+    assert {"batch": 1, "seq": 512} in sizes
+    [odd] = [dict(p.sizes) for p in probes if p.rule == "sizes" and min(dict(p.sizes).values()) > 1]
+    assert odd["batch"] in (5, 7)
+    assert odd["seq"] in range(131, 256, 2)
+    assert [p.nudged for p in probes].count(("eps",)) == 1
+
+
+def test_ever_smaller_sizes_stay_inside_the_ranges():
+    ranges = {"batch": (2, 16), "seq": (64, 512)}
+    sizes = list(smaller(CASE, ranges, CASE.sizes))
+    assert sizes == [
+        {"batch": 8, "seq": 128},
+        {"batch": 8, "seq": 64},
+        {"batch": 4, "seq": 64},
+        {"batch": 2, "seq": 64},
+    ]
+    assert not list(smaller(CASE, {"batch": (8, 8), "seq": (256, 512)}, CASE.sizes))
+
+
+def test_nobody_knows_the_primes_before():
+    found = set()
+    for seed in range(20):
+        probes = plan(CASE, covers(domain(), CASE), (), Policy(), Limits(1 << 20, 512), seed)
+        found |= {p.sizes for p in probes if p.rule == "sizes"}
+    assert len(found) > 10
+    assert all(dict(sizes)["seq"] > 128 for sizes in found if dict(sizes)["seq"] not in (1, 512))
+    assert {dict(sizes)["seq"] % 2 for sizes in found if dict(sizes)["seq"] not in (1, 512)} == {1}
+
+
+def test_a_dimension_without_a_prime_below_has_its_low_end():
+    case = Case("default", None, domain(dims={"batch": (1, 2), "seq": (14, 16)}), {"batch": 2, "seq": 16})
+    probes = plan(case, covers(case.domain, case), (), Policy(), Limits(1 << 20, 512), 0)
+    assert {dict(p.sizes)["seq"] for p in probes if p.rule == "sizes"} == {14, 16}
+
+
+def test_a_twin_comes_right_after_what_it_hardly_differs_from():
+    probes = plan(CASE, covers(domain(), CASE), (), Policy(), Limits(1 << 20, 512), 7)
+    [place] = [i for i, probe in enumerate(probes) if probe.rule == "twin"]
+    before, twin = probes[place - 1 : place + 1]
+    assert (twin.sizes, twin.seed, twin.weights) == (before.sizes, before.seed, before.weights)
+    assert twin.describe() == "default, batch=8, seq=256, seed 9, inputs with a few other values"
+
+
+def test_fixed_shapes_give_seeds_and_kinds_of_inputs_only():
+    case = Case("default", None, domain((8, 64), {}), {})
+    probes = plan(case, {}, (), Policy(), Limits(1 << 20, 512), 0)
+    assert {p.sizes for p in probes} == {()}
+    assert {p.rule for p in probes} == {"values", "twin", "stress", "nonfinite"}
+
+
+def test_a_gpu_sees_every_kind_of_stress_and_the_interpreter_a_few():
+    policy = Policy()
+    ranges = covers(domain(), CASE)
+    on_gpu = plan(CASE, ranges, (), policy, Limits(policy.gpu_elements, policy.gpu_longest), 0)
+    assert {p.stress for p in on_gpu if p.rule == "stress"} == set(TRANSFORMS)
+    assert {p.stress for p in on_gpu if p.rule == "nonfinite"} == {"NaN", "+inf", "-inf"}
+    interpreted = plan(CASE, ranges, (), policy, Limits(policy.cpu_elements, policy.cpu_longest), 0)
+    assert {p.stress for p in interpreted if p.rule == "stress"} < set(TRANSFORMS)
+    assert len(interpreted) <= 14
+    assert all(p.stress in {*TRANSFORMS, *PLANTED, TWIN, ""} for p in (*on_gpu, *interpreted))
+
+
+def test_stress_is_at_small_sizes_with_several_rows():
+    policy = Policy()
+    for limits in (
+        Limits(policy.gpu_elements, policy.gpu_longest),
+        Limits(policy.cpu_elements, policy.cpu_longest),
+    ):
+        probes = plan(CASE, covers(domain(), CASE), (), policy, limits, 0)
+        for probe in probes:
+            if probe.rule in ("stress", "nonfinite"):
+                sizes = dict(probe.sizes)
+                assert elements(CASE.domain, sizes) <= max(1 << 16, policy.cpu_elements)
+                assert sizes["batch"] * sizes["seq"] >= policy.stress_rows
+                assert min(sizes.values()) >= 2
+
+
+def test_what_cannot_be_made_small_is_stressed_a_little():
+    policy = Policy()
+    case = Case("default", None, domain((1 << 15, 1 << 15), {}), {})
+    probes = plan(case, {}, (), policy, Limits(policy.gpu_elements, policy.gpu_longest), 0)
+    assert len(probes) == policy.seeds + 1 + len(policy.cpu_stresses) + len(policy.cpu_planted)
+
+
+def test_inputs_known_to_be_finite_are_not_made_otherwise():
+    probes = plan(CASE, covers(domain(), CASE), (), Policy(), Limits(1 << 20, 512), 0, nonfinite=False)
+    assert "nonfinite" not in {p.rule for p in probes}
+
+
+def test_only_values_are_tried_with_several_weights():
+    policy = Policy()
+    probes = plan(CASE, covers(domain(), CASE), ("eps",), policy, Limits(1 << 20, 512), 0)
+    assert len({p.weights for p in probes}) == policy.seeds
+    assert len({p.weights for p in probes if p.rule != "values"}) == 1
+
+
+def test_a_probe_is_described_in_words():
+    probe = Probe("default", (("n", 7),), 3, "sparse", rule="stress")
+    assert probe.describe() == "default, n=7, seed 3, sparse inputs"
+    probe = Probe("default", (), 3, "NaN", rule="nonfinite")
+    assert probe.describe() == "default, seed 3, inputs with NaN"

@@ -1,0 +1,69 @@
+"""Whatever a worker says of itself, the judge decides and never fails."""
+
+from dataclasses import replace
+
+import pytest
+from projects import GOOD, LAYERS
+
+from pytest_kernelllm.core.records import Completion
+from pytest_kernelllm.discover.live import load_target
+from pytest_kernelllm.discover.scan import scan_file
+from pytest_kernelllm.generate.render.render import render
+from pytest_kernelllm.judge.environment import find_environment
+from pytest_kernelllm.judge.judge import Brief, Judge
+from pytest_kernelllm.judge.policy import Policy
+
+PATCH = """
+import sys
+
+worker = sys.modules["pytest_kernelllm.judge.worker.worker"]
+"""
+
+COUNTED = """
+import collections
+
+worker.Watch.elements = property(lambda self: collections.Counter({}), lambda self, value: None)
+"""
+
+
+@pytest.fixture(scope="module")
+def decide(tmp_path_factory):
+    path = tmp_path_factory.mktemp("strange") / "layers.py"
+    path.write_text(LAYERS)
+    [target] = scan_file(path, path.parent).targets
+    live = load_target(path.parent, target)
+    policy = replace(Policy(), disabled=frozenset({"screen", "compile"}))
+    with Judge(find_environment("cpu"), deadline=20, policy=policy) as judge:
+
+        def decide(patch):
+            candidate = render(Completion("files", 0, GOOD, "kernel_module"), live)
+            return judge.judge(replace(candidate, source=candidate.source + PATCH + patch), Brief(live))
+
+        yield decide
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        "worker.leaves.shared = lambda *a: [5]",
+        "worker.leaves.shared = lambda *a: {'x': 1}",
+        "worker.leaves.describe = lambda leaf: 7",
+        "worker.leaves.describe = lambda leaf: {'dtype': ['a'], 'shape': {}}",
+        "worker.flatten = lambda value: ([], [value])",
+        "worker.flatten = lambda value: ({'a': None}, [])",
+        "worker.Watch.broken_guards = lambda self: [[1], {'a': 2}]",
+        "worker.Watch.broken_guards = lambda self: 'x'",
+        COUNTED.format({"aten::mul": -5}),
+        COUNTED.format({"aten::mul": "many"}),
+        "worker.Channel.send = lambda self, message: self.sock.sendall(b'\\xff\\xff\\xff\\xff')",
+        "worker.Channel.send = lambda self, message: self.sock.sendall(b'\\x02\\x00\\x00\\x00[]')",
+    ],
+)
+def test_a_strange_report_is_a_rejection(decide, patch):
+    verdict = decide(patch)
+    assert verdict.verdict == "rejected", verdict.reason
+    assert verdict.rule in ("run", "types", "aliasing", "guards"), verdict.reason
+
+
+def test_without_a_patch_the_same_kernel_is_accepted(decide):
+    assert decide("").accepted

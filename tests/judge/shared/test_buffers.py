@@ -1,0 +1,76 @@
+"""Arenas: slabs between guard zones, moved on request, described as a caller would notice."""
+
+import pytest
+import torch
+
+from pytest_kernelllm.judge.shared import leaves
+from pytest_kernelllm.judge.shared.buffers import ALIGNMENT, GUARD, Arena, slab_bytes
+
+
+@pytest.fixture
+def arena():
+    arena = Arena(torch.device("cpu"))
+    yield arena
+    arena.close()
+
+
+def layout(arena, shift=0):
+    arena.reserve(slab_bytes((3,), torch.float32) + slab_bytes((2, 2), torch.float64), shift)
+    return [arena.slab((3,), torch.float32)[0], arena.slab((2, 2), torch.float64)[0]]
+
+
+def test_slabs_can_be_filled_without_touching_a_guard_zone(arena):
+    for slab in layout(arena):
+        slab.fill_(0.0)
+    assert arena.intact()
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("element", ["before", "behind", "far behind"])
+def test_a_write_beyond_either_end_is_seen(arena, which, element):
+    slab = layout(arena)[which]
+    beyond = {
+        "before": -1,
+        "behind": slab.numel(),
+        "far behind": slab.numel() + (GUARD - ALIGNMENT) // slab.itemsize,
+    }
+    slab.as_strided((1,), (1,), slab.storage_offset() + beyond[element]).fill_(0.0)
+    assert not arena.intact()
+
+
+def test_a_read_beyond_the_end_gives_nan(arena):
+    slab = layout(arena)[0]
+    slab.fill_(1.0)
+    assert bool(slab.as_strided((4,), (1,)).sum().isnan())
+
+
+def test_a_shift_moves_every_slab(arena):
+    before = [slab.data_ptr() for slab in layout(arena, 8 * ALIGNMENT)]
+    after = [slab.data_ptr() for slab in layout(arena)]
+    assert [a - b for a, b in zip(before, after, strict=True)] == [8 * ALIGNMENT] * 2
+
+
+def test_outputs_are_described_as_a_caller_would_notice():
+    class Lazy(torch.Tensor):
+        pass
+
+    assert leaves.describe(torch.zeros(2, 1, 3).transpose(0, 1)) == {
+        "type": "Tensor",
+        "dtype": "float32",
+        "shape": [1, 2, 3],
+        "strides": [0, 3, 1],
+        "device": "cpu",
+    }
+    assert leaves.describe(torch.zeros(2).as_subclass(Lazy))["type"].endswith("Lazy")
+    assert leaves.describe(3.0) == {"type": "float"}
+
+
+def test_shared_memory_is_found_between_outputs_and_with_inputs():
+    x, y = torch.zeros(10), torch.zeros(10)
+    outputs = [x[5:], torch.zeros(10), y[:4], y[3:]]
+    assert leaves.shared(outputs, {"x": x, "y": y, "n": 3}) == [
+        ["output 2", "output 3"],
+        ["x", "output 0"],
+        ["y", "output 2"],
+        ["y", "output 3"],
+    ]

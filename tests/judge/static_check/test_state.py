@@ -1,0 +1,242 @@
+"""Nothing that a kernel module's Python could keep from one call to the next passes the screen; constants do."""
+
+import pytest
+
+from pytest_kernelllm.judge.static_check.static_check import screen
+
+MODULE = """
+import functools
+import math
+import torch
+import triton
+import triton.language as tl
+
+{above}
+
+
+@triton.jit
+def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, tl.load(x_ptr + i, i < n) + 1, i < n)
+
+
+def forward({arguments}):
+    {first}
+    out = torch.empty_like(x)
+    kernel[(triton.cdiv(x.numel(), 1024),)](x, out, x.numel(), BLOCK=1024)
+    return out
+"""
+
+
+def found(above, first="pass", arguments="self, x"):
+    return screen(MODULE.format(above=above, first=first, arguments=arguments))
+
+
+AUTOTUNED = (
+    "@triton.autotune(configs=[triton.Config({'B': 1})], key=['n'])\n"
+    "@triton.jit\ndef tuned(x_ptr, n, B: tl.constexpr): pass"
+)
+HEURISTIC = "@triton.heuristics({'B': lambda a: 1})\n@triton.jit\ndef chosen(x_ptr, n, B: tl.constexpr): pass"
+
+KEEPS = {
+    "a list of calls": ("CALLS = []", "CALLS.append(1)"),
+    "a list that grows by assignment": ("CALLS = [0]", "CALLS[0] = CALLS[0] + 1"),
+    "a list that grows in place": ("CALLS = [0]", "CALLS[0] += 1"),
+    "a dictionary": ("KEPT = {}", "KEPT[x.shape] = x"),
+    "a dictionary emptied": ("KEPT = {1: 2}", "del KEPT[1]"),
+    "setdefault": ("KEPT = dict()", "y = KEPT.setdefault(1, x)"),
+    "a set": ("SEEN = set()", "SEEN.add(1)"),
+    "a comprehension": ("KEPT = [0 for _ in range(3)]", "KEPT.append(1)"),
+    "another name in the call": ("KEPT = {}", "kept = KEPT; kept[1] = x"),
+    "another name beside it": ("KEPT = {}\nSAME = KEPT", "SAME[1] = x"),
+    "the first of two names": ("KEPT = {}\nSAME = KEPT", "y = KEPT.get(1)"),
+    "one of two in a tuple": ("A, KEPT = 1, []", "KEPT.append(A)"),
+    "handed to a helper": ("KEPT = {}\ndef put(where): where[1] = 2", "put(KEPT)"),
+    "returned by a helper": ("KEPT = {}\ndef it(): return KEPT", "it()[1] = x"),
+    "a list in a tuple": ("KEPT = (0, [])", "KEPT[1].append(x)"),
+    "a list in a dictionary": ("KEPT = {'a': []}", "KEPT['a'].append(x)"),
+    "a list put into a dictionary": ("KEPT = {}\nKEPT['a'] = []", "KEPT['a'].append(x)"),
+    "a list appended to a list": ("KEPT = []\nKEPT.append([])", "KEPT[0].append(x)"),
+    "a list in a loop": ("for KEPT in ([],): pass", "KEPT.append(x)"),
+    "an iterator": ("COUNT = iter(range(10**9))", "n = next(COUNT)"),
+    "a generator": ("COUNT = (i for i in range(10**9))", "n = next(COUNT)"),
+    "enumerate": ("COUNT = enumerate(range(10**9))", "n = next(COUNT)"),
+    "map": ("COUNT = map(int, range(10**9))", "n = next(COUNT)"),
+    "a tensor": ("COUNT = torch.zeros(1)", "COUNT.add_(1)"),
+    "a tensor that a kernel fills": ("COUNT = torch.zeros(1)", "kernel[(1,)](x, COUNT, 1, BLOCK=1)"),
+    "a tensor by assignment expression": ("(COUNT := torch.zeros(1))", "COUNT.add_(1)"),
+    "an instance": ("class Box: pass\nBOX = Box()", "BOX.x = 1"),
+    "an instance's list": (
+        "class Box:\n    def __init__(self): self.kept = []\nBOX = Box()",
+        "BOX.kept.append(1)",
+    ),
+    "a list of a class": ("class Box:\n    kept = []", "Box.kept.append(1)"),
+    "a dictionary of a class": ("class Box:\n    kept = {}", "Box().kept[1] = x"),
+    "a closure by decorator": (
+        "def remember(f):\n    kept = []\n    def g(x):\n        kept.append(1)\n        return f(x)\n    return g\n"
+        "@remember\ndef helper(x): return x",
+        "helper(x)",
+    ),
+    "a closure by call": (
+        "def make():\n    kept = []\n    def count():\n        kept.append(1)\n        return len(kept)\n    return count\n"
+        "count = make()",
+        "count()",
+    ),
+    "a closure for the autotuner": (
+        "def hook():\n    kept = []\n    return lambda arguments: kept.append(1)\n"
+        "tuned = triton.heuristics({'A': hook()})",
+        "pass",
+    ),
+    "a closure of a lambda": (
+        "tuned = triton.heuristics({'A': (lambda kept: lambda a: kept.append(1))([])})",
+        "pass",
+    ),
+    "a closure of a comprehension": (
+        "tuned = triton.heuristics([{'A': lambda a: kept.append(1)} for kept in [[]]][0])",
+        "pass",
+    ),
+    "a partial function": (
+        "tuned = triton.heuristics({'A': functools.partial(next, iter(range(9)))})",
+        "pass",
+    ),
+    "a partial function of one's own": (
+        "def put(kept, a): kept.append(a)\nput1 = functools.partial(put, [])",
+        "put1(1)",
+    ),
+    "a method of a list": ("KEPT = []\ntuned = triton.Config({}, pre_hook=KEPT.append)", "pass"),
+    "one of two names in one assignment": ("A = KEPT = []\nA.append([])", "KEPT[0].append(1)"),
+    "an assignment expression in another": ("A = (KEPT := [])\nA.append([])", "KEPT[0].append(1)"),
+    "a comparison of tensors": ("KEPT = torch.zeros(1) == 0", "KEPT.fill_(1)"),
+    "a slice by name": ("S = slice(None)\nKEPT = [1, 2][S]", "KEPT.append(1)"),
+    "what sum starts with": ("KEPT = []", "kept = sum([], KEPT); kept.append(1)"),
+    "the larger of two in the call": ("KEPT = []", "kept = max(KEPT, [-1]); kept.append(1)"),
+    "what there is by default": ("KEPT = []", "kept = max([], default=KEPT); kept.append(1)"),
+    "an autograd function's context": (
+        "class Fn(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x): ctx.calls = 1; return x",
+        "Fn.forward(kernel, x); kernel.calls",
+    ),
+    "an autograd function's context by name": (
+        "class Fn(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x): ctx.calls = 1; return x",
+        "write = Fn.forward; write(kernel, x)",
+    ),
+    "another method of an autograd function": (
+        "class Fn(torch.autograd.Function):\n    @staticmethod\n    def note(ctx, x): ctx.calls = 1; return x",
+        "Fn.note(kernel, x)",
+    ),
+    "the target's list by a method of another class": (
+        "class Box:\n    def put(self, x): self.sizes.append(x)",
+        "Box.put(self, x)",
+    ),
+    "captured by match": ("match []:\n    case KEPT: pass", "KEPT.append(1)"),
+    "captured by a star": ("*KEPT, a = 1, 2", "KEPT.append(1)"),
+    "captured by a star of a name": ("PAIR = (1, 2)\n*KEPT, = PAIR", "KEPT.append(1)"),
+    "captured by a star in a loop": ("for *KEPT, a in ((1, 2),): pass", "KEPT.append(1)"),
+    "bound inside a comprehension": ("OTHER = [(KEPT := []) for _ in (1,)]", "KEPT.append(1)"),
+    "what a method makes": ("KEPT = 'a b'.split()", "KEPT.append(1)"),
+    "a slice": ("KEPT = [1, 2][:]", "KEPT.append(1)"),
+    "the larger of two lists": ("KEPT = max([1], [2])", "KEPT.append(1)"),
+    "a sum of lists": ("KEPT = sum([[1]], [])", "KEPT.append(1)"),
+    "inside a compile-time constant": ("KEPT = tl.constexpr([])", "KEPT.value.append(1)"),
+    "inside a tuple of Triton": ("KEPT = tl.tuple([1])", "KEPT.values.append(1)"),
+    "inside a configuration": ("CONFIG = triton.Config({'B': 1})", "CONFIG.kwargs['n'] = 1"),
+    "the autotuner's cache": (AUTOTUNED, "tuned.cache[1] = 2"),
+    "the autotuner's cache by another name": (AUTOTUNED, "cache = tuned.cache; cache[1] = 2"),
+    "the autotuner's configurations": (AUTOTUNED, "tuned.configs.append(1)"),
+    "the autotuner's keys": (AUTOTUNED, "tuned.keys.append('n')"),
+    "the autotuner's keys by another name": (AUTOTUNED, "keys = tuned.keys; keys.append('n')"),
+    "the heuristics' values": (HEURISTIC, "chosen.values['B'] = 1"),
+    "the heuristics' values by another name": (HEURISTIC, "values = chosen.values; values['B'] = 1"),
+    "the heuristics' values by two names": (
+        HEURISTIC,
+        "other = chosen if x is None else chosen; values = other.values; values['B'] = 1",
+    ),
+    "the heuristics' values by a helper": (
+        HEURISTIC + "\ndef helper(): return chosen",
+        "values = helper().values; values['B'] = 1",
+    ),
+    "the heuristics' values by an argument": (
+        HEURISTIC + "\ndef helper(x): values = x.values; values['B'] = 1",
+        "helper(chosen)",
+    ),
+    "the names of a kernel's arguments": ("", "kernel.arg_names.append('a')"),
+    "the keywords of a partial function": (
+        "def f(a, b=1): return a\ng = functools.partial(f, b=1)",
+        "g.keywords['b'] = 2",
+    ),
+    "the target's options": ("", "self.options['a'] = 1"),
+    "the target's options by another name": ("", "options = self.options; options['a'] = 1"),
+    "the target's weight": ("", "self.weight[0] = 1"),
+    "the target's list": ("", "self.sizes.append(1)"),
+    "the target's list by another name": ("", "sizes = self.sizes; sizes.append(1)"),
+    "the target's dictionary": ("", "self.options.update(a=1)"),
+}
+
+
+@pytest.mark.parametrize(("above", "first"), KEEPS.values(), ids=KEEPS.keys())
+def test_what_keeps_something_is_refused(above, first):
+    [finding, *_] = found(above, first)
+    assert any(words in finding.reason for words in ("keep state between calls", "attribute", "touches")), (
+        finding
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "first"),
+    [
+        ("self, x, kept=[]", "kept.append(1)"),
+        ("self, x, *, kept={}", "kept[1] = x"),
+        ("self, x, count=iter(range(9))", "n = next(count)"),
+        ("self, x, buffer=torch.zeros(1)", "buffer.add_(1)"),
+        ("self, x, kept=[[]]", "kept[0].append(1)"),
+    ],
+)
+def test_a_default_argument_outlives_the_call(arguments, first):
+    [finding, *_] = found("", first, arguments)
+    assert "keep state between calls" in finding.reason
+
+
+def test_the_reason_names_the_line_and_the_name():
+    [finding] = found("KEPT = {}", "KEPT[1] = x")
+    assert MODULE.format(above="KEPT = {}", first="KEPT[1] = x", arguments="").splitlines()[
+        finding.line - 1
+    ].strip() == ("KEPT[1] = x")
+    assert "`KEPT`" in finding.reason
+
+
+FIXED = {
+    "numbers": ("BLOCK = 1 << 10\nSCALE = 1.0 / math.sqrt(2)\nWIDE = BLOCK * 2 if BLOCK else 0", "y = BLOCK * SCALE"),
+    "a compile-time constant": ("BLOCK: tl.constexpr = tl.constexpr(64)", "y = BLOCK"),
+    "a tuple": ("SIZES = (64, 128)", "y = SIZES[0]; z = max(SIZES)"),
+    "a list that is read": ("SIZES = [2**k for k in range(4)]", "y = [s for s in SIZES if s in SIZES and s < len(SIZES)]"),
+    "a list that is gone over": ("SIZES = [1, 2]", "total = sum(s for s in SIZES)\n    for s in SIZES: total += s"),
+    "a dictionary of dtypes": ("TYPES = {torch.float32: tl.float32}", "y = TYPES[x.dtype]; z = TYPES.get(x.dtype)"),
+    "options handed over": ("OPTIONS = {'BLOCK': 64}\ndef g(BLOCK): return BLOCK", "g(**OPTIONS)"),
+    "a dictionary's items": ("OPTIONS = {'BLOCK': 64}", "y = [(k, v) for k, v in OPTIONS.items()]"),
+    "configurations": ("CONFIGS = [triton.Config({'B': b}, num_warps=w) for b in (1, 2) for w in (4, 8)]\ntune = triton.autotune(configs=CONFIGS, key=['n'])", "pass"),
+    "configurations by a function": ("def configs(): return [triton.Config({'B': b}) for b in (1, 2)]\ntune = triton.autotune(configs=configs(), key=['n'])", "pass"),
+    "a function that joins": ("def text(n): return ','.join(str(i) for i in range(n))\nTEXT = tl.constexpr(text(3))", "pass"),
+    "a lambda": ("cdiv = lambda a, b: -(-a // b)", "y = cdiv(3, 2)"),
+    "a jitted function": ("def plain(x): return x\njitted = triton.jit(plain)", "jitted[(1,)](x)"),
+    "the GPU's properties": ("COUNT = torch.cuda.get_device_properties(0).multi_processor_count", "y = COUNT"),
+    "the driver's properties": ("PROPERTIES = triton.runtime.driver.active.utils.get_device_properties(0)", "y = PROPERTIES['multiprocessor_count']"),
+    "whether something can be imported": ("try:\n    from triton.language.extra import libdevice\n    HAVE = True\nexcept ImportError:\n    HAVE = False", "y = HAVE"),
+    "parts of a tensor": ("", "out = torch.empty_like(x); out[0] = 1; out.T[0] = 1; out.data[0] = 1"),
+    "the values of a maximum": ("", "y = torch.max(x, 0).values; found = x.topk(2); z = found.values; found = torch.sort(x); z = found.values"),
+    "the keys of a dictionary": ("SIZES = {1: 2}", "y = list(SIZES.keys()) + list(SIZES.values())"),
+    "launching tuned kernels": (AUTOTUNED + "\n" + HEURISTIC, "k = tuned if x is None else chosen; k[(1,)](x, 1); tuned[(1,)](x, 1)"),
+    "a local list": ("", "parts = []; parts.append(x); table = {}; table[1] = x"),
+    "a grid that reads what is around it": ("", "n = x.numel(); grid = lambda meta: (triton.cdiv(n, meta['BLOCK']),)"),
+    "a partial function of a fixed one": ("def f(a, b): return a\ng = functools.partial(f, 1)", "g(2)"),
+    "a class of one's own": ("class Fn(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x): return x", "Fn.apply(x)"),
+    "an autograd function without autograd": ("class Fn(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x): return Other.forward(ctx, x)\nclass Other(Fn): pass", "Fn.forward(None, x); Fn.apply(x)"),
+    "a layer of the target's": ("", "self.linear.forward(x)"),
+    "default arguments": ("def g(x, size=(1, 2), scale=1.0 / math.sqrt(2), dtype=torch.float32, block=None): return size", "g(x)"),
+    "a default list that is read": ("def g(x, dims=[0, 1]): return x.sum(dims[0]), len(dims)", "g(x)"),
+    "names of the same kind elsewhere": ("KEPT = []", "KEPT = []; KEPT.append(1)"),
+    "words": ("CACHE_LINES = 4\nstate_size = 16", "cache = x; state = CACHE_LINES * state_size"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("above", "first"), FIXED.values(), ids=FIXED.keys())
+def test_constants_and_what_a_call_makes_are_fine(above, first):
+    assert found(above, first) == []

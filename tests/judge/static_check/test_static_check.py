@@ -1,0 +1,428 @@
+import contextlib
+import functools
+import importlib.util
+import types
+from pathlib import Path
+
+import pytest
+import torch
+import triton
+
+from pytest_kernelllm.judge.static_check.allowed import INSIDE_TRITON, MEMBERS, NAMESPACES, OTHER_MEMBERS
+from pytest_kernelllm.judge.static_check.static_check import LONGEST_SOURCE, screen
+
+CORPUS = Path(__file__).parents[2] / "corpus"
+
+GOOD = '''
+"""Adds one. The cache and the stream are words."""
+import math
+
+import torch
+import triton
+import triton.language as tl
+
+try:
+    import triton.language as tl
+except ImportError:
+    pass
+
+BLOCK = 1024
+
+
+@triton.jit
+def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, tl.load(x_ptr + i, i < n) + 1, i < n)
+
+
+def forward(self, x):
+    out = torch.empty_like(x)
+    kernel[(triton.cdiv(x.numel(), BLOCK),)](x, out, x.numel(), BLOCK=BLOCK)
+    return out.view(x.shape)
+'''
+
+
+def test_an_ordinary_kernel_module_passes():
+    assert screen(GOOD) == []
+
+
+REFUSED = {
+    # imports
+    "import os": "imports os",
+    "import torch, ctypes": "imports ctypes",
+    "import triton.language.core as core": "imports triton.language.core",
+    "from ctypes import CDLL": "imports from ctypes",
+    "from . import sibling": "imports from .",
+    "from torch import *": "imports from torch *",
+    "from torch import load as l": "imports torch.load",
+    "from torch import os": "imports torch.os",
+    "from torch.nn.functional import torch as t": "imports torch.nn.functional.torch",
+    "from torch._inductor import config": "imports from torch._inductor",
+    "from torch.utils.cpp_extension import load_inline": "imports from torch.utils.cpp_extension",
+    "from math import __loader__ as loader": "imports math.__loader__",
+    "from functools import lru_cache": "imports functools.lru_cache",
+    # chains to another module, and modules handed around
+    "torch.os.system('true')": "uses torch.os",
+    "torch.sys.modules": "uses torch.sys",
+    "torch.nn.functional.torch.save": "uses torch.nn.functional.torch",
+    "torch.nn.modules": "uses torch.nn.modules",
+    "tl.core.builtins": "uses triton.language.core",
+    "tl.math.core": "uses triton.language.math.core",
+    "triton.runtime.jit": "uses triton.runtime.jit",
+    "triton.runtime.driver.active.utils.load_binary": "uses triton.runtime.driver.active.utils.load_binary",
+    "math.__loader__": "uses math.__loader__",
+    "torch.empty.__self__": "`__self__`",
+    "torch.float32.torch": "touches `torch` of torch.float32",
+    "t = torch\nt.save": "uses torch.save",
+    "t: object = torch\nu = t\nu.load": "uses torch.load",
+    "def f():\n    g = torch.cuda\n    def h():\n        return g.Stream()": "uses torch.cuda.Stream",
+    "class A:\n    torch = 1\n    x = torch.save": "uses torch.save",
+    "[torch][0].save": "hands the module `torch` around",
+    "a, b = torch, 1": "hands the module `torch` around",
+    "(t := torch).save": "hands the module `torch` around",
+    "t = torch if BLOCK else tl": "hands the module `torch` around",
+    "def f(t=torch):\n    return t.save": "hands the module `torch` around",
+    "f = lambda: torch": "hands the module `torch` around",
+    "for t in (torch,):\n    t.save": "hands the module `torch` around",
+    "x = [t.save for t in [torch]]": "hands the module `torch` around",
+    "def f() -> torch.cuda:\n    pass": "hands the module `torch.cuda` around",
+    "match torch:\n    case object(save=s):\n        s": "hands the module `torch` around",
+    "with torch.nn.functional as f:\n    f": "hands the module `torch.nn.functional` around",
+    "print(f'{torch}')": "hands the module `torch` around",
+    # parts of torch no kernel needs
+    "torch.load('x')": "torch.load",
+    "torch.from_file('x')": "torch.from_file",
+    "torch.frombuffer(b'1')": "torch.frombuffer",
+    "torch._C._jit_clear_class_registry()": "torch._C",
+    "torch.compile(forward)": "torch.compile",
+    "torch.set_default_dtype(torch.float16)": "torch.set_default_dtype",
+    "torch.set_float32_matmul_precision('high')": "torch.set_float32_matmul_precision",
+    "torch.use_deterministic_algorithms(True)": "torch.use_deterministic_algorithms",
+    "torch.set_num_threads(1)": "torch.set_num_threads",
+    "torch.manual_seed(0)": "torch.manual_seed",
+    "torch.cuda.Stream()": "torch.cuda.Stream",
+    "torch.cuda.stream(None)": "torch.cuda.stream",
+    "torch.cuda.CUDAGraph()": "torch.cuda.CUDAGraph",
+    "torch.cuda.set_device(1)": "torch.cuda.set_device",
+    "torch.cuda.Event()": "torch.cuda.Event",
+    "torch.Tensor._make_subclass": "touches `_make_subclass` of torch.Tensor",
+    "torch.autograd.Function.apply.gi_frame": "`gi_frame`",
+    "torch.backends.cuda.matmul.allow_tf32 = True": "allow_tf32",
+    "tl.extern_elementwise": "triton.language.extern_elementwise",
+    "triton.testing.do_bench": "triton.testing",
+    "@torch.jit.script\ndef f(x):\n    return x": "torch.jit",
+    "def f(x: torch.os.system('true')):\n    pass": "torch.os",
+    # builtins and names with two underscores
+    "eval('1')": "`eval`",
+    "f = open": "`open`",
+    "getattr(torch, 'load')": "`getattr`",
+    "type('A', (), {})": "`type`",
+    "globals()": "`globals`",
+    "if BLOCK == 1:\n    eval = 1\neval('1')": "`eval`",
+    "[(eval('1'), (eval := 1)) for _ in (1,)]": "`eval`",
+    "class A:\n    exec('1')": "`exec`",
+    "def f(x, eval=eval):\n    pass": "`eval`",
+    "__builtins__['eval']": "`__builtins__`",
+    "__import__('os')": "`__import__`",
+    "__loader__": "`__loader__`",
+    "x = ().__class__": "`__class__`",
+    "kernel.__globals__": "`__globals__`",
+    "def __getattr__(name):\n    return 1": "defines `__getattr__`",
+    "class A:\n    def __del__(self):\n        pass": "defines `__del__`",
+    "class A:\n    __torch_function__ = None": "`__torch_function__`",
+    "class A:\n    __cuda_array_interface__ = {}": "`__cuda_array_interface__`",
+    "class A:\n    __match_args__ = ('gi_frame',)": "`__match_args__`",
+    # looking inside
+    "'{0.__class__}'.format(1)": "`.format`",
+    "'{0[x]}'.format({})": "`.format`",
+    "'{:{0.real}}'.format(1)": "`.format`",
+    "list(map(str.format, ['{0.__class__}'], [1]))": "`.format`",
+    "t = '{0.__class__}'\nt.format(1)": "`.format`",
+    "'{x.y}'.format_map({})": "`.format_map`",
+    "g = (1 for _ in ())\ng.gi_frame.f_back": "f_back",
+    "match (1 for _ in ()):\n    case object(gi_frame=f):\n        f": "`gi_frame`",
+    "def f(self):\n    return self.gi_frame": "`gi_frame`",
+    "try:\n    tl.zeros\nexcept AttributeError as e:\n    e.obj": "`obj`",
+    "kernel.pre_run_hooks": "`pre_run_hooks`",
+    "kernel.add_pre_run_hook(print)": "`add_pre_run_hook`",
+    "kernel._unsafe_update_src('')": "`_unsafe_update_src`",
+    # tensors
+    "def f(x):\n    x.untyped_storage()": "`untyped_storage`",
+    "def f(x):\n    x.set_(x)": "`set_`",
+    "def f(x):\n    x.register_hook(print)": "`register_hook`",
+    "def f(x):\n    x.share_memory_()": "`share_memory_`",
+    "def f(x):\n    x.numpy().tofile('x')": "`tofile`|`numpy`",
+    "def f(x):\n    return x._base": "`_base`",
+    "def f(self):\n    self.linear.register_forward_hook(print)": "`register_forward_hook`",
+    "def f(self):\n    w = self.weight\n    return w.untyped_storage()": "`untyped_storage`",
+    # changes
+    "torch.allclose = lambda *a: True": "attribute `allclose`",
+    "del torch.allclose": "attribute `allclose`",
+    "kernel.run = None": "attribute `run`",
+    "for torch.add in [1]:\n    pass": "attribute `add`",
+    "def f():\n    global BLOCK": "global variable",
+    "def f(self):\n    self.answer = 1": "self.answer",
+    "class A:\n    def seen(self, x):\n        self.x = x": "self.x",
+    "def f(ctx):\n    ctx.x = 1": "attribute `x`",
+    "class A:\n    def __init__(self, other):\n        other.x = 1": "attribute `x`",
+    "class A:\n    def __init__(self):\n        self = torch\n        self.x = 1": "self.x",
+    # classes
+    "class Lazy(torch.Tensor):\n    pass": "derives a class from torch.Tensor",
+    "class A:\n    pass\nA = torch.Tensor\nclass B(A):\n    pass": "derives a class from A",
+    "class A(metaclass=print):\n    pass": "metaclass",
+    "async def f():\n    pass": "asynchronously",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_no_kernel_needs_is_refused_by_line(text):
+    findings = screen(GOOD + text + "\n")
+    assert findings, "it passes"
+    assert findings[0].line > GOOD.count("\n")
+    assert any(part in finding.reason for finding in findings for part in REFUSED[text].split("|"))
+
+
+HARMLESS = [
+    "class A:\n    pass",
+    "try:\n    pass\nexcept Exception:\n    pass",
+    "cache, stream, thread, file = 1, 2, 3, 4",
+    "def eval_stream(cache, exec=1):\n    return cache",
+    "def f(input, id, type, vars):\n    return input + id + type + vars",
+    "x = [id for id in (1, 2)]",
+    "if __name__ == '__main__':\n    pass",
+    "try:\n    from triton.language.extra import libdevice\nexcept ImportError:\n    libdevice = None",
+    "try:\n    from triton.language.extra.cuda.libdevice import rsqrt\nexcept (ImportError, AttributeError):\n    rsqrt = None",
+    "rsqrt = tl.rsqrt if hasattr(tl, 'rsqrt') else tl.math.rsqrt",
+    "if torch.__version__ >= '2':\n    pass",
+    "if tl is not None and not torch:\n    pass",
+    "import torch.nn.functional as F\ndef f(x):\n    n, F = x.shape\n    kernel[(n,)](x, F)",
+    "import torch.nn.functional as F\ny = F.silu",
+    "nn = torch.nn\nG = nn.functional\ny = G.gelu",
+    "from torch import nn, empty_like as like",
+    "def f(layer):\n    return layer.weight, layer.bias, layer.hidden_size, layer.variance_epsilon",
+    "def f(self):\n    return self._eps + self.data + self.block._hidden",
+    "def f(x):\n    y = x.clone()\n    y.add_(1).mul_(2)\n    return y.data_ptr(), y.dtype.itemsize",
+    "def f(x):\n    with torch.cuda.device(x.device):\n        return torch.cuda.get_device_properties(x.device).multi_processor_count",
+    "DEVICE = triton.runtime.driver.active.get_active_torch_device()",
+    "raise ValueError('{} and {n}'.format(1, n=2) + f'{BLOCK}' + '%s' % BLOCK)",
+    "@triton.autotune([triton.Config({'BLOCK': 64}, num_warps=4)], key=['n'])\n@triton.jit\ndef k(n):\n    pass",
+    "@triton.heuristics({'EVEN': lambda args: args['n'] % 2 == 0})\n@triton.jit\ndef k(n):\n    pass",
+    "match BLOCK:\n    case int():\n        pass\n    case [first, *rest]:\n        pass",
+    "class A:\n    def __init__(self, x):\n        super().__init__()\n        self.x = x",
+    "class Error(ValueError):\n    pass\nclass Worse(Error):\n    pass",
+    """class Add(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        ctx.n = x.shape[0]
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * ctx.n * x if ctx.needs_input_grad[0] else None
+
+def g(x):
+    return Add.apply(x)""",
+]
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_harmless_code_passes(text):
+    assert screen(GOOD + text + "\n") == []
+
+
+def test_a_comment_cannot_become_code_by_an_encoding():
+    source = "# coding: unicode_escape\n" + GOOD + "# \\nimport os\n"
+    compile(source.encode(), "attack", "exec")  # Python reads an import here
+    assert "unicode_escape" in screen(source)[0].reason
+    assert screen("# -*- coding: utf-8 -*-\n" + GOOD) == []
+    assert "latin" in screen("'''x'''\r#vim: set fileencoding=latin-1\n" + GOOD)[0].reason
+
+
+def test_one_finding_a_line_in_order():
+    findings = screen(GOOD + "import os, sys\neval(open('x'))\nimport os\n")
+    lines = [finding.line for finding in findings]
+    assert lines == sorted(set(lines)) and len(lines) == 3
+
+
+def test_text_that_is_no_python_is_refused():
+    assert screen("def forward(:")[0].reason.startswith("is not Python")
+    assert screen("x = '\x00'")[0].reason.startswith("is not Python")
+    assert screen("x = '\ud800'")[0].reason.startswith("is not Python")
+
+
+def test_text_that_is_hard_to_read_is_refused_and_not_fallen_over():
+    assert screen("x = " + "(" * 5000)
+    assert screen("x = " + "-" * 20000 + "1")
+    assert screen("x = y" + ".a" * 20000)
+    assert "longer" in screen("#" * (LONGEST_SOURCE + 1))[0].reason
+
+
+def test_names_that_stand_for_each_other_cannot_keep_the_screen_busy():
+    tangle = "".join(f"a = b.x{i}\nb = a.y{i}\n" for i in range(9))
+    assert "cannot be followed" in screen(GOOD + tangle + "a.save")[0].reason
+    assert (
+        "too many things" in screen(GOOD + "".join(f"a = b{i}\n" for i in range(3000)) + "a.save")[0].reason
+    )
+    assert screen(GOOD + "def f(x):\n" + "    x = x.T\n    x = x.mT\n    x = x.data\n" * 20) == []
+    assert screen(GOOD + "a = b\nb = a\nb = torch\na.save\n")[0].reason.startswith("uses torch.save")
+
+
+def test_a_module_without_forward_is_refused():
+    assert "forward" in screen("import torch")[0].reason
+
+
+def resolved(path):
+    """What a dotted path stands for, or None where this version of torch or triton has no such thing."""
+    parts = path.split(".")
+    for size in range(len(parts), 0, -1):
+        try:
+            value = importlib.import_module(".".join(parts[:size]))
+        except ImportError:
+            continue
+        for part in parts[size:]:
+            if not hasattr(value, part):
+                return None
+            value = getattr(value, part)
+        return value
+    return None
+
+
+def allowed_objects():
+    for namespace, names in NAMESPACES.items():
+        if not namespace.startswith("triton.runtime"):
+            for name in names:
+                value = resolved(f"{namespace}.{name}")
+                if value is not None:
+                    yield f"{namespace}.{name}", value
+
+
+KERNELS = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def kernel(x, B: tl.constexpr):
+    pass
+
+@triton.constexpr_function
+def constant(x):
+    return x
+
+def forward(self):
+    yield 1
+
+class Same(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+"""
+
+
+def objects_at_hand(folder):
+    """Objects that a candidate can have, beside what the lists name."""
+    path = folder / "kernels.py"
+    path.write_text(KERNELS)
+    spec = importlib.util.spec_from_file_location("kernels", path)
+    kernels = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(kernels)
+    x = torch.ones(3, requires_grad=True)
+    tuned = triton.autotune([triton.Config({"B": 1})], key=["x"])(kernels.kernel)
+    found = [kernels.kernel, kernels.constant, kernels.forward, kernels.forward(None), kernels.Same, tuned]
+    found += [triton.heuristics({"B": len})(tuned), kernels.kernel[(1,)], kernels.Same.apply(x), x, x * 2]
+    found += [
+        x.detach().topk(1),
+        x.shape,
+        x.device,
+        torch.nn.Linear(1, 1),
+        torch.nn.Conv2d(1, 1, 1),
+        torch.nn.Module(),
+    ]
+    found += [
+        torch.nn.Parameter(x),
+        torch.finfo(x.dtype),
+        torch.no_grad(),
+        torch.autocast("cpu"),
+        torch.cuda.device(-1),
+    ]
+    found += [functools.partial(len), property(len), ValueError(1), AttributeError("x", name="x", obj=torch)]
+    return [(type(value).__name__, value) for value in found]
+
+
+@functools.cache
+def may_be_touched(name):
+    return screen(f"def forward(x):\n    x.{name}") == []
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_nothing_that_may_be_touched_is_a_module_or_leads_to_one(tmp_path):
+    """Everything is followed as far as the screen lets a candidate go by plain attributes, items and keys."""
+    seen = set()
+    queue = [(path, value, 3) for path, value in [*allowed_objects(), *objects_at_hand(tmp_path)]]
+    assert len(queue) > 900
+    while queue:
+        path, value, depth = queue.pop(0)
+        assert not isinstance(value, types.ModuleType | types.FrameType | types.CodeType), path
+        assert not (isinstance(value, dict) and "__builtins__" in value), path
+        if id(value) in seen or not depth:
+            continue
+        seen.add(id(value))
+        items = value.items() if isinstance(value, dict) else []
+        items = enumerate(value) if isinstance(value, list | tuple) else items
+        queue += [(f"{path}[{key!r}]", item, depth - 1) for key, item in list(items)[:50]]
+        for name in dir(value):
+            if not name.startswith("_") and may_be_touched(name):
+                with contextlib.suppress(Exception):
+                    queue.append((f"{path}.{name}", getattr(value, name), depth - 1))
+
+
+def test_the_lists_name_what_exists():
+    """At least in the namespaces that every version has; a misspelt word would refuse honest kernels."""
+    for namespace in (
+        "math",
+        "torch",
+        "torch.nn.functional",
+        "torch.fft",
+        "torch.linalg",
+        "torch.special",
+        "triton",
+    ):
+        module = resolved(namespace)
+        assert [name for name in NAMESPACES[namespace] if not hasattr(module, name)] in ([], ["cbrt", "exp2"])
+
+
+def test_tritons_functions_have_nothing_else_to_touch():
+    from triton.runtime.autotuner import Autotuner, Heuristics
+    from triton.runtime.interpreter import InterpretedFunction
+    from triton.runtime.jit import JITFunction
+
+    classes = (Autotuner, Heuristics, InterpretedFunction, JITFunction)
+    names = {name for cls in classes for name in dir(cls) if not name.startswith("_")}
+    assert names <= INSIDE_TRITON | OTHER_MEMBERS | MEMBERS
+
+
+def test_no_list_or_dictionary_inside_a_function_of_tritons_can_be_touched():
+    @triton.jit
+    def kernel(x_ptr, B: triton.language.constexpr):
+        pass
+
+    config = triton.Config({"B": 1})
+    tuned = triton.autotune(configs=[config], key=["x_ptr"])(kernel)
+    chosen = triton.heuristics({"B": lambda arguments: 1})(kernel)
+    partial = {"keywords": functools.partial(print, end="").keywords}
+    every = [*map(vars, (kernel, tuned, chosen, config)), partial]
+    held = {name for each in every for name, value in each.items() if isinstance(value, list | dict | set)}
+    assert {"cache", "configs", "kwargs", "keywords", "arg_names"} <= held
+    public = {name for name in held if not name.startswith("_")}
+    assert public - INSIDE_TRITON == {"keys", "values"}  # which screen.state looks after
+
+
+@pytest.mark.parametrize("path", sorted((CORPUS / "honest").glob("*.py")), ids=lambda path: path.stem)
+def test_honest_kernels_of_the_corpus_pass(path):
+    assert screen(path.read_text(encoding="utf-8")) == []

@@ -1,0 +1,314 @@
+"""``pytest --kernelllm`` as its users run it, on a machine without a GPU."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from projects import CANDIDATES, COMMAND, GOOD, LAYERS, lay_out
+
+FILES = (
+    "--kernelllm",
+    "--kernelllm-generator=files",
+    "--kernelllm-candidates-dir=candidates",
+    "--kernelllm-device=cpu",
+)
+
+
+@pytest.fixture
+def project(pytester):
+    lay_out(pytester.path)
+    return pytester
+
+
+def run(project, *arguments):
+    return project.runpytest_subprocess(*arguments)
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory):
+    """One run over five candidates, looked at by several tests."""
+    path = tmp_path_factory.mktemp("project")
+    lay_out(path)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        *FILES,
+        "--kernelllm-samples=5",
+        "--kernelllm-deadline=15",
+        "-rxs",
+    ]
+    report = ["--kernelllm-report=out/report.json", "--junitxml=junit.xml"]
+    done = subprocess.run([*command, *report], cwd=path, capture_output=True, text=True, check=False)
+    return path, done
+
+
+def test_four_bad_candidates_cost_four_verdicts_and_nothing_else(judged):
+    _, done = judged
+    assert done.returncode == 0, done.stdout
+    assert "1 passed, 5 skipped, 4 xfailed" in done.stdout
+    for reason in ("is wrong at", "SIGSEGV", "before the deadline", "imports os"):
+        assert reason in done.stdout
+    assert "Scale" in done.stdout
+    assert "1/5" in done.stdout
+    assert "pass@1 0.20  pass@5 1.00 over 1 target" in done.stdout
+
+
+def test_failures_say_how_to_see_them_again(judged):
+    _, done = judged
+    assert 'again: pytest --kernelllm "layers.py::Scale::correctness[1]"' in done.stdout
+    assert "seed" in done.stdout
+
+
+def test_the_patch_applies(judged):
+    path, _ = judged
+    subprocess.run(["git", "init", "-q"], cwd=path, check=True)
+    subprocess.run(["git", "apply", "--check", ".kernelllm/patches/layers.Scale.patch"], cwd=path, check=True)
+
+
+def test_the_report_follows_its_published_schema(judged):
+    import jsonschema
+
+    path, _ = judged
+    report = json.loads((path / "out" / "report.json").read_text())
+    schema = json.loads((Path(__file__).parents[2] / "docs" / "schema" / "report.json").read_text())
+    jsonschema.validate(report, schema)
+    [target] = report["targets"]
+    assert target["best"] == 0
+    assert [c["verdict"]["verdict"] for c in target["candidates"]] == ["accepted"] + ["rejected"] * 4
+
+
+def test_junit_names_every_item(judged):
+    path, _ = judged
+    text = (path / "junit.xml").read_text()
+    assert 'name="correctness[0]"' in text
+    assert 'name="speedup[4]"' in text
+
+
+def test_a_second_run_knows_everything_and_imports_no_torch(judged):
+    path, _ = judged
+    script = (
+        "import sys, pytest\n"
+        f"code = pytest.main({[*FILES, '--kernelllm-samples=5', '-q']!r})\n"
+        "assert 'torch' not in sys.modules, 'torch was imported'\n"
+        "sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "5 verdicts, 5 of them known before" in done.stdout
+
+
+def test_ids_are_those_of_the_design(project):
+    result = run(project, *FILES, "--kernelllm-samples=2", "--collect-only", "-q")
+    wanted = [f"layers.py::Scale::{kind}[[]{i}[]]" for kind in ("correctness", "speedup") for i in (0, 1)]
+    result.stdout.fnmatch_lines(wanted)
+    assert not (project.path / ".kernelllm").exists()
+
+
+def test_selection_runs_only_what_is_selected(project):
+    result = run(project, *FILES, "-k", "correctness and 0", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=1, deselected=7)
+    result.stdout.fnmatch_lines(["*1 verdicts, 0 of them known before*"])
+
+
+def test_the_projects_own_tests_run_too_unless_only(project):
+    project.makepyfile(test_own="def test_it(): pass")
+    assert run(project, *FILES, "--kernelllm-samples=1").parseoutcomes() == {"passed": 2, "skipped": 1}
+    assert run(project, *FILES, "--kernelllm-samples=1", "--kernelllm-only").parseoutcomes() == {
+        "passed": 1,
+        "skipped": 1,
+    }
+
+
+def test_workers_share_one_judgement(project):
+    result = run(project, *FILES, "--kernelllm-samples=2", "-n", "2")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*2 verdicts*", "*1 passed, 2 skipped, 1 xfailed*"])
+
+
+@pytest.mark.parametrize(("dist", "together"), [((), True), (("--dist", "load"), False)])
+def test_workers_keep_a_target_together_unless_told_otherwise(project, dist, together):
+    twice = LAYERS + LAYERS.split("\n\n\n")[-1].replace("class Scale", "class Again")
+    (project.path / "layers.py").write_text(twice)
+    for number in range(2):
+        text = (project.path / "candidates" / f"Scale_{number}.py").read_text()
+        (project.path / "candidates" / f"Again_{number}.py").write_text(text)
+    project.makeconftest(
+        "from pathlib import Path\n"
+        "def pytest_runtest_teardown(item):\n"
+        "    folders = Path(item.config.rootpath, '.kernelllm', 'targets').glob('*/verdicts')\n"
+        "    known = max((len(list(folder.glob('*.json'))) for folder in folders), default=0)\n"
+        "    with Path(item.config.rootpath, 'known.txt').open('a') as file:\n"
+        "        file.write(f'{known} ')\n"
+    )
+    result = run(project, *FILES, "--kernelllm-samples=2", "-n", "2", "-v", *dist)
+    assert result.ret == 0
+    if together:  # both candidates are judged for the first item's sake
+        assert (project.path / "known.txt").read_text().startswith("2 ")
+    lines = [line for line in result.outlines if line.startswith("[gw")]
+    workers = {name: {line[:5] for line in lines if f"::{name}::" in line} for name in ("Scale", "Again")}
+    assert all(len(each) == 1 for each in workers.values()) == together, lines
+
+
+def test_strict_fails_a_target_without_a_kernel(project):
+    (project.path / "candidates" / "Scale_0.py").unlink()
+    result = run(project, *FILES, "--kernelllm-samples=1", "--kernelllm-strict")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*has no verified kernel*", "*candidate 0: *is wrong at*"])
+
+
+def test_a_target_without_files_is_skipped_with_the_reason(project):
+    for path in (project.path / "candidates").iterdir():
+        path.unlink()
+    result = run(project, *FILES, "-rs")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*No candidate file Scale.py*"])
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        (LAYERS.replace("inputs=rows, ", ""), "inputs"),
+        (LAYERS.replace("init=(64,), ", ""), "width"),
+        (LAYERS.replace("x * self.weight", "x @ self.nothing"), "nothing"),
+        ("import nowhere\n" + LAYERS, "nowhere"),
+    ],
+    ids=["no inputs", "cannot be built", "forward fails", "cannot be imported"],
+)
+def test_bad_targets_give_one_sentence_and_no_traceback(project, source, sentence):
+    (project.path / "layers.py").write_text(source)
+    result = run(project, *FILES, "--kernelllm-samples=1")
+    assert result.ret == 1
+    text = result.stdout.str()
+    assert "layers.py" in text
+    assert sentence in text
+    assert "Traceback" not in text
+    assert "pytest_kernelllm/" not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--kernelllm-generator=magic",), "There is no generator `magic`"),
+        (("--kernelllm-generator=files", "--kernelllm-candidates-dir=gone"), "no folder"),
+    ],
+)
+def test_wrong_options_are_usage_errors(project, arguments, sentence):
+    result = run(project, "--kernelllm", *arguments)
+    assert result.ret == 4
+    assert sentence in result.stderr.str()
+
+
+def test_a_wrong_key_in_pyproject_is_a_usage_error(project):
+    (project.path / "pyproject.toml").write_text("[tool.pytest.ini_options]\n[tool.kernelllm]\nsample = 3\n")
+    result = run(project, "--kernelllm")
+    assert result.ret == 4
+    assert "no setting `sample`" in result.stderr.str()
+
+
+def test_a_conftest_may_add_inputs_tolerances_generators_and_reactions(project):
+    (project.path / "layers.py").write_text(LAYERS.replace("inputs=rows, ", ""))
+    (project.path / "candidates" / "Scale_1.py").write_text(GOOD.replace("+ 1)", "+ 1.01)"))
+    project.makeconftest(
+        """
+        import torch
+        from pytest_kernelllm.generate.protocol import Generator
+        from pytest_kernelllm.core.records import Completion
+
+        class Own(Generator):
+            name = "own"
+            def identity(self): return "own"
+            def generate(self, requests):
+                for request in requests:
+                    text = open("candidates/Scale_1.py").read()
+                    yield request, Completion("own", request.wanted[0], text, "kernel_module")
+
+        def rows(n=6):
+            return torch.randn(n, 64)
+
+        def pytest_kernelllm_generators(config): return [Own()]
+        def pytest_kernelllm_inputs(config, target): return rows
+        def pytest_kernelllm_tolerance(config, target): return 0.1
+        def pytest_kernelllm_verdict(config, outcome):
+            print("REACTED", outcome.index, outcome.verdict.verdict)
+        """
+    )
+    result = run(project, *FILES, "--kernelllm-samples=1", "-s", "-k", "correctness")
+    result.assert_outcomes(passed=2, deselected=2)
+    result.stdout.fnmatch_lines(["*REACTED 1 accepted"])
+
+
+def test_adoption_end_to_end(project):
+    """Patch, apply, adopted ids, same hash; then a broken and a stale kernel, each red with its reason."""
+    subprocess.run(["git", "init", "-q"], cwd=project.path, check=True)
+    assert run(project, *FILES, "--kernelllm-samples=1").ret == 0
+    before = scan_hash(project)
+    subprocess.run([*COMMAND, "apply"], cwd=project.path, check=True)
+    assert 'kernel="_triton.scale"' in (project.path / "layers.py").read_text()
+    assert scan_hash(project) == before
+    result = run(project, *FILES, "-v")
+    result.stdout.fnmatch_lines(["*correctness[[]adopted[]] PASSED*", "*adopted*"])
+    assert result.ret == 0
+
+    kernel = project.path / "_triton" / "scale.py"
+    verified = kernel.read_text()
+    kernel.write_text(verified.replace("+ 1)", "+ 2)"))
+    result = run(project, *FILES)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*is wrong at*", "*kernel: _triton.scale*", "*layers.py*"])
+
+    kernel.write_text(verified)
+    layers = project.path / "layers.py"
+    layers.write_text(layers.read_text().replace("self.weight + 1", "self.weight + 1 + 0"))
+    result = run(project, *FILES, "--kernelllm-samples=1")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*the kernel is stale*"])
+
+
+def scan_hash(project):
+    done = subprocess.run(
+        [*COMMAND, "scan", "--json", "layers.py"],
+        cwd=project.path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)["source_hash"]
+
+
+def test_what_was_finished_before_a_kill_is_kept_and_believed(project):
+    """kill -9 while the second of two slow candidates is judged; the rerun judges only what was missing."""
+    slow = GOOD.replace("    return out", "    for _ in range(10**12):\n        pass\n    return out")
+    (project.path / "candidates" / "Scale_1.py").write_text(slow)
+    command = [sys.executable, "-m", "pytest", *FILES, "-q", "--kernelllm-samples=2", "--kernelllm-workers=1"]
+    process = subprocess.Popen(command, cwd=project.path, stdout=subprocess.DEVNULL, start_new_session=True)
+    store = project.path / ".kernelllm"
+    while not list(store.glob("targets/*/verdicts/*.json")):
+        assert process.poll() is None
+        os.sched_yield()
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    (project.path / "candidates" / "Scale_1.py").write_text(CANDIDATES["Scale_1.py"])
+    result = run(project, *FILES, "--kernelllm-samples=2", "-rx")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*2 verdicts, 1 of them known before*"])
+
+
+def test_unused_the_plugin_writes_nothing_and_imports_little(pytester):
+    pytester.makepyfile(
+        test_it="""
+        import sys
+        def test_it():
+            heavy = {"torch", "triton", "libcst", "rich", "filelock", "pytest_kernelllm.plugin.items"}
+            assert not heavy & set(sys.modules)
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(passed=1)
+    assert not (pytester.path / ".kernelllm").exists()

@@ -1,0 +1,204 @@
+"""Many pairs at once: real judging processes, real references, Triton's interpreter."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from projects import ANSWER, COMMAND, PROBLEM
+
+from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.judge.environment import Gpu
+from pytest_kernelllm.verify.pairs import find_pairs, processes_per_gpu, verify_all
+
+WRONG = ANSWER.replace("+ 1)", "+ 2)")
+EXITS = PROBLEM.replace("super().__init__()", "super().__init__()\n        import os\n        os._exit(3)")
+CRASHES = PROBLEM.replace(
+    "super().__init__()", "super().__init__()\n        import ctypes\n        ctypes.string_at(0)"
+)
+HANGS = ANSWER.replace("        return out\n", "        while True:\n            pass\n")
+OTHER = PROBLEM.replace("+ 1", "- 1")
+OTHER_RIGHT = ANSWER.replace("+ 1)", "- 1)")
+
+
+@pytest.mark.parametrize(
+    ("gib", "cores", "processes"),
+    [
+        ((), 2, 2),
+        ((), 64, 6),
+        ((139,), 16, 6),
+        ((139, 139), 8, 4),
+        ((139, 30), 64, 3),
+        ((24,), 16, 3),
+        ((4,), 16, 1),
+        ((139,) * 8, 4, 1),
+    ],
+)
+def test_processes_share_cores_and_memory(gib, cores, processes):
+    gpus = [Gpu("H200", "580", "sm_90", f"GPU-{i}", size << 30) for i, size in enumerate(gib)]
+    assert processes_per_gpu(gpus, cores) == processes
+
+
+def lay_out(folder, **pairs):
+    """``name=(reference, candidate)``, each in a folder of its own."""
+    for name, (reference, candidate) in pairs.items():
+        (folder / name).mkdir(parents=True)
+        (folder / name / "reference.py").write_text(reference)
+        (folder / name / "candidate.py").write_text(candidate)
+    return find_pairs(folder)
+
+
+def judge(pairs, workers=1):
+    judged = []
+    settings = Settings(device="cpu", workers=workers)
+    verify_all(pairs, settings, judged.append)
+    return {j.pair.name: j for j in judged}
+
+
+def descendants(pid):
+    """All processes below one, by the system's own account."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        parents[int(stat.parent.name)] = (int(fields[1]), fields[0])
+    found = [pid]
+    for parent in found:
+        found += [child for child, (above, _) in parents.items() if above == parent]
+    return found[1:]
+
+
+def running(pid):
+    try:
+        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_a_reference_that_kills_its_process_costs_one_verdict(tmp_path):
+    pairs = lay_out(
+        tmp_path,
+        a=(PROBLEM, ANSWER),
+        b=(EXITS, ANSWER),
+        c=(CRASHES, ANSWER),
+        d=(PROBLEM, WRONG),
+        e=(OTHER, OTHER_RIGHT),
+    )
+    judged = judge(pairs)
+    assert {name: j.verdict.verdict for name, j in judged.items()} == {
+        "a": "accepted",
+        "b": "inconclusive",
+        "c": "inconclusive",
+        "d": "rejected",
+        "e": "accepted",
+    }
+    assert "it exited with status 3" in judged["b"].verdict.reason
+    assert "killed by SIGSEGV" in judged["c"].verdict.reason
+
+
+def test_equal_bytes_are_judged_once_and_told_to_all(tmp_path):
+    note = "\n# a note\n"
+    pairs = lay_out(
+        tmp_path,
+        a=(PROBLEM, ANSWER),
+        b=(PROBLEM, ANSWER),
+        c=(PROBLEM, WRONG),
+        d=(PROBLEM, ANSWER + note),
+        e=(PROBLEM + note, ANSWER),
+        f=(PROBLEM, WRONG),
+    )
+    judged = judge(pairs, workers=2)
+    assert {name: j.same_as for name, j in judged.items()} == {
+        "a": "",
+        "b": "a",
+        "c": "",
+        "d": "",
+        "e": "",
+        "f": "c",
+    }
+    assert judged["b"].verdict is judged["a"].verdict
+    assert judged["f"].verdict is judged["c"].verdict
+    assert {name for name, j in judged.items() if j.verdict.accepted} == {"a", "b", "d", "e"}
+    line = json.loads(judged["b"].to_line())
+    assert (line["name"], line["same_as"], line["verdict"]) == ("b", "a", "accepted")
+    assert "same_as" not in json.loads(judged["a"].to_line())
+
+
+def test_a_helper_beside_the_reference_counts_as_part_of_it(tmp_path):
+    reference = PROBLEM.replace("class Model", "from offset import OFFSET\n\n\nclass Model").replace(
+        "+ 1", "+ OFFSET"
+    )
+    pairs = lay_out(tmp_path, a=(reference, ANSWER), b=(reference, ANSWER))
+    (tmp_path / "a" / "offset.py").write_text("OFFSET = 1\n")
+    (tmp_path / "b" / "offset.py").write_text("OFFSET = 2\n")
+    found = {name: (j.verdict.verdict, j.same_as) for name, j in judge(pairs).items()}
+    assert found == {"a": ("accepted", ""), "b": ("rejected", "")}
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_verdicts_do_not_depend_on_what_was_judged_before(tmp_path, backwards):
+    doubles = PROBLEM.replace("import torch\n", "import torch\ntorch.set_default_dtype(torch.float64)\n", 1)
+    touchy = PROBLEM.replace(
+        "return [64]", "assert torch.get_default_dtype() is torch.float32\n    return [64]"
+    )
+    pairs = lay_out(
+        tmp_path, a=(doubles, ANSWER), b=(touchy, ANSWER), c=(OTHER, OTHER_RIGHT), d=(touchy, WRONG)
+    )
+    judged = judge(pairs[::-1] if backwards else pairs)
+    found = {name: (j.verdict.verdict, j.verdict.stage) for name, j in judged.items()}
+    assert found == {
+        "a": ("accepted", "correctness"),
+        "b": ("accepted", "correctness"),
+        "c": ("accepted", "correctness"),
+        "d": ("rejected", "correctness"),
+    }
+
+
+def test_what_cannot_be_read_costs_no_process(tmp_path):
+    pairs = lay_out(tmp_path, a=("x = 1\n", ANSWER), b=(PROBLEM, "# " + "long " * 1_000_000))
+    (tmp_path / "a" / "candidate.py").write_bytes(b"\xff\xfe")
+    reasons = {name: j.verdict.reason for name, j in judge(pairs).items()}
+    assert "KernelBench's form" in reasons["a"]
+    assert "larger than 4 MiB" in reasons["b"]
+
+
+def test_an_interrupted_run_keeps_its_lines_and_leaves_no_process(tmp_path):
+    hangs = ANSWER.replace("    return out\n", "")
+    hangs = hangs.replace(
+        "        scale_kernel[", "        while True:\n            pass\n        scale_kernel["
+    )
+    lay_out(tmp_path / "pairs", a=(PROBLEM, ANSWER), b=(PROBLEM, HANGS), c=(OTHER, HANGS))
+    command = [
+        *COMMAND, "verify", "--pairs", "pairs", "--device", "cpu", "--workers", "1", "--json", "out.jsonl",
+        "--deadline", "1000",
+    ]  # fmt: skip
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    lines = tmp_path / "out.jsonl"
+    while not (lines.exists() and lines.read_text().endswith("\n")):
+        assert process.poll() is None
+    below = descendants(process.pid)
+    assert len(below) >= 3, "a judging process and its two fork servers"
+    os.kill(process.pid, signal.SIGINT)
+    _, errors = process.communicate()
+    assert process.returncode == 130
+    assert errors == "kernelllm: interrupted; what was finished is kept.\n"
+    assert json.loads(lines.read_text())["name"] == "a"
+    while any(running(pid) for pid in below):
+        pass
+
+
+def test_a_command_that_is_killed_leaves_no_process(tmp_path):
+    lay_out(tmp_path / "pairs", a=(PROBLEM, HANGS))
+    command = [*COMMAND, "verify", "--pairs", "pairs", "--device", "cpu", "--deadline", "1000"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    # A judging process, its two fork servers and a worker.
+    while len(below := descendants(process.pid)) < 4:
+        assert process.poll() is None
+    process.kill()
+    process.wait()
+    while any(running(pid) for pid in below):
+        pass
