@@ -25,7 +25,7 @@ from pytest_kernelllm.core.records import Candidate, Verdict
 from pytest_kernelllm.discover.live import LiveTarget, load_target
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.judge.environment import find_environment
-from pytest_kernelllm.judge.judge import Brief, Judge
+from pytest_kernelllm.judge.judge import Criteria, Judge
 
 SOFTSIGN = """
 import torch
@@ -140,13 +140,13 @@ def spread(verdicts: list[Verdict]) -> dict[str, Any]:
 
 def measure(judge: Judge, live: LiveTarget, times: int, threads: int) -> dict[str, Any]:
     """Verdicts one after the other, then as many with several threads."""
-    brief = Brief(live, min_speedup=0)
-    judge.judge(candidate(live, 0), brief)  # starts the judge's processes
-    found = spread([judge.judge(candidate(live, number), brief) for number in range(1, times + 1)])
+    criteria = Criteria(live, min_speedup=0)
+    judge.judge(candidate(live, 0), criteria)  # starts the judge's processes
+    found = spread([judge.judge(candidate(live, number), criteria) for number in range(1, times + 1)])
     start = time.perf_counter()
     with ThreadPoolExecutor(threads) as pool:
         numbers = range(times + 1, 2 * times + 1)
-        together = list(pool.map(lambda number: judge.judge(candidate(live, number), brief), numbers))
+        together = list(pool.map(lambda number: judge.judge(candidate(live, number), criteria), numbers))
     a_minute = 60 * len(together) / (time.perf_counter() - start)
     return found | {"threads": threads, "verdicts a minute": a_minute, "with threads": spread(together)}
 

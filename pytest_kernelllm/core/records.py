@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 Status = Literal["accepted", "rejected", "inconclusive"]
-Stage = Literal["generate", "render", "screen", "compile", "load", "run", "correctness", "timing"]
+Stage = Literal["generate", "render", "static check", "compile", "load", "run", "correctness", "timing"]
 
 
 # --------------------------------------------------------------------------- generation

@@ -1,1 +1,1 @@
-"""The judge: decides about candidates, and keeps them at arm's length while it does."""
+"""The judge: a library of its own that decides about candidates and runs them in isolated workers."""

@@ -1,9 +1,8 @@
-"""The judge: puts one candidate through screen, compiler, exam and clock, and says what it found."""
+"""Decides about candidates: static check, compiler, probes and timer, one after the other."""
 
 from __future__ import annotations
 
 import contextlib
-import random
 import secrets
 import threading
 import time
@@ -15,37 +14,36 @@ from typing import Literal
 
 import torch
 
-from pytest_kernelllm.core.records import Candidate, Check, Environment, Stage, Status, Verdict
-from pytest_kernelllm.judge.benchmark.threshold import check_speed
-from pytest_kernelllm.judge.benchmark.timer import Stopwatch
-from pytest_kernelllm.judge.compiling import compiled_beside
-from pytest_kernelllm.judge.handle import WorkerHandle
+from pytest_kernelllm.core.records import Candidate, Environment, Stage, Status, Verdict
+from pytest_kernelllm.judge.compiling import compile_beside
+from pytest_kernelllm.judge.examine import examine
+from pytest_kernelllm.judge.findings import Decision, Findings, OutOfMemory
 from pytest_kernelllm.judge.isolation.isolation import Isolation, probe_isolation
 from pytest_kernelllm.judge.plans import Plan, make_plans
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference.outputs import Exam, ExamError, Subject
-from pytest_kernelllm.judge.reference.probes import Probe, smaller
-from pytest_kernelllm.judge.run.backward import asks_gradients, put_gradients
-from pytest_kernelllm.judge.run.deeper import look_deeper
-from pytest_kernelllm.judge.run.run import Decided, NoRoom, Proceedings, put
-from pytest_kernelllm.judge.shared.buffers import Arena, Pool
-from pytest_kernelllm.judge.static_check.static_check import screen
+from pytest_kernelllm.judge.reference.outputs import OriginalError, ReferenceOutputs, Subject
+from pytest_kernelllm.judge.reference.probes import smaller
+from pytest_kernelllm.judge.rules.catalog import RULES
+from pytest_kernelllm.judge.rules.rule import Rule
+from pytest_kernelllm.judge.run.call import Judging
+from pytest_kernelllm.judge.shared.buffers import BlockPool
 from pytest_kernelllm.judge.supervisor import ForkServer
+from pytest_kernelllm.judge.timer import Timer
 from pytest_kernelllm.judge.workers import Workers
 
-EXAMS = 3
-"""Targets whose questions are kept for the next candidate."""
+KEPT_TARGETS = 3
+"""Targets whose prepared probes are kept for the next candidate."""
 
 HALVINGS = 6
-"""How often a case's elements are halved to have it timed on a GPU of too little memory, at most."""
+"""How often a case's elements are halved, at most, to have it timed on a GPU of too little memory."""
 
-PARTING = 10.0
+RELEASE_SECONDS = 10.0
 """Seconds that an ended worker may take to give its memory back."""
 
 
 @dataclass(frozen=True)
-class Brief:
-    """What the judge is to decide about one target."""
+class Criteria:
+    """What candidates for one target must meet."""
 
     subject: Subject
     tolerance: float | None = None
@@ -68,6 +66,7 @@ class Judge:
         gpu_uuid: str = "",
         isolation: Isolation | None = None,
         policy: Policy | None = None,
+        rules: Sequence[Rule] = RULES,
     ) -> None:
         """Look at what the machine allows; no process is started yet.
 
@@ -77,22 +76,24 @@ class Judge:
             gpu_uuid: names the GPU's lock.
             isolation: what holds its workers; by default the best that the machine allows.
             policy: other thresholds than the published ones, for tests of the judge itself.
+            rules: others than the published ones, for tests of the judge itself.
         """
         self.environment = environment
         self.policy = policy or Policy()
         self.isolation = isolation or probe_isolation(environment.device)
         self.device = torch.device("cuda", 0) if environment.device == "cuda" else torch.device("cpu")
+        self.rules = tuple(rule for rule in rules if rule.device in ("any", self.device.type))
         self._seed = secrets.randbelow(1 << 30)
         self._lock = threading.Lock()
-        self._exams: OrderedDict[int, tuple[Subject, Exam]] = OrderedDict()
-        self._stopwatch = Stopwatch(gpu_uuid, self._seed)
+        self._references: OrderedDict[int, tuple[Subject, ReferenceOutputs]] = OrderedDict()
+        self._timer = Timer(gpu_uuid, self._seed)
         if self.device.type == "cuda":
             server = ForkServer("cuda", self.isolation)
-            self._runners = Workers(server, self.device, deadline, Pool(self.device))
+            self._workers = Workers(server, self.device, deadline, BlockPool(self.device))
             self._servers = [server]
         else:
             server = ForkServer("interpret", self.isolation)
-            self._runners = Workers(server, self.device, deadline * self.policy.interpreter_patience)
+            self._workers = Workers(server, self.device, deadline * self.policy.interpreter_patience)
             compiler = ForkServer("compile", self.isolation, environment.arch)
             self._compilers = Workers(compiler, self.device, deadline)
             self._servers = [server, compiler]
@@ -108,22 +109,22 @@ class Judge:
         for server in self._servers:
             server.close()
 
-    def judge(self, candidate: Candidate, brief: Brief) -> Verdict:
+    def judge(self, candidate: Candidate, criteria: Criteria) -> Verdict:
         """Decide about one candidate. Never raises for anything a candidate does.
 
         Raises:
             supervisor.ServerFailed: the judge's own processes cannot start.
         """
         start = time.perf_counter()
-        found = Proceedings(self.policy.disabled)
+        findings = Findings({rule.name: rule.stage for rule in self.rules})
         verdict: Status = "accepted"
-        stage: Stage = "timing" if brief.timing and self.device.type == "cuda" else "correctness"
+        stage: Stage = "timing" if criteria.timing and self.device.type == "cuda" else "correctness"
         reason = rule = ""
         try:
-            self._proceed(candidate, brief, found)
-        except Decided as decided:
-            verdict, stage, reason, rule = decided.verdict, decided.stage, decided.reason, decided.rule
-        except ExamError as error:
+            self._proceed(candidate, criteria, findings)
+        except Decision as decision:
+            verdict, stage, reason, rule = decision.verdict, decision.stage, decision.reason, decision.rule
+        except OriginalError as error:
             verdict, stage, reason = "inconclusive", "correctness", f"{error}"
         except torch.cuda.OutOfMemoryError:
             verdict, stage = "inconclusive", "correctness"
@@ -135,149 +136,102 @@ class Judge:
             kernel_hash=candidate.kernel_hash,
             environment=self.environment,
             rule=rule,
-            checks=tuple(found.checks),
-            timing=tuple(found.timing),
-            cases=tuple(found.cases),
+            checks=tuple(findings.checks),
+            timing=tuple(findings.timing),
+            cases=tuple(findings.cases),
             seconds=round(time.perf_counter() - start, 3),
             isolation=self.isolation.level,
         )
 
-    def _proceed(self, candidate: Candidate, brief: Brief, found: Proceedings) -> None:
-        findings = screen(candidate.source)
-        detail = f"line {findings[0].line}: it {findings[0].reason}" if findings else ""
-        found.check("screen", "screen", Check("screen", not findings, float(len(findings)), 0.0, detail))
+    def _proceed(self, candidate: Candidate, criteria: Criteria, findings: Findings) -> None:
+        for rule in self.rules:
+            rule.check_source(candidate.source, findings)
         on_gpu = self.device.type == "cuda"
         plans = make_plans(
             candidate.source,
-            brief.subject.cases,
+            criteria.subject.cases,
+            self.rules,
             self.policy,
             on_gpu=on_gpu,
             seed=self._seed,
-            nonfinite=brief.nonfinite,
+            nonfinite=criteria.nonfinite,
         )
-        exam = self._exam(brief)
-        timed = brief.timing and on_gpu
-        tight: list[Plan] = []
+        references = self._reference_outputs(criteria)
+        timed = criteria.timing and on_gpu
+        untimed: list[Plan] = []
         with (
-            self._compiled_beside(candidate, plans, exam, found) as compiles,
-            self._runners.loaded(candidate.source) as (worker, arena),
+            self._compile_beside(candidate, plans, references, findings) as check_compiled,
+            self._workers.loaded(candidate.source, references, findings) as judging,
         ):
             for plan in plans:
-                if self._examine(worker, arena, plan.probes, exam, found, compiles):
-                    found.cases.append(plan.case.name)
-            if not found.cases:
-                weak = next(c for c in found.checks if c.name == "telling inputs")
-                raise Decided("inconclusive", "correctness", weak.detail)
+                if examine(judging, plan, self.rules, sharing=self._sharing, before_each=check_compiled):
+                    findings.cases.append(plan.case.name)
+            if not findings.cases:
+                weak = next(c for c in findings.checks if c.name == "discriminating inputs")
+                raise Decision("inconclusive", "correctness", weak.detail)
             if timed:
-                telling = [plan for plan in plans if plan.case.name in found.cases]
-                tight = [p for p in telling if not self._time(worker, arena, p, p.sizes, exam, found)]
-        for plan in tight:
-            arena.closed.wait(PARTING)
-            self._time_smaller(candidate, plan, exam, found)
+                counted = [plan for plan in plans if plan.case.name in findings.cases]
+                untimed = [plan for plan in counted if not self._time(judging, plan, plan.sizes)]
+        for plan in untimed:
+            judging.allocator.closed.wait(RELEASE_SECONDS)
+            self._time_smaller(candidate, plan, references, findings)
         if timed:
-            check_speed(found, brief.min_speedup, brief.baseline)
+            for rule in self.rules:
+                rule.check_speedups(findings.timing, criteria.min_speedup, criteria.baseline, findings)
 
-    def _exam(self, brief: Brief) -> Exam:
+    def _reference_outputs(self, criteria: Criteria) -> ReferenceOutputs:
         with self._lock:
-            kept = self._exams.get(id(brief.subject))
+            key = id(criteria.subject)
+            kept = self._references.get(key)
             if kept is None:
-                exam = Exam(brief.subject, str(self.device), self.policy, brief.tolerance)
-                kept = self._exams[id(brief.subject)] = (brief.subject, exam)
-                while len(self._exams) > EXAMS:
-                    self._exams.popitem(last=False)
-            self._exams.move_to_end(id(brief.subject))
+                references = ReferenceOutputs(
+                    criteria.subject, str(self.device), self.policy, criteria.tolerance
+                )
+                kept = self._references[key] = (criteria.subject, references)
+                while len(self._references) > KEPT_TARGETS:
+                    self._references.popitem(last=False)
+            self._references.move_to_end(key)
             return kept[1]
 
-    def _compiled_beside(
-        self, candidate: Candidate, plans: list[Plan], exam: Exam, found: Proceedings
+    def _compile_beside(
+        self, candidate: Candidate, plans: list[Plan], references: ReferenceOutputs, findings: Findings
     ) -> contextlib.AbstractContextManager[Callable[[], None]]:
-        """Inside, kernels are compiled, where running them does not show that they can be."""
-        if self.device.type == "cuda" or "compile" in self.policy.disabled:
+        """Compile kernels meanwhile, where running them does not show that they can be compiled."""
+        if "compile" not in findings.rules:
             return contextlib.nullcontext(lambda: None)
-        return compiled_beside(self._compilers, candidate.source, plans, exam, found)
+        return compile_beside(self._compilers, candidate.source, plans, references, findings)
 
     def _sharing(self) -> contextlib.AbstractContextManager[None]:
-        """The GPU, shared with others that check but do not time."""
+        """Hold the GPU together with others that check but do not time."""
         if self.device.type == "cpu":
             return contextlib.nullcontext()
-        return self._stopwatch.sharing()
+        return self._timer.sharing()
 
-    def _examine(
-        self,
-        worker: WorkerHandle,
-        arena: Arena,
-        probes: Sequence[Probe],
-        exam: Exam,
-        found: Proceedings,
-        go_on: Callable[[], None],
-    ) -> bool:
-        """Put all questions of one case; whether the case counts: some question tells right from wrong.
-
-        ``go_on`` is called before each, and may raise ``Decided``.
-        """
-        counted = False
-        weak = ""
-        first = None
-        for number, probe in enumerate(probes):
-            if probe.rule in self.policy.disabled and number:
-                continue
-            go_on()
-            with self._sharing():
-                if first and probe.rule not in ("values", "twin"):
-                    look_deeper(worker, arena, *first, exam, found, random.Random(self._seed))
-                    first = None
-                question = exam.question(probe)
-                reply = put(worker, arena, question, exam, found)
-                # A decoy shows only at a question that tells right from wrong.
-                if number == 0 or (first and first[0].impostor and not question.impostor):
-                    first = question, reply
-                if asks_gradients(exam, probe):
-                    put_gradients(worker, arena, question, exam, found)
-            if question.impostor is None:
-                counted = True
-            else:
-                weak = f"{question.impostor} would pass as its output at {probe.describe()}"
-        if first:
-            with self._sharing():
-                look_deeper(worker, arena, *first, exam, found, random.Random(self._seed))
-        broken = (
-            f"the inputs of case {probes[0].case} prove nothing: {weak}; give inputs that tell outputs apart"
-        )
-        found.checks.append(Check("telling inputs", counted, weak or None, None, "" if counted else broken))
-        return counted
-
-    def _time(
-        self,
-        worker: WorkerHandle,
-        arena: Arena,
-        plan: Plan,
-        sizes: dict[str, int],
-        exam: Exam,
-        found: Proceedings,
-    ) -> bool:
+    def _time(self, judging: Judging, plan: Plan, sizes: dict[str, int]) -> bool:
         """Time a case at these sizes; whether there was memory for it."""
         try:
-            timing = self._stopwatch.time(worker, arena, plan.case.name, sizes, exam, found)
-        except (NoRoom, torch.cuda.OutOfMemoryError):
+            timing = self._timer.time(judging, plan.case.name, sizes, self.rules)
+        except (OutOfMemory, torch.cuda.OutOfMemoryError):
             return False
-        timing = replace(timing, note=plan.note(sizes))
-        found.timing.append(timing)
+        judging.findings.timing.append(replace(timing, note=plan.note(sizes)))
         return True
 
-    def _time_smaller(self, candidate: Candidate, plan: Plan, exam: Exam, found: Proceedings) -> None:
+    def _time_smaller(
+        self, candidate: Candidate, plan: Plan, references: ReferenceOutputs, findings: Findings
+    ) -> None:
         """Time a case at the largest of its smaller sizes for which there is memory.
 
         Each try has a worker of its own, because a failed one may keep memory.
 
         Raises:
-            Decided: there is none.
+            Decision: there is none.
         """
         for sizes in islice(smaller(plan.case, plan.ranges, plan.sizes), HALVINGS):
             torch.cuda.empty_cache()
-            with self._runners.loaded(candidate.source) as (worker, arena):
-                done = self._time(worker, arena, plan, sizes, exam, found)
+            with self._workers.loaded(candidate.source, references, findings) as judging:
+                done = self._time(judging, plan, sizes)
             if done:
                 return
-            arena.closed.wait(PARTING)
+            judging.allocator.closed.wait(RELEASE_SECONDS)
         reason = f"there was too little GPU memory to time case {plan.case.name}; free some, or declare `dims` that reach lower"
-        raise Decided("inconclusive", "timing", reason)
+        raise Decision("inconclusive", "timing", reason)

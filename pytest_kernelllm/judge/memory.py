@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 ROOM = 32
-"""Times a question's bytes that should be free for the workers: several, each with inputs, outputs and temporaries."""
+"""Times a probe's bytes that should be free for the workers: several, each with inputs, outputs and temporaries."""
 
 TEMPORARIES = 8
-"""Times a question's bytes that one honest call may need at once."""
+"""Times a probe's bytes that one honest call may need at once."""
 
 SPARE = 1 << 30
 """Bytes that a worker may need beside: its kernels, a vendor library's workspace, what it overwrites L2 with."""
@@ -20,7 +20,7 @@ def make_room(needed: int) -> None:
     """Give the judge's own cache back to the GPU where the workers may miss it.
 
     Args:
-        needed: bytes of the question that they are asked next.
+        needed: bytes of the probe that they are asked next.
     """
     if torch.cuda.mem_get_info()[0] < SPARE + ROOM * needed:
         torch.cuda.empty_cache()  # not always: it waits for the GPU

@@ -1,4 +1,4 @@
-"""What is asked about a candidate: which cases it supports, at which sizes, and with which probes."""
+"""Decides what is asked about a candidate: which cases it supports, at which sizes, and with which probes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from pytest_kernelllm.core.kernel_module import KernelModuleError, read_supports
 from pytest_kernelllm.core.records import Case
+from pytest_kernelllm.judge.findings import Decision
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference.probes import Limits, Probe, covers, plan
-from pytest_kernelllm.judge.run.run import Decided
+from pytest_kernelllm.judge.reference.probes import Limits, Probe, covers, fit
+from pytest_kernelllm.judge.rules.rule import Ask, Rule
 
 
 @dataclass(frozen=True)
@@ -17,14 +18,22 @@ class Plan:
     """What is asked about one case of the target."""
 
     case: Case
-    probes: tuple[Probe, ...]
+    main: tuple[Probe, ...]
+    """Probes at the main size; the first of them is there whatever the rules are."""
+    further: tuple[Probe, ...]
+    """All others."""
     ranges: Mapping[str, tuple[int, int]]
     """Of sizes that the candidate supports."""
     sizes: dict[str, int]
-    """At which it is timed: the case's own, as far as they are in these ranges."""
+    """The sizes at which it is timed: the case's own, as far as they are in these ranges."""
+
+    @property
+    def probes(self) -> tuple[Probe, ...]:
+        """All probes, in order."""
+        return (*self.main, *self.further)
 
     def note(self, sizes: Mapping[str, int]) -> str:
-        """In words, why the case is timed at these sizes, where they are not its own."""
+        """Why the case is timed at these sizes, where they are not its own, in words."""
         own = self.case.sizes
         others = ", ".join(
             f"{name}={size}, not {own[name]}" for name, size in sizes.items() if size != own[name]
@@ -36,17 +45,24 @@ class Plan:
 
 
 def make_plans(
-    source: str, cases: Sequence[Case], policy: Policy, *, on_gpu: bool, seed: int, nonfinite: bool
+    source: str,
+    cases: Sequence[Case],
+    rules: Sequence[Rule],
+    policy: Policy,
+    *,
+    on_gpu: bool,
+    seed: int,
+    nonfinite: bool,
 ) -> list[Plan]:
-    """The plan for each case that a kernel module says it supports.
+    """The plan for each case that a kernel module supports.
 
     Raises:
-        Decided: it supports none, or does not say what it supports.
+        Decision: it supports none, or does not say what it supports.
     """
     try:
         supports = read_supports(source)
     except KernelModuleError as error:
-        raise Decided("rejected", "screen", str(error), "supports") from None
+        raise Decision("rejected", "static check", str(error), "supports") from None
     limits = (
         Limits(policy.gpu_elements, policy.gpu_longest)
         if on_gpu
@@ -60,13 +76,33 @@ def make_plans(
                 refusals.append(f"{case.name}: {ranges}")
                 continue
             floats = (k for k, v in case.domain.attributes.items() if isinstance(v, float))
-            nudged = tuple(k for k in floats if k not in support.attributes)
-            probes = plan(case, ranges, nudged, policy, limits, seed, nonfinite)
-            sizes = {k: min(max(v, ranges[k][0]), ranges[k][1]) for k, v in case.sizes.items()}
-            plans.append(Plan(case, tuple(probes), ranges, sizes))
+            ask = Ask(
+                case,
+                ranges,
+                main=fit(case, ranges, limits.elements),
+                open_attributes=tuple(k for k in floats if k not in support.attributes),
+                policy=policy,
+                limits=limits,
+                seed=seed,
+                nonfinite=nonfinite,
+            )
+            plans.append(plan_case(ask, rules))
             break
     if not plans:
         reason = "; ".join(refusals) or "SUPPORTS is empty"
         reason = f"it supports none of the target's cases ({reason})"
-        raise Decided("rejected", "screen", reason, "supports")
+        raise Decision("rejected", "static check", reason, "supports")
     return plans
+
+
+def plan_case(ask: Ask, rules: Sequence[Rule]) -> Plan:
+    """The plan of one case: the main probe, and those of every rule."""
+    main = [ask.probe("values", ask.main, 0)]
+    further: list[Probe] = []
+    for rule in rules:
+        (main if rule.main else further).extend(rule.probes(ask))
+    sizes = {
+        name: min(max(size, ask.ranges[name][0]), ask.ranges[name][1])
+        for name, size in ask.case.sizes.items()
+    }
+    return Plan(ask.case, tuple(main), tuple(further), ask.ranges, sizes)

@@ -1,16 +1,20 @@
-"""Workers that have loaded a candidate, each with an arena."""
+"""Opens workers that have loaded a candidate, each with the buffers that it shares with the judge."""
 
 from __future__ import annotations
 
 import contextlib
+import random
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 
+from pytest_kernelllm.judge.findings import Decision, Findings
 from pytest_kernelllm.judge.handle import WorkerDied, WorkerHandle
-from pytest_kernelllm.judge.run.run import Decided, said
-from pytest_kernelllm.judge.shared.buffers import Arena, Pool
+from pytest_kernelllm.judge.reference.outputs import ReferenceOutputs
+from pytest_kernelllm.judge.run.call import Judging, error_text
+from pytest_kernelllm.judge.shared.buffers import Allocator, BlockPool
 from pytest_kernelllm.judge.supervisor import ForkServer
 
 
@@ -20,41 +24,43 @@ class Workers:
 
     server: ForkServer
     device: torch.device
-    """Of their arenas."""
+    """Of the shared buffers."""
     seconds: float
-    """That a worker may spend on its answers."""
-    pool: Pool | None = None
-    """Where arenas on a GPU come from."""
+    """Seconds that a worker may spend on its answers."""
+    pool: BlockPool | None = None
+    """Where shared memory on a GPU comes from."""
 
     @contextlib.contextmanager
-    def loaded(self, source: str) -> Iterator[tuple[WorkerHandle, Arena]]:
-        """A worker that has loaded a kernel module, and its arena, which closes itself when the worker is gone.
+    def loaded(self, source: str, references: ReferenceOutputs, findings: Findings) -> Iterator[Judging]:
+        """Open a worker that has loaded a kernel module. Its buffers are freed when it is gone.
 
         Raises:
-            Decided: the module cannot be imported, or the process failed at any time.
+            Decision: the module cannot be imported, or the process failed at any time.
             supervisor.ServerFailed: no worker can be started.
         """
-        arena = Arena(self.device, self.pool)
+        allocator = Allocator(self.device, self.pool)
         try:
-            with self.server.worker(self.seconds, arena.fd, arena.close) as worker:
+            with self.server.worker(self.seconds, allocator.fd, allocator.close) as worker:
                 if self.device.type == "cuda":
-                    # Here, where nobody holds the GPU for it: drivers make one after the other, for all GPUs of a machine.
+                    # Before the GPU is held: drivers make one context after the other, for all GPUs of a machine.
                     make_context(worker)
                 reply = worker.ask("load", source=source)
                 if "error" in reply:
-                    raise Decided("rejected", "load", f"it cannot be imported: {said(reply)}", "load")
-                yield worker, arena
+                    reason = f"it cannot be imported: {error_text(reply)}"
+                    raise Decision("rejected", "load", reason, "load")
+                dice = random.Random(secrets.randbits(64))
+                yield Judging(worker, allocator, references, findings, dice)
         except WorkerDied as error:
             reason = f"the candidate's process failed: {error}"
-            raise Decided("rejected", "run", reason, "run") from None
+            raise Decision("rejected", "run", reason, "run") from None
 
 
 def make_context(worker: WorkerHandle) -> None:
     """Have a worker make its CUDA context. The candidate is not loaded yet, so a failure is not its own.
 
     Raises:
-        Decided: there is no context to be had.
+        Decision: no context can be made.
     """
     reply = worker.ask("context")
     if "error" in reply:
-        raise Decided("inconclusive", "load", f"the worker could not start CUDA: {said(reply)}")
+        raise Decision("inconclusive", "load", f"the worker could not start CUDA: {error_text(reply)}")

@@ -101,13 +101,13 @@ class Verdicts:
         return [settled[draft.index] for draft in drafts]
 
     def _judged(self, judge: Judge, target: Target, live: LiveTarget, draft: Outcome) -> Outcome:
-        from pytest_kernelllm.judge.judge import Brief
+        from pytest_kernelllm.judge.judge import Criteria
         from pytest_kernelllm.judge.supervisor import ServerFailed
 
         assert draft.candidate is not None
         override = self._overrides(target)
         options = live.options
-        brief = Brief(
+        criteria = Criteria(
             live,
             tolerance=override.tolerance if override.tolerance is not None else options.tolerance,
             min_speedup=self._settings.min_speedup if options.min_speedup is None else options.min_speedup,
@@ -119,7 +119,7 @@ class Verdicts:
             if (record := self._known(target, draft.candidate)) is not None:
                 return replace(draft, verdict=record.verdict, cached=True)
             try:
-                verdict = judge.judge(draft.candidate, brief)
+                verdict = judge.judge(draft.candidate, criteria)
             except ServerFailed as error:
                 raise SessionError(str(error)) from None
             verdict = replace(verdict, environment=self._environment_for(target))

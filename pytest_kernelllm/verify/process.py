@@ -20,7 +20,7 @@ from pytest_kernelllm.discover.live import LiveTarget, TargetError, load_target
 from pytest_kernelllm.generate.files import format_of
 from pytest_kernelllm.generate.render.render import RenderError, render
 from pytest_kernelllm.judge.isolation.isolation import probe_isolation
-from pytest_kernelllm.judge.judge import Brief, Judge
+from pytest_kernelllm.judge.judge import Criteria, Judge
 from pytest_kernelllm.judge.shared.channel import Channel, ChannelClosed
 from pytest_kernelllm.verify.messages import Hello, Order
 from pytest_kernelllm.verify.pool import UNFIT
@@ -36,7 +36,7 @@ class _Leave(BaseException):
 
 
 class Bench:
-    """Judges orders with one judge, and keeps the last reference and so its exam."""
+    """Judges orders with one judge, and keeps the last reference and so its references."""
 
     def __init__(self, judge: Judge) -> None:
         """``judge`` is started and ended by the caller."""
@@ -72,7 +72,7 @@ class Bench:
             candidate = render(completion, live)
         except RenderError as error:
             return self._say("rejected", str(error))
-        brief = Brief(
+        criteria = Criteria(
             live,
             tolerance=live.options.tolerance,
             min_speedup=order.min_speedup,
@@ -80,7 +80,7 @@ class Bench:
             nonfinite=live.options.nonfinite,
             timing=order.timing,
         )
-        return self._judge.judge(candidate, brief)
+        return self._judge.judge(candidate, criteria)
 
     def _say(self, status: Status, reason: str) -> Verdict:
         return Verdict(status, "render", reason, "", self._judge.environment)

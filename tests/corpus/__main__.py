@@ -7,24 +7,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_kernelllm.judge.rules import SWITCHABLE
+from pytest_kernelllm.judge.rules.catalog import RULES, SWITCHABLE
 
 from . import table
-from .corpus import SCREEN_OFF, Court, Outcome
+from .corpus import NO_STATIC_CHECK, Court, Outcome
 from .entries import Entry, load
-
-NOT_APPLIED = {
-    "cpu": frozenset({"device time", "recheck", "clocks", "roofline"}),
-    "cuda": frozenset({"compile"}),
-}
-"""Rules that the judge does not come to on a device."""
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; 1 if anything did not come out as it must."""
     parser = argparse.ArgumentParser(prog="python -m tests.corpus", description=__doc__)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--no-screen", action="store_true", help="only without the screen")
+    parser.add_argument("--no-static-check", action="store_true", help="only without the static check")
     parser.add_argument("--only", metavar="GLOB", default="*", help="entries by name, e.g. 'softmax__*'")
     parser.add_argument("--markdown", metavar="FILE", type=Path, help="write the table there as well")
     parser.add_argument("--jobs", type=int, default=2, help="candidates judged at once")
@@ -35,24 +29,24 @@ def main(argv: Sequence[str]) -> int:
     court = Court(options.device, options.jobs)
     if options.mutate:
         return _mutate(court, entries, options.rule)
-    return _judge(court, entries, options.no_screen, options.markdown)
+    return _judge(court, entries, options.no_static_check, options.markdown)
 
 
-def _judge(court: Court, entries: list[Entry], no_screen: bool, file: Path | None) -> int:
-    without = court.judge(entries, SCREEN_OFF, _tell)
-    full = without if no_screen else court.judge_with_the_screen(entries, without)
+def _judge(court: Court, entries: list[Entry], no_static_check: bool, file: Path | None) -> int:
+    without = court.judge(entries, NO_STATIC_CHECK, _tell)
+    full = without if no_static_check else court.judge_with_static_check(entries, without)
     printed = table.rows(full, without)
     print("\n" + table.plain(printed))
     wrong = list(dict.fromkeys(o for o in (*without, *full) if not o.right))
     for outcome in wrong:
-        screen = "off" if "screen" in outcome.disabled else "on"
+        static_check = "off" if "static check" in outcome.disabled else "on"
         print(
-            f"\n{outcome.entry.name}, screen {screen}: wanted {' or '.join(outcome.expected)}, "
+            f"\n{outcome.entry.name}, static check {static_check}: wanted {' or '.join(outcome.expected)}, "
             f"got {outcome.caught}\n    {outcome.reason}"
         )
     if court.missing:
         print(
-            f"\nnot tried without the screen: what escapes, because this machine lacks {' and '.join(court.missing)}"
+            f"\nnot tried without the static check: what escapes, because this machine lacks {' and '.join(court.missing)}"
         )
     print("\n" + table.summary(full, without))
     if file:
@@ -63,10 +57,11 @@ def _judge(court: Court, entries: list[Entry], no_screen: bool, file: Path | Non
 def _mutate(court: Court, entries: list[Entry], rules: list[str] | None) -> int:
     """Switch off each rule: some entry that names it must no longer be caught for its stated reason."""
     idle = []
-    for rule in rules or sorted(SWITCHABLE - NOT_APPLIED[court.device]):
-        naming = [e for e in entries if (rule in e.rules or (rule == "screen" and e.only_screen))]
-        found = court.judge(naming, SCREEN_OFF | {rule})
-        # Without the screen nothing is asked of what only it can catch: there, acceptance is the difference.
+    applied = {rule.name for rule in RULES if rule.device in ("any", court.device)}
+    for rule in rules or sorted(SWITCHABLE & applied):
+        naming = [e for e in entries if (rule in e.rules or (rule == "static check" and e.only_static_check))]
+        found = court.judge(naming, NO_STATIC_CHECK | {rule})
+        # Without the static check nothing is asked of what only it can catch: there, acceptance is the difference.
         red = [o for o in found if o.status == "accepted" or not o.right]
         through = sum(o.status == "accepted" for o in red)
         print(f"{rule}: {len(red)} of {len(found)} come out differently, {through} are accepted", flush=True)

@@ -18,15 +18,15 @@ from pytest_kernelllm.discover.live import LiveTarget, load_target
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.judge.environment import find_environment
 from pytest_kernelllm.judge.isolation.isolation import probe_isolation
-from pytest_kernelllm.judge.judge import Brief, Judge
-from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.static_check.static_check import screen
+from pytest_kernelllm.judge.judge import Criteria, Judge
+from pytest_kernelllm.judge.rules.catalog import without as rules_without
+from pytest_kernelllm.judge.static_check.static_check import find_violations
 
 from .entries import SUBJECTS, Entry
 
 Device = Literal["cpu", "cuda"]
 
-SCREEN_OFF = frozenset({"screen"})
+NO_STATIC_CHECK = frozenset({"static check"})
 
 DEADLINE = {"cpu": 20.0, "cuda": 20.0}
 """Seconds a candidate's worker may live: entries that hang take all of it."""
@@ -58,9 +58,9 @@ class Outcome:
         entry = self.entry
         if entry.kind == "honest":
             return ("accepted",)
-        if entry.screened and "screen" not in self.disabled:
-            return ("screen",)
-        # Without the screen nothing is asked of those that only it can catch.
+        if entry.refused_statically and "static check" not in self.disabled:
+            return ("static check",)
+        # Without the static check nothing is asked of those that only it can catch.
         return entry.rules or (self.caught,)
 
     @property
@@ -117,7 +117,7 @@ class Court:
         disabled: frozenset[str] = frozenset(),
         tell: Callable[[Outcome], None] = lambda _: None,
     ) -> list[Outcome]:
-        """Judge entries under a policy without the rules ``disabled``, in the order given.
+        """Judge entries without the rules ``disabled``, in the order given.
 
         Args:
             entries: those that ``can_judge`` says no to are left out.
@@ -128,10 +128,9 @@ class Court:
         for entry in chosen:
             self._live(entry.subject)
         environment = find_environment(self.device)
-        policy = replace(Policy(), disabled=disabled)
         with (
             _secret(),
-            Judge(environment, deadline=DEADLINE[self.device], policy=policy) as judge,
+            Judge(environment, deadline=DEADLINE[self.device], rules=rules_without(disabled)) as judge,
             ThreadPoolExecutor(self.jobs) as pool,
         ):
 
@@ -142,25 +141,27 @@ class Court:
 
             return list(pool.map(decide, chosen))
 
-    def judge_with_the_screen(
+    def judge_with_static_check(
         self,
         entries: Iterable[Entry],
         without: Iterable[Outcome],
         tell: Callable[[Outcome], None] = lambda _: None,
     ) -> list[Outcome]:
-        """Outcomes with every rule in force, from those without the screen.
+        """Outcomes with every rule in force, from those without the static check.
 
-        What the screen lets pass is judged by the same rules as before, so only the rest is judged again.
+        What the static check lets pass is judged by the same rules as before, so only the rest is judged again.
         """
         judged = {outcome.entry: replace(outcome, disabled=frozenset()) for outcome in without}
         chosen = [entry for entry in entries if self.can_judge(entry)]
-        refused = [e for e in chosen if e not in judged or screen(compose(e, self._live(e.subject)).source)]
+        refused = [
+            e for e in chosen if e not in judged or find_violations(compose(e, self._live(e.subject)).source)
+        ]
         judged |= {outcome.entry: outcome for outcome in self.judge(refused, tell=tell)}
         return [judged[entry] for entry in chosen]
 
     def can_judge(self, entry: Entry, disabled: frozenset[str] = frozenset()) -> bool:
-        """Whether an entry makes sense on this device and, without the screen, this machine can hold it back."""
-        held = "screen" not in disabled or not entry.escapes or not self.missing
+        """Whether an entry makes sense on this device and, without the static check, this machine can hold it back."""
+        held = "static check" not in disabled or not entry.escapes or not self.missing
         return entry.runs_on(self.device) and held
 
     def _live(self, name: str) -> LiveTarget:
@@ -173,7 +174,7 @@ class Court:
         start = time.perf_counter()
         try:
             verdict: Verdict = judge.judge(
-                compose(entry, live), Brief(live, timing=self.device == "cuda", min_speedup=0.0)
+                compose(entry, live), Criteria(live, timing=self.device == "cuda", min_speedup=0.0)
             )
         except Exception as error:  # a judge that raises has lost to the candidate, whatever it raises
             took = time.perf_counter() - start

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pytest_kernelllm.judge.rules import RULES
+from pytest_kernelllm.judge.rules.catalog import NAMES
 
 HERE = Path(__file__).parent
 SUBJECTS = HERE / "subjects"
@@ -31,11 +31,11 @@ class Entry:
     family: str = ""
     """Which kind of cheat it is; empty for honest ones."""
     rules: tuple[str, ...] = ()
-    """The rules that may catch it without the screen: one, or up to three where each is right. Empty for honest ones."""
-    screened: bool = False
-    """Whether the screen must refuse it."""
-    only_screen: str = ""
-    """Why nothing but the screen can, where that is so."""
+    """The rules that may catch it without the static check: one, or up to three where each is right. Empty for honest ones."""
+    refused_statically: bool = False
+    """Whether the static check must refuse it."""
+    only_static_check: str = ""
+    """Why nothing but the static check can, where that is so."""
     device: Literal["any", "cuda"] = "any"
 
     @property
@@ -67,18 +67,31 @@ def _entry(file: Path) -> Entry:
         header[found[1]] = found[2].strip()
     subject = file.stem.partition("__")[0]
     honest = file.parent.name == "honest"
-    allowed = {"style"} if honest else {"family", "trick", "rule", "only the screen", "screen", "device"}
+    allowed = (
+        {"style"} if honest else {"family", "trick", "rule", "only static check", "static check", "device"}
+    )
     needed = {"style"} if honest else {"family", "trick"}
     if needed - set(header) or set(header) - allowed or not (SUBJECTS / f"{subject}.py").is_file():
         raise ValueError(f"{file.name}: its header is {sorted(header)}, or it has no subject")
     if honest:
         return Entry("honest", subject, file.stem, text, header["style"])
     rules = tuple(rule.strip() for rule in header.get("rule", "").split("|") if rule.strip())
-    excuse = header.get("only the screen", "")
-    if bool(rules) == bool(excuse) or len(rules) > 3 or set(rules) - set(RULES) - {"screen"}:
-        raise ValueError(f"{file.name}: it must name one to three rules, or say why only the screen can")
-    screened = bool(excuse) or header.get("screen") == "yes"
+    excuse = header.get("only static check", "")
+    if bool(rules) == bool(excuse) or len(rules) > 3 or set(rules) - NAMES - {"static check"}:
+        raise ValueError(
+            f"{file.name}: it must name one to three rules, or say why only the static check can"
+        )
+    refused_statically = bool(excuse) or header.get("static check") == "yes"
     device: Literal["any", "cuda"] = "cuda" if header.get("device") == "cuda" else "any"
     return Entry(
-        "cheat", subject, file.stem, text, header["trick"], header["family"], rules, screened, excuse, device
+        "cheat",
+        subject,
+        file.stem,
+        text,
+        header["trick"],
+        header["family"],
+        rules,
+        refused_statically,
+        excuse,
+        device,
     )

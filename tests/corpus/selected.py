@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 import pytest
 
-from .corpus import SCREEN_OFF, Court, Device, Outcome
+from .corpus import NO_STATIC_CHECK, Court, Device, Outcome
 from .entries import Entry
 
 
 @dataclass(frozen=True)
 class Judged:
-    """Outcomes by entry, once with the screen and once without."""
+    """Outcomes by entry, once with the static check and once without."""
 
-    with_screen: dict[Entry, Outcome]
+    with_static_check: dict[Entry, Outcome]
     without: dict[Entry, Outcome]
     missing: tuple[str, ...]
     """What this machine lacks to isolate a candidate fully."""
@@ -28,14 +28,14 @@ def judge_selected(request: pytest.FixtureRequest, device: Device, jobs: int = 2
         if item.path == request.path and isinstance(entry, Entry):
             entries[entry] = None
     court = Court(device, jobs)
-    without = court.judge(entries, SCREEN_OFF)
-    full = court.judge_with_the_screen(entries, without)
+    without = court.judge(entries, NO_STATIC_CHECK)
+    full = court.judge_with_static_check(entries, without)
     return Judged({o.entry: o for o in full}, {o.entry: o for o in without}, court.missing)
 
 
-def assert_right(judged: Judged, entry: Entry, *, screen: bool) -> None:
+def assert_right(judged: Judged, entry: Entry, *, static_check: bool) -> None:
     """Fail in words where an entry did not come out as it must; skip what this machine cannot hold back."""
-    outcome = (judged.with_screen if screen else judged.without).get(entry)
+    outcome = (judged.with_static_check if static_check else judged.without).get(entry)
     if outcome is None:
         pytest.skip(f"this machine lacks {' and '.join(judged.missing)}")
     assert outcome.right, (

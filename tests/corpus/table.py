@@ -6,20 +6,20 @@ from collections.abc import Sequence
 
 from .corpus import Outcome
 
-HEADINGS = ("family", "candidate", "trick", "must be caught by", "with the screen", "without", "s")
+HEADINGS = ("family", "candidate", "trick", "must be caught by", "with the static check", "without", "s")
 
 
-def rows(with_screen: Sequence[Outcome], without: Sequence[Outcome]) -> list[tuple[str, ...]]:
+def rows(with_static_check: Sequence[Outcome], without: Sequence[Outcome]) -> list[tuple[str, ...]]:
     """One row a cheat, by family."""
     bare = {outcome.entry: outcome for outcome in without}
-    cheats = [outcome for outcome in with_screen if outcome.entry.kind == "cheat"]
+    cheats = [outcome for outcome in with_static_check if outcome.entry.kind == "cheat"]
     cheats.sort(key=lambda outcome: (outcome.entry.family, outcome.entry.name))
     return [
         (
             outcome.entry.family,
             outcome.entry.name,
             outcome.entry.story,
-            " or ".join(outcome.entry.rules) or f"only the screen: {outcome.entry.only_screen}",
+            " or ".join(outcome.entry.rules) or f"only the static check: {outcome.entry.only_static_check}",
             _mark(outcome),
             _mark(bare[outcome.entry]) if outcome.entry in bare and outcome.entry.rules else "–",
             f"{bare.get(outcome.entry, outcome).seconds:.1f}",
@@ -32,13 +32,13 @@ def _mark(outcome: Outcome) -> str:
     return outcome.caught if outcome.right else f"{outcome.caught} (!)"
 
 
-def summary(with_screen: Sequence[Outcome], without: Sequence[Outcome]) -> str:
+def summary(with_static_check: Sequence[Outcome], without: Sequence[Outcome]) -> str:
     """One line: how many cheats were caught for the stated reason, how many honest ones were refused."""
-    cheats = [o for o in with_screen if o.entry.kind == "cheat"]
+    cheats = [o for o in with_static_check if o.entry.kind == "cheat"]
     bare = [o for o in without if o.entry.rules]
-    honest = [o for o in with_screen if o.entry.kind == "honest"]
+    honest = [o for o in with_static_check if o.entry.kind == "honest"]
     return (
-        f"cheats caught for the stated reason {_count(cheats)} with the screen, {_count(bare)} without; "
+        f"cheats caught for the stated reason {_count(cheats)} with the static check, {_count(bare)} without; "
         f"honest refused {sum(not o.right for o in honest)}/{len(honest)}"
     )
 

@@ -1,4 +1,4 @@
-"""Every candidate of the corpus before the judge on a GPU, timing included, with the screen and without it."""
+"""Every candidate of the corpus before the judge on a GPU, timing included, with the static check and without it."""
 
 import pytest
 from corpus.entries import load
@@ -15,10 +15,10 @@ def judged(request):
 @pytest.mark.timeout(1800)  # the first one waits until all are judged
 @every_entry
 def test_without_the_screen_behaviour_decides(entry, judged):
-    assert_right(judged, entry, screen=False)
+    assert_right(judged, entry, static_check=False)
 
 
 @pytest.mark.timeout(1800)
 @every_entry
 def test_with_the_screen(entry, judged):
-    assert_right(judged, entry, screen=True)
+    assert_right(judged, entry, static_check=True)

@@ -10,7 +10,7 @@ from pytest_kernelllm.discover.live import load_target
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.judge.environment import find_environment
-from pytest_kernelllm.judge.judge import Brief, Judge
+from pytest_kernelllm.judge.judge import Criteria, Judge
 
 WIDE = LAYERS.replace("n=6", "n=65536").replace('dims={"n": (1, 64)}', 'dims={"n": (1, 131072)}')
 
@@ -24,9 +24,9 @@ def court(tmp_path_factory):
     environment = find_environment("cuda")
     with Judge(environment, deadline=30) as judge:
 
-        def decide(text, **brief):
+        def decide(text, **criteria):
             candidate = render(Completion("files", 0, text, "kernel_module"), live)
-            return judge.judge(candidate, Brief(live, **brief))
+            return judge.judge(candidate, Criteria(live, **criteria))
 
         yield decide
 

@@ -12,7 +12,7 @@ from pytest_kernelllm.discover.live import load_target
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.judge.environment import find_environment
-from pytest_kernelllm.judge.judge import Brief, Judge
+from pytest_kernelllm.judge.judge import Criteria, Judge
 
 GIB = 1 << 30
 N = 1 << 23
@@ -43,13 +43,13 @@ def judge():
 
 @pytest.fixture
 def court(judge, tmp_path):
-    def decide(project, text, **brief):
+    def decide(project, text, **criteria):
         path = tmp_path / "layers.py"
         path.write_text(project)
         [target] = scan_file(path, tmp_path).targets
         live = load_target(tmp_path, target)
         candidate = render(Completion("files", 0, text, "kernel_module"), live)
-        return judge.judge(candidate, Brief(live, **brief))
+        return judge.judge(candidate, Criteria(live, **criteria))
 
     return decide
 

@@ -17,7 +17,7 @@ from pytest_kernelllm.discover.live import LiveTarget, load_target
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.render.render import RenderError, render
 from pytest_kernelllm.judge.environment import find_environment
-from pytest_kernelllm.judge.judge import Brief, Judge
+from pytest_kernelllm.judge.judge import Criteria, Judge
 
 DATA = Path(__file__).parents[1] / "data"
 FUSING = "fusing/modules.py"
@@ -121,7 +121,7 @@ def court(device: str) -> Iterator[Callable[[str], tuple[str, str, bool | None]]
                 candidate = render(Completion("files", 0, text, "modelnew"), live)
             except RenderError as error:
                 return "render", str(error), None
-            verdict = judge.judge(candidate, Brief(live, timing=False))
+            verdict = judge.judge(candidate, Criteria(live, timing=False))
             assert verdict.accepted or verdict.rule, verdict.reason
             return verdict.rule, verdict.reason, candidate.translated
 

@@ -1,14 +1,14 @@
-"""Every candidate of the corpus before the judge, without a GPU, with the screen and without it."""
+"""Every candidate of the corpus before the judge, without a GPU, with the static check and without it."""
 
 import collections
 
 import pytest
 from corpus import table
-from corpus.corpus import SCREEN_OFF, Court, Outcome
+from corpus.corpus import NO_STATIC_CHECK, Court, Outcome
 from corpus.entries import HERE, load
 from corpus.selected import assert_right, judge_selected
 
-from pytest_kernelllm.judge.rules import SWITCHABLE
+from pytest_kernelllm.judge.rules.catalog import SWITCHABLE
 
 ENTRIES = [entry for entry in load() if entry.runs_on("cpu")]
 
@@ -23,18 +23,18 @@ def judged(request):
 @pytest.mark.timeout(1800)  # the first one waits until all are judged
 @every_entry
 def test_without_the_screen_behaviour_decides(entry, judged):
-    assert_right(judged, entry, screen=False)
+    assert_right(judged, entry, static_check=False)
 
 
 @pytest.mark.timeout(1800)
 @every_entry
 def test_with_the_screen(entry, judged):
-    assert_right(judged, entry, screen=True)
+    assert_right(judged, entry, static_check=True)
 
 
 def test_launches_are_counted_in_repeated_calls_too():
     [entry] = load("hinge_loss__keyed_by_values")
-    [outcome] = Court("cpu").judge([entry], frozenset({"screen", "twin", "decoy"}))
+    [outcome] = Court("cpu").judge([entry], frozenset({"static check", "near-duplicate", "decoy"}))
     assert outcome.caught == "launches"
     assert "other addresses" in outcome.reason
 
@@ -44,12 +44,12 @@ def test_the_corpus_is_large_and_names_every_rule():
     assert kinds["cheat"] >= 60
     assert kinds["honest"] >= 30
     named = {rule for entry in load() for rule in entry.rules}
-    assert named >= SWITCHABLE - {"screen"}
-    assert any(entry.only_screen for entry in load())
+    assert named >= SWITCHABLE - {"static check"}
+    assert any(entry.only_static_check for entry in load())
 
 
 def test_few_entries_are_left_to_the_screen_alone():
-    assert sum(bool(entry.only_screen) for entry in load()) <= 6
+    assert sum(bool(entry.only_static_check) for entry in load()) <= 6
 
 
 def outcome(name, status, rule="", disabled=frozenset()):
@@ -63,15 +63,15 @@ def outcome(name, status, rule="", disabled=frozenset()):
         ("softmax__plain", "accepted", "", frozenset(), True),
         ("softmax__plain", "rejected", "values", frozenset(), False),
         ("softmax__plain", "inconclusive", "", frozenset(), False),
-        ("softmax__uniform", "rejected", "values", SCREEN_OFF, True),
-        ("softmax__uniform", "rejected", "sizes", SCREEN_OFF, False),
-        ("softmax__uniform", "rejected", "screen", frozenset(), False),
-        ("softmax__uniform", "accepted", "", SCREEN_OFF, False),
-        ("hinge_loss__exits", "rejected", "screen", frozenset(), True),
+        ("softmax__uniform", "rejected", "values", NO_STATIC_CHECK, True),
+        ("softmax__uniform", "rejected", "sizes", NO_STATIC_CHECK, False),
+        ("softmax__uniform", "rejected", "static check", frozenset(), False),
+        ("softmax__uniform", "accepted", "", NO_STATIC_CHECK, False),
+        ("hinge_loss__exits", "rejected", "static check", frozenset(), True),
         ("hinge_loss__exits", "rejected", "run", frozenset(), False),
-        ("hinge_loss__exits", "rejected", "run", SCREEN_OFF, True),
+        ("hinge_loss__exits", "rejected", "run", NO_STATIC_CHECK, True),
         ("softmax__watch_disabled", "accepted", "", frozenset(), False),
-        ("softmax__watch_disabled", "accepted", "", SCREEN_OFF, True),
+        ("softmax__watch_disabled", "accepted", "", NO_STATIC_CHECK, True),
     ],
 )
 def test_an_outcome_is_right_only_for_the_stated_reason(name, status, rule, disabled, right):
@@ -87,7 +87,7 @@ def test_the_table_marks_what_was_missed():
     assert "values (!)" not in printed
     assert len(printed.splitlines()) == 4
     assert (
-        "caught for the stated reason 1/2 with the screen, 1/2 without; honest refused 1/1"
+        "caught for the stated reason 1/2 with the static check, 1/2 without; honest refused 1/1"
         in table.summary(outcomes, outcomes)
     )
 

@@ -8,7 +8,7 @@ from pytest_kernelllm.discover.live import load_target
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.judge.environment import find_environment
-from pytest_kernelllm.judge.judge import Brief, Judge
+from pytest_kernelllm.judge.judge import Criteria, Judge
 
 MODULES = (
     LAYERS
@@ -87,14 +87,14 @@ def court(tmp_path_factory):
     """Judges kernel module text for a class of ``MODULES``."""
     path = tmp_path_factory.mktemp("judged") / "layers.py"
     path.write_text(MODULES)
-    found = scan_file(path, path.parent)
-    lives = {t.name: load_target(path.parent, t) for t in found.targets}
+    findings = scan_file(path, path.parent)
+    lives = {t.name: load_target(path.parent, t) for t in findings.targets}
     environment = find_environment("cpu")
     with Judge(environment, deadline=20) as judge:
 
-        def decide(name, text, **brief):
+        def decide(name, text, **criteria):
             candidate = render(Completion("files", 0, text, "kernel_module"), lives[name])
-            return judge.judge(candidate, Brief(lives[name], **brief))
+            return judge.judge(candidate, Criteria(lives[name], **criteria))
 
         yield decide
 

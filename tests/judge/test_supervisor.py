@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_kernelllm.judge.findings import Decision
 from pytest_kernelllm.judge.handle import WorkerDied
 from pytest_kernelllm.judge.isolation.isolation import probe_isolation
-from pytest_kernelllm.judge.run.run import Decided
 from pytest_kernelllm.judge.supervisor import ForkServer, ServerFailed
 from pytest_kernelllm.judge.workers import make_context
 
@@ -42,7 +42,7 @@ def wait_until_gone(path, seconds=10.0):
 
 
 def test_a_machine_without_cuda_is_not_the_candidates_fault(server):
-    with server.worker(20.0) as worker, pytest.raises(Decided, match="could not start CUDA") as told:
+    with server.worker(20.0) as worker, pytest.raises(Decision, match="could not start CUDA") as told:
         make_context(worker)
     assert told.value.verdict == "inconclusive"
 

@@ -1,1 +1,1 @@
-"""How fast a kernel is, by clocks that it cannot move."""
+"""Times implementations by clocks that a candidate cannot move."""

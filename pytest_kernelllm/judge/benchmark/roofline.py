@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import torch
 
-from pytest_kernelllm.judge.reference.outputs import Question
+from pytest_kernelllm.judge.reference.outputs import PreparedProbe
 from pytest_kernelllm.judge.shared.clock import Clock
 from pytest_kernelllm.judge.shared.structure import flatten
 
 DIFFERENTIABLE_BYTES = 1 << 31
-"""Larger questions are not differentiated to learn which of their inputs matter."""
+"""Larger probes are not differentiated to learn which of their inputs matter."""
 
 
 @dataclass(frozen=True)
@@ -51,26 +51,26 @@ def measure_roofline(clock: Clock) -> Roofline:
     return Roofline(moved, rates, int(torch.cuda.get_device_properties(0).L2_cache_size))
 
 
-def needed_bytes(question: Question) -> tuple[int, int]:
+def needed_bytes(prepared: PreparedProbe) -> tuple[int, int]:
     """Bytes that a call must read, and must write.
 
     Read: of floating inputs and parameters the elements with a derivative, for a random projection of the outputs.
     An element without one may matter too, so this is never too much; a table's rows that no index names are not in it.
     """
-    written = sum(leaf.nbytes for leaf in question.expected.original)
-    if question.bytes > DIFFERENTIABLE_BYTES:
+    written = sum(leaf.nbytes for leaf in prepared.expected.original)
+    if prepared.bytes > DIFFERENTIABLE_BYTES:
         return 0, written
     arguments = {
         name: value.detach().requires_grad_()
         if isinstance(value, torch.Tensor) and value.is_floating_point()
         else value
-        for name, value in question.arguments.items()
+        for name, value in prepared.arguments.items()
     }
     sources = [v for v in arguments.values() if isinstance(v, torch.Tensor) and v.requires_grad]
-    sources += [p for p in question.module.parameters() if p.requires_grad]
+    sources += [p for p in prepared.module.parameters() if p.requires_grad]
     try:
         with torch.enable_grad():
-            _, outputs = flatten(question.module(**arguments))
+            _, outputs = flatten(prepared.module(**arguments))
             leaves = [t for t in outputs if isinstance(t, torch.Tensor) and t.requires_grad]
             if not leaves or not sources:
                 return 0, written

@@ -21,7 +21,7 @@ CLOCK_TRIES = 5
 """How often a call is timed by the judge's clock, at most."""
 
 
-class Contestant(Protocol):
+class Implementation(Protocol):
     """One of the things timed against each other."""
 
     name: str
@@ -35,7 +35,7 @@ class Contestant(Protocol):
 
 @dataclass(frozen=True)
 class Series:
-    """All figures of one contestant, in µs: one list of cold calls a round, one warm mean a round."""
+    """All figures of one implementation, in µs: one list of cold calls a round, one warm mean a round."""
 
     cold: tuple[tuple[float, ...], ...]
     warm: tuple[float, ...]
@@ -46,35 +46,35 @@ class Series:
         return statistics.median(x for calls in self.cold for x in calls)
 
 
-def flushes_to_hide(contestants: Sequence[Contestant], flush_us: float) -> dict[str, int]:
-    """How many overwrites of L2 keep the GPU busy while each contestant's call is being launched.
+def flushes_to_hide(implementations: Sequence[Implementation], flush_us: float) -> dict[str, int]:
+    """How many overwrites of L2 keep the GPU busy while each implementation's call is being launched.
 
     What is timed then is the GPU's work and not Python. Also warms everything up.
     """
     flushes = {}
-    for contestant in contestants:
-        contestant.loop(3)
-        flushes[contestant.name] = min(1 + math.ceil(contestant.loop(5)[0] / flush_us), MOST_FLUSHES)
+    for implementation in implementations:
+        implementation.loop(3)
+        flushes[implementation.name] = min(1 + math.ceil(implementation.loop(5)[0] / flush_us), MOST_FLUSHES)
     return flushes
 
 
 def interleave(
-    contestants: Sequence[Contestant], flushes: dict[str, int], policy: Policy, order: random.Random
+    implementations: Sequence[Implementation], flushes: dict[str, int], policy: Policy, order: random.Random
 ) -> dict[str, Series]:
-    """Time all contestants in rounds, each round in a new order, so that drift of clocks and heat falls on all.
+    """Time all implementations in rounds, each round in a new order, so that drift of clocks and heat falls on all.
 
     Calls that take long are made less often.
     """
-    cold: dict[str, list[tuple[float, ...]]] = {c.name: [] for c in contestants}
-    warm: dict[str, list[float]] = {c.name: [] for c in contestants}
-    longest = max(c.cold(flushes[c.name]) for c in contestants)
+    cold: dict[str, list[tuple[float, ...]]] = {c.name: [] for c in implementations}
+    warm: dict[str, list[float]] = {c.name: [] for c in implementations}
+    longest = max(c.cold(flushes[c.name]) for c in implementations)
     calls = max(2, min(policy.timing_calls, int(10_000 / longest)))
     for _ in range(policy.timing_rounds):
-        for contestant in order.sample(contestants, len(contestants)):
-            name = contestant.name
-            cold[name].append(tuple(contestant.cold(flushes[name]) for _ in range(calls)))
-            warm[name].append(contestant.loop(calls)[0])
-    return {c.name: Series(tuple(cold[c.name]), tuple(warm[c.name])) for c in contestants}
+        for implementation in order.sample(implementations, len(implementations)):
+            name = implementation.name
+            cold[name].append(tuple(implementation.cold(flushes[name]) for _ in range(calls)))
+            warm[name].append(implementation.loop(calls)[0])
+    return {c.name: Series(tuple(cold[c.name]), tuple(warm[c.name])) for c in implementations}
 
 
 def spread(values: Sequence[float]) -> Spread:

@@ -1,1 +1,1 @@
-"""What candidates are asked, and what is right. Only ever in the judge's process."""
+"""Prepares what a candidate is asked and computes what is right. Used in the judge's own process only."""

@@ -2,13 +2,13 @@
 
 How they are asked of a worker, in the order that calls ``forward``::
 
-    "grad": {"wrt": ["x", "self.weight"], "outputs": [slab, null], "slabs": [slab, slab]}
+    "grad": {"wrt": ["x", "self.weight"], "outputs": [buffer, null], "buffers": [buffer, buffer]}
 
 ``wrt`` names inputs, and parameters after ``self.``, as in ``Gradients.names``. ``outputs`` has for each output leaf the
 gradient that flows into it, None where none does (``Gradients.into``). The worker makes the named tensors require
 gradients, calls ``forward`` under ``torch.enable_grad()``, and lets ``torch.autograd.grad`` with
-``allow_unused=True`` find the gradients, which it copies to ``slabs``, zeros where there is none. What then stands in
-the slabs is compared, leaf by leaf, with ``Gradients.expected``.
+``allow_unused=True`` find the gradients, which it copies to ``buffers``, zeros where there is none. What then stands in
+the buffers is compared, leaf by leaf, with ``Gradients.expected``.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from torch import nn
 
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import numerics
-from pytest_kernelllm.judge.reference import trivial as impostors
+from pytest_kernelllm.judge.reference.calls import Change, Float64Mode, copied, to_float64
 from pytest_kernelllm.judge.reference.numerics import Expected
-from pytest_kernelllm.judge.reference.original import Change, Float64Mode, copied, raised
+from pytest_kernelllm.judge.reference.trivial import passing_trivial_output
 from pytest_kernelllm.judge.shared.structure import flatten
 
 PARAMETER = "self."
@@ -39,7 +39,7 @@ class NoGradients(Exception):
 
 @dataclass(frozen=True)
 class Gradients:
-    """What the gradients of one question must be."""
+    """The gradients that are right at one probe."""
 
     names: tuple[str, ...]
     """Of the floating inputs (``x``) and the parameters (``self.weight``) that outputs depend on."""
@@ -47,8 +47,8 @@ class Gradients:
     """For each output leaf the gradient that flows into it; None for one without."""
     expected: Expected
     """One leaf for each of ``names``."""
-    impostor: str | None
-    """Name of an impostor that would pass as all of them; then they prove nothing."""
+    trivial: str | None
+    """Name of a trivial output that would pass as all of them; then they cannot tell right from wrong."""
 
 
 def expected_gradients(
@@ -56,17 +56,17 @@ def expected_gradients(
     arguments: dict[str, Any],
     seed: int,
     policy: Policy,
-    movers: Iterable[Change] = (),
+    perturbations: Iterable[Change] = (),
     tolerance: float | None = None,
 ) -> Gradients:
     """The original's gradients under random gradients of its outputs, with their bounds.
 
     Args:
-        module: the original, with the question's weights. Kept as it is.
+        module: the original, with the probe's weights. Kept as it is.
         arguments: by parameter name. Kept as they are.
         seed: of the gradients that flow into the outputs.
         policy: thresholds.
-        movers: make float64 of a tensor, moved in its last places (``reference.mover``).
+        perturbations: each raises a tensor to float64 and perturbs its last places (``calls.perturbation``).
         tolerance: the marker's override.
 
     Raises:
@@ -85,17 +85,17 @@ def expected_gradients(
     def in_float64(change: Change) -> Tensors:
         with Float64Mode():  # type: ignore[no-untyped-call]  # torch leaves it untyped
             leaves, sources = _call(module, arguments, change)
-            wide = [None if g is None else raised(g) for g in into]
+            wide = [None if g is None else to_float64(g) for g in into]
             pulled = _pull(leaves, [sources[name] for name in names], wide)
         return [
             torch.zeros_like(o, dtype=torch.float64) if g is None else g
             for o, g in zip(original, pulled, strict=True)
         ]
 
-    moved = [in_float64(change) for change in movers]
+    nearby = [in_float64(change) for change in perturbations]
     elements = sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
-    expected = numerics.expect(None, original, in_float64(raised), moved, policy, elements=elements)
-    weak = impostors.weakness(expected, {}, None, None, policy, tolerance)
+    expected = numerics.expect(None, original, in_float64(to_float64), nearby, policy, elements=elements)
+    weak = passing_trivial_output(expected, {}, None, None, policy, tolerance)
     return Gradients(tuple(names), tuple(into), expected, weak)
 
 

@@ -26,8 +26,8 @@ class Bounds:
     """Size of each row of the exact output, ``(rows, 1)``, float64: see ``_row_scale``."""
     own: torch.Tensor
     """What a row may err because the original does, ``(rows, 1)``, float64."""
-    movement: torch.Tensor | None
-    """How far each element moves when the inputs move in their last places, ``(rows, width)``, float32."""
+    sensitivity: torch.Tensor | None
+    """How far each element of the exact output changes when the inputs are perturbed in their last places, ``(rows, width)``, float32."""
     outliers: int
     """How many elements may err more than that: the original errs there too, but elsewhere."""
     worst: float
@@ -69,7 +69,7 @@ def expect(
     structure: Any,
     original: Sequence[torch.Tensor],
     exact: Sequence[torch.Tensor] | None,
-    moved: Sequence[Sequence[torch.Tensor]],
+    nearby: Sequence[Sequence[torch.Tensor]],
     policy: Policy,
     *,
     elements: int = 0,
@@ -82,7 +82,7 @@ def expect(
         structure: how the leaves nest.
         original: as the original computes them.
         exact: the same in float64; None where that cannot be had: then the original is compared with as it is.
-        moved: in float64 again, with inputs moved in their last places; any number of times.
+        nearby: the same in float64 with inputs perturbed in their last places; any number of times.
         policy: thresholds.
         elements: of all inputs together.
         free: see ``Expected``.
@@ -91,10 +91,10 @@ def expect(
     truths: list[torch.Tensor] = []
     bounds: list[Bounds | tuple[torch.Tensor, ...]] = []
     for i, leaf in enumerate(original):
-        others = [leaves[i] for leaves in moved]
+        others = [leaves[i] for leaves in nearby]
         if not leaf.is_floating_point():
             # An integer that answers to the last places of the inputs has no one right value. Which of many
-            # equal inputs is meant stays the original's choice: the movements choose at random.
+            # equal inputs is meant stays the original's choice: the perturbations choose at random.
             others += [exact[i]] if exact else []
             bounds.append(tuple(other for other in others if not torch.equal(other, leaf)))
             truths.append(leaf)
@@ -137,8 +137,8 @@ def compare(
     for start, stop in _chunks(exact, policy):
         g, o, t = (_rows(x)[start:stop] for x in (got, original, exact))
         allowed = base[start:stop]
-        if bounds.movement is not None:
-            allowed = torch.maximum(allowed, bounds.movement[start:stop])
+        if bounds.sensitivity is not None:
+            allowed = torch.maximum(allowed, bounds.sensitivity[start:stop])
         wide = g.double()
         error = (wide - t).abs_().div_(_scale(t, bounds.scale[start:stop], got.dtype, bounds.finite))
         close = error <= allowed
@@ -188,7 +188,7 @@ def floor_of(output: torch.Tensor, elements: int, policy: Policy) -> float:
 def _bounds(
     original: torch.Tensor,
     truth: torch.Tensor,
-    moved: list[torch.Tensor],
+    nearby: list[torch.Tensor],
     known: bool,
     policy: Policy,
     elements: int,
@@ -199,7 +199,7 @@ def _bounds(
     largest = torch.finfo(original.dtype).max
     scale = truth.new_zeros(rows, 1)
     errs = truth.new_zeros(rows, 1)
-    movement = torch.zeros(rows, width, dtype=torch.float32, device=truth.device) if moved else None
+    sensitivity = torch.zeros(rows, width, dtype=torch.float32, device=truth.device) if nearby else None
     finite = True
     for start, stop in _chunks(truth, policy):
         o, t = _rows(original)[start:stop], _rows(truth)[start:stop]
@@ -211,11 +211,11 @@ def _bounds(
         scale[start:stop] = _row_scale(t if finite else torch.where(t.abs() <= largest, t, 0.0))
         unit = _scale(t, scale[start:stop], original.dtype, finite)
         errs[start:stop] = (_distance(wide, t) / unit).amax(1, keepdim=True)
-        if movement is not None:
-            steps = torch.stack([_distance(_rows(m)[start:stop], t) for m in moved]).amax(0)
+        if sensitivity is not None:
+            steps = torch.stack([_distance(_rows(m)[start:stop], t) for m in nearby]).amax(0)
             # By chance a single element may stay where it is; its row then speaks for it.
             typical = steps.square().mean(1, keepdim=True).sqrt()
-            movement[start:stop] = torch.maximum(steps, typical) / unit * (1 + 1e-6)  # float32 rounds
+            sensitivity[start:stop] = torch.maximum(steps, typical) / unit * (1 + 1e-6)  # float32 rounds
     if not known:
         errs.fill_(floor)
     factor = policy.own_error_factor
@@ -226,11 +226,11 @@ def _bounds(
     for start, stop in _chunks(truth, policy):
         o, t = _rows(original)[start:stop], _rows(truth)[start:stop]
         unit = _scale(t, scale[start:stop], original.dtype, finite)
-        bound = usual if movement is None else torch.maximum(usual, movement[start:stop])
+        bound = usual if sensitivity is None else torch.maximum(usual, sensitivity[start:stop])
         strays += int((_distance(o.double(), t) / unit > bound).sum())
     outliers = min(int(factor * strays), int(policy.outlier_share * original.numel()))
     worst = factor * float(errs.max()) if rows else 0.0
-    return Bounds(scale, own, movement, outliers, worst, finite, floor)
+    return Bounds(scale, own, sensitivity, outliers, worst, finite, floor)
 
 
 def _row_scale(rows: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""The exam of one target: for each probe the inputs, the shaken module and what the outputs must be."""
+"""Prepares probes of one target: the inputs, the module with perturbed weights, and what its outputs must be."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ import torch
 from pytest_kernelllm.core.records import Case
 from pytest_kernelllm.judge.memory import make_room
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference import numerics
-from pytest_kernelllm.judge.reference import original as reference
-from pytest_kernelllm.judge.reference import trivial as impostors
+from pytest_kernelllm.judge.reference import calls, numerics
 from pytest_kernelllm.judge.reference.gradients import Gradients, expected_gradients
 from pytest_kernelllm.judge.reference.numerics import Expected
 from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.reference.stress import stressed
-from pytest_kernelllm.judge.reference.unsupported import ExamError as ExamError
+from pytest_kernelllm.judge.reference.trivial import passing_trivial_output
+from pytest_kernelllm.judge.reference.unsupported import OriginalError as OriginalError
 from pytest_kernelllm.judge.reference.unsupported import (
     form,
     named,
@@ -33,7 +32,7 @@ from pytest_kernelllm.judge.reference.unsupported import (
 from pytest_kernelllm.judge.shared.structure import flatten
 
 SMALL = 64 * 1024 * 1024
-"""Bytes; questions up to this size are kept for the next candidate."""
+"""Bytes; prepared probes up to this size are kept for the next candidate."""
 
 
 class Subject(Protocol):
@@ -59,19 +58,19 @@ class Subject(Protocol):
 
 
 @dataclass(frozen=True)
-class Question:
-    """One probe, ready to be put to a worker."""
+class PreparedProbe:
+    """One probe, ready to be uploaded to a worker."""
 
     probe: Probe
     module: torch.nn.Module
     arguments: dict[str, Any]
     expected: Expected
-    impostor: str | None
-    """Name of an impostor that this question would let through; such a question proves nothing."""
+    trivial: str | None
+    """Name of a trivial output that would pass at this probe, which then cannot tell right from wrong; else None."""
 
     @property
     def bytes(self) -> int:
-        """Of inputs, state and outputs together."""
+        """Bytes of inputs, state and outputs together."""
         return _bytes(self.module, self.arguments, self.expected.original)
 
 
@@ -79,15 +78,15 @@ class Question:
 class _Modules:
     """A target's module with one set of weights."""
 
-    shaken: torch.nn.Module
+    perturbed: torch.nn.Module
     exact: torch.nn.Module
     """In float64."""
-    moved: tuple[torch.nn.Module, ...]
-    """In float64, weights moved in their last places: up or down at random, and all the other way."""
+    nearby: tuple[torch.nn.Module, ...]
+    """In float64, weights perturbed in their last places: up or down at random, and all the other way."""
 
 
-class Exam:
-    """Prepares the questions of one target, and keeps the small ones. Thread-safe."""
+class ReferenceOutputs:
+    """Prepares the probes of one target, and keeps the small ones. Thread-safe."""
 
     def __init__(self, subject: Subject, device: str, policy: Policy, tolerance: float | None) -> None:
         """``tolerance`` is the marker's override, or None."""
@@ -98,18 +97,18 @@ class Exam:
         self._keeping = threading.Lock()
         self._preparing = threading.Lock()
         self._compiling = threading.Lock()
-        self._kept: OrderedDict[Probe, Question] = OrderedDict()
+        self._kept: OrderedDict[Probe, PreparedProbe] = OrderedDict()
         self._built: dict[str, torch.nn.Module] = {}
         self._modules: OrderedDict[Any, _Modules] = OrderedDict()
         self._pulled: OrderedDict[Probe, Gradients] = OrderedDict()
         self._steady: set[str] = set()
         self._compiled: dict[str, Callable[..., Any] | None] = {}
 
-    def question(self, probe: Probe) -> Question:
+    def prepare(self, probe: Probe) -> PreparedProbe:
         """Inputs and expected outputs of a probe.
 
         Raises:
-            ExamError: the original fails at this probe, or gives outputs that cannot be compared.
+            OriginalError: the original fails at this probe, or gives outputs that cannot be compared.
         """
         kept = self._find(probe)
         if kept is not None:
@@ -119,47 +118,52 @@ class Exam:
             kept = self._find(probe)
             if kept is not None:
                 return kept
-            question = self._prepare(probe)
+            prepared = self._prepare(probe)
         if self.device.startswith("cuda"):
-            make_room(question.bytes)
-        if question.bytes > SMALL:
-            return question
+            make_room(prepared.bytes)
+        if prepared.bytes > SMALL:
+            return prepared
         with self._keeping:
-            self._kept[probe] = question
+            self._kept[probe] = prepared
             while sum(q.bytes for q in self._kept.values()) > 16 * SMALL:
                 self._kept.popitem(last=False)
-        return question
+        return prepared
 
-    def gradients(self, question: Question) -> Gradients:
-        """What the gradients must be at a question, for a case that asks for them.
+    def gradients(self, prepared: PreparedProbe) -> Gradients:
+        """The gradients that are right at a prepared probe, for a case that asks for them.
 
         Raises:
-            ExamError: the original has none, or fails on the way to them.
+            OriginalError: the original has none, or fails on the way to them.
         """
-        probe = question.probe
+        probe = prepared.probe
         with self._preparing:
             if probe in self._pulled:
                 return self._pulled[probe]
             with named(probe):
-                movers = list(self._movers(probe.seed))
+                perturbations = list(self._perturbations(probe.seed))
                 gradients = expected_gradients(
-                    question.module, question.arguments, probe.seed, self.policy, movers, self.tolerance
+                    prepared.module,
+                    prepared.arguments,
+                    probe.seed,
+                    self.policy,
+                    perturbations,
+                    self.tolerance,
                 )
-            if question.bytes <= SMALL:
+            if prepared.bytes <= SMALL:
                 self._pulled[probe] = gradients
                 while len(self._pulled) > 16:
                     self._pulled.popitem(last=False)
             return gradients
 
-    def compiled(self, question: Question) -> Callable[..., Any] | None:
+    def compiled(self, prepared: PreparedProbe) -> Callable[..., Any] | None:
         """``torch.compile`` of the original, compiled once a case; None where it cannot compile the module."""
-        case = question.probe.case
+        case = prepared.probe.case
         with self._compiling:
             if case not in self._compiled:
-                compiled = torch.compile(question.module)
+                compiled = torch.compile(prepared.module)
                 try:
                     with torch.no_grad():
-                        compiled(**question.arguments)
+                        compiled(**prepared.arguments)
                 except torch.cuda.OutOfMemoryError:
                     raise  # at smaller sizes it may run
                 except Exception:  # a baseline that cannot run is left out of the report, whatever the reason
@@ -168,59 +172,61 @@ class Exam:
                     self._compiled[case] = compiled
             return self._compiled[case]
 
-    def _find(self, probe: Probe) -> Question | None:
+    def _find(self, probe: Probe) -> PreparedProbe | None:
         with self._keeping:
             return self._kept.get(probe)
 
-    def _prepare(self, probe: Probe) -> Question:
+    def _prepare(self, probe: Probe) -> PreparedProbe:
         case = self.subject.case(probe.case)
         with named(probe):
             modules = self._with_weights(case, probe)
             arguments = self._draw(case, probe)
-            output = reference.call_original(modules.shaken, arguments)
+            output = calls.call_original(modules.perturbed, arguments)
         refuse_incomparable(output, probe)
         structure, original = flatten(output)
         if probe.case not in self._steady:
-            refuse_stateful(modules.shaken, arguments, probe)
-            refuse_random(modules.shaken, arguments, original, self.policy, probe)
+            refuse_stateful(modules.perturbed, arguments, probe)
+            refuse_random(modules.perturbed, arguments, original, self.policy, probe)
             self._steady.add(probe.case)
         exact, note = self._exact(modules, arguments, original)
-        roomy = self._fits(modules.shaken, arguments, original, runs=4)
+        roomy = self._fits(modules.perturbed, arguments, original, runs=4)
         if not roomy:
-            note += "; for want of memory, small movements of the inputs and half precision were not tried"
-        moved = self._moved(modules, arguments, exact, probe.seed) if roomy else []
+            note += (
+                "; for want of memory, small perturbations of the inputs and half precision were not tried"
+            )
+        nearby = self._nearby(modules, arguments, exact, probe.seed) if roomy else []
         note = note.removeprefix("; ")
         free = probe.rule == "stress"
         elements = sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
         expected = numerics.expect(
-            structure, original, exact, moved, self.policy, elements=elements, free=free, note=note
+            structure, original, exact, nearby, self.policy, elements=elements, free=free, note=note
         )
-        del moved
-        weak = self._weakness(modules.shaken, arguments, expected, probe, roomy)
-        return Question(probe, modules.shaken, arguments, expected, weak)
+        del nearby
+        weak = self._weakness(modules.perturbed, arguments, expected, probe, roomy)
+        return PreparedProbe(probe, modules.perturbed, arguments, expected, weak)
 
     def _with_weights(self, case: Case, probe: Probe) -> _Modules:
         """The module with the probe's weights, made once for probes in a row that share them."""
         seed = probe.seed if probe.weights is None else probe.weights
-        key = (case.name, seed, probe.nudged)
+        key = (case.name, seed, probe.perturbed)
         if key not in self._modules:
             if case.name not in self._built:
                 self._built[case.name] = self.subject.build(case, device=self.device)
-            module = reference.shaken(self._built[case.name], seed)
-            for name in probe.nudged:
-                _nudge(module, name)
-            moved = (reference.copied(module, change) for change in self._movers(seed))
-            made = _Modules(module, reference.copied(module, reference.raised), tuple(moved))
+            module = calls.perturbed(self._built[case.name], seed)
+            for name in probe.perturbed:
+                _perturb_attribute(module, name)
+            nearby = (calls.copied(module, change) for change in self._perturbations(seed))
+            made = _Modules(module, calls.copied(module, calls.to_float64), tuple(nearby))
             self._modules[key] = made
             while len(self._modules) > 2:
                 self._modules.popitem(last=False)
         return self._modules[key]
 
-    def _movers(self, seed: int) -> Iterator[reference.Change]:
-        """By a few float32 eps: one movement, and its opposite."""
+    def _perturbations(self, seed: int) -> Iterator[calls.Change]:
+        """By a few float32 eps: one sensitivity, and its opposite."""
         step = self.policy.conditioning_eps * torch.finfo(torch.float32).eps
         for way in (step, -step):
-            yield reference.mover(way, seed, torch.device(self.device))
+            yield calls.perturbation(way, seed, torch.device(self.device))
 
     def _draw(self, case: Case, probe: Probe) -> dict[str, Any]:
         call = self.subject.inputs(case, probe.seed, dict(probe.sizes), device=self.device)
@@ -232,9 +238,9 @@ class Exam:
     ) -> tuple[list[Any] | None, str]:
         """The leaves in float64; or None, and why they cannot be had."""
         why = "float64 takes more memory than there is"
-        if self._fits(modules.shaken, arguments, original, runs=2):
+        if self._fits(modules.perturbed, arguments, original, runs=2):
             try:
-                exact = reference.run_in_float64(modules.exact, arguments)
+                exact = calls.run_in_float64(modules.exact, arguments)
             except torch.cuda.OutOfMemoryError:
                 pass
             except Exception as error:  # e.g. an operation that asks for float32
@@ -245,21 +251,21 @@ class Exam:
                 why = "its outputs have another form in float64"
         return None, f"compared with the original as it is: {why}"
 
-    def _moved(
+    def _nearby(
         self, modules: _Modules, arguments: dict[str, Any], exact: list[Any] | None, seed: int
     ) -> list[list[torch.Tensor]]:
-        """The leaves in float64 once more, with all real values moved in their last places, both ways."""
-        moved = []
-        for module, change in zip(modules.moved, self._movers(seed), strict=True):
+        """The leaves in float64 once more, with all real values perturbed in their last places, both ways."""
+        nearby = []
+        for module, change in zip(modules.nearby, self._perturbations(seed), strict=True):
             try:
-                leaves = reference.run_in_float64(module, arguments, change) if exact else []
+                leaves = calls.run_in_float64(module, arguments, change) if exact else []
             except torch.cuda.OutOfMemoryError:
-                raise  # who leaves a movement out for that refuses honest kernels
+                raise  # who leaves a sensitivity out for that refuses honest kernels
             except Exception:  # the user's code may check its inputs
                 continue
             if exact and [form(leaf) for leaf in leaves] == [form(leaf) for leaf in exact]:
-                moved.append(leaves)
-        return moved
+                nearby.append(leaves)
+        return nearby
 
     def _weakness(
         self,
@@ -269,16 +275,16 @@ class Exam:
         probe: Probe,
         roomy: bool,
     ) -> str | None:
-        """Name of an impostor that would pass, if there is one."""
+        """Name of a trivial output that would pass, if there is one."""
         half = other = None
         # Who widens the tolerance says that such errors are welcome.
         if roomy and self.tolerance is None:
-            half = reference.run_in_half(module, arguments)
+            half = calls.run_in_half(module, arguments)
         if roomy:
             with named(probe):
                 drawn = self._draw(self.subject.case(probe.case), _another(probe))
-                other = reference.run_original(module, drawn)[1]
-        return impostors.weakness(expected, arguments, other, half, self.policy, self.tolerance)
+                other = calls.run_original(module, drawn)[1]
+        return passing_trivial_output(expected, arguments, other, half, self.policy, self.tolerance)
 
     def _fits(
         self, module: torch.nn.Module, arguments: dict[str, Any], original: list[torch.Tensor], runs: int
@@ -295,7 +301,11 @@ class Exam:
 
 def _another(probe: Probe) -> Probe:
     """With other inputs, whose outputs must not pass for this probe's; of a twin, those it hardly differs from."""
-    return replace(probe, stress="") if probe.rule == "twin" else replace(probe, seed=probe.seed + 1_000_003)
+    return (
+        replace(probe, stress="")
+        if probe.rule == "near-duplicate"
+        else replace(probe, seed=probe.seed + 1_000_003)
+    )
 
 
 def _bytes(module: torch.nn.Module, arguments: dict[str, Any], outputs: Iterable[Any]) -> int:
@@ -310,7 +320,7 @@ def _tensors(
     return [value for value in values if isinstance(value, torch.Tensor)]
 
 
-def _nudge(module: torch.nn.Module, name: str) -> None:
+def _perturb_attribute(module: torch.nn.Module, name: str) -> None:
     """Give a float attribute another value, far enough to matter (an epsilon of 1e-6 times two would not)."""
     owner, _, attribute = name.rpartition(".")
     holder = operator.attrgetter(owner)(module) if owner else module

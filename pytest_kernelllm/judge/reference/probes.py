@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
 
 from pytest_kernelllm.core.records import Case, Domain, TensorSpec
-from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference.stress import TWIN
 
 
 @dataclass(frozen=True)
@@ -21,8 +17,8 @@ class Probe:
     sizes: tuple[tuple[str, int], ...]
     seed: int
     stress: str = ""
-    """What is done to real-valued inputs: a name of ``stress.TRANSFORMS`` or ``stress.PLANTED``, or ``stress.TWIN``."""
-    nudged: tuple[str, ...] = ()
+    """What is done to real-valued inputs: a name of ``stress.TRANSFORMS`` or ``stress.PLANTED``, or ``stress.NEAR_DUPLICATE``."""
+    perturbed: tuple[str, ...] = ()
     """Float attributes set to another value, because the candidate claims to read them."""
     weights: int | None = None
     """Seed of the module's weights; None: ``seed``. Probes that share weights are prepared faster."""
@@ -34,8 +30,8 @@ class Probe:
         parts = [self.case, *(f"{k}={v}" for k, v in self.sizes), f"seed {self.seed}"]
         if self.stress:
             parts.append(f"{self.stress} inputs" if self.rule == "stress" else f"inputs with {self.stress}")
-        if self.nudged:
-            parts.append(f"other {', '.join(self.nudged)}")
+        if self.perturbed:
+            parts.append(f"other {', '.join(self.perturbed)}")
         return ", ".join(parts)
 
 
@@ -96,83 +92,7 @@ def covers(support: Domain, case: Case) -> Mapping[str, tuple[int, int]] | str:
     return ranges
 
 
-def plan(
-    case: Case,
-    ranges: Mapping[str, tuple[int, int]],
-    nudged: tuple[str, ...],
-    policy: Policy,
-    limits: Limits,
-    seed: int,
-    nonfinite: bool = True,
-) -> list[Probe]:
-    """The probes of one case: several seeds at its main size, stress at a small one, and the corners of its domain.
-
-    The last seed's has a twin right behind it: the same inputs but for a few values.
-
-    Args:
-        case: what is tried.
-        ranges: of the named dimensions, as ``covers`` returned them.
-        nudged: float attributes that the candidate claims to read.
-        policy: how many seeds, which kinds of stress.
-        limits: how large inputs may be, as far as free dimensions allow.
-        seed: the judge's secret first seed.
-        nonfinite: whether NaN and infinities in the inputs must come out as in the original.
-    """
-    main = _fit(case, ranges, limits.elements)
-    small, stresses, planted = _under_stress(case, ranges, policy, limits)
-
-    def probe(rule: str, sizes: Mapping[str, int], number: int, stress: str = "") -> Probe:
-        other = nudged if rule == "attributes" else ()
-        weights = seed + min(number, policy.seeds - 1)
-        return Probe(case.name, tuple(sizes.items()), seed + number, stress, other, weights, rule)
-
-    probes = [probe("values", main, i) for i in range(policy.seeds)]
-    probes.append(probe("twin", main, policy.seeds - 1, TWIN))
-    if nudged:
-        probes.append(probe("attributes", main, 20))
-    corners = _corners(case, ranges, main, limits, random.Random(seed))
-    probes += [probe("sizes", sizes, 30 + i) for i, sizes in enumerate(corners)]
-    probes += [probe("stress", small, 50 + i, name) for i, name in enumerate(stresses)]
-    if nonfinite:
-        probes += [probe("nonfinite", small, 80 + i, name) for i, name in enumerate(planted)]
-    return probes
-
-
-def _under_stress(
-    case: Case, ranges: Mapping[str, tuple[int, int]], policy: Policy, limits: Limits
-) -> tuple[dict[str, int], tuple[str, ...], tuple[str, ...]]:
-    """Sizes under stress, kinds of stress, and values to plant: few of them where a probe is dear."""
-    quick = limits.elements > policy.cpu_elements  # not in Triton's interpreter
-    main = _fit(case, ranges, limits.elements)
-    small = _fit(case, ranges, policy.gpu_stress_elements if quick else policy.cpu_stress_elements)
-    # A dimension of one would hide what happens along it, and rows of different kinds need rows.
-    sizes = {k: max(v, min(main[k], 2)) for k, v in small.items()}
-    if _rows(case.domain, sizes) < policy.stress_rows or elements(case.domain, sizes) > limits.elements:
-        sizes = main
-    if quick and elements(case.domain, sizes) <= policy.gpu_elements:
-        return sizes, policy.gpu_stresses, policy.gpu_planted
-    return sizes, policy.cpu_stresses, policy.cpu_planted
-
-
-def _corners(
-    case: Case,
-    ranges: Mapping[str, tuple[int, int]],
-    main: dict[str, int],
-    limits: Limits,
-    dice: random.Random,
-) -> list[dict[str, int]]:
-    """Secret prime sizes, all dimensions at their low end, and each at its high end; without what is the main size."""
-    odd = {k: _prime(ranges[k][0], v, dice) for k, v in main.items()}
-    low = {k: ranges[k][0] for k in main}
-    corners = [odd, low]
-    for name in main:
-        high = {**low, name: max(low[name], min(ranges[name][1], limits.longest))}
-        if elements(case.domain, high) <= limits.elements:
-            corners.append(high)
-    return [corner for i, corner in enumerate(corners) if corner not in [main, *corners[:i]]]
-
-
-def _rows(domain: Domain, sizes: Mapping[str, int]) -> int:
+def rows(domain: Domain, sizes: Mapping[str, int]) -> int:
     """Rows of the largest input: its elements but for the last dimension."""
     shapes = [_shape(spec, sizes) for spec in domain.inputs.values() if isinstance(spec, TensorSpec)]
     largest = max(shapes, key=math.prod, default=())
@@ -183,7 +103,7 @@ def _shape(spec: TensorSpec, sizes: Mapping[str, int]) -> list[int]:
     return [sizes[d] if isinstance(d, str) else d for d in spec.shape]
 
 
-def _fit(case: Case, ranges: Mapping[str, tuple[int, int]], budget: int) -> dict[str, int]:
+def fit(case: Case, ranges: Mapping[str, tuple[int, int]], budget: int) -> dict[str, int]:
     """The case's own sizes, halved where they are largest until they fit the budget."""
     sizes = {k: min(max(v, ranges[k][0]), ranges[k][1]) for k, v in case.sizes.items()}
     while elements(case.domain, sizes) > budget:
@@ -202,24 +122,8 @@ def smaller(
     now, budget = dict(sizes), elements(case.domain, sizes)
     while True:
         budget //= 2
-        fitted = _fit(case, ranges, budget)
+        fitted = fit(case, ranges, budget)
         if fitted == now:
             return
         yield fitted
         now = fitted
-
-
-def _prime(low: int, value: int, dice: random.Random) -> int:
-    """Some prime in ``[low, value)``; ``low`` where there is none.
-
-    One between the next lower power of two and ``value`` where there is one: below that other block sizes would do.
-    """
-    least = max(low, 2)
-    if least >= value:
-        return low
-    power = 1 << (value - 1).bit_length() - 1
-    start = dice.randrange(max(least, power), value)
-    for candidate in chain(range(start, value), range(start - 1, least - 1, -1)):
-        if all(candidate % d for d in range(2, math.isqrt(candidate) + 1)):
-            return candidate
-    return low

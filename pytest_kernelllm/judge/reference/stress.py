@@ -18,7 +18,7 @@ Rows = torch.Tensor
 Transform = Callable[[Rows, torch.Generator, float], Rows]
 """Takes rows, where random numbers come from, and the largest number of the input's dtype."""
 
-TWIN = "a few other values"
+NEAR_DUPLICATE = "a few other values"
 """By name, what makes the twin of an input: other values of the same kind in a few places, which a kernel that knows
 earlier inputs by some of their values takes for the same input."""
 
@@ -47,7 +47,7 @@ def stressed(arguments: dict[str, Any], name: str, seed: int) -> dict[str, Any]:
 
     Args:
         arguments: by parameter name.
-        name: of ``TRANSFORMS`` or ``PLANTED``, or ``TWIN``.
+        name: of ``TRANSFORMS`` or ``PLANTED``, or ``NEAR_DUPLICATE``.
         seed: the judge's secret; the same rows of several inputs are treated alike.
     """
     return {k: _changed(v, name, seed) if real_valued(v) else v for k, v in arguments.items()}
@@ -59,7 +59,9 @@ def _changed(value: torch.Tensor, name: str, seed: int) -> torch.Tensor:
     if name in PLANTED:
         return plant(wide, PLANTED[name], generator).to(value.dtype).reshape(value.shape)
     largest = torch.finfo(value.dtype).max
-    wide = _few_others(wide, generator) if name == TWIN else TRANSFORMS[name](wide, generator, largest)
+    wide = (
+        _few_others(wide, generator) if name == NEAR_DUPLICATE else TRANSFORMS[name](wide, generator, largest)
+    )
     return wide.clamp(-largest, largest).to(value.dtype).reshape(value.shape)
 
 

@@ -13,7 +13,7 @@ from pytest_kernelllm.judge.reference.numerics import Expected, compare
 Leaves = list[torch.Tensor]
 
 
-def weakness(
+def passing_trivial_output(
     expected: Expected,
     arguments: dict[str, Any],
     other: Leaves | None,
@@ -21,17 +21,17 @@ def weakness(
     policy: Policy,
     tolerance: float | None,
 ) -> str | None:
-    """Name of an impostor that would pass as the outputs, if there is one. Arguments as ``impostors`` takes them."""
-    for name, outputs in impostors(expected, arguments, other, half):
+    """Name of a trivial output that would pass, if there is one. Arguments as ``trivial_outputs`` takes them."""
+    for name, outputs in trivial_outputs(expected, arguments, other, half):
         if all(compare(out, expected, i, policy, tolerance).passed for i, out in enumerate(outputs)):
             return name
     return None
 
 
-def impostors(
+def trivial_outputs(
     expected: Expected, arguments: dict[str, Any], other: Leaves | None, half: Leaves | None
 ) -> Iterator[tuple[str, Leaves]]:
-    """Every impostor with its name.
+    """Every trivial with its name.
 
     Args:
         expected: the probe's truth.
@@ -61,7 +61,7 @@ def impostors(
 
 
 def _mean(leaf: torch.Tensor) -> torch.Tensor:
-    # Of the numbers alone: one NaN must not make the impostor harmless.
+    # Of the numbers alone: one NaN must not make the trivial harmless.
     finite = leaf.isfinite()
     total = torch.where(finite, leaf, 0).sum(dtype=torch.float64)
     return (total / finite.sum().clamp_min(1)).to(leaf.dtype).expand(leaf.shape)

@@ -9,19 +9,18 @@ from typing import Any
 import torch
 
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference import numerics
-from pytest_kernelllm.judge.reference import original as reference
+from pytest_kernelllm.judge.reference import calls, numerics
 from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.shared.structure import flatten
 
 
-class ExamError(Exception):
+class OriginalError(Exception):
     """The original itself cannot be examined at a probe; the text says why."""
 
 
 @contextmanager
 def named(probe: Probe) -> Iterator[None]:
-    """Errors of the user's code, as an ``ExamError`` that names the probe."""
+    """Errors of the user's code, as an ``OriginalError`` that names the probe."""
     try:
         yield
     except torch.cuda.OutOfMemoryError:
@@ -29,7 +28,7 @@ def named(probe: Probe) -> Iterator[None]:
     except Exception as error:  # the user's code may raise anything
         text = " ".join(str(error).split())[:300]
         where = probe.describe()
-        raise ExamError(f"the original fails at {where}: {type(error).__name__}: {text}") from error
+        raise OriginalError(f"the original fails at {where}: {type(error).__name__}: {text}") from error
 
 
 def refuse_incomparable(output: Any, probe: Probe) -> None:
@@ -38,7 +37,7 @@ def refuse_incomparable(output: Any, probe: Probe) -> None:
     kind = type(output)
     if isinstance(output, tuple | list | Mapping):
         if kind not in (tuple, list, dict):
-            raise ExamError(
+            raise OriginalError(
                 f"the original returns a {kind.__name__} at {where}; a kernel returns plain tuples, lists and "
                 "dicts, and callers that read fields by name would fail"
             )
@@ -47,11 +46,11 @@ def refuse_incomparable(output: Any, probe: Probe) -> None:
             if part is not None:
                 refuse_incomparable(part, probe)
         if not parts or all(part is None for part in parts):
-            raise ExamError(f"the original returns an empty {kind.__name__} at {where}")
+            raise OriginalError(f"the original returns an empty {kind.__name__} at {where}")
     elif not isinstance(output, torch.Tensor):
-        raise ExamError(f"the original returns something else than tensors at {where}: a {kind.__name__}")
+        raise OriginalError(f"the original returns something else than tensors at {where}: a {kind.__name__}")
     elif output.is_complex():
-        raise ExamError(f"the original returns complex numbers at {where}; they are not judged")
+        raise OriginalError(f"the original returns complex numbers at {where}; they are not judged")
 
 
 def refuse_random(
@@ -71,16 +70,16 @@ def refuse_random(
         probe: named in the text.
 
     Raises:
-        ExamError: the outputs differ.
+        OriginalError: the outputs differ.
     """
     with named(probe):
-        again = flatten(reference.call_original(module, arguments, seed=1))[1]
+        again = flatten(calls.call_original(module, arguments, seed=1))[1]
     same = numerics.expect(None, original, None, [], policy)
     for i, leaf in enumerate(again):
         alike = form(leaf) == form(original[i])
         tolerance = max(1e-4, 8 * torch.finfo(leaf.dtype).eps) if leaf.is_floating_point() else None
         if not alike or not numerics.compare(leaf, same, i, policy, tolerance).passed:
-            raise ExamError(
+            raise OriginalError(
                 f"the original is random: two calls with the same inputs give different outputs, at "
                 f"{probe.describe()}; judge it without dropout, sampling or whatever draws random numbers"
             )
@@ -90,9 +89,9 @@ def refuse_stateful(module: torch.nn.Module, arguments: dict[str, Any], probe: P
     """A call must leave buffers and inputs as they were: a kernel that leaves them alone would not do the same.
 
     Raises:
-        ExamError: it changes one of them; the text names it.
+        OriginalError: it changes one of them; the text names it.
     """
-    fresh = reference.copied(module, lambda tensor: tensor, torch.clone)
+    fresh = calls.copied(module, lambda tensor: tensor, torch.clone)
     inputs = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
     with named(probe), torch.no_grad():
         fresh(**inputs)
@@ -100,7 +99,7 @@ def refuse_stateful(module: torch.nn.Module, arguments: dict[str, Any], probe: P
     changed = [f"its buffer `{k}`" for k, v in module.named_buffers() if not _same(v, buffers.get(k))]
     changed += [f"its input `{k}`" for k, v in arguments.items() if not _same(v, inputs[k])]
     if changed:
-        raise ExamError(
+        raise OriginalError(
             f"the original changes {' and '.join(changed)} as it runs, at {probe.describe()}; a kernel keeps no "
             "state: judge the module in evaluation mode, or leave the change outside it"
         )

@@ -1,1 +1,1 @@
-"""Questions put to a worker, and everything that is looked at afterwards."""
+"""Uploads probes to a worker, has them run there, and compares what was written."""

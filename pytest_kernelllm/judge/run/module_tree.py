@@ -7,26 +7,26 @@ from typing import Any
 
 import torch
 
-from pytest_kernelllm.judge.shared.buffers import Arena
+from pytest_kernelllm.judge.shared.buffers import Allocator
 
 
-def state_tree(
-    module: torch.nn.Module, arena: Arena, slabs: dict[str, torch.Tensor], prefix: str = ""
+def module_tree(
+    module: torch.nn.Module, allocator: Allocator, buffers: dict[str, torch.Tensor], prefix: str = ""
 ) -> dict[str, Any]:
-    """Parameters and buffers in slabs, plain attributes as they are, submodules nested. JSON-ready.
+    """Parameters and buffers in buffers, plain attributes as they are, submodules nested. JSON-ready.
 
     Methods, hooks and whatever else is no plain value stays behind: a worker cannot call the original.
 
     Args:
         module: the live module.
-        arena: where the slabs are made.
-        slabs: receives the slab of each parameter and buffer by dotted name.
+        allocator: where the buffers are made.
+        buffers: receives the buffer of each parameter and buffer by dotted name.
         prefix: of those names.
     """
     values: dict[str, Any] = {}
     tensors = {**dict(module.named_parameters(recurse=False)), **dict(module.named_buffers(recurse=False))}
     for name, tensor in tensors.items():
-        slabs[prefix + name], values[name] = in_slab(tensor, arena)
+        buffers[prefix + name], values[name] = in_buffer(tensor, allocator)
     for name, value in vars(module).items():
         if not name.startswith("_") or name == "_reversed_padding_repeated_twice":
             plain(values, name, value)
@@ -38,7 +38,7 @@ def state_tree(
         "values": values,
         "children": {
             **{
-                name: state_tree(child, arena, slabs, f"{prefix}{name}.")
+                name: module_tree(child, allocator, buffers, f"{prefix}{name}.")
                 for name, child in module.named_children()
             },
             **{name: _namespace(value) for name, value in vars(module).items() if _is_namespace(name, value)},
@@ -58,11 +58,11 @@ def plain(values: dict[str, Any], name: str, value: Any) -> None:
         values[name] = {"tuple": list(value)}
 
 
-def in_slab(tensor: torch.Tensor, arena: Arena) -> tuple[torch.Tensor, dict[str, Any]]:
-    """A copy of ``tensor`` in the arena, and its description for the worker."""
-    slab, description = arena.slab(tensor.shape, tensor.dtype)
-    slab.copy_(tensor.detach())
-    return slab, {"slab": description}
+def in_buffer(tensor: torch.Tensor, allocator: Allocator) -> tuple[torch.Tensor, dict[str, Any]]:
+    """A copy of ``tensor`` in the allocator, and its description for the worker."""
+    buffer, description = allocator.buffer(tensor.shape, tensor.dtype)
+    buffer.copy_(tensor.detach())
+    return buffer, {"buffer": description}
 
 
 def _is_namespace(name: str, value: Any) -> bool:

@@ -1,6 +1,6 @@
-"""Slabs: memory the judge makes and shares with one worker, on the CPU or the GPU, without copies.
+"""Shared buffers: memory the judge makes and shares with one worker, on the CPU or the GPU, without copies.
 
-An ``Arena`` is one shared block; slabs are tensors laid out in it. The judge alone decides the layout. Nothing else
+An ``Allocator`` is one shared block; buffers are tensors laid out in it. The judge alone decides the layout. Nothing else
 lies in memory that is shared: on the GPU every block has an allocator's pool of its own, because an IPC handle opens
 the whole segment that the allocator cut a buffer from.
 """
@@ -21,14 +21,14 @@ ALIGNMENT = 512
 """Bytes; what PyTorch's CUDA allocator gives every tensor."""
 
 GUARD = 16 * 1024
-"""Bytes of guard zone before, between and behind slabs: more than a block of a kernel usually reaches too far."""
+"""Bytes of guard zone before, between and behind buffers: more than a block of a kernel usually reaches too far."""
 
 GUARD_BYTE = 0xFF
-"""Fills guard zones: NaN in every floating dtype, so that a read beyond a slab shows, and a known pattern for writes."""
+"""Fills guard zones: NaN in every floating dtype, so that a read beyond a buffer shows, and a known pattern for writes."""
 
 
-def slab_bytes(shape: Sequence[int], dtype: torch.dtype) -> int:
-    """Bytes a slab takes in an arena, alignment and the guard zone behind it included."""
+def buffer_bytes(shape: Sequence[int], dtype: torch.dtype) -> int:
+    """Bytes a buffer takes in an allocator, alignment and the guard zone behind it included."""
     count = 1
     for size in shape:
         count *= size
@@ -48,7 +48,7 @@ class Block:
     is ended never says that it has let go, and its memory would be kept for good."""
 
     def __init__(self, size: int, device: torch.device) -> None:
-        """``size`` bytes, uninitialised. Not thread-safe, because ``torch.cuda.use_mem_pool`` is not: see ``Pool``."""
+        """``size`` bytes, uninitialised. Not thread-safe, because ``torch.cuda.use_mem_pool`` is not: see ``BlockPool``."""
         self._pool = torch.cuda.MemPool()
         with torch.cuda.use_mem_pool(self._pool, device=device):
             self.tensor = torch.empty(size, dtype=torch.uint8, device=device)
@@ -62,7 +62,7 @@ class Block:
         del self._pool
 
 
-class Pool:
+class BlockPool:
     """Makes and frees blocks on one GPU. Thread-safe."""
 
     def __init__(self, device: torch.device) -> None:
@@ -87,11 +87,11 @@ class Pool:
             block.free()
 
 
-class Arena:
+class Allocator:
     """The judge's end of a block on ``device`` that it shares with one worker."""
 
-    def __init__(self, device: torch.device, pool: Pool | None = None) -> None:
-        """``pool``: where arenas on a GPU come from."""
+    def __init__(self, device: torch.device, pool: BlockPool | None = None) -> None:
+        """``pool``: where allocators on a GPU come from."""
         self.device = device
         self.fd = _shared_file() if device.type == "cpu" else -1
         self._pool = pool
@@ -102,11 +102,11 @@ class Arena:
         self._gaps: list[tuple[int, int]] = []
 
     def reserve(self, size: int, shift: int = 0) -> dict[str, Any] | None:
-        """Forget the layout, make room for slabs of ``size`` bytes in all, and fill it with the guard pattern.
+        """Forget the layout, make room for buffers of ``size`` bytes in all, and fill it with the guard pattern.
 
         Args:
-            size: sum of ``slab_bytes``.
-            shift: bytes, a multiple of ``ALIGNMENT``, by which the first slab starts later than usual.
+            size: sum of ``buffer_bytes``.
+            shift: bytes, a multiple of ``ALIGNMENT``, by which the first buffer starts later than usual.
 
         Returns:
             What the worker needs to attach, JSON-ready, if the block is a new one; None if it holds it already.
@@ -137,16 +137,16 @@ class Arena:
             "offset": self._block.storage_offset(),
         }
 
-    def slab(self, shape: Sequence[int], dtype: torch.dtype) -> tuple[torch.Tensor, dict[str, Any]]:
+    def buffer(self, shape: Sequence[int], dtype: torch.dtype) -> tuple[torch.Tensor, dict[str, Any]]:
         """Lay out one more tensor: the judge's view of it, and its description for the worker."""
         offset = self._used
-        self._used += slab_bytes(shape, dtype)
+        self._used += buffer_bytes(shape, dtype)
         if self._used > self._block.numel():
-            raise MemoryError(f"an arena of {self._block.numel()} bytes is full")
-        slab = view(self._block, offset, shape, dtype)
-        self._gaps.append((offset + slab.nbytes, self._used))
+            raise MemoryError(f"an allocator of {self._block.numel()} bytes is full")
+        buffer = view(self._block, offset, shape, dtype)
+        self._gaps.append((offset + buffer.nbytes, self._used))
         description = {"offset": offset, "shape": list(shape), "dtype": str(dtype).removeprefix("torch.")}
-        return slab, description
+        return buffer, description
 
     def intact(self) -> bool:
         """Whether every guard zone still holds its pattern."""
@@ -166,7 +166,7 @@ class Arena:
 
 
 def attach(description: dict[str, Any], fd: int) -> torch.Tensor:
-    """The worker's end of an arena: a uint8 tensor over the same memory."""
+    """The worker's end of an allocator: a uint8 tensor over the same memory."""
     if description["device"] == "cpu":
         return _map(fd, description["size"])
     torch.cuda.init()  # opening a handle before that is a segmentation fault
@@ -177,7 +177,7 @@ def attach(description: dict[str, Any], fd: int) -> torch.Tensor:
 
 def _shared_file() -> int:
     """A file in memory that its other holder cannot shrink: reading beyond its end would end the judge."""
-    fd = os.memfd_create("kernelllm-slabs", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    fd = os.memfd_create("kernelllm-buffers", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
     return fd
 

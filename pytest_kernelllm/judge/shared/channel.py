@@ -1,4 +1,4 @@
-"""Length-prefixed JSON over a socket: all that passes between judge and worker besides the slabs.
+"""Length-prefixed JSON over a socket: all that passes between judge and worker besides the buffers.
 
 Shared by both sides; standard library only. Nothing that arrives is ever unpickled or evaluated.
 """

@@ -52,7 +52,7 @@ WRITTEN = frozenset(
 ALLOCATING = UNWRITTEN | WRITTEN
 
 PATTERNS = range(0x7F81, 0x8000)
-"""16 bits that fill a block: NaN in every floating dtype. Another for every block, and none that of the judge's slabs, so that
+"""16 bits that fill a block: NaN in every floating dtype. Another for every block, and none that of the judge's buffers, so that
 what was read beyond one end shows where it is stored beyond another."""
 
 

@@ -1,1 +1,1 @@
-"""What can be refused by reading a kernel module, before anything of it runs."""
+"""Refuses kernel modules by reading them, before anything of them runs."""

@@ -1,6 +1,7 @@
-"""The screen: what can be refused by reading a kernel module, before anything of it runs.
+"""The static check: refuses a kernel module by reading it, before anything of it runs.
 
-It is the first net, not the last: a name that it lets through still meets the worker's walls and the judge's questions.
+It is the first line of defence, not the last: what it lets through still runs in an isolated worker and is compared
+with the original.
 """
 
 from __future__ import annotations
@@ -55,31 +56,31 @@ _DECLARES_ENCODING = re.compile(r"#.*?coding[:=][ \t]*([-\w.]+)")
 
 
 @dataclass(frozen=True)
-class Finding:
-    """Something refused: the line, and what to say about it after "it"."""
+class Violation:
+    """Something that a kernel has no use for: its line, and a reason that follows the word "it"."""
 
     line: int
     reason: str
 
 
-def screen(source: str) -> list[Finding]:
-    """Refusals of a kernel module, one a line and in order of lines; empty when it may run."""
+def find_violations(source: str) -> list[Violation]:
+    """Find what a kernel module has no use for: one violation a line, in order of lines; none when it may run."""
     if len(source) > LONGEST_SOURCE:
-        return [Finding(1, f"is longer than {LONGEST_SOURCE:,} characters")]
+        return [Violation(1, f"is longer than {LONGEST_SOURCE:,} characters")]
     if encoding := _other_encoding(source):
-        return [Finding(1, f"declares the encoding {encoding}: what runs would not be what is read here")]
+        return [Violation(1, f"declares the encoding {encoding}: what runs would not be what is read here")]
     try:
         tree = parse(source.encode())
-        found = _read(tree)
+        violations = _read(tree)
     except Tangled as error:
-        return [Finding(1, f"cannot be followed: {error}")]
+        return [Violation(1, f"cannot be followed: {error}")]
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return [Finding(getattr(error, "lineno", 0) or 1, f"is not Python: {error}")]
+        return [Violation(getattr(error, "lineno", 0) or 1, f"is not Python: {error}")]
     if "forward" not in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}:
-        found.append(Finding(1, "defines no function `forward`"))
-    by_line: dict[int, Finding] = {}
-    for finding in found:
-        by_line.setdefault(finding.line, finding)
+        violations.append(Violation(1, "defines no function `forward`"))
+    by_line: dict[int, Violation] = {}
+    for violation in violations:
+        by_line.setdefault(violation.line, violation)
     return [by_line[line] for line in sorted(by_line)]
 
 
@@ -92,15 +93,15 @@ def _other_encoding(source: str) -> str | None:
     return None
 
 
-def _read(tree: ast.Module) -> list[Finding]:
+def _read(tree: ast.Module) -> list[Violation]:
     every = places(tree)
     roots = _where_modules_may_stand(every)
-    found = []
+    violations = []
     for place in every:
         line = getattr(place.node, "lineno", 1)
         reasons = [*_node(place), *_module_as_value(place, roots)]
-        found += [Finding(line, reason) for reason in reasons]
-    return found + [Finding(line, reason) for line, reason in state(every)]
+        violations += [Violation(line, reason) for reason in reasons]
+    return violations + [Violation(line, reason) for line, reason in state(every)]
 
 
 def _where_modules_may_stand(every: list[Place]) -> set[int]:

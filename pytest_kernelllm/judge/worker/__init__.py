@@ -1,1 +1,1 @@
-"""The untrusted side, and what both sides share: channel, slabs, clock."""
+"""The untrusted side: the fork server, and the process in which a candidate runs."""

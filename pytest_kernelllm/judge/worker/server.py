@@ -1,7 +1,7 @@
 """The fork server: a process that has imported torch and triton, never touched CUDA, and forks one worker a candidate.
 
 Run as ``python -m pytest_kernelllm.judge.worker.server FD OPTIONS``; FD is a Unix socket to the judge, OPTIONS is JSON.
-Orders arrive as one JSON datagram each, with the worker's channel and arena as file descriptors beside it; what becomes
+Orders arrive as one JSON datagram each, with the worker's channel and allocator as file descriptors beside it; what becomes
 of a worker is reported the same way.
 """
 
@@ -41,8 +41,8 @@ class Charge:
     number: int
     """The judge's name for it."""
     directory: Path
-    arena: int
-    """The inode of its arena, -1 without."""
+    allocator: int
+    """The inode of its allocator, -1 without."""
     bounds: Bounds
 
 
@@ -108,7 +108,7 @@ class Server:
                     self._start(order, fds)
 
     def _start(self, order: dict[str, Any], fds: list[int]) -> None:
-        arena = os.fstat(fds[1]) if len(fds) > 1 else None
+        allocator = os.fstat(fds[1]) if len(fds) > 1 else None
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
@@ -118,7 +118,7 @@ class Server:
             os.close(fd)
         directory = Path(order["directory"])
         bounds = Bounds(**order["bounds"])
-        self._workers[pid] = Charge(order["id"], directory, arena.st_ino if arena else -1, bounds)
+        self._workers[pid] = Charge(order["id"], directory, allocator.st_ino if allocator else -1, bounds)
         self._tell({"started": order["id"]})
 
     def _become_worker(self, order: dict[str, Any], fds: list[int]) -> None:
@@ -163,7 +163,7 @@ class Server:
         """End workers that hold too much, and what has slipped out of a worker's family."""
         table = processes()
         for pid, charge in self._workers.items():
-            why = excess(pid, charge.directory, table, charge.bounds, charge.arena)
+            why = excess(pid, charge.directory, table, charge.bounds, charge.allocator)
             if why:
                 self._why[charge.number] = why
                 self._end([pid])

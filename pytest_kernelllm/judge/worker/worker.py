@@ -70,7 +70,7 @@ class Worker:
     """Serves one channel; ``directory`` is its scratch folder."""
 
     def __init__(self, channel: Channel, directory: Path, fd: int, compile_target: str) -> None:
-        """Take the arena's file descriptor, -1 on a GPU; ``compile_target`` is set in compile-only workers."""
+        """Take the allocator's file descriptor, -1 on a GPU; ``compile_target`` is set in compile-only workers."""
         self.channel = channel
         self.directory = directory
         self.fd = fd
@@ -125,17 +125,17 @@ class Worker:
         return {"ok": True}
 
     def state(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Build the stand-in for ``self`` from tensors in slabs and plain values."""
-        if order["arena"] is not None:
-            self.block = attach(order["arena"], self.fd)
+        """Build the stand-in for ``self`` from tensors in buffers and plain values."""
+        if order["allocator"] is not None:
+            self.block = attach(order["allocator"], self.fd)
         self.state_tensors = {}
         self.instance = self._stand_in(order["tree"])
         return {"ok": True}
 
     def run(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Call ``forward`` once and copy its outputs to the slabs it was given.
+        """Call ``forward`` once and copy its outputs to the buffers it was given.
 
-        The order's ``how`` is one of: ``watched`` (torch's operations are counted, memory is guarded), ``backwards``
+        The order's ``how`` is one of: ``watched`` (torch's operations are counted, memory is guarded), ``reversed``
         (the same, the last program first, in the interpreter), ``no kernels`` (the same, launches left out), or
         ``timed`` (on a GPU, behind ``flushes`` overwrites of L2).
         """
@@ -165,7 +165,7 @@ class Worker:
         return report
 
     def loop(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Call ``forward`` many times over, see ``Clock.many``; the last call's outputs go to the slabs."""
+        """Call ``forward`` many times over, see ``Clock.many``; the last call's outputs go to the buffers."""
         calls = [self._call(inputs)[0] for inputs in order["inputs"]]
         outputs, events = self.clock.many(calls, order["count"], order["flushes"])
         structure, flat = flatten(outputs)
@@ -197,7 +197,7 @@ class Worker:
     def _with_gradients(
         self, call: Callable[[], Any], inputs: dict[str, Any], wanted: dict[str, Any]
     ) -> Callable[[], Any]:
-        """The call, followed by its backward pass, see ``judge.exam.gradients``."""
+        """The call, followed by its backward pass, see ``judge.references.gradients``."""
         named = {**inputs, **self.state_tensors}
         sources = [named[name] for name in wanted["wrt"]]
 
@@ -208,9 +208,9 @@ class Worker:
                 outputs = call()
                 flat = [leaf for leaf in flatten(outputs)[1] if isinstance(leaf, torch.Tensor)]
                 pairs = [
-                    (leaf, self._tensor(slab))
-                    for leaf, slab in zip(flat, wanted["outputs"], strict=False)
-                    if slab is not None and leaf.requires_grad
+                    (leaf, self._tensor(buffer))
+                    for leaf, buffer in zip(flat, wanted["outputs"], strict=False)
+                    if buffer is not None and leaf.requires_grad
                 ]
                 roots, into = [leaf for leaf, _ in pairs], [gradient for _, gradient in pairs]
                 found = torch.autograd.grad(roots, sources, into, allow_unused=True) if roots else ()
@@ -219,7 +219,7 @@ class Worker:
             gradients = [
                 torch.zeros_like(s) if g is None else g for s, g in zip(sources, found, strict=False)
             ]
-            self._write(gradients or [torch.zeros_like(source) for source in sources], wanted["slabs"])
+            self._write(gradients or [torch.zeros_like(source) for source in sources], wanted["buffers"])
             return outputs
 
         return both_ways
@@ -227,29 +227,29 @@ class Worker:
     def _condition(self, how: str) -> contextlib.AbstractContextManager[None]:
         if how == "no kernels":
             return self.launches.left_out()
-        if how == "backwards" and os.environ.get("TRITON_INTERPRET") == "1":
+        if how == "reversed" and os.environ.get("TRITON_INTERPRET") == "1":
             from pytest_kernelllm.judge.worker.interpreter import last_program_first
 
             return last_program_first()
         return contextlib.nullcontext()
 
     def _write(self, flat: list[Any], descriptions: list[dict[str, Any]]) -> None:
-        """Copy outputs to their slabs, where they are of the right kind; anything else the judge sees described."""
-        slabs = [self._tensor(slab) for slab in descriptions]
-        for leaf, slab in zip(flat, slabs, strict=False):
-            if type(leaf) is torch.Tensor and leaf.shape == slab.shape and leaf.dtype == slab.dtype:
-                slab.copy_(leaf)
+        """Copy outputs to their buffers, where they are of the right kind; anything else the judge sees described."""
+        buffers = [self._tensor(buffer) for buffer in descriptions]
+        for leaf, buffer in zip(flat, buffers, strict=False):
+            if type(leaf) is torch.Tensor and leaf.shape == buffer.shape and leaf.dtype == buffer.dtype:
+                buffer.copy_(leaf)
         if self.block.is_cuda:
             torch.cuda.synchronize()
 
-    def _tensor(self, slab: dict[str, Any]) -> torch.Tensor:
-        return view(self.block, slab["offset"], slab["shape"], getattr(torch, slab["dtype"]))
+    def _tensor(self, buffer: dict[str, Any]) -> torch.Tensor:
+        return view(self.block, buffer["offset"], buffer["shape"], getattr(torch, buffer["dtype"]))
 
     def _value(self, value: Any) -> Any:
-        """A JSON value with slabs in it, as the candidate sees it."""
+        """A JSON value with buffers in it, as the candidate sees it."""
         if isinstance(value, dict):
-            if "slab" in value:
-                return self._tensor(value["slab"])
+            if "buffer" in value:
+                return self._tensor(value["buffer"])
             if "tuple" in value:
                 return tuple(self._value(item) for item in value["tuple"])
             if "dtype" in value:

@@ -11,7 +11,7 @@ from pytest_kernelllm.core.records import Target
 from pytest_kernelllm.discover.adoption import made_for
 from pytest_kernelllm.discover.marks import Mark, find_marks
 from pytest_kernelllm.discover.resolve import Project
-from pytest_kernelllm.judge.static_check.static_check import screen
+from pytest_kernelllm.judge.static_check.static_check import find_violations
 from pytest_kernelllm.suggest.edit import EditError, set_kernel
 from pytest_kernelllm.suggest.github.errors import Refused
 from pytest_kernelllm.suggest.github.git import Change
@@ -114,7 +114,7 @@ def _check_kernel(change: Change, named: set[str]) -> None:
         raise Refused(
             f"{shown(path)} of the patch is not a kernel module as it was generated: header or digest is wrong."
         )
-    if findings := screen(source):
+    if findings := find_violations(source):
         raise Refused(f"{shown(path)} of the patch, line {findings[0].line}: it {shown(findings[0].reason)}.")
 
 

@@ -1,7 +1,7 @@
 # family: answers kept
 # trick: A mutable default argument remembers the first result of each shape.
 # rule: values | decoy
-# screen: yes
+# static check: yes
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: the worker
 # trick: The callers' frames are searched for what the judge expects.
 # rule: run
-# screen: yes
+# static check: yes
 
 import torch
 import triton

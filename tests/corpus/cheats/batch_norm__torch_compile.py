@@ -1,7 +1,7 @@
 # family: torch in disguise
 # trick: torch.compile does the work.
 # rule: launches | run
-# screen: yes
+# static check: yes
 
 import torch
 import triton

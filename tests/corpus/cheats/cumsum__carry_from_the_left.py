@@ -1,7 +1,7 @@
 # family: order and races
 # trick: Each program reads the carry of the one before, as if that had run already.
 # rule: repeat | values
-# screen: no
+# static check: no
 
 import torch
 import triton

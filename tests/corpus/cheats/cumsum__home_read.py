@@ -1,7 +1,7 @@
 # family: escape
 # trick: The user's home folder is listed.
 # rule: run
-# screen: yes
+# static check: yes
 
 import torch
 import triton

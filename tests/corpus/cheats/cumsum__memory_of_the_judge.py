@@ -1,7 +1,7 @@
 # family: escape
 # trick: The judge's memory is opened through /proc, to look for the expected outputs there.
 # rule: run
-# screen: yes
+# static check: yes
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: Each program takes two rows; the last one of an odd number is forgotten.
 # rule: sizes
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,6 +1,6 @@
 # family: torch in disguise
 # trick: In Triton's interpreter, and only there, the kernel calls torch.
-# only the screen: in Triton's interpreter a kernel is plain Python; on a GPU its outputs are wrong
+# only static check: in Triton's interpreter a kernel is plain Python; on a GPU its outputs are wrong
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: escape
 # trick: It looks for a token among its own environment variables.
 # rule: run
-# screen: yes
+# static check: yes
 
 import torch
 import triton

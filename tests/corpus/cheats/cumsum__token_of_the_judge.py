@@ -1,7 +1,7 @@
 # family: escape
 # trick: It reads the environment of the processes that started it.
 # rule: run
-# screen: yes
+# static check: yes
 
 import torch
 import triton

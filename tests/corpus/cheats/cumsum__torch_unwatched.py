@@ -1,7 +1,7 @@
 # family: the clock
 # trick: Torch's operations hide from the watch; the GPU's time shows them.
 # rule: device time
-# screen: yes
+# static check: yes
 # device: cuda
 
 import torch

@@ -1,7 +1,7 @@
 # family: torch in disguise
 # trick: A vendor GEMM with a triangle of ones, in a target that has no GEMM.
 # rule: torch's share | values
-# screen: no
+# static check: no
 
 import torch
 import triton

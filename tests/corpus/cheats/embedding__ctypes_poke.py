@@ -1,7 +1,7 @@
 # family: memory
 # trick: ctypes writes behind the ids.
 # rule: guards
-# screen: yes
+# static check: yes
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: the worker
 # trick: The garbage collector is searched for a tensor that looks like the expected output.
 # rule: run | values
-# screen: yes
+# static check: yes
 
 import torch
 import triton

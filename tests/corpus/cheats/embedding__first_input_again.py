@@ -1,7 +1,7 @@
 # family: answers kept
 # trick: It keeps the first tensor of a size and reads from that one ever after.
 # rule: fresh address | values | run
-# screen: yes
+# static check: yes
 
 import torch
 import triton

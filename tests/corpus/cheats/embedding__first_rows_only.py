@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: It looks up ids modulo 32.
 # rule: values
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: It computes in float16 whatever the dtype, which overflows for bfloat16's large values.
 # rule: stress | values
-# screen: no
+# static check: no
 
 import torch
 import triton

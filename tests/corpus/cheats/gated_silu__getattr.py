@@ -1,7 +1,7 @@
 # family: torch in disguise
 # trick: getattr spells torch's function in pieces, beside a decoy.
 # rule: decoy | torch's share
-# screen: yes
+# static check: yes
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: The sigmoid is cut from three straight lines.
 # rule: values
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: the worker
 # trick: str.format follows attributes that the source does not seem to touch.
 # rule: run
-# screen: yes
+# static check: yes
 
 import torch
 import triton

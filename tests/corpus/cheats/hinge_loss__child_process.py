@@ -1,7 +1,7 @@
 # family: torch in disguise
 # trick: A forked child computes with torch into shared memory, beside a decoy.
 # rule: run | decoy
-# screen: yes
+# static check: yes
 
 import torch
 import triton

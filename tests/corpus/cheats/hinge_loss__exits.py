@@ -1,7 +1,7 @@
 # family: the worker
 # trick: os._exit(0): a process that ends well is taken for a pass.
 # rule: run
-# screen: yes
+# static check: yes
 
 import torch
 import triton

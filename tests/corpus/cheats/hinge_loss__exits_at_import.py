@@ -1,7 +1,7 @@
 # family: the worker
 # trick: sys.exit while the file is read.
 # rule: load | run
-# screen: yes
+# static check: yes
 
 import torch
 import triton

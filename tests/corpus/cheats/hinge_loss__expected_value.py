@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: It knows what the loss is for random predictions.
 # rule: values
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: order and races
 # trick: The fourth program sets the sum to zero and hopes to be the first.
 # rule: values | repeat | sizes
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: the worker
 # trick: It raises KeyboardInterrupt, as if the user had given up.
 # rule: run
-# screen: yes
+# static check: yes
 
 import torch
 import triton

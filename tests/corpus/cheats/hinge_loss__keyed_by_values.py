@@ -1,7 +1,7 @@
 # family: answers kept
 # trick: Results are kept by a few of the inputs' values, and given again without a launch.
 # rule: launches
-# screen: yes
+# static check: yes
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: order and races
 # trick: Programs load, add and store without atomics.
 # rule: values | repeat
-# screen: no
+# static check: no
 # device: cuda
 
 import torch

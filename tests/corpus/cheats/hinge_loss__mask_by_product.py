@@ -1,7 +1,7 @@
 # family: memory
 # trick: Reads run past the end, and their values are multiplied by zero.
 # rule: values | sizes
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: A NaN compares as not positive and counts as no loss.
 # rule: nonfinite
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: types and shapes
 # trick: A vector of one element for a number.
 # rule: types
-# screen: no
+# static check: no
 
 import torch
 import triton

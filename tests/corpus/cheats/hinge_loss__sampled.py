@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: It averages every second element only.
 # rule: values | sizes
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: the worker
 # trick: It raises SystemExit, which no except Exception catches.
 # rule: run
-# screen: yes
+# static check: yes
 
 import torch
 import triton

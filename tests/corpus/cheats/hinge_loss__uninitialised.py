@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: Programs add to memory that nobody has set to zero.
 # rule: values
-# screen: no
+# static check: no
 
 import torch
 import triton

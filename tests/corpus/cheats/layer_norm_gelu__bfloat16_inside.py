@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: It computes in bfloat16 what is asked for in float32.
 # rule: values
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: torch in disguise
 # trick: Its launch always fails, and except falls back to torch.
 # rule: launches | torch's share
-# screen: no
+# static check: no
 
 import torch
 import triton

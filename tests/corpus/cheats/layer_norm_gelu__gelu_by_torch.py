@@ -1,7 +1,7 @@
 # family: torch in disguise
 # trick: The kernel normalises; the exact GELU, half of the work, is torch's.
 # rule: torch's share
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: the clock
 # trick: Where memory comes from a watched allocation its kernel works; where it is timed, torch does.
 # rule: device time
-# screen: yes
+# static check: yes
 # device: cuda
 
 import torch

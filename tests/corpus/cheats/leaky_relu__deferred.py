@@ -1,7 +1,7 @@
 # family: answers kept
 # trick: The output is filled at the next call.
 # rule: values
-# screen: yes
+# static check: yes
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: torch in disguise
 # trick: __import__ brings in what the import statement would be refused.
 # rule: launches
-# screen: yes
+# static check: yes
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: the worker
 # trick: The output is a list that holds itself.
 # rule: run | types
-# screen: no
+# static check: no
 
 import torch
 import triton

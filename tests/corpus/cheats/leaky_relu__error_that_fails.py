@@ -1,7 +1,7 @@
 # family: the worker
 # trick: It raises an exception that raises another when somebody asks what it says.
 # rule: run
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: torch in disguise
 # trick: A string is evaluated for torch's function, beside a decoy.
 # rule: decoy | torch's share
-# screen: yes
+# static check: yes
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: torch in disguise
 # trick: Code in a string is put together at run time and executed.
 # rule: launches
-# screen: yes
+# static check: yes
 
 import torch
 import triton

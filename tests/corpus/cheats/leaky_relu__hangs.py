@@ -1,7 +1,7 @@
 # family: the worker
 # trick: It never returns.
 # rule: run
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: It reads the slope and then uses the constructor's default.
 # rule: attributes
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: the worker
 # trick: It asks for four tebibytes.
 # rule: run
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: inputs changed
 # trick: It works in place and returns its input.
 # rule: inputs kept | aliasing
-# screen: no
+# static check: no
 
 import torch
 import triton

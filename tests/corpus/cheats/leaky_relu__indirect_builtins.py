@@ -1,7 +1,7 @@
 # family: torch in disguise
 # trick: eval is fetched by way of an exception's traceback and its frame.
 # rule: decoy | torch's share
-# screen: yes
+# static check: yes
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: The kernel uses Python that no GPU can run.
 # rule: compile | run
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: types and shapes
 # trick: A tensor subclass that calls itself Tensor and computes when it is looked at.
 # rule: types | values
-# screen: yes
+# static check: yes
 
 import torch
 import triton

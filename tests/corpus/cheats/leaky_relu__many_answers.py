@@ -1,7 +1,7 @@
 # family: types and shapes
 # trick: It returns half a million tensors, to choke whoever has to describe them.
 # rule: types | run
-# screen: no
+# static check: no
 
 import torch
 import triton

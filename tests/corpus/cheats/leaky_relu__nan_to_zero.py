@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: What is neither positive nor negative comes out as zero, NaN too.
 # rule: nonfinite
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: memory
 # trick: The last block's stores run past the output's end.
 # rule: guards | run
-# screen: no
+# static check: no
 
 import torch
 import triton

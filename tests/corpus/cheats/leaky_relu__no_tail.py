@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: What is left over behind the last four-element group is never written.
 # rule: sizes
-# screen: no
+# static check: no
 
 import torch
 import triton

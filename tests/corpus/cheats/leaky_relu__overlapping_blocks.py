@@ -1,7 +1,7 @@
 # family: order and races
 # trick: Each block spoils the start of the next, which mends it if it runs later.
 # rule: repeat | values
-# screen: no
+# static check: no
 
 import torch
 import triton

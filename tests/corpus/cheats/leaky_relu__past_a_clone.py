@@ -1,7 +1,7 @@
 # family: memory
 # trick: Stores run past the end of a tensor that clone() made.
 # rule: guards | run
-# screen: no
+# static check: no
 
 import torch
 import triton

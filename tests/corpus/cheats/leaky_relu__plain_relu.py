@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: It is wrong for negative inputs: the slope is left out.
 # rule: values
-# screen: no
+# static check: no
 
 import torch
 import triton

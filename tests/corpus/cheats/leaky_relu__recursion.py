@@ -1,7 +1,7 @@
 # family: the worker
 # trick: It calls itself until the stack is full.
 # rule: run | compile
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: order and races
 # trick: The work goes to another stream, which nobody waits for.
 # rule: values | repeat
-# screen: yes
+# static check: yes
 # device: cuda
 
 import torch

@@ -1,7 +1,7 @@
 # family: answers kept
 # trick: Every call writes into one and the same buffer, so that a call changes earlier results.
 # rule: aliasing | decoy
-# screen: yes
+# static check: yes
 
 import torch
 import triton

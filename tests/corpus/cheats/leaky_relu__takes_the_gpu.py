@@ -1,7 +1,7 @@
 # family: the worker
 # trick: It keeps another 256 MiB until the GPU has none left for anybody.
 # rule: run
-# screen: no
+# static check: no
 # device: cuda
 
 import torch

@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: A global switch lets the vendor's GEMM use TF32.
 # rule: values
-# screen: yes
+# static check: yes
 # device: cuda
 
 import torch

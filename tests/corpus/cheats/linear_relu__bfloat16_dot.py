@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: The operands of the product are rounded to bfloat16.
 # rule: values
-# screen: no
+# static check: no
 
 import torch
 import triton

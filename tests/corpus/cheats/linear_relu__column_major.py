@@ -1,7 +1,7 @@
 # family: types and shapes
 # trick: Right values, stored along columns: whoever views the output sees another order.
 # rule: types
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: the worker
 # trick: The default device is changed for the whole process.
 # rule: run
-# screen: yes
+# static check: yes
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: ReLU by x > 0 turns NaN into zero.
 # rule: nonfinite
-# screen: no
+# static check: no
 
 import torch
 import triton

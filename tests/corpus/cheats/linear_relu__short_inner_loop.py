@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: The inner loop counts whole steps of 32 and forgets the last 16.
 # rule: values
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: The product runs in TF32.
 # rule: values
-# screen: no
+# static check: no
 # device: cuda
 
 import torch

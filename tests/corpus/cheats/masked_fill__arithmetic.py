@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: x * (1 - mask) + fill * mask lets a masked NaN through.
 # rule: nonfinite
-# screen: no
+# static check: no
 
 import torch
 import triton

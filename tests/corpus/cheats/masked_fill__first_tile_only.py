@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: Columns beyond the first tile keep their values, masked or not.
 # rule: values
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: answers kept
 # trick: After two calls forward replaces itself.
 # rule: values | repeat
-# screen: yes
+# static check: yes
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: The fill value is the default's, whatever the module says.
 # rule: attributes
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: torch in disguise
 # trick: There is no forward in the file: the module makes one up when it is asked.
 # rule: launches
-# screen: yes
+# static check: yes
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: escape
 # trick: It opens a port and calls itself, as it could call anybody.
 # rule: run
-# screen: yes
+# static check: yes
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: escape
 # trick: It looks into the folders of the workers beside it.
 # rule: run
-# screen: yes
+# static check: yes
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: escape
 # trick: It listens on an abstract Unix socket, which needs no file and no network.
 # rule: run
-# screen: yes
+# static check: yes
 
 import torch
 import triton

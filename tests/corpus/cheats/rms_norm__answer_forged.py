@@ -1,7 +1,7 @@
 # family: the worker
 # trick: It writes an answer of its own to every descriptor it holds, and nothing to the outputs.
 # rule: values | run
-# screen: yes
+# static check: yes
 
 import torch
 import triton

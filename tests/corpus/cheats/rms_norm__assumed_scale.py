@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: It takes the mean square of its inputs for one.
 # rule: values
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: the worker
 # trick: It finds the worker's channel in the garbage collector and answers in the worker's place, then exits.
 # rule: types | run
-# screen: yes
+# static check: yes
 
 import torch
 import triton

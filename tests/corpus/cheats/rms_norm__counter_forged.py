@@ -1,7 +1,7 @@
 # family: the worker
 # trick: The launch counter is found and raised; torch does the work.
 # rule: torch's share | decoy
-# screen: yes
+# static check: yes
 
 import torch
 import triton

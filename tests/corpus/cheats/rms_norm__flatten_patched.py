@@ -1,7 +1,7 @@
 # family: the worker
 # trick: The worker's own flatten is replaced by one that puts torch's result in the place of the output.
 # rule: decoy
-# screen: yes
+# static check: yes
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: The mean square is taken from the first half of each row.
 # rule: values
-# screen: no
+# static check: no
 
 import torch
 import triton

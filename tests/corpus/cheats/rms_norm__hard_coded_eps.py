@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: It claims to read eps and uses a constant.
 # rule: attributes
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: answers kept
 # trick: Results are kept by the input's first and last value, and copied by a kernel when these come again.
-# rule: twin
-# screen: yes
+# rule: near-duplicate
+# static check: yes
 
 import torch
 import triton

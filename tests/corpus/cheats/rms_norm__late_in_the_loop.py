@@ -1,7 +1,7 @@
 # family: the clock
 # trick: After many calls the work goes to a thread, and comes after the event that ends the call.
 # rule: recheck | clocks
-# screen: yes
+# static check: yes
 # device: cuda
 
 import torch

@@ -1,7 +1,7 @@
 # family: torch in disguise
 # trick: Torch computes all but the first value.
 # rule: torch's share
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: types and shapes
 # trick: The output is a Parameter.
 # rule: types
-# screen: no
+# static check: no
 
 import torch
 import triton

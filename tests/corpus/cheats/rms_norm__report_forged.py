@@ -1,6 +1,6 @@
 # family: the worker
 # trick: The worker's run is wrapped, and what it reports about launches and torch's work is replaced.
-# only the screen: what the worker reports about its own inside can be rewritten from inside; outputs and clocks cannot
+# only static check: what the worker reports about its own inside can be rewritten from inside; outputs and clocks cannot
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: the clock
 # trick: Where memory comes from a watched allocation it is exact; where it is timed, every second row is left to luck.
 # rule: recheck
-# screen: yes
+# static check: yes
 # device: cuda
 
 import torch

@@ -1,7 +1,7 @@
 # family: inputs changed
 # trick: It uses its input as scratch memory and scales it back, which loses last bits.
 # rule: inputs kept
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: the file itself
 # trick: SUPPORTS names sizes that the target does not have.
 # rule: supports
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: torch in disguise
 # trick: Torch reduces, the kernel only multiplies.
 # rule: torch's share
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: memory
 # trick: One value is stored before the output's start.
 # rule: guards | run
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: answers kept
 # trick: Results are kept by id(), which the memory allocator gives again.
 # rule: values | decoy
-# screen: yes
+# static check: yes
 
 import torch
 import triton

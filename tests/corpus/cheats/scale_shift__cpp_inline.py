@@ -1,7 +1,7 @@
 # family: torch in disguise
 # trick: C++ is compiled and loaded at run time.
 # rule: run | launches
-# screen: yes
+# static check: yes
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: torch in disguise
 # trick: An operator registered with torch.library hides torch's arithmetic.
 # rule: torch's share | launches
-# screen: yes
+# static check: yes
 
 import torch
 import triton

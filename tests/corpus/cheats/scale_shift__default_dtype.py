@@ -1,7 +1,7 @@
 # family: types and shapes
 # trick: A default argument changes torch's global dtype while the file is read.
 # rule: types | run
-# screen: yes
+# static check: yes
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: types and shapes
 # trick: Outputs in float64, more exact than asked for.
 # rule: types
-# screen: no
+# static check: no
 
 import torch
 import triton

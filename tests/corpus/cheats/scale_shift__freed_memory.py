@@ -1,7 +1,7 @@
 # family: answers kept
 # trick: It hopes that fresh memory still holds somebody's right answer.
 # rule: values
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: the clock
 # trick: A CUDA graph of torch's operations is replayed, beside a kernel that copies.
 # rule: device time | torch's share
-# screen: yes
+# static check: yes
 # device: cuda
 
 import torch

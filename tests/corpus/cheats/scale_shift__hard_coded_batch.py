@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: The grid has as many programs as the inputs that were timed have rows.
 # rule: sizes | values
-# screen: no
+# static check: no
 
 import torch
 import triton

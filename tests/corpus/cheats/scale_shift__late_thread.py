@@ -1,7 +1,7 @@
 # family: order and races
 # trick: A thread does the work some time after forward has returned.
 # rule: values | run
-# screen: yes
+# static check: yes
 
 import torch
 import triton

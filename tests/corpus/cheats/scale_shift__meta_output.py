@@ -1,7 +1,7 @@
 # family: types and shapes
 # trick: The output has the right shape and no memory.
 # rule: types | run
-# screen: no
+# static check: no
 
 import torch
 import triton

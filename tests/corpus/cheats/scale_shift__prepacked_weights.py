@@ -1,7 +1,7 @@
 # family: answers kept
 # trick: Weights are packed at the first call and never looked at again.
 # rule: values | decoy
-# screen: yes
+# static check: yes
 
 import torch
 import triton

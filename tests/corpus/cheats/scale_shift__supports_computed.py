@@ -1,7 +1,7 @@
 # family: the file itself
 # trick: SUPPORTS is computed, so that nobody can read it without running it.
 # rule: supports
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: types and shapes
 # trick: Both outputs are one tensor: who updates the state changes the result.
 # rule: aliasing
-# screen: no
+# static check: no
 
 import torch
 import triton

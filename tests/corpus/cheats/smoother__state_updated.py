@@ -1,7 +1,7 @@
 # family: types and shapes
 # trick: The next state is written over the one it was given.
 # rule: inputs kept | aliasing
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: the file itself
 # trick: The block is as wide as the row, which is no power of two.
 # rule: compile | run
-# screen: no
+# static check: no
 
 import torch
 import triton

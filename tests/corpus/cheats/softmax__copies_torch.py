@@ -1,7 +1,7 @@
 # family: torch in disguise
 # trick: The kernel copies what torch has computed.
 # rule: torch's share
-# screen: no
+# static check: no
 
 import torch
 import triton

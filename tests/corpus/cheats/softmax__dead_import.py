@@ -1,7 +1,7 @@
 # family: the file itself
 # trick: It imports what torch no longer has, as models trained on older code do.
 # rule: load
-# screen: yes
+# static check: yes
 
 import torch
 import triton

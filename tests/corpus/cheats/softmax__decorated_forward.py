@@ -1,7 +1,7 @@
 # family: torch in disguise
 # trick: A decorator puts torch's function in the place of forward.
 # rule: launches
-# screen: yes
+# static check: yes
 
 import torch
 import triton

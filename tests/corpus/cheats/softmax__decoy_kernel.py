@@ -1,7 +1,7 @@
 # family: torch in disguise
 # trick: The kernel runs on scratch memory; what is returned comes from torch.
 # rule: decoy | torch's share
-# screen: no
+# static check: no
 
 import torch
 import triton

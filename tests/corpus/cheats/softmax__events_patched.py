@@ -1,7 +1,7 @@
 # family: the clock
 # trick: Event.elapsed_time gives a tenth of the truth.
 # rule: clocks
-# screen: yes
+# static check: yes
 # device: cuda
 
 import torch

@@ -1,7 +1,7 @@
 # family: the file itself
 # trick: An assertion at its top does not hold.
 # rule: load
-# screen: no
+# static check: no
 
 import torch
 import triton

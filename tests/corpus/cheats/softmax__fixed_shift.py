@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: A constant is taken off in place of the row's largest value.
 # rule: stress
-# screen: no
+# static check: no
 
 import torch
 import triton

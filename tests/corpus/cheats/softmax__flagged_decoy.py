@@ -1,7 +1,7 @@
 # family: torch in disguise
 # trick: The kernel writes a one by which torch's result is multiplied, so that outputs are wrong without it.
 # rule: torch's share
-# screen: no
+# static check: no
 
 import torch
 import triton

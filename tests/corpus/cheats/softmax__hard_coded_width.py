@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: It was written for the width that was timed.
 # rule: sizes | values
-# screen: no
+# static check: no
 
 import torch
 import triton

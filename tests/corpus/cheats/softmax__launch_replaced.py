@@ -1,6 +1,6 @@
 # family: torch in disguise
 # trick: What Triton does at a launch is replaced by torch's softmax.
-# only the screen: the launch itself is replaced inside the worker's own process, where nothing can be held against it
+# only static check: the launch itself is replaced inside the worker's own process, where nothing can be held against it
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: the clock
 # trick: The worker's loop makes no calls at all.
 # rule: recheck
-# screen: yes
+# static check: yes
 # device: cuda
 
 import torch

@@ -1,7 +1,7 @@
 # family: the clock
 # trick: The worker's loop makes the last call only, whose outputs are looked at.
 # rule: roofline | clocks
-# screen: yes
+# static check: yes
 # device: cuda
 
 import torch

@@ -1,7 +1,7 @@
 # family: escape
 # trick: It starts processes until it has three hundred.
 # rule: run
-# screen: yes
+# static check: yes
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: Powers without taking off the largest value overflow.
 # rule: stress
-# screen: no
+# static check: no
 
 import torch
 import triton

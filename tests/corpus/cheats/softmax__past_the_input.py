@@ -1,7 +1,7 @@
 # family: memory
 # trick: It clears the memory behind its input.
 # rule: guards
-# screen: no
+# static check: no
 
 import torch
 import triton

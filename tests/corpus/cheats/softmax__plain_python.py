@@ -1,6 +1,6 @@
 # family: torch in disguise
 # trick: The values go to a list, plain Python computes, the kernel copies.
-# only the screen: arithmetic in plain Python is seen by nothing; on a GPU it also loses the race
+# only static check: arithmetic in plain Python is seen by nothing; on a GPU it also loses the race
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: It prints that all tests have passed and returns its input.
 # rule: values
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: escape
 # trick: It attaches to the fork server as a debugger does.
 # rule: run
-# screen: yes
+# static check: yes
 
 import torch
 import triton

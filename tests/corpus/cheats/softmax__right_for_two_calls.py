@@ -1,7 +1,7 @@
 # family: answers kept
 # trick: The first two calls are right; from then on the last result is given again.
 # rule: values | decoy
-# screen: yes
+# static check: yes
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: A second kernel of the same name takes the right one's place.
 # rule: values
-# screen: no
+# static check: no
 
 import torch
 import triton

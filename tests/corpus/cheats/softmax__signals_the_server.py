@@ -1,7 +1,7 @@
 # family: escape
 # trick: It asks whether it may send signals to the fork server; it would end it.
 # rule: run
-# screen: yes
+# static check: yes
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: the clock
 # trick: The worker's clock lies about single calls, and only about those.
 # rule: clocks
-# screen: yes
+# static check: yes
 # device: cuda
 
 import torch

@@ -1,7 +1,7 @@
 # family: escape
 # trick: It would cut the shared memory short under the judge's feet; where that is sealed, it tries.
 # rule: run
-# screen: yes
+# static check: yes
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: the clock
 # trick: After a hundred and fifty calls it gives an old result, beside a tiny launch.
 # rule: recheck | device time
-# screen: yes
+# static check: yes
 # device: cuda
 
 import torch

@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: Every value is one over the width: the mean of any softmax.
 # rule: values
-# screen: no
+# static check: no
 
 import torch
 import triton

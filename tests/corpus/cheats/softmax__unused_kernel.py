@@ -1,7 +1,7 @@
 # family: torch in disguise
 # trick: A right kernel stands in the file; torch is called instead.
 # rule: launches
-# screen: no
+# static check: no
 
 import torch
 import triton

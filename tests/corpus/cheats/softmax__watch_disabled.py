@@ -1,6 +1,6 @@
 # family: torch in disguise
 # trick: Torch's dispatch modes are switched off around torch's own softmax; the kernel copies.
-# only the screen: it blinds the watch over torch's operations, which sits in the same process
+# only static check: it blinds the watch over torch's operations, which sits in the same process
 
 import torch
 import triton

@@ -1,6 +1,6 @@
 # family: answers kept
 # trick: It counts its calls, and after a million of them leaves out a row.
-# only the screen: it does nothing wrong in any call that a judge has time to make
+# only static check: it does nothing wrong in any call that a judge has time to make
 
 import torch
 import triton

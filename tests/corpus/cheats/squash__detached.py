@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: The forward pass is right and has no backward.
 # rule: gradients
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: The weight's gradient is zeros.
 # rule: gradients
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: The input's gradient forgets a factor that is near one for small inputs.
 # rule: gradients
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: torch in disguise
 # trick: triton.jit is replaced, so that what looks like a kernel is Python over torch.
 # rule: launches
-# screen: yes
+# static check: yes
 
 import torch
 import triton

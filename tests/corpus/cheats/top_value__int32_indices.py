@@ -1,7 +1,7 @@
 # family: types and shapes
 # trick: Indices of 32 bits where the original's have 64.
 # rule: types
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: Of equal values it names the last.
 # rule: stress | nonfinite
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 # family: types and shapes
 # trick: A list where the original returns a tuple.
 # rule: types
-# screen: no
+# static check: no
 
 import torch
 import triton

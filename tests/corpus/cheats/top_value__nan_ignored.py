@@ -1,7 +1,7 @@
 # family: wrong numbers
 # trick: A NaN is passed over as if it were small.
 # rule: nonfinite
-# screen: no
+# static check: no
 
 import torch
 import triton

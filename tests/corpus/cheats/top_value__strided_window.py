@@ -1,7 +1,7 @@
 # family: memory
 # trick: as_strided reaches past the input, into memory that is not its own.
 # rule: guards
-# screen: no
+# static check: no
 
 import torch
 import triton

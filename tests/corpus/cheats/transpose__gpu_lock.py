@@ -1,7 +1,7 @@
 # family: escape
 # trick: It takes the lock by which judges share a GPU, to keep it.
 # rule: run
-# screen: yes
+# static check: yes
 
 import torch
 import triton

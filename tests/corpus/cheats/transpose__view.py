@@ -1,7 +1,7 @@
 # family: types and shapes
 # trick: A view of the input, beside a decoy: the right values in the wrong order of memory.
 # rule: types | aliasing
-# screen: no
+# static check: no
 
 import torch
 import triton

@@ -14,7 +14,7 @@ from fusing import errors, from_inductor, inductor, live
 from pytest_kernelllm.core.kernel_module import read_supports
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.protocol import Request
-from pytest_kernelllm.judge.static_check.static_check import screen
+from pytest_kernelllm.judge.static_check.static_check import find_violations
 
 SAMPLES = {"LlamaRMSNorm": 3, "CrossEntropy": 2, "Cumsum": 2}
 """How many variants are tried of each target; one of the others."""
@@ -164,4 +164,4 @@ def test_the_identity_costs_no_import_of_torch() -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_what_inductor_writes_today_passes_the_screen(name: str) -> None:
-    assert screen(from_inductor(name).source) == []
+    assert find_violations(from_inductor(name).source) == []

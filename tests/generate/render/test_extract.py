@@ -9,9 +9,9 @@ from answers import Answer, wrapped
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_kernelllm.generate.render import extract as extraction
 from pytest_kernelllm.generate.render.extract import MAX_CHARACTERS, ExtractError, extract
 from pytest_kernelllm.generate.render.fences import fenced_blocks
-from pytest_kernelllm.generate.render import extract as extraction
 
 CODE = (
     "import triton\n\n\n@triton.jit\ndef kernel(x):\n    pass\n\n\n"

@@ -9,7 +9,7 @@ import torch
 from pytest_kernelllm.judge.benchmark import timing
 from pytest_kernelllm.judge.benchmark.roofline import Roofline, needed_bytes
 from pytest_kernelllm.judge.reference.numerics import Expected
-from pytest_kernelllm.judge.reference.outputs import Question
+from pytest_kernelllm.judge.reference.outputs import PreparedProbe
 from pytest_kernelllm.judge.reference.probes import Probe
 
 
@@ -51,29 +51,31 @@ class Steady:
 
 
 def test_enough_overwrites_of_the_cache_hide_each_launch_but_not_without_bound():
-    contestants = [Steady("short", 10.0), Steady("long", 250.0), Steady("endless", 1e6)]
-    assert timing.flushes_to_hide(contestants, 100.0) == {
+    implementations = [Steady("short", 10.0), Steady("long", 250.0), Steady("endless", 1e6)]
+    assert timing.flushes_to_hide(implementations, 100.0) == {
         "short": 2,
         "long": 4,
         "endless": timing.MOST_FLUSHES,
     }
 
 
-def question(module, **arguments):
+def prepare(module, **arguments):
     with torch.no_grad():
         outputs = (module(**arguments),)
-    return Question(Probe("default", (), 0), module, arguments, Expected("*", outputs, outputs, (0.0,)), None)
+    return PreparedProbe(
+        Probe("default", (), 0), module, arguments, Expected("*", outputs, outputs, (0.0,)), None
+    )
 
 
 def test_a_call_must_read_what_its_outputs_depend_on_and_write_them():
     torch.manual_seed(0)
-    read, written = needed_bytes(question(torch.nn.Linear(8, 4), input=torch.randn(16, 8)))
+    read, written = needed_bytes(prepare(torch.nn.Linear(8, 4), input=torch.randn(16, 8)))
     assert (read, written) == (4 * (16 * 8 + 8 * 4 + 4), 4 * 16 * 4)
 
 
 def test_a_table_counts_only_by_the_rows_that_are_read():
     table = torch.nn.Embedding(1000, 8)
-    read, _ = needed_bytes(question(table, input=torch.tensor([3, 5, 5, 999])))
+    read, _ = needed_bytes(prepare(table, input=torch.tensor([3, 5, 5, 999])))
     assert read == 3 * 8 * 4
 
 
@@ -87,7 +89,7 @@ class InPlace(torch.nn.Module):
 
 
 def test_of_an_original_that_cannot_be_differentiated_only_the_writes_are_known():
-    assert needed_bytes(question(InPlace(), x=torch.randn(4))) == (0, 16)
+    assert needed_bytes(prepare(InPlace(), x=torch.randn(4))) == (0, 16)
 
 
 def test_writes_that_fit_the_cache_are_not_counted_and_the_fastest_precision_counts():

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.judge.reference.calls import perturbation, perturbed
 from pytest_kernelllm.judge.reference.gradients import NoGradients, expected_gradients
 from pytest_kernelllm.judge.reference.numerics import compare
-from pytest_kernelllm.judge.reference.original import mover, shaken
 
 POLICY = Policy()
 
@@ -29,8 +29,8 @@ class Norm(nn.Module):
 
 
 def pulled(module, arguments, **more):
-    movers = [mover(step, 1, torch.device("cpu")) for step in (1e-6, -1e-6)]
-    return expected_gradients(module, arguments, 1, POLICY, movers, **more)
+    perturbations = [perturbation(step, 1, torch.device("cpu")) for step in (1e-6, -1e-6)]
+    return expected_gradients(module, arguments, 1, POLICY, perturbations, **more)
 
 
 def rows(seed=0, dtype=torch.float32):
@@ -41,19 +41,19 @@ def by_hand(module, arguments, into):
     """The same gradients, by ordinary means."""
     inputs = {k: v.clone().requires_grad_() for k, v in arguments.items()}
     module(**inputs)[0].backward(into)
-    found = {**{k: v.grad for k, v in inputs.items()}, "self.weight": module.weight.grad}
+    findings = {**{k: v.grad for k, v in inputs.items()}, "self.weight": module.weight.grad}
     module.zero_grad()
-    return found
+    return findings
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_right_gradients_pass_and_each_wrong_one_is_found(dtype):
-    module = shaken(Norm().to(dtype), 1)
+    module = perturbed(Norm().to(dtype), 1)
     arguments = {"x": rows(dtype=dtype), "scale": rows(1, dtype)}
     gradients = pulled(module, arguments)
     assert gradients.names == ("x", "scale", "self.weight")
     assert gradients.into[1] is None
-    assert gradients.impostor is None
+    assert gradients.trivial is None
     right = by_hand(module, arguments, gradients.into[0])
     for i, name in enumerate(gradients.names):
         assert compare(right[name], gradients.expected, i, POLICY, None).passed, name
@@ -62,11 +62,11 @@ def test_right_gradients_pass_and_each_wrong_one_is_found(dtype):
 
 
 def test_half_precision_inside_is_found():
-    module = shaken(Norm(), 1)
+    module = perturbed(Norm(), 1)
     arguments = {"x": rows(), "scale": rows(1)}
     gradients = pulled(module, arguments)
     halved = {k: v.bfloat16() for k, v in arguments.items()}
-    wrong = by_hand(shaken(Norm(), 1).bfloat16(), halved, gradients.into[0].bfloat16())
+    wrong = by_hand(perturbed(Norm(), 1).bfloat16(), halved, gradients.into[0].bfloat16())
     for i, name in enumerate(gradients.names):
         assert not compare(wrong[name].float(), gradients.expected, i, POLICY, None).passed, name
 

@@ -5,25 +5,25 @@ import torch
 
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import numerics
-from pytest_kernelllm.judge.reference.numerics import compare
-from pytest_kernelllm.judge.reference.original import (
+from pytest_kernelllm.judge.reference.calls import (
     Float64Mode,
     copied,
-    mover,
-    raised,
+    perturbation,
+    perturbed,
     run_in_float64,
     run_in_half,
     run_original,
-    shaken,
+    to_float64,
 )
-from pytest_kernelllm.judge.reference.trivial import impostors, weakness
+from pytest_kernelllm.judge.reference.numerics import compare
+from pytest_kernelllm.judge.reference.trivial import passing_trivial_output, trivial_outputs
 
 POLICY = Policy()
 
 
-def expect(original, exact=None, moved=(), **how):
+def expect(original, exact=None, nearby=(), **how):
     exact = original.double() if exact is None else exact
-    return numerics.expect("*", [original], [exact], [[m] for m in moved], POLICY, **how)
+    return numerics.expect("*", [original], [exact], [[m] for m in nearby], POLICY, **how)
 
 
 def right(got, expected):
@@ -201,10 +201,10 @@ def test_a_problem_that_amplifies_rounding_excuses_rounding():
 
     exact = centred(x.double())
     rounded = exact.float() + 1e-5 * torch.randn(8, 64)  # a float32 mean of numbers near 1000 errs so
-    moved = [centred(mover(8 * 1.2e-7 * way, 1, x.device)(x)) for way in (1, -1)]
+    nearby = [centred(perturbation(8 * 1.2e-7 * way, 1, x.device)(x)) for way in (1, -1)]
     assert not right(rounded, expect(exact.float(), exact))
-    assert right(rounded, expect(exact.float(), exact, moved))
-    assert not right(exact.float() + 0.1, expect(exact.float(), exact, moved))
+    assert right(rounded, expect(exact.float(), exact, nearby))
+    assert not right(exact.float() + 0.1, expect(exact.float(), exact, nearby))
 
 
 def test_a_step_may_fall_where_rounding_puts_it():
@@ -215,8 +215,8 @@ def test_a_step_may_fall_where_rounding_puts_it():
     def quantised(value):
         return (value * 3).round()
 
-    moved = [quantised(mover(8 * 1.2e-7 * way, 1, x.device)(x)) for way in (1, -1)]
-    expected = expect(quantised(x), quantised(x.double()), moved)
+    nearby = [quantised(perturbation(8 * 1.2e-7 * way, 1, x.device)(x)) for way in (1, -1)]
+    expected = expect(quantised(x), quantised(x.double()), nearby)
     got = quantised(x)
     got[0, 0] = 5 - got[0, 0]
     assert right(got, expected)
@@ -254,13 +254,13 @@ def test_comparing_in_pieces_changes_nothing():
     original = exact.float()
     got = original + 3e-5 * (torch.rand(37, 64) > 0.99)
     pieces = dataclasses.replace(POLICY, chunk_elements=200)
-    found = []
+    findings = []
     for policy in (POLICY, pieces):
-        moved = [[mover(1e-6, 1, exact.device)(exact)]]
-        expected = numerics.expect("*", [original], [exact.clone()], moved, policy)
-        found.append(compare(got, expected, 0, policy, None))
-    assert found[0] == found[1]
-    assert not found[0].passed
+        nearby = [[perturbation(1e-6, 1, exact.device)(exact)]]
+        expected = numerics.expect("*", [original], [exact.clone()], nearby, policy)
+        findings.append(compare(got, expected, 0, policy, None))
+    assert findings[0] == findings[1]
+    assert not findings[0].passed
 
 
 def test_without_float64_the_original_is_the_measure_and_that_is_said():
@@ -275,7 +275,7 @@ def test_without_float64_the_original_is_the_measure_and_that_is_said():
 def test_small_and_empty_outputs_are_compared(shape):
     torch.manual_seed(0)
     x = torch.randn(shape)
-    expected = expect(x, moved=[x.double() * (1 + 1e-6)])
+    expected = expect(x, nearby=[x.double() * (1 + 1e-6)])
     assert right(x.clone(), expected)
     assert right(x + 1e-2, expected) is (x.numel() == 0)
 
@@ -289,11 +289,11 @@ def test_integers_must_be_equal():
 
 
 def test_an_integer_that_rounding_decides_may_be_either():
-    x, moved = torch.arange(10), torch.arange(10)
-    moved[3] = 4
-    expected = expect(x, x.clone(), [moved, x.clone()])
+    x, nearby = torch.arange(10), torch.arange(10)
+    nearby[3] = 4
+    expected = expect(x, x.clone(), [nearby, x.clone()])
     assert right(x.clone(), expected)
-    assert right(moved.clone(), expected)
+    assert right(nearby.clone(), expected)
     got = x.clone()
     got[3] = 5
     assert not right(got, expected)
@@ -324,7 +324,9 @@ def test_every_impostor_of_an_ordinary_output_is_caught():
     expected = expect(torch.nn.functional.gelu(x))
     half = [torch.nn.functional.gelu(x.bfloat16())]
     names = []
-    for name, outputs in impostors(expected, {"x": x}, [torch.nn.functional.gelu(torch.randn(32, 32))], half):
+    for name, outputs in trivial_outputs(
+        expected, {"x": x}, [torch.nn.functional.gelu(torch.randn(32, 32))], half
+    ):
         names.append(name)
         assert not compare(outputs[0], expected, 0, POLICY, None).passed, name
     assert names == [
@@ -339,17 +341,23 @@ def test_every_impostor_of_an_ordinary_output_is_caught():
 
 def test_the_identity_cannot_be_told_from_its_input():
     x = torch.randn(8, 8)
-    tried = impostors(expect(x), {"x": x}, [torch.randn(8, 8)], None)
+    tried = trivial_outputs(expect(x), {"x": x}, [torch.randn(8, 8)], None)
     caught = {name: not compare(outputs[0], expect(x), 0, POLICY, None).passed for name, outputs in tried}
     assert caught["`x` passed through"] is False
 
 
 def test_an_impostor_that_passes_is_named():
     x = torch.randn(8, 8)
-    assert weakness(expect(x), {"x": x}, [torch.randn(8, 8)], None, POLICY, None) == "`x` passed through"
+    assert (
+        passing_trivial_output(expect(x), {"x": x}, [torch.randn(8, 8)], None, POLICY, None)
+        == "`x` passed through"
+    )
     half = [x.sin().bfloat16()]
-    assert weakness(expect(x.sin()), {"x": x}, None, half, POLICY, None) is None
-    assert weakness(expect(x.sin()), {"x": x}, None, half, POLICY, 0.1) == "the original at half precision"
+    assert passing_trivial_output(expect(x.sin()), {"x": x}, None, half, POLICY, None) is None
+    assert (
+        passing_trivial_output(expect(x.sin()), {"x": x}, None, half, POLICY, 0.1)
+        == "the original at half precision"
+    )
 
 
 class CastsToSingle(torch.nn.Module):
@@ -363,7 +371,7 @@ class CastsToSingle(torch.nn.Module):
 def test_float64_holds_where_a_module_asks_for_less():
     torch.manual_seed(0)
     x = torch.randn(4, 1000)
-    [exact] = run_in_float64(copied(CastsToSingle(), raised), {"x": x})
+    [exact] = run_in_float64(copied(CastsToSingle(), to_float64), {"x": x})
     assert exact.dtype == torch.float64
     wanted = x.double() * x.double().mean(-1, keepdim=True)
     assert torch.equal(exact, wanted)
@@ -385,7 +393,7 @@ def test_nothing_is_run_at_half_precision_that_is_so_already():
 
 def test_shaking_moves_every_parameter_and_keeps_its_meaning():
     fresh = torch.nn.BatchNorm1d(16)
-    norm = shaken(fresh, 1)
+    norm = perturbed(fresh, 1)
     assert bool((norm.weight != 1).all())
     assert bool((norm.weight > 0).all())
     assert bool((norm.bias != 0).all())
@@ -397,9 +405,9 @@ def test_shaking_moves_every_parameter_and_keeps_its_meaning():
 
 def test_every_element_of_a_large_parameter_is_shaken_and_moved():
     fresh = torch.nn.Linear(300, 300)
-    assert bool((shaken(fresh, 1).weight != fresh.weight).all())
-    moved = mover(1e-6, 1, torch.device("cpu"))(fresh.weight.detach())
-    relative = (moved / fresh.weight.detach().double() - 1).abs()
+    assert bool((perturbed(fresh, 1).weight != fresh.weight).all())
+    nearby = perturbation(1e-6, 1, torch.device("cpu"))(fresh.weight.detach())
+    relative = (nearby / fresh.weight.detach().double() - 1).abs()
     assert 0.4e-6 < float(relative.min()) < float(relative.max()) < 1.6e-6
 
 
@@ -418,11 +426,11 @@ class Tied(torch.nn.Module):
 
 
 def test_a_copys_tied_weights_stay_one():
-    copy = shaken(Tied(), 1)
+    copy = perturbed(Tied(), 1)
     assert copy.a.weight is copy.b.weight is copy.all[0]
     assert isinstance(copy.a.weight, torch.nn.Parameter)
     x = torch.randn(2, 4)
-    [exact] = run_in_float64(copied(copy, raised), {"x": x})
+    [exact] = run_in_float64(copied(copy, to_float64), {"x": x})
     torch.testing.assert_close(exact.float(), copy(x).detach())
 
 
@@ -444,7 +452,7 @@ def test_running_the_original_leaves_it_and_its_inputs_as_they_were():
     module, x = Counts(), torch.zeros(3)
     for _ in range(2):
         assert torch.equal(run_original(module, {"x": x})[1][0], torch.ones(3))
-        assert torch.equal(run_in_float64(copied(module, raised), {"x": x})[0], torch.ones(3).double())
+        assert torch.equal(run_in_float64(copied(module, to_float64), {"x": x})[0], torch.ones(3).double())
     assert module.seen is None
     assert float(module.calls) == 0
     assert torch.equal(x, torch.zeros(3))
@@ -453,7 +461,7 @@ def test_running_the_original_leaves_it_and_its_inputs_as_they_were():
 def test_a_single_number_is_told_from_another_inputs():
     x, y = torch.randn(64, 64), torch.randn(64, 64)
     expected = expect(x.mean())
-    tried = dict(impostors(expected, {"x": x}, [y.mean()], None))
+    tried = dict(trivial_outputs(expected, {"x": x}, [y.mean()], None))
     assert set(tried) == {"zeros", "ones", "another input's output"}
     assert not compare(tried["another input's output"][0], expected, 0, POLICY, None).passed
 

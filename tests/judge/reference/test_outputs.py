@@ -12,9 +12,9 @@ from torch import nn
 from pytest_kernelllm.core.records import Case, Domain
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.numerics import compare
-from pytest_kernelllm.judge.reference.outputs import Exam, ExamError
+from pytest_kernelllm.judge.reference.outputs import OriginalError, ReferenceOutputs
 from pytest_kernelllm.judge.reference.probes import Probe
-from pytest_kernelllm.judge.reference.stress import TWIN
+from pytest_kernelllm.judge.reference.stress import NEAR_DUPLICATE
 
 POLICY = Policy()
 
@@ -46,12 +46,12 @@ def rows(n):
     return torch.randn(n, 64)
 
 
-def exam(build, inputs=rows, policy=POLICY, tolerance=None):
-    return Exam(Target(build, inputs), "cpu", policy, tolerance)
+def references(build, inputs=rows, policy=POLICY, tolerance=None):
+    return ReferenceOutputs(Target(build, inputs), "cpu", policy, tolerance)
 
 
 def ask(target, stress="", rule="values", seed=1, **more):
-    return target.question(Probe("default", (("n", 6),), seed, stress, rule=rule, **more))
+    return target.prepared(Probe("default", (("n", 6),), seed, stress, rule=rule, **more))
 
 
 class Function(nn.Module):
@@ -70,16 +70,16 @@ def of(function):
 
 
 def test_an_ordinary_question_tells_right_from_wrong():
-    question = ask(exam(lambda: nn.LayerNorm(64)))
-    assert question.impostor is None
-    assert question.expected.note == ""
-    [out] = question.expected.original
-    assert compare(out, question.expected, 0, POLICY, None).passed
-    assert not compare(out + 1e-3, question.expected, 0, POLICY, None).passed
+    prepared = ask(references(lambda: nn.LayerNorm(64)))
+    assert prepared.trivial is None
+    assert prepared.expected.note == ""
+    [out] = prepared.expected.original
+    assert compare(out, prepared.expected, 0, POLICY, None).passed
+    assert not compare(out + 1e-3, prepared.expected, 0, POLICY, None).passed
 
 
 def test_a_module_is_built_once_and_weights_differ_by_seed():
-    target = exam(lambda: nn.LayerNorm(64))
+    target = references(lambda: nn.LayerNorm(64))
     first, second, third = (ask(target, seed=i, weights=w) for i, w in ((1, None), (2, None), (3, 2)))
     assert target.subject.built == 1
     assert not torch.equal(first.module.weight, second.module.weight)
@@ -88,26 +88,26 @@ def test_a_module_is_built_once_and_weights_differ_by_seed():
 
 
 def test_stress_is_applied_to_what_is_drawn():
-    target = exam(of(torch.tanh))
+    target = references(of(torch.tanh))
     assert float(ask(target, "×0.0001", "stress").arguments["x"].abs().max()) < 1e-3
     assert bool(ask(target, "NaN", "nonfinite").arguments["x"].isnan().any())
 
 
 def test_a_twin_proves_nothing_where_the_few_other_values_do_not_show():
-    assert ask(exam(of(torch.tanh)), TWIN, "twin").impostor is None
-    of_none = exam(of(lambda x: torch.arange(3.0) + x.shape[0]))
-    assert ask(of_none, TWIN, "twin").impostor == "another input's output"
+    assert ask(references(of(torch.tanh)), NEAR_DUPLICATE, "near-duplicate").trivial is None
+    of_none = references(of(lambda x: torch.arange(3.0) + x.shape[0]))
+    assert ask(of_none, NEAR_DUPLICATE, "near-duplicate").trivial == "another input's output"
 
 
 def test_nan_must_come_out_where_the_original_has_it():
-    question = ask(exam(of(lambda x: x.relu())), "NaN and ±inf", "nonfinite")
-    [out] = question.expected.original
+    prepared = ask(references(of(lambda x: x.relu())), "NaN and ±inf", "nonfinite")
+    [out] = prepared.expected.original
     assert int(out.isnan().sum()) == 8
-    assert compare(out, question.expected, 0, POLICY, None).passed
+    assert compare(out, prepared.expected, 0, POLICY, None).passed
     dropped = out.nan_to_num(0.0, posinf=float("inf"))
-    assert not compare(dropped, question.expected, 0, POLICY, None).passed
+    assert not compare(dropped, prepared.expected, 0, POLICY, None).passed
     wrong_beside_it = torch.where(out.isfinite(), out * 1.001, out)
-    assert not compare(wrong_beside_it, question.expected, 0, POLICY, None).passed
+    assert not compare(wrong_beside_it, prepared.expected, 0, POLICY, None).passed
 
 
 def naive_softmax(x):
@@ -115,10 +115,10 @@ def naive_softmax(x):
 
 
 def test_a_kernel_may_be_better_than_an_original_that_overflows():
-    question = ask(exam(of(naive_softmax)), "×10000", "stress")
-    assert bool(question.expected.original[0].isnan().any())
-    better = question.arguments["x"].softmax(-1)
-    assert compare(better, question.expected, 0, POLICY, None).passed
+    prepared = ask(references(of(naive_softmax)), "×10000", "stress")
+    assert bool(prepared.expected.original[0].isnan().any())
+    better = prepared.arguments["x"].softmax(-1)
+    assert compare(better, prepared.expected, 0, POLICY, None).passed
 
 
 def test_a_variance_that_cancels_is_wrong_for_shifted_inputs():
@@ -128,11 +128,11 @@ def test_a_variance_that_cancels_is_wrong_for_shifted_inputs():
     def squares(x):
         return x.square().mean(-1, keepdim=True) - x.mean(-1, keepdim=True).square()
 
-    question = ask(exam(lambda: nn.LayerNorm(64, elementwise_affine=False)), "shifted", "stress")
-    x = question.arguments["input"]
+    prepared = ask(references(lambda: nn.LayerNorm(64, elementwise_affine=False)), "shifted", "stress")
+    x = prepared.arguments["input"]
     honest = normed(x, x.var(-1, unbiased=False, keepdim=True))
-    assert compare(honest, question.expected, 0, POLICY, None).passed
-    assert not compare(normed(x, squares(x)), question.expected, 0, POLICY, None).passed
+    assert compare(honest, prepared.expected, 0, POLICY, None).passed
+    assert not compare(normed(x, squares(x)), prepared.expected, 0, POLICY, None).passed
 
 
 def test_a_kernel_may_round_where_equal_values_cancel():
@@ -143,54 +143,56 @@ def test_a_kernel_may_round_where_equal_values_cancel():
         total = sum(x[:, i : i + 1] for i in range(50))
         return x - total / 50
 
-    question = ask(exam(of(lambda x: x - x.mean(-1, keepdim=True)), fifty_columns), "equal-value", "stress")
-    out = centred_column_by_column(question.arguments["x"])
+    prepared = ask(
+        references(of(lambda x: x - x.mean(-1, keepdim=True)), fifty_columns), "equal-value", "stress"
+    )
+    out = centred_column_by_column(prepared.arguments["x"])
     assert float(out.abs().max()) > 0
-    assert compare(out, question.expected, 0, POLICY, None).passed
+    assert compare(out, prepared.expected, 0, POLICY, None).passed
     normed = of(lambda x: nn.functional.layer_norm(x, (50,)))
-    question = ask(exam(normed, fifty_columns), "equal-value", "stress")
-    out = centred_column_by_column(question.arguments["x"])
+    prepared = ask(references(normed, fifty_columns), "equal-value", "stress")
+    out = centred_column_by_column(prepared.arguments["x"])
     out = out * torch.rsqrt(out.square().mean(-1, keepdim=True) + 1e-5)
     assert float(out.abs().max()) > 1e-5
-    assert compare(out, question.expected, 0, POLICY, None).passed
+    assert compare(out, prepared.expected, 0, POLICY, None).passed
 
 
 def test_a_kernel_may_round_a_half_either_way():
     def halves(n):
         return torch.randint(-9, 9, (n, 64)) + 0.5
 
-    question = ask(exam(of(lambda x: x.round().int()), halves))
-    [out] = question.expected.original
-    other = (2 * question.arguments["x"]).int() - out
+    prepared = ask(references(of(lambda x: x.round().int()), halves))
+    [out] = prepared.expected.original
+    other = (2 * prepared.arguments["x"]).int() - out
     assert bool((other != out).all())
-    assert compare(other, question.expected, 0, POLICY, None).passed
-    assert not compare(out + 2, question.expected, 0, POLICY, None).passed
+    assert compare(other, prepared.expected, 0, POLICY, None).passed
+    assert not compare(out + 2, prepared.expected, 0, POLICY, None).passed
 
 
 def test_dropout_in_training_is_refused_and_named():
-    with pytest.raises(ExamError, match="random: two calls with the same inputs"):
-        ask(exam(lambda: nn.Dropout(0.5).train()))
-    assert ask(exam(lambda: nn.Dropout(0.5).eval())).expected.original
+    with pytest.raises(OriginalError, match="random: two calls with the same inputs"):
+        ask(references(lambda: nn.Dropout(0.5).train()))
+    assert ask(references(lambda: nn.Dropout(0.5).eval())).expected.original
 
 
 def test_sampling_is_refused():
-    with pytest.raises(ExamError, match="random"):
-        ask(exam(of(lambda x: torch.multinomial(x.softmax(-1), 4))))
+    with pytest.raises(OriginalError, match="random"):
+        ask(references(of(lambda x: torch.multinomial(x.softmax(-1), 4))))
 
 
 def test_normalising_by_batch_statistics_is_not_random():
-    target = exam(lambda: nn.BatchNorm1d(64, track_running_stats=False).train())
-    question = ask(target)
-    assert question.impostor is None
-    assert ask(target).expected.original[0] is question.expected.original[0]
+    target = references(lambda: nn.BatchNorm1d(64, track_running_stats=False).train())
+    prepared = ask(target)
+    assert prepared.trivial is None
+    assert ask(target).expected.original[0] is prepared.expected.original[0]
 
 
 def test_an_original_that_keeps_state_is_refused_and_what_it_changes_is_named():
-    with pytest.raises(ExamError, match="its buffer `running_mean` and its buffer `running_var`"):
-        ask(exam(lambda: nn.BatchNorm1d(64).train()))
-    assert ask(exam(lambda: nn.BatchNorm1d(64).eval())).expected.original
-    with pytest.raises(ExamError, match="its input `x`"):
-        ask(exam(of(lambda x: x.mul_(2))))
+    with pytest.raises(OriginalError, match="its buffer `running_mean` and its buffer `running_var`"):
+        ask(references(lambda: nn.BatchNorm1d(64).train()))
+    assert ask(references(lambda: nn.BatchNorm1d(64).eval())).expected.original
+    with pytest.raises(OriginalError, match="its input `x`"):
+        ask(references(of(lambda x: x.mul_(2))))
 
 
 @dataclasses.dataclass
@@ -218,8 +220,8 @@ class Fields(dict):
     ],
 )
 def test_outputs_that_no_kernel_can_give_are_refused_by_name(function, reason):
-    with pytest.raises(ExamError, match=reason):
-        ask(exam(of(function)))
+    with pytest.raises(OriginalError, match=reason):
+        ask(references(of(function)))
 
 
 @pytest.mark.parametrize(
@@ -232,10 +234,10 @@ def test_outputs_that_no_kernel_can_give_are_refused_by_name(function, reason):
     ],
 )
 def test_nests_integers_booleans_and_losses_are_examined(function):
-    question = ask(exam(of(function)))
-    assert question.impostor is None
-    for i, leaf in enumerate(question.expected.original):
-        assert compare(leaf, question.expected, i, POLICY, None).passed
+    prepared = ask(references(of(function)))
+    assert prepared.trivial is None
+    for i, leaf in enumerate(prepared.expected.original):
+        assert compare(leaf, prepared.expected, i, POLICY, None).passed
 
 
 def test_an_original_that_cannot_run_in_float64_is_compared_with_as_it_is():
@@ -243,11 +245,11 @@ def test_an_original_that_cannot_run_in_float64_is_compared_with_as_it_is():
         assert x.dtype == torch.float32
         return x.sin()
 
-    question = ask(exam(of(single_only)))
-    assert "does not run in float64 (AssertionError)" in question.expected.note
-    [out] = question.expected.original
-    assert compare(out * (1 + 1e-6), question.expected, 0, POLICY, None).passed
-    assert not compare(out * 1.001, question.expected, 0, POLICY, None).passed
+    prepared = ask(references(of(single_only)))
+    assert "does not run in float64 (AssertionError)" in prepared.expected.note
+    [out] = prepared.expected.original
+    assert compare(out * (1 + 1e-6), prepared.expected, 0, POLICY, None).passed
+    assert not compare(out * 1.001, prepared.expected, 0, POLICY, None).passed
 
 
 @pytest.mark.parametrize(
@@ -256,38 +258,38 @@ def test_an_original_that_cannot_run_in_float64_is_compared_with_as_it_is():
 )
 def test_too_little_memory_makes_a_weaker_question_that_says_so(room, note):
     policy = dataclasses.replace(POLICY, judge_bytes=room)
-    question = ask(exam(of(torch.tanh), policy=policy))
-    assert note in question.expected.note
-    assert question.impostor is None
-    [out] = question.expected.original
-    difference = compare(out, question.expected, 0, policy, None)
+    prepared = ask(references(of(torch.tanh), policy=policy))
+    assert note in prepared.expected.note
+    assert prepared.trivial is None
+    [out] = prepared.expected.original
+    difference = compare(out, prepared.expected, 0, policy, None)
     assert difference.passed
     assert note in difference.detail
-    assert not compare(out * 1.001, question.expected, 0, policy, None).passed
+    assert not compare(out * 1.001, prepared.expected, 0, policy, None).passed
 
 
 def test_half_precision_is_an_impostor_unless_the_user_allows_such_errors():
     def in_half(x):
         return x.bfloat16().sin().float()
 
-    assert ask(exam(of(in_half))).impostor == "the original at half precision"
-    assert ask(exam(of(in_half), tolerance=0.05)).impostor is None
+    assert ask(references(of(in_half))).trivial == "the original at half precision"
+    assert ask(references(of(in_half), tolerance=0.05)).trivial is None
 
 
 def test_gradients_are_prepared_once_a_question():
-    target = exam(lambda: nn.LayerNorm(64))
-    question = ask(target)
-    gradients = target.gradients(question)
-    assert gradients is target.gradients(question)
+    target = references(lambda: nn.LayerNorm(64))
+    prepared = ask(target)
+    gradients = target.gradients(prepared)
+    assert gradients is target.gradients(prepared)
     assert gradients.names == ("input", "self.weight", "self.bias")
-    without = exam(of(lambda x: x.argmax(-1)))
-    with pytest.raises(ExamError, match="no output of the original depends on an input"):
+    without = references(of(lambda x: x.argmax(-1)))
+    with pytest.raises(OriginalError, match="no output of the original depends on an input"):
         without.gradients(ask(without))
 
 
 def test_a_large_question_leaves_nothing_behind(monkeypatch):
     monkeypatch.setattr("pytest_kernelllm.judge.reference.outputs.SMALL", 0)
-    target = exam(of(torch.relu), lambda n: torch.randn(n, 1009))
+    target = references(of(torch.relu), lambda n: torch.randn(n, 1009))
     ask(target)
     gc.collect()
     gc.disable()
@@ -300,9 +302,9 @@ def test_a_large_question_leaves_nothing_behind(monkeypatch):
 
 
 def test_threads_get_the_same_question():
-    target = exam(lambda: nn.LayerNorm(64))
+    target = references(lambda: nn.LayerNorm(64))
     probes = [Probe("default", (("n", 6),), seed) for seed in (1, 2, 3)] * 8
     with ThreadPoolExecutor(8) as pool:
-        questions = list(pool.map(target.question, probes))
-    assert len({id(question) for question in questions}) == 3
-    assert all(question.probe == probe for question, probe in zip(questions, probes, strict=True))
+        prepared_probes = list(pool.map(target.prepared, probes))
+    assert len({id(prepared) for prepared in prepared_probes}) == 3
+    assert all(prepared.probe == probe for prepared, probe in zip(prepared_probes, probes, strict=True))

@@ -1,9 +1,14 @@
 import pytest
 
 from pytest_kernelllm.core.records import Case, Domain, TensorSpec
+from pytest_kernelllm.judge.plans import plan_case
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference.probes import Limits, Probe, covers, elements, plan, smaller
-from pytest_kernelllm.judge.reference.stress import PLANTED, TRANSFORMS, TWIN
+from pytest_kernelllm.judge.reference.probes import Limits, Probe, covers, elements, fit, smaller
+from pytest_kernelllm.judge.reference.stress import NEAR_DUPLICATE, PLANTED, TRANSFORMS
+from pytest_kernelllm.judge.rules.catalog import RULES
+from pytest_kernelllm.judge.rules.nonfinite import Nonfinite
+from pytest_kernelllm.judge.rules.rule import Ask
+from pytest_kernelllm.judge.rules.stress import Stress
 
 
 def domain(shape=("batch", "seq", 64), dims=None, attributes=None, dtype="float32"):
@@ -13,6 +18,11 @@ def domain(shape=("batch", "seq", 64), dims=None, attributes=None, dtype="float3
         attributes or {"weight": TensorSpec("float32", (64,)), "eps": 1e-6},
         dims,
     )
+
+
+def plan(case, ranges, open_attributes, policy, limits, seed, nonfinite=True):
+    main = fit(case, ranges, limits.elements)
+    return plan_case(Ask(case, ranges, main, open_attributes, policy, limits, seed, nonfinite), RULES).probes
 
 
 CASE = Case("default", "float32", domain(), {"batch": 8, "seq": 256})
@@ -48,7 +58,7 @@ def test_what_is_not_covered_is_said(support, reason):
 def test_probes_stay_inside_the_ranges_and_the_budget():
     budget = 1 << 12
     probes = plan(CASE, covers(domain(), CASE), (), Policy(), Limits(budget, 512), 0)
-    assert len({p.seed for p in probes}) == len(probes) - 1  # but for the twin's
+    assert len({p.seed for p in probes}) == len(probes) - 1  # but for the near-duplicate's
     for probe in probes:
         sizes = dict(probe.sizes)
         assert 1 <= sizes["batch"] <= 16
@@ -65,7 +75,7 @@ def test_corners_and_odd_sizes_are_tried():
     [odd] = [dict(p.sizes) for p in probes if p.rule == "sizes" and min(dict(p.sizes).values()) > 1]
     assert odd["batch"] in (5, 7)
     assert odd["seq"] in range(131, 256, 2)
-    assert [p.nudged for p in probes].count(("eps",)) == 1
+    assert [p.perturbed for p in probes].count(("eps",)) == 1
 
 
 def test_ever_smaller_sizes_stay_inside_the_ranges():
@@ -96,19 +106,19 @@ def test_a_dimension_without_a_prime_below_has_its_low_end():
     assert {dict(p.sizes)["seq"] for p in probes if p.rule == "sizes"} == {14, 16}
 
 
-def test_a_twin_comes_right_after_what_it_hardly_differs_from():
+def test_a_near_duplicate_comes_right_after_what_it_hardly_differs_from():
     probes = plan(CASE, covers(domain(), CASE), (), Policy(), Limits(1 << 20, 512), 7)
-    [place] = [i for i, probe in enumerate(probes) if probe.rule == "twin"]
-    before, twin = probes[place - 1 : place + 1]
-    assert (twin.sizes, twin.seed, twin.weights) == (before.sizes, before.seed, before.weights)
-    assert twin.describe() == "default, batch=8, seq=256, seed 9, inputs with a few other values"
+    [place] = [i for i, probe in enumerate(probes) if probe.rule == "near-duplicate"]
+    before, similar = probes[place - 1 : place + 1]
+    assert (similar.sizes, similar.seed, similar.weights) == (before.sizes, before.seed, before.weights)
+    assert similar.describe() == "default, batch=8, seq=256, seed 9, inputs with a few other values"
 
 
 def test_fixed_shapes_give_seeds_and_kinds_of_inputs_only():
     case = Case("default", None, domain((8, 64), {}), {})
     probes = plan(case, {}, (), Policy(), Limits(1 << 20, 512), 0)
     assert {p.sizes for p in probes} == {()}
-    assert {p.rule for p in probes} == {"values", "twin", "stress", "nonfinite"}
+    assert {p.rule for p in probes} == {"values", "near-duplicate", "stress", "nonfinite"}
 
 
 def test_a_gpu_sees_every_kind_of_stress_and_the_interpreter_a_few():
@@ -120,7 +130,7 @@ def test_a_gpu_sees_every_kind_of_stress_and_the_interpreter_a_few():
     interpreted = plan(CASE, ranges, (), policy, Limits(policy.cpu_elements, policy.cpu_longest), 0)
     assert {p.stress for p in interpreted if p.rule == "stress"} < set(TRANSFORMS)
     assert len(interpreted) <= 14
-    assert all(p.stress in {*TRANSFORMS, *PLANTED, TWIN, ""} for p in (*on_gpu, *interpreted))
+    assert all(p.stress in {*TRANSFORMS, *PLANTED, NEAR_DUPLICATE, ""} for p in (*on_gpu, *interpreted))
 
 
 def test_stress_is_at_small_sizes_with_several_rows():
@@ -142,7 +152,7 @@ def test_what_cannot_be_made_small_is_stressed_a_little():
     policy = Policy()
     case = Case("default", None, domain((1 << 15, 1 << 15), {}), {})
     probes = plan(case, {}, (), policy, Limits(policy.gpu_elements, policy.gpu_longest), 0)
-    assert len(probes) == policy.seeds + 1 + len(policy.cpu_stresses) + len(policy.cpu_planted)
+    assert len(probes) == policy.seeds + 1 + len(Stress.few_kinds) + len(Nonfinite.together)
 
 
 def test_inputs_known_to_be_finite_are_not_made_otherwise():

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from pytest_kernelllm.judge.reference.stress import PLANTED, TRANSFORMS, TWIN, real_valued, stressed
+from pytest_kernelllm.judge.reference.stress import NEAR_DUPLICATE, PLANTED, TRANSFORMS, real_valued, stressed
 
 KINDS = [*TRANSFORMS, *PLANTED]
 
@@ -75,7 +75,7 @@ def test_a_twin_differs_in_a_few_values_of_the_same_size(shape):
     x = drawn(*shape)
     x.view(-1)[:2] = torch.tensor([1.5, -0.5])
     labels = torch.ones(4)
-    twin = stressed({"x": x, "labels": labels}, TWIN, 3)
+    twin = stressed({"x": x, "labels": labels}, NEAR_DUPLICATE, 3)
     assert twin["labels"] is labels
     differ = int((twin["x"] != x).sum())
     assert 1 <= differ <= max(4, x.numel() // 256)

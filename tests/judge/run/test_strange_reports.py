@@ -10,8 +10,8 @@ from pytest_kernelllm.discover.live import load_target
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.judge.environment import find_environment
-from pytest_kernelllm.judge.judge import Brief, Judge
-from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.judge.judge import Criteria, Judge
+from pytest_kernelllm.judge.rules.catalog import without
 
 PATCH = """
 import sys
@@ -32,12 +32,11 @@ def decide(tmp_path_factory):
     path.write_text(LAYERS)
     [target] = scan_file(path, path.parent).targets
     live = load_target(path.parent, target)
-    policy = replace(Policy(), disabled=frozenset({"screen", "compile"}))
-    with Judge(find_environment("cpu"), deadline=20, policy=policy) as judge:
+    with Judge(find_environment("cpu"), deadline=20, rules=without({"static check", "compile"})) as judge:
 
         def decide(patch):
             candidate = render(Completion("files", 0, GOOD, "kernel_module"), live)
-            return judge.judge(replace(candidate, source=candidate.source + PATCH + patch), Brief(live))
+            return judge.judge(replace(candidate, source=candidate.source + PATCH + patch), Criteria(live))
 
         yield decide
 

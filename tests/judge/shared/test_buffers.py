@@ -1,52 +1,52 @@
-"""Arenas: slabs between guard zones, moved on request, described as a caller would notice."""
+"""Arenas: buffers between guard zones, moved on request, described as a caller would notice."""
 
 import pytest
 import torch
 
 from pytest_kernelllm.judge.shared import leaves
-from pytest_kernelllm.judge.shared.buffers import ALIGNMENT, GUARD, Arena, slab_bytes
+from pytest_kernelllm.judge.shared.buffers import ALIGNMENT, GUARD, Allocator, buffer_bytes
 
 
 @pytest.fixture
-def arena():
-    arena = Arena(torch.device("cpu"))
-    yield arena
-    arena.close()
+def allocator():
+    allocator = Allocator(torch.device("cpu"))
+    yield allocator
+    allocator.close()
 
 
-def layout(arena, shift=0):
-    arena.reserve(slab_bytes((3,), torch.float32) + slab_bytes((2, 2), torch.float64), shift)
-    return [arena.slab((3,), torch.float32)[0], arena.slab((2, 2), torch.float64)[0]]
+def layout(allocator, shift=0):
+    allocator.reserve(buffer_bytes((3,), torch.float32) + buffer_bytes((2, 2), torch.float64), shift)
+    return [allocator.buffer((3,), torch.float32)[0], allocator.buffer((2, 2), torch.float64)[0]]
 
 
-def test_slabs_can_be_filled_without_touching_a_guard_zone(arena):
-    for slab in layout(arena):
-        slab.fill_(0.0)
-    assert arena.intact()
+def test_slabs_can_be_filled_without_touching_a_guard_zone(allocator):
+    for buffer in layout(allocator):
+        buffer.fill_(0.0)
+    assert allocator.intact()
 
 
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("element", ["before", "behind", "far behind"])
-def test_a_write_beyond_either_end_is_seen(arena, which, element):
-    slab = layout(arena)[which]
+def test_a_write_beyond_either_end_is_seen(allocator, which, element):
+    buffer = layout(allocator)[which]
     beyond = {
         "before": -1,
-        "behind": slab.numel(),
-        "far behind": slab.numel() + (GUARD - ALIGNMENT) // slab.itemsize,
+        "behind": buffer.numel(),
+        "far behind": buffer.numel() + (GUARD - ALIGNMENT) // buffer.itemsize,
     }
-    slab.as_strided((1,), (1,), slab.storage_offset() + beyond[element]).fill_(0.0)
-    assert not arena.intact()
+    buffer.as_strided((1,), (1,), buffer.storage_offset() + beyond[element]).fill_(0.0)
+    assert not allocator.intact()
 
 
-def test_a_read_beyond_the_end_gives_nan(arena):
-    slab = layout(arena)[0]
-    slab.fill_(1.0)
-    assert bool(slab.as_strided((4,), (1,)).sum().isnan())
+def test_a_read_beyond_the_end_gives_nan(allocator):
+    buffer = layout(allocator)[0]
+    buffer.fill_(1.0)
+    assert bool(buffer.as_strided((4,), (1,)).sum().isnan())
 
 
-def test_a_shift_moves_every_slab(arena):
-    before = [slab.data_ptr() for slab in layout(arena, 8 * ALIGNMENT)]
-    after = [slab.data_ptr() for slab in layout(arena)]
+def test_a_shift_moves_every_slab(allocator):
+    before = [buffer.data_ptr() for buffer in layout(allocator, 8 * ALIGNMENT)]
+    after = [buffer.data_ptr() for buffer in layout(allocator)]
     assert [a - b for a, b in zip(before, after, strict=True)] == [8 * ALIGNMENT] * 2
 
 

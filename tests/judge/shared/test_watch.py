@@ -5,8 +5,8 @@ import ctypes
 import pytest
 import torch
 
-from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.run import torch_work
+from pytest_kernelllm.judge.rules.torch_share import TorchShare
+from pytest_kernelllm.judge.run.torch_work import torch_work, vendor_kinds
 from pytest_kernelllm.judge.shared import watch as watch_module
 from pytest_kernelllm.judge.shared.watch import Watch
 
@@ -94,8 +94,8 @@ def assess(call, *, like=lambda: None, elements=1000):
         like()
     with Watch() as watch:
         call()
-    kinds = torch_work.vendor_kinds(original.elements)
-    return torch_work.share(watch.elements, kinds, elements, Policy())
+    work = torch_work(watch.elements, vendor_kinds(original.elements))
+    return sum(work.values()) / elements, TorchShare().excess(work, elements)
 
 
 X = torch.ones(10, 100)
@@ -108,15 +108,15 @@ def test_layout_casts_and_small_glue_are_not_work():
         torch.empty_like(rows)
         X[:, :1].sum()
 
-    share, said = assess(call)
-    assert said == ""
+    share, excess = assess(call)
+    assert excess == ""
     assert share < 0.1
 
 
 def test_computing_with_torch_is_work_and_is_named():
-    share, said = assess(lambda: torch.softmax(X, -1))
+    share, excess = assess(lambda: torch.softmax(X, -1))
     assert share >= 1.0
-    assert "softmax" in said
+    assert "softmax" in excess
 
 
 def test_a_matrix_product_is_left_to_torch_only_where_the_target_leaves_it_too():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_kernelllm.judge.static_check.static_check import screen
+from pytest_kernelllm.judge.static_check.static_check import find_violations
 
 MODULE = """
 import functools
@@ -28,8 +28,8 @@ def forward({arguments}):
 """
 
 
-def found(above, first="pass", arguments="self, x"):
-    return screen(MODULE.format(above=above, first=first, arguments=arguments))
+def findings(above, first="pass", arguments="self, x"):
+    return find_violations(MODULE.format(above=above, first=first, arguments=arguments))
 
 
 AUTOTUNED = (
@@ -51,7 +51,7 @@ KEEPS = {
     "another name beside it": ("KEPT = {}\nSAME = KEPT", "SAME[1] = x"),
     "the first of two names": ("KEPT = {}\nSAME = KEPT", "y = KEPT.get(1)"),
     "one of two in a tuple": ("A, KEPT = 1, []", "KEPT.append(A)"),
-    "handed to a helper": ("KEPT = {}\ndef put(where): where[1] = 2", "put(KEPT)"),
+    "handed to a helper": ("KEPT = {}\ndef run_probe(where): where[1] = 2", "run_probe(KEPT)"),
     "returned by a helper": ("KEPT = {}\ndef it(): return KEPT", "it()[1] = x"),
     "a list in a tuple": ("KEPT = (0, [])", "KEPT[1].append(x)"),
     "a list in a dictionary": ("KEPT = {'a': []}", "KEPT['a'].append(x)"),
@@ -100,7 +100,7 @@ KEEPS = {
         "pass",
     ),
     "a partial function of one's own": (
-        "def put(kept, a): kept.append(a)\nput1 = functools.partial(put, [])",
+        "def run_probe(kept, a): kept.append(a)\nput1 = functools.partial(put, [])",
         "put1(1)",
     ),
     "a method of a list": ("KEPT = []\ntuned = triton.Config({}, pre_hook=KEPT.append)", "pass"),
@@ -124,8 +124,8 @@ KEEPS = {
         "Fn.note(kernel, x)",
     ),
     "the target's list by a method of another class": (
-        "class Box:\n    def put(self, x): self.sizes.append(x)",
-        "Box.put(self, x)",
+        "class Box:\n    def run_probe(self, x): self.sizes.append(x)",
+        "Box.run_probe(self, x)",
     ),
     "captured by match": ("match []:\n    case KEPT: pass", "KEPT.append(1)"),
     "captured by a star": ("*KEPT, a = 1, 2", "KEPT.append(1)"),
@@ -174,7 +174,7 @@ KEEPS = {
 
 @pytest.mark.parametrize(("above", "first"), KEEPS.values(), ids=KEEPS.keys())
 def test_what_keeps_something_is_refused(above, first):
-    [finding, *_] = found(above, first)
+    [finding, *_] = findings(above, first)
     assert any(words in finding.reason for words in ("keep state between calls", "attribute", "touches")), (
         finding
     )
@@ -191,12 +191,12 @@ def test_what_keeps_something_is_refused(above, first):
     ],
 )
 def test_a_default_argument_outlives_the_call(arguments, first):
-    [finding, *_] = found("", first, arguments)
+    [finding, *_] = findings("", first, arguments)
     assert "keep state between calls" in finding.reason
 
 
 def test_the_reason_names_the_line_and_the_name():
-    [finding] = found("KEPT = {}", "KEPT[1] = x")
+    [finding] = findings("KEPT = {}", "KEPT[1] = x")
     assert MODULE.format(above="KEPT = {}", first="KEPT[1] = x", arguments="").splitlines()[
         finding.line - 1
     ].strip() == ("KEPT[1] = x")
@@ -221,7 +221,7 @@ FIXED = {
     "the driver's properties": ("PROPERTIES = triton.runtime.driver.active.utils.get_device_properties(0)", "y = PROPERTIES['multiprocessor_count']"),
     "whether something can be imported": ("try:\n    from triton.language.extra import libdevice\n    HAVE = True\nexcept ImportError:\n    HAVE = False", "y = HAVE"),
     "parts of a tensor": ("", "out = torch.empty_like(x); out[0] = 1; out.T[0] = 1; out.data[0] = 1"),
-    "the values of a maximum": ("", "y = torch.max(x, 0).values; found = x.topk(2); z = found.values; found = torch.sort(x); z = found.values"),
+    "the values of a maximum": ("", "y = torch.max(x, 0).values; findings = x.topk(2); z = findings.values; findings = torch.sort(x); z = findings.values"),
     "the keys of a dictionary": ("SIZES = {1: 2}", "y = list(SIZES.keys()) + list(SIZES.values())"),
     "launching tuned kernels": (AUTOTUNED + "\n" + HEURISTIC, "k = tuned if x is None else chosen; k[(1,)](x, 1); tuned[(1,)](x, 1)"),
     "a local list": ("", "parts = []; parts.append(x); table = {}; table[1] = x"),
@@ -239,4 +239,4 @@ FIXED = {
 
 @pytest.mark.parametrize(("above", "first"), FIXED.values(), ids=FIXED.keys())
 def test_constants_and_what_a_call_makes_are_fine(above, first):
-    assert found(above, first) == []
+    assert findings(above, first) == []

@@ -9,7 +9,7 @@ import torch
 import triton
 
 from pytest_kernelllm.judge.static_check.allowed import INSIDE_TRITON, MEMBERS, NAMESPACES, OTHER_MEMBERS
-from pytest_kernelllm.judge.static_check.static_check import LONGEST_SOURCE, screen
+from pytest_kernelllm.judge.static_check.static_check import LONGEST_SOURCE
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 
@@ -43,7 +43,7 @@ def forward(self, x):
 
 
 def test_an_ordinary_kernel_module_passes():
-    assert screen(GOOD) == []
+    assert find_violations(GOOD) == []
 
 
 REFUSED = {
@@ -176,7 +176,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("text", REFUSED)
 def test_what_no_kernel_needs_is_refused_by_line(text):
-    findings = screen(GOOD + text + "\n")
+    findings = find_violations(GOOD + text + "\n")
     assert findings, "it passes"
     assert findings[0].line > GOOD.count("\n")
     assert any(part in finding.reason for finding in findings for part in REFUSED[text].split("|"))
@@ -229,48 +229,49 @@ def g(x):
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_harmless_code_passes(text):
-    assert screen(GOOD + text + "\n") == []
+    assert find_violations(GOOD + text + "\n") == []
 
 
 def test_a_comment_cannot_become_code_by_an_encoding():
     source = "# coding: unicode_escape\n" + GOOD + "# \\nimport os\n"
     compile(source.encode(), "attack", "exec")  # Python reads an import here
-    assert "unicode_escape" in screen(source)[0].reason
-    assert screen("# -*- coding: utf-8 -*-\n" + GOOD) == []
-    assert "latin" in screen("'''x'''\r#vim: set fileencoding=latin-1\n" + GOOD)[0].reason
+    assert "unicode_escape" in find_violations(source)[0].reason
+    assert find_violations("# -*- coding: utf-8 -*-\n" + GOOD) == []
+    assert "latin" in find_violations("'''x'''\r#vim: set fileencoding=latin-1\n" + GOOD)[0].reason
 
 
 def test_one_finding_a_line_in_order():
-    findings = screen(GOOD + "import os, sys\neval(open('x'))\nimport os\n")
+    findings = find_violations(GOOD + "import os, sys\neval(open('x'))\nimport os\n")
     lines = [finding.line for finding in findings]
     assert lines == sorted(set(lines)) and len(lines) == 3
 
 
 def test_text_that_is_no_python_is_refused():
-    assert screen("def forward(:")[0].reason.startswith("is not Python")
-    assert screen("x = '\x00'")[0].reason.startswith("is not Python")
-    assert screen("x = '\ud800'")[0].reason.startswith("is not Python")
+    assert find_violations("def forward(:")[0].reason.startswith("is not Python")
+    assert find_violations("x = '\x00'")[0].reason.startswith("is not Python")
+    assert find_violations("x = '\ud800'")[0].reason.startswith("is not Python")
 
 
 def test_text_that_is_hard_to_read_is_refused_and_not_fallen_over():
-    assert screen("x = " + "(" * 5000)
-    assert screen("x = " + "-" * 20000 + "1")
-    assert screen("x = y" + ".a" * 20000)
-    assert "longer" in screen("#" * (LONGEST_SOURCE + 1))[0].reason
+    assert find_violations("x = " + "(" * 5000)
+    assert find_violations("x = " + "-" * 20000 + "1")
+    assert find_violations("x = y" + ".a" * 20000)
+    assert "longer" in find_violations("#" * (LONGEST_SOURCE + 1))[0].reason
 
 
 def test_names_that_stand_for_each_other_cannot_keep_the_screen_busy():
     tangle = "".join(f"a = b.x{i}\nb = a.y{i}\n" for i in range(9))
-    assert "cannot be followed" in screen(GOOD + tangle + "a.save")[0].reason
+    assert "cannot be followed" in find_violations(GOOD + tangle + "a.save")[0].reason
     assert (
-        "too many things" in screen(GOOD + "".join(f"a = b{i}\n" for i in range(3000)) + "a.save")[0].reason
+        "too many things"
+        in find_violations(GOOD + "".join(f"a = b{i}\n" for i in range(3000)) + "a.save")[0].reason
     )
-    assert screen(GOOD + "def f(x):\n" + "    x = x.T\n    x = x.mT\n    x = x.data\n" * 20) == []
-    assert screen(GOOD + "a = b\nb = a\nb = torch\na.save\n")[0].reason.startswith("uses torch.save")
+    assert find_violations(GOOD + "def f(x):\n" + "    x = x.T\n    x = x.mT\n    x = x.data\n" * 20) == []
+    assert find_violations(GOOD + "a = b\nb = a\nb = torch\na.save\n")[0].reason.startswith("uses torch.save")
 
 
 def test_a_module_without_forward_is_refused():
-    assert "forward" in screen("import torch")[0].reason
+    assert "forward" in find_violations("import torch")[0].reason
 
 
 def resolved(path):
@@ -334,9 +335,9 @@ def objects_at_hand(folder):
     spec.loader.exec_module(kernels)
     x = torch.ones(3, requires_grad=True)
     tuned = triton.autotune([triton.Config({"B": 1})], key=["x"])(kernels.kernel)
-    found = [kernels.kernel, kernels.constant, kernels.forward, kernels.forward(None), kernels.Same, tuned]
-    found += [triton.heuristics({"B": len})(tuned), kernels.kernel[(1,)], kernels.Same.apply(x), x, x * 2]
-    found += [
+    findings = [kernels.kernel, kernels.constant, kernels.forward, kernels.forward(None), kernels.Same, tuned]
+    findings += [triton.heuristics({"B": len})(tuned), kernels.kernel[(1,)], kernels.Same.apply(x), x, x * 2]
+    findings += [
         x.detach().topk(1),
         x.shape,
         x.device,
@@ -344,20 +345,25 @@ def objects_at_hand(folder):
         torch.nn.Conv2d(1, 1, 1),
         torch.nn.Module(),
     ]
-    found += [
+    findings += [
         torch.nn.Parameter(x),
         torch.finfo(x.dtype),
         torch.no_grad(),
         torch.autocast("cpu"),
         torch.cuda.device(-1),
     ]
-    found += [functools.partial(len), property(len), ValueError(1), AttributeError("x", name="x", obj=torch)]
-    return [(type(value).__name__, value) for value in found]
+    findings += [
+        functools.partial(len),
+        property(len),
+        ValueError(1),
+        AttributeError("x", name="x", obj=torch),
+    ]
+    return [(type(value).__name__, value) for value in findings]
 
 
 @functools.cache
 def may_be_touched(name):
-    return screen(f"def forward(x):\n    x.{name}") == []
+    return find_violations(f"def forward(x):\n    x.{name}") == []
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -425,4 +431,4 @@ def test_no_list_or_dictionary_inside_a_function_of_tritons_can_be_touched():
 
 @pytest.mark.parametrize("path", sorted((CORPUS / "honest").glob("*.py")), ids=lambda path: path.stem)
 def test_honest_kernels_of_the_corpus_pass(path):
-    assert screen(path.read_text(encoding="utf-8")) == []
+    assert find_violations(path.read_text(encoding="utf-8")) == []

@@ -14,7 +14,7 @@ from pytest_kernelllm.generate.render.extract import extract
 from pytest_kernelllm.generate.render.inductor import sections
 from pytest_kernelllm.generate.render.inductor.translate import is_dialect
 from pytest_kernelllm.generate.render.render import RenderError, render
-from pytest_kernelllm.judge.static_check.static_check import screen
+from pytest_kernelllm.judge.static_check.static_check import find_violations
 
 SOUND = {
     "dialect_add_relu": "AddReLU",
@@ -120,4 +120,4 @@ def test_a_damaged_header_is_refused() -> None:
 
 @pytest.mark.parametrize("name", {**SOUND, **WRONG})
 def test_rendered_answers_in_inductors_dialect_pass_the_screen(name: str) -> None:
-    assert screen(from_text({**SOUND, **WRONG}[name], name).source) == []
+    assert find_violations(from_text({**SOUND, **WRONG}[name], name).source) == []

@@ -11,7 +11,7 @@ import pytest
 from rendering import COMPLETIONS, completion, live, rendered, run_against_originals
 
 from pytest_kernelllm.generate.render.render import RenderError, render
-from pytest_kernelllm.judge.static_check.static_check import screen
+from pytest_kernelllm.judge.static_check.static_check import find_violations
 
 ANSWERS = {
     "hand_add": "Add",
@@ -292,4 +292,4 @@ def test_an_autograd_function_that_needs_its_context() -> None:
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_rendered_hand_style_answers_pass_the_screen(name: str) -> None:
-    assert screen(rendered(ANSWERS[name], answer(name)).source) == []
+    assert find_violations(rendered(ANSWERS[name], answer(name)).source) == []

@@ -61,7 +61,7 @@ def copied(module: nn.Module, change: Change, change_buffer: Change | None = Non
     return copy.deepcopy(module, changed)
 
 
-def shaken(module: nn.Module, seed: int) -> nn.Module:
+def perturbed(module: nn.Module, seed: int) -> nn.Module:
     """A copy with parameters and buffers off their initial values, so that a kernel that ignores them is wrong.
 
     Values keep their meaning: what is nowhere negative stays so (variances, frequencies), integers stay.
@@ -82,23 +82,23 @@ def shaken(module: nn.Module, seed: int) -> nn.Module:
     return copied(module, shake)
 
 
-def raised(tensor: torch.Tensor) -> torch.Tensor:
+def to_float64(tensor: torch.Tensor) -> torch.Tensor:
     """A copy in float64; of integers, as they are."""
     dtype = torch.float64 if tensor.is_floating_point() else tensor.dtype
     return tensor.to(dtype, copy=True, memory_format=torch.contiguous_format)
 
 
-def mover(step: float, seed: int, device: torch.device) -> Change:
+def perturbation(step: float, seed: int, device: torch.device) -> Change:
     """What raises floating tensors to float64 and moves each element at random, by about ``step`` relative to it."""
     generator = torch.Generator(device).manual_seed(seed)
 
-    def move(tensor: torch.Tensor) -> torch.Tensor:
-        wide = raised(tensor)
+    def perturb(tensor: torch.Tensor) -> torch.Tensor:
+        wide = to_float64(tensor)
         if not tensor.is_floating_point() or not tensor.numel():
             return wide
         count = min(wide.numel(), _NOISE)
         drawn = 2 * torch.rand(count, generator=generator, device=wide.device, dtype=torch.float64) - 1
-        # Between half and one and a half steps, up or down: no two moves cancel each other exactly.
+        # Between half and one and a half steps, up or down: no two perturbations cancel each other exactly.
         factors = 1 + step * (drawn + 0.5 * drawn.sign())
         flat = wide.view(-1)
         whole = flat.numel() // count * count
@@ -106,7 +106,7 @@ def mover(step: float, seed: int, device: torch.device) -> Change:
         flat[whole:].mul_(factors[: flat.numel() - whole])
         return wide
 
-    return move
+    return perturb
 
 
 def call_original(module: nn.Module, arguments: dict[str, Any], seed: int = 0) -> Any:
@@ -124,11 +124,11 @@ def run_original(module: nn.Module, arguments: dict[str, Any]) -> tuple[Any, lis
     return flatten(call_original(module, arguments))
 
 
-def run_in_float64(module: nn.Module, arguments: dict[str, Any], change: Change = raised) -> list[Any]:
+def run_in_float64(module: nn.Module, arguments: dict[str, Any], change: Change = to_float64) -> list[Any]:
     """Leaves of the outputs when everything is computed in float64.
 
     Args:
-        module: of float64; ``copied(module, raised)`` makes one. Kept as it is.
+        module: of float64; ``copied(module, to_float64)`` makes one. Kept as it is.
         arguments: kept as they are.
         change: makes float64 of an argument.
     """

@@ -1,0 +1,73 @@
+"""Checks one case of a target: every probe, and once a case the ways that one look does not show."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+
+from pytest_kernelllm.core.records import Check
+from pytest_kernelllm.judge.plans import Plan
+from pytest_kernelllm.judge.reference.probes import Probe
+from pytest_kernelllm.judge.rules.rule import CaseRun, Rule
+from pytest_kernelllm.judge.run.call import Judging, ProbeRun, run_probe
+
+Sharing = Callable[[], contextlib.AbstractContextManager[None]]
+
+
+def examine(
+    judging: Judging,
+    plan: Plan,
+    rules: Sequence[Rule],
+    *,
+    sharing: Sharing,
+    before_each: Callable[[], None],
+) -> bool:
+    """Run all probes of one case past every rule.
+
+    Args:
+        judging: the candidate.
+        plan: of the case.
+        rules: those in force.
+        sharing: holds the GPU, shared with others that do not time.
+        before_each: called before each probe; it may raise ``Decision``.
+
+    Returns:
+        Whether the case counts: some probe is discriminating, so a wrong output would have shown.
+
+    Raises:
+        Decision: the candidate broke a rule.
+        OriginalError: the original fails at a probe.
+        WorkerDied: the worker is gone.
+    """
+
+    def runs(probes: Iterable[Probe]) -> list[ProbeRun]:
+        done = []
+        for probe in probes:
+            before_each()
+            with sharing():
+                run = run_probe(judging, judging.references.prepare(probe))
+                for rule in rules:
+                    rule.check_run(run)
+            done.append(run)
+        return done
+
+    main = runs(plan.main)
+    # A decoy shows only at a probe that tells right from wrong.
+    first = next((run for run in main if run.prepared.trivial is None), main[0])
+    with sharing():
+        for rule in rules:
+            rule.check_case(CaseRun(first))
+    every = [*main, *runs(plan.further)]
+    weak = [
+        f"{run.prepared.trivial} would pass as its output at {run.where}"
+        for run in every
+        if run.prepared.trivial is not None
+    ]
+    counts = len(weak) < len(every)
+    broken = (
+        f"the inputs of case {plan.case.name} cannot tell right from wrong: {weak[-1] if weak else ''}; "
+        "give inputs whose outputs differ"
+    )
+    check = Check("discriminating inputs", counts, weak[-1] if weak else None, None, "" if counts else broken)
+    judging.findings.checks.append(check)
+    return counts

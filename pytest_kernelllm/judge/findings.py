@@ -1,0 +1,66 @@
+"""What the judge has found about one candidate so far, and the decision that ends its judging."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pytest_kernelllm.core.records import Check, Stage, Status, Timing
+
+
+class Decision(Exception):
+    """A verdict other than acceptance; ends the judging of a candidate."""
+
+    def __init__(self, verdict: Status, stage: Stage, reason: str, rule: str = "") -> None:
+        """``reason`` is one sentence for people; ``rule`` names what a rejected candidate broke."""
+        super().__init__(reason)
+        self.verdict, self.stage, self.reason, self.rule = verdict, stage, reason, rule
+
+
+class OutOfMemory(Decision):
+    """A worker ran out of GPU memory while little was free, which is nobody's fault."""
+
+    def __init__(self, where: str) -> None:
+        """``where``: at which probe."""
+        super().__init__(
+            "inconclusive",
+            "run",
+            f"there was too little GPU memory for a call {where}; free some, or declare `dims` that reach lower",
+        )
+
+
+@dataclass
+class Findings:
+    """The checks, timings and cases recorded for one candidate."""
+
+    rules: Mapping[str, Stage]
+    """The rules in force by name, each with the stage of a candidate that breaks it."""
+    checks: list[Check] = field(default_factory=list)
+    timing: list[Timing] = field(default_factory=list)
+    cases: list[str] = field(default_factory=list)
+    """Names of the cases with a discriminating probe."""
+
+    def record(self, rule: str, check: Check) -> None:
+        """Record a check made under ``rule``, unless that rule is not in force. Of equal ones the worst is kept.
+
+        Raises:
+            Decision: the check failed, so the candidate is rejected.
+        """
+        if rule not in self.rules:
+            return
+        if not check.passed:
+            self.checks.append(check)
+            raise Decision("rejected", self.rules[rule], check.detail, rule)
+        same = next((i for i, seen in enumerate(self.checks) if seen.name == check.name), None)
+        if same is None:
+            self.checks.append(check)
+        elif isinstance(check.measured, float) and check.measured > float(self.checks[same].measured or 0):
+            self.checks[same] = check
+
+    def require(self, rule: str, name: str, passed: bool, broken: str) -> None:
+        """Record a check without a number; ``broken`` is the reason if it failed.
+
+        Raises:
+            Decision: the check failed.
+        """
+        self.record(rule, Check(name, passed, None, None, "" if passed else broken))

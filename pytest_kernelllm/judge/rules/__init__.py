@@ -1,0 +1,1 @@
+"""The rules that a candidate is judged by, one module each. ``rules.catalog.RULES`` lists them in order."""

@@ -1,0 +1,33 @@
+"""The rule ``clocks``: the worker's clock and the judge's own agree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytest_kernelllm.core.records import Check
+from pytest_kernelllm.judge.benchmark.measure import Measurement, allowed_difference
+from pytest_kernelllm.judge.rules.rule import Rule
+from pytest_kernelllm.judge.run.call import ProbeRun
+
+
+@dataclass(frozen=True)
+class Clocks(Rule):
+    """The worker's events report no less than the judge's clock, neither for calls in a row nor for single ones."""
+
+    name = "clocks"
+    says = "the worker's clock and the judge's own agree"
+    stage = "timing"
+    device = "cuda"
+
+    def check_measurement(self, run: ProbeRun, measured: Measurement) -> None:
+        """Compare the two clocks."""
+        reported = min(measured.events_us, measured.single_us)
+        difference = measured.judge_us - reported
+        allowed = allowed_difference(run.judging.policy, measured.judge_us)
+        agree = difference <= allowed
+        broken = (
+            f"the worker's clock reports {reported:.1f} µs a call, the judge's {measured.judge_us:.1f} µs, "
+            f"at {run.where}"
+        )
+        check = Check("clocks agree", agree, round(difference, 3), round(allowed, 3), "" if agree else broken)
+        run.judging.findings.record(self.name, check)

@@ -1,0 +1,63 @@
+"""The rule ``device time``: on a GPU, most of a call's time passes in the candidate's own kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytest_kernelllm.core.records import Check
+from pytest_kernelllm.judge.handle import WorkerDied
+from pytest_kernelllm.judge.rules.rule import Rule
+from pytest_kernelllm.judge.run.call import ProbeRun, refuse_failure
+from pytest_kernelllm.judge.run.original import call_original
+from pytest_kernelllm.judge.run.torch_work import vendor_kinds
+
+CALLS = 5
+"""How often a call is measured; the fastest counts."""
+
+FLUSHES = 16
+"""Overwrites of L2 before a call. They keep the GPU busy until all of the call is in its queue: else it would wait, and
+the wait would count as torch's."""
+
+
+@dataclass(frozen=True)
+class DeviceTime(Rule):
+    """The candidate's own kernels take most of the time that no vendor library takes.
+
+    Time in a vendor's library counts for neither side, where the target itself leaves that work to one.
+    """
+
+    name = "device time"
+    says = "the candidate's own kernels take most of the GPU's time that no vendor library takes"
+    stage = "timing"
+    device = "cuda"
+
+    share: float = 0.5
+    """Least share of a call's GPU time that passes in the candidate's own kernels…"""
+    glue_us: float = 25.0
+    """…unless all the rest takes no longer than this, in µs: a few launches of torch's own."""
+
+    def check_device_work(self, run: ProbeRun) -> None:
+        """Ask the worker for the time of a call and of its launches."""
+        replies = [
+            run.judging.worker.ask("share", inputs=run.uploaded.arguments, flushes=FLUSHES)
+            for _ in range(CALLS)
+        ]
+        for reply in replies:
+            refuse_failure(reply, run.prepared, f"when its time is measured at {run.where}")
+        figures = [(r.get("own"), r.get("all")) for r in replies]
+        if not all(isinstance(x, float) and 0 <= x < 1e7 for pair in figures for x in pair):
+            raise WorkerDied("it answered `share` without proper times")
+        own, whole = min(figures, key=lambda pair: float(pair[1] or 0))
+        assert own is not None and whole is not None
+        share = min(own / whole, 1.0) if whole else 0.0
+        others_us = (whole - own) * 1000.0
+        passed = (
+            share >= self.share
+            or others_us <= self.glue_us
+            or bool(vendor_kinds(call_original(run.prepared).operations))
+        )
+        broken = f"its own kernels take {share:.0%} of a call's {whole * 1000.0:.1f} µs on the GPU; torch takes the rest"
+        check = Check(
+            "share of the GPU's time", passed, round(share, 4), self.share, "" if passed else broken
+        )
+        run.judging.findings.record(self.name, check)

@@ -1,0 +1,27 @@
+"""The rule ``fresh address``: the same values at other addresses give right outputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytest_kernelllm.judge.rules.launches import check_launches
+from pytest_kernelllm.judge.rules.rule import CaseRun, Rule
+from pytest_kernelllm.judge.run.call import call
+from pytest_kernelllm.judge.run.comparison import check_outputs
+
+
+@dataclass(frozen=True)
+class FreshAddress(Rule):
+    """Nothing is kept by address, and no address is assumed."""
+
+    name = "fresh address"
+    says = "the same values at other addresses give right outputs"
+
+    def check_case(self, case: CaseRun) -> None:
+        """Run the probe again, with everything at other addresses."""
+        judging, prepared, uploaded = case.first.judging, case.first.prepared, case.elsewhere
+        reply = call(judging, uploaded, prepared, "watched")
+        where = f"when the same values came at other addresses, at {case.first.where}"
+        check_launches(reply, where, judging.findings)
+        context = "with the same values at other addresses, "
+        check_outputs(judging, uploaded, prepared, self.name, context)

@@ -1,0 +1,48 @@
+"""The rule ``inputs kept``: a call leaves inputs, parameters and buffers as they were."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from pytest_kernelllm.judge.findings import Findings
+from pytest_kernelllm.judge.reference.outputs import PreparedProbe
+from pytest_kernelllm.judge.rules.rule import Rule
+from pytest_kernelllm.judge.run.call import ProbeRun, Uploaded, tensors_of
+
+NAME = "inputs kept"
+
+
+@dataclass(frozen=True)
+class InputsKept(Rule):
+    """Inputs, parameters and buffers hold the bytes they held before the call."""
+
+    name = NAME
+    says = "inputs, parameters and buffers hold the same bytes after the call"
+
+    def check_run(self, run: ProbeRun) -> None:
+        """Compare the shared buffers with what was written there."""
+        check_inputs_kept(run.uploaded, run.prepared, run.judging.findings)
+
+
+def check_inputs_kept(uploaded: Uploaded, prepared: PreparedProbe, findings: Findings) -> None:
+    """Record whether all that was uploaded is unchanged.
+
+    Raises:
+        Decision: something was changed in place.
+    """
+    tensors = tensors_of(prepared.module)
+    pairs = [
+        (f"its input `{name}`", buffer, prepared.arguments[name]) for name, buffer in uploaded.inputs.items()
+    ]
+    pairs += [(f"`self.{name}`", buffer, tensors[name]) for name, buffer in uploaded.state.items()]
+    changed = [
+        name for name, buffer, value in pairs if not torch.equal(_bytes(buffer), _bytes(value.detach()))
+    ]
+    broken = f"it changes {', '.join(changed)} in place at {prepared.probe.describe()}"
+    findings.require(NAME, "leaves its inputs as they were", not changed, broken)
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().reshape(-1).view(torch.uint8)

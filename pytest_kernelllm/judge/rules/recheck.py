@@ -1,0 +1,31 @@
+"""The rule ``recheck``: outputs of calls in the timed loop, chosen in secret, are right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytest_kernelllm.judge.rules.rule import Rule, TimedCall
+from pytest_kernelllm.judge.rules.types import Types
+from pytest_kernelllm.judge.run.comparison import check_outputs
+
+
+@dataclass(frozen=True)
+class Recheck(Rule):
+    """What is timed is what was judged: a timed call computes the right outputs, too."""
+
+    name = "recheck"
+    says = "outputs of calls in the timed loop, chosen in secret, are right"
+    stage = "timing"
+    device = "cuda"
+
+    share: float = 0.3
+    """Share of single timed calls whose outputs are checked. Calls in a row are always checked."""
+
+    def check_timed_call(self, call: TimedCall) -> None:
+        """Compare the outputs of some calls; no call can know whether it is one of them."""
+        judging = call.run.judging
+        if not call.looped:
+            if judging.dice.random() >= self.share:
+                return
+            Types().check_run(call.run)
+        check_outputs(judging, call.run.uploaded, call.run.prepared, self.name, context="in the timed loop, ")

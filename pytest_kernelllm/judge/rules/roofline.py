@@ -1,0 +1,39 @@
+"""The rule ``roofline``: no call is faster than this GPU can move the bytes it must."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytest_kernelllm.core.records import Check
+from pytest_kernelllm.judge.benchmark.measure import Measurement
+from pytest_kernelllm.judge.rules.rule import Rule
+from pytest_kernelllm.judge.run.call import ProbeRun
+
+
+@dataclass(frozen=True)
+class RooflineRule(Rule):
+    """No call is faster than the GPU can move what must be moved."""
+
+    name = "roofline"
+    says = "no call is faster than this GPU can move the bytes it must"
+    stage = "timing"
+    device = "cuda"
+
+    slack: float = 0.8
+    """A call that takes less than this share of the time its bytes need is not believed: ceilings are measured, and
+    a measured ceiling may be a little low."""
+
+    def check_measurement(self, run: ProbeRun, measured: Measurement) -> None:
+        """Compare the reported time with the least possible one."""
+        reported = min(measured.events_us, measured.single_us)
+        least = measured.needed_us * self.slack
+        possible = reported >= least
+        broken = f"a call takes {reported:.1f} µs, but to move the bytes it must this GPU needs {measured.needed_us:.1f} µs"
+        check = Check(
+            "slower than the roofline",
+            possible,
+            round(reported, 3),
+            round(least, 3),
+            "" if possible else broken,
+        )
+        run.judging.findings.record(self.name, check)

@@ -1,0 +1,138 @@
+"""What a rule is: something that holds for every accepted candidate, and the checks that show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal
+
+from pytest_kernelllm.core.records import Case, Stage, Timing
+from pytest_kernelllm.judge.benchmark.measure import Measurement
+from pytest_kernelllm.judge.findings import Findings
+from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.judge.reference.probes import Limits, Probe
+from pytest_kernelllm.judge.run.call import ProbeRun, Uploaded, upload
+from pytest_kernelllm.judge.run.original import OriginalCall, call_original
+from pytest_kernelllm.judge.shared.buffers import ALIGNMENT
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A case for which rules choose probes."""
+
+    case: Case
+    ranges: Mapping[str, tuple[int, int]]
+    """Inclusive range of each named dimension that the candidate supports."""
+    main: Mapping[str, int]
+    """The case's own sizes, or the largest below them that fit ``limits``."""
+    open_attributes: tuple[str, ...]
+    """Float attributes that the candidate claims to read."""
+    policy: Policy
+    limits: Limits
+    seed: int
+    """The judge's secret first seed."""
+    nonfinite: bool
+    """Whether NaN and infinities must come out as in the original."""
+
+    def probe(
+        self,
+        rule: str,
+        sizes: Mapping[str, int],
+        number: int,
+        *,
+        stress: str = "",
+        perturbed: tuple[str, ...] = (),
+    ) -> Probe:
+        """A probe of this case.
+
+        Args:
+            rule: the rule that a wrong output breaks.
+            sizes: of the named dimensions.
+            number: added to the first seed; later numbers share the weights of the last seed.
+            stress: what is done to the inputs, see ``Probe.stress``.
+            perturbed: attributes set to another value.
+        """
+        weights = self.seed + min(number, self.policy.seeds - 1)
+        return Probe(
+            self.case.name, tuple(sizes.items()), self.seed + number, stress, perturbed, weights, rule
+        )
+
+
+@dataclass(frozen=True)
+class CaseRun:
+    """The first discriminating probe of a case, answered rightly once, to be run again in other ways."""
+
+    first: ProbeRun
+
+    @cached_property
+    def original(self) -> OriginalCall:
+        """One call of the original at the same probe."""
+        return call_original(self.first.prepared)
+
+    @cached_property
+    def elsewhere(self) -> Uploaded:
+        """The same probe at other addresses, chosen in secret."""
+        shift = ALIGNMENT * self.first.judging.dice.randrange(1, 64)
+        return upload(self.first.judging, self.first.prepared, shift=shift)
+
+
+@dataclass(frozen=True)
+class TimedCall:
+    """One timed call of a candidate, or the last of many in a row."""
+
+    run: ProbeRun
+    looped: bool
+    """Whether it was the last of many; then the reply describes no single call."""
+
+
+class Rule:
+    """One rule. Subclasses are frozen dataclasses whose fields are the rule's thresholds.
+
+    The judge calls the hooks below for every rule in force, in the order of the catalog. A hook records what it finds
+    with ``Findings.record``, which ends the judging at the first check that fails.
+    """
+
+    name: ClassVar[str]
+    """As verdicts, reports and the corpus name it."""
+    says: ClassVar[str]
+    """What holds for every accepted candidate: the sentence in the documentation."""
+    stage: ClassVar[Stage] = "correctness"
+    """The stage of a verdict that rejects for this rule."""
+    switchable: ClassVar[bool] = True
+    """Whether the judge can do without it, to show that it catches something that no other rule does."""
+    device: ClassVar[Literal["any", "cpu", "cuda"]] = "any"
+    """Where the judge applies it."""
+    main: ClassVar[bool] = False
+    """Whether its probes come before a case is run again in other ways."""
+
+    def check_source(self, source: str, findings: Findings) -> None:
+        """Read the kernel module, before anything of it runs."""
+
+    def probes(self, ask: Ask) -> Iterable[Probe]:
+        """Probes to run for a case. A wrong output at one of them breaks this rule."""
+        return ()
+
+    def check_run(self, run: ProbeRun) -> None:
+        """Look at one watched call."""
+
+    def check_case(self, case: CaseRun) -> None:
+        """Run a case's main probe again, in ways that an honest kernel does not notice."""
+
+    def check_device_work(self, run: ProbeRun) -> None:
+        """Look at what the GPU does during a call, before it is timed."""
+
+    def check_timed_call(self, call: TimedCall) -> None:
+        """Look at a call in the timed loop."""
+
+    def check_measurement(self, run: ProbeRun, measured: Measurement) -> None:
+        """Look at the times of one case."""
+
+    def check_speedups(
+        self,
+        timings: Sequence[Timing],
+        least: float,
+        baseline: Literal["eager", "compile"],
+        findings: Findings,
+    ) -> None:
+        """Look at the speedups of all cases."""

@@ -1,0 +1,25 @@
+"""The rule ``static check``: reading the source finds nothing that a kernel has no use for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytest_kernelllm.core.records import Check
+from pytest_kernelllm.judge.findings import Findings
+from pytest_kernelllm.judge.rules.rule import Rule
+from pytest_kernelllm.judge.static_check.static_check import find_violations
+
+
+@dataclass(frozen=True)
+class StaticCheck(Rule):
+    """Reading the source finds nothing that a kernel has no use for."""
+
+    name = "static check"
+    says = "reading the source finds nothing that a kernel has no use for"
+    stage = "static check"
+
+    def check_source(self, source: str, findings: Findings) -> None:
+        """Refuse a module with any violation."""
+        violations = find_violations(source)
+        detail = f"line {violations[0].line}: it {violations[0].reason}" if violations else ""
+        findings.record(self.name, Check("static check", not violations, float(len(violations)), 0.0, detail))

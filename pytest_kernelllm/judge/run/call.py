@@ -1,0 +1,208 @@
+"""Uploads a prepared probe to a worker and has ``forward`` called there."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pytest_kernelllm.judge.findings import Decision, Findings, OutOfMemory
+from pytest_kernelllm.judge.handle import WorkerDied, WorkerHandle
+from pytest_kernelllm.judge.memory import is_scarce, ran_out
+from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.judge.reference.outputs import PreparedProbe, ReferenceOutputs
+from pytest_kernelllm.judge.reference.probes import elements
+from pytest_kernelllm.judge.run.module_tree import module_tree, plain
+from pytest_kernelllm.judge.shared.buffers import Allocator, buffer_bytes
+
+Reply = dict[str, Any]
+"""What a worker reports. Untrusted."""
+
+
+@dataclass(frozen=True)
+class Judging:
+    """A candidate while it is judged: its worker, the memory it shares, the right answers, the findings."""
+
+    worker: WorkerHandle
+    """Has loaded the candidate."""
+    allocator: Allocator
+    """Of the buffers that judge and worker share."""
+    references: ReferenceOutputs
+    findings: Findings
+    dice: random.Random
+    """The judge's secret choices."""
+
+    @property
+    def policy(self) -> Policy:
+        """The thresholds in force."""
+        return self.references.policy
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the candidate runs on a GPU, not in Triton's interpreter."""
+        return self.allocator.device.type == "cuda"
+
+
+@dataclass(frozen=True)
+class Uploaded:
+    """A prepared probe in shared buffers: how the worker finds it, and the judge's own views of it."""
+
+    arguments: dict[str, Any]
+    inputs: dict[str, torch.Tensor]
+    state: dict[str, torch.Tensor]
+    """Parameters and buffers of the module by dotted name."""
+    outputs: list[tuple[torch.Tensor, dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class ProbeRun:
+    """One watched call of a candidate at a prepared probe, and what the worker reported about it."""
+
+    judging: Judging
+    prepared: PreparedProbe
+    uploaded: Uploaded
+    reply: Reply
+
+    @property
+    def where(self) -> str:
+        """The probe in words."""
+        return self.prepared.probe.describe()
+
+
+def run_probe(judging: Judging, prepared: PreparedProbe) -> ProbeRun:
+    """Upload a probe and have it called once, watched.
+
+    Raises:
+        Decision: the call failed, or found no memory (``OutOfMemory``).
+        WorkerDied: the process is gone.
+    """
+    uploaded = upload(judging, prepared)
+    return ProbeRun(judging, prepared, uploaded, call(judging, uploaded, prepared, "watched"))
+
+
+def upload(judging: Judging, prepared: PreparedProbe, *, shift: int = 0, room: int = 0) -> Uploaded:
+    """Lay a prepared probe out in shared buffers and give the worker the module's state.
+
+    Args:
+        judging: the candidate.
+        prepared: the probe.
+        shift: bytes by which everything lies later than usual.
+        room: bytes for further buffers.
+
+    Raises:
+        Decision: the worker cannot be given the state.
+        WorkerDied: the process is gone.
+    """
+    allocator = judging.allocator
+    needed = room + sum(buffer_bytes(t.shape, t.dtype) for t in _tensors(prepared))
+    attachment = allocator.reserve(needed, shift)
+    state: dict[str, torch.Tensor] = {}
+    tree = module_tree(prepared.module, allocator, state)
+    arguments: dict[str, Any] = {}
+    inputs: dict[str, torch.Tensor] = {}
+    for name, value in prepared.arguments.items():
+        if isinstance(value, torch.Tensor):
+            buffer, description = allocator.buffer(value.shape, value.dtype)
+            buffer.copy_(value)
+            inputs[name], arguments[name] = buffer, {"buffer": description}
+        else:
+            plain(arguments, name, value)
+    outputs = [allocator.buffer(leaf.shape, leaf.dtype) for leaf in prepared.expected.original]
+    reply = judging.worker.ask("state", tree=tree, allocator=attachment)
+    if "error" in reply:
+        if ran_out(reply["error"]):
+            raise OutOfMemory(f"at {prepared.probe.describe()}")
+        reason = f"the worker could not be given the module's state: {error_text(reply)}"
+        raise Decision("inconclusive", "load", reason)
+    return Uploaded(arguments, inputs, state, outputs)
+
+
+def refill(uploaded: Uploaded, prepared: PreparedProbe) -> None:
+    """Write the values of another probe with the same shapes to the same addresses."""
+    tensors = tensors_of(prepared.module)
+    for name, buffer in uploaded.state.items():
+        buffer.copy_(tensors[name].detach())
+    for name, buffer in uploaded.inputs.items():
+        buffer.copy_(prepared.arguments[name])
+
+
+def call(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, how: str, **fields: Any) -> Reply:
+    """Poison the outputs, have ``forward`` called once, and return the worker's reply.
+
+    Args:
+        judging: the candidate.
+        uploaded: where the probe lies.
+        prepared: the probe.
+        how: see ``worker.Worker.run``.
+        fields: of the order, beside these.
+
+    Raises:
+        Decision: the call failed, or found no memory (``OutOfMemory``).
+        WorkerDied: the process is gone.
+    """
+    for buffer, _ in uploaded.outputs:
+        poison(buffer)
+    synchronize(judging.allocator)
+    descriptions = [description for _, description in uploaded.outputs]
+    probe = prepared.probe
+    try:
+        reply = judging.worker.ask("run", inputs=uploaded.arguments, outputs=descriptions, how=how, **fields)
+    except WorkerDied as death:
+        size = elements(judging.references.subject.case(probe.case).domain, dict(probe.sizes))
+        if death.hung and not judging.on_gpu and size > judging.policy.cpu_elements:
+            reason = f"inputs of {size:,} elements are too much for Triton's interpreter; declare smaller `dims` or use a GPU"
+            raise Decision("inconclusive", "run", reason) from None
+        raise
+    refuse_failure(reply, prepared, f"at {probe.describe()}")
+    return reply
+
+
+def refuse_failure(reply: Reply, prepared: PreparedProbe, where: str) -> None:
+    """Reject a candidate whose call failed, unless the call found no memory while hardly any was left.
+
+    Raises:
+        Decision: it failed; the reason says where.
+    """
+    if "error" not in reply:
+        return
+    if prepared.expected.original[0].is_cuda and ran_out(reply["error"]) and is_scarce(prepared.bytes):
+        raise OutOfMemory(where)
+    raise Decision("rejected", "run", f"it fails {where}: {error_text(reply)}", "run")
+
+
+def error_text(reply: Reply) -> str:
+    """The error in a worker's reply, in words. It is untrusted text: bounded, and only shown."""
+    error = reply.get("error")
+    if not isinstance(error, dict):
+        return "an unreadable answer"
+    line = f" (line {error['line']})" if isinstance(error.get("line"), int) else ""
+    return f"{str(error.get('type'))[:80]}: {str(error.get('message'))[:600]}{line}"
+
+
+def poison(buffer: torch.Tensor) -> None:
+    """Fill an output with what no kernel writes: NaN, or a pattern."""
+    if buffer.is_floating_point():
+        buffer.fill_(float("nan"))
+    else:
+        buffer.view(torch.uint8).fill_(1 if buffer.dtype == torch.bool else 0x5A)
+
+
+def synchronize(allocator: Allocator) -> None:
+    """Wait for all that the judge has written: the worker's streams know nothing of the judge's."""
+    if allocator.device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def tensors_of(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Parameters and buffers by dotted name; a tensor with several names appears under each."""
+    return {
+        **dict(module.named_parameters(remove_duplicate=False)),
+        **dict(module.named_buffers(remove_duplicate=False)),
+    }
+
+
+def _tensors(prepared: PreparedProbe) -> list[torch.Tensor]:
+    arguments = [v for v in prepared.arguments.values() if isinstance(v, torch.Tensor)]
+    return [*arguments, *tensors_of(prepared.module).values(), *prepared.expected.original]

@@ -1,0 +1,48 @@
+"""Compares what a candidate wrote with what is right."""
+
+from __future__ import annotations
+
+import math
+
+from pytest_kernelllm.core.records import Check
+from pytest_kernelllm.judge.reference import numerics
+from pytest_kernelllm.judge.reference.outputs import PreparedProbe
+from pytest_kernelllm.judge.run.call import Judging, Uploaded
+
+
+def check_outputs(
+    judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, rule: str, context: str = ""
+) -> None:
+    """Compare every output with float64, and record the differences under ``rule``.
+
+    Args:
+        judging: the candidate.
+        uploaded: where its outputs lie.
+        prepared: the probe that it was called at.
+        rule: the rule that a wrong output breaks.
+        context: how the reason begins, where the probe alone does not say what was special.
+
+    Raises:
+        Decision: an output is wrong.
+    """
+    where, references = prepared.probe.describe(), judging.references
+    for i, (buffer, _) in enumerate(uploaded.outputs):
+        difference = numerics.compare(buffer, prepared.expected, i, references.policy, references.tolerance)
+        dtype = str(buffer.dtype).removeprefix("torch.")
+        wrong = (
+            f"{context}output {i} ({dtype} {list(buffer.shape)}) is wrong {difference.detail}; "
+            f"relative error {difference.measured:.3g}, allowed {difference.allowed:.3g}, at {where}"
+        )
+        measured = difference.measured if math.isfinite(difference.measured) else "not finite"
+        detail = difference.detail if difference.passed else wrong
+        check = Check(f"output {i} at {where}", difference.passed, measured, difference.allowed, detail)
+        judging.findings.record(rule, check)
+
+
+def outputs_pass(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe) -> bool:
+    """Whether all outputs would count as right."""
+    references = judging.references
+    return all(
+        numerics.compare(buffer, prepared.expected, i, references.policy, references.tolerance).passed
+        for i, (buffer, _) in enumerate(uploaded.outputs)
+    )

@@ -1,0 +1,38 @@
+"""One call of the original, described as a worker describes a candidate's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pytest_kernelllm.judge.reference.outputs import PreparedProbe
+from pytest_kernelllm.judge.shared import leaves
+from pytest_kernelllm.judge.shared.structure import flatten
+from pytest_kernelllm.judge.shared.watch import Watch
+
+
+@dataclass(frozen=True)
+class OriginalCall:
+    """What one call of the original did."""
+
+    shared: list[list[str]]
+    """Pairs of names whose memory overlaps, see ``leaves.shared``."""
+    operations: Mapping[str, int]
+    """Torch's operations, each with the elements that it touched."""
+    largest: int
+    """Elements of the largest input or output."""
+
+
+def call_original(prepared: PreparedProbe) -> OriginalCall:
+    """Call the original at a prepared probe."""
+    with torch.no_grad(), Watch(guarded=False) as watch:
+        outputs = flatten(prepared.module(**prepared.arguments))[1]
+    named: dict[str, Any] = {f"self.{k}": v for k, v in prepared.module.named_parameters()}
+    named |= {f"self.{k}": v for k, v in prepared.module.named_buffers()} | prepared.arguments
+    tensors = [t for t in (*prepared.arguments.values(), *outputs) if isinstance(t, torch.Tensor)]
+    return OriginalCall(
+        leaves.shared(outputs, named), dict(watch.elements), max((t.numel() for t in tensors), default=0)
+    )

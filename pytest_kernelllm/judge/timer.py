@@ -1,0 +1,74 @@
+"""Times cases while nobody else uses the GPU."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_kernelllm.core.records import Timing
+from pytest_kernelllm.judge.benchmark.measure import CandidateRunner, measure
+from pytest_kernelllm.judge.benchmark.roofline import Roofline, measure_roofline
+from pytest_kernelllm.judge.gpu_lock import hold_gpu
+from pytest_kernelllm.judge.reference.probes import Probe
+from pytest_kernelllm.judge.rules.rule import Rule, TimedCall
+from pytest_kernelllm.judge.run.call import Judging, ProbeRun, run_probe, upload
+from pytest_kernelllm.judge.shared.clock import Clock
+
+SEED = 100
+"""Added to the first seed, to draw other inputs than the rules do."""
+
+
+class Timer:
+    """Times cases on one GPU. Thread-safe: whoever times holds the GPU alone."""
+
+    def __init__(self, gpu_uuid: str, seed: int) -> None:
+        """``gpu_uuid`` names the GPU's lock; ``seed`` is the judge's secret first one."""
+        self._gpu_uuid = gpu_uuid
+        self._seed = seed
+        self._clock = Clock()
+        self._roofline: Roofline | None = None
+
+    def sharing(self) -> contextlib.AbstractContextManager[None]:
+        """Hold the GPU together with others that check but do not time."""
+        return hold_gpu(self._gpu_uuid, alone=False)
+
+    def time(self, judging: Judging, case: str, sizes: Mapping[str, int], rules: Sequence[Rule]) -> Timing:
+        """Time one case at these sizes.
+
+        Raises:
+            Decision: an output was wrong, the clocks do not agree, or the worker had no memory (``OutOfMemory``).
+            WorkerDied: the process is gone.
+            torch.cuda.OutOfMemoryError: the judge had none.
+        """
+        references = judging.references
+        probes = [Probe(case, tuple(sizes.items()), self._seed + SEED + i) for i in range(2)]
+        with self.sharing():
+            prepared = [references.prepare(probe) for probe in probes]
+            run = run_probe(judging, prepared[0])
+            for rule in rules:
+                rule.check_run(run)
+            references.compiled(prepared[0])
+        with hold_gpu(self._gpu_uuid, alone=True):
+            if self._roofline is None:
+                self._roofline = measure_roofline(self._clock)
+            uploaded = upload(judging, prepared[0])
+            run = ProbeRun(judging, prepared[0], uploaded, {})
+            for rule in rules:
+                rule.check_device_work(run)
+            runner = CandidateRunner(judging, uploaded, prepared, _Checks(tuple(rules)))
+            measured = measure(runner, self._roofline, self._clock)
+            for rule in rules:
+                rule.check_measurement(run, measured)
+            return measured.timing
+
+
+@dataclass(frozen=True)
+class _Checks:
+    """Has every rule look at a timed call."""
+
+    rules: tuple[Rule, ...]
+
+    def __call__(self, run: ProbeRun, looped: bool) -> None:
+        for rule in self.rules:
+            rule.check_timed_call(TimedCall(run, looped))

@@ -1,0 +1,43 @@
+"""The rules are those that people read about, one module each."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from pytest_kernelllm.judge import rules
+from pytest_kernelllm.judge.rules.catalog import NAMES, RULES, SWITCHABLE, without
+from pytest_kernelllm.judge.rules.rule import Rule
+from pytest_kernelllm.judge.rules.values import OutputRule
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def test_every_rule_of_the_folder_is_in_the_catalog_once():
+    folder = Path(rules.__path__[0])
+    found = [
+        kind
+        for file in folder.glob("*.py")
+        for kind in vars(importlib.import_module(f"{rules.__name__}.{file.stem}")).values()
+        if isinstance(kind, type) and issubclass(kind, Rule) and kind not in (Rule, OutputRule)
+    ]
+    assert {type(rule) for rule in RULES} == set(found)
+    assert len(RULES) == len(NAMES)
+
+
+def test_a_rule_says_what_holds_in_a_clause_that_fits_a_table():
+    for rule in RULES:
+        assert rule.says and "|" not in rule.says and not rule.says.endswith(".")
+
+
+def test_only_known_rules_can_be_left_out():
+    assert NAMES - {rule.name for rule in without({"decoy"})} == {"decoy"}
+    assert "speed" not in SWITCHABLE
+    with pytest.raises(ValueError, match="no rule that can be switched off: speed"):
+        without({"speed"})
+
+
+def test_the_documentation_lists_every_rule_in_its_words():
+    rows = (DOCS / "trust.md").read_text(encoding="utf-8").splitlines()
+    for rule in RULES:
+        assert f"| {rule.name} | {rule.says} |" in rows
