@@ -8,7 +8,7 @@ CASE = Case("default", "float32", DOMAIN, {"batch": 8, "seq": 256})
 
 
 def plan(**sizes):
-    return Plan(CASE, (), DOMAIN.dims, {**CASE.sizes, **sizes})
+    return Plan(CASE, (), (), DOMAIN.dims, {**CASE.sizes, **sizes})
 
 
 def test_nothing_is_said_of_a_case_s_own_sizes():

@@ -51,7 +51,7 @@ def references(build, inputs=rows, policy=POLICY, tolerance=None):
 
 
 def ask(target, stress="", rule="values", seed=1, **more):
-    return target.prepared(Probe("default", (("n", 6),), seed, stress, rule=rule, **more))
+    return target.prepare(Probe("default", (("n", 6),), seed, stress, rule=rule, **more))
 
 
 class Function(nn.Module):
@@ -254,7 +254,7 @@ def test_an_original_that_cannot_run_in_float64_is_compared_with_as_it_is():
 
 @pytest.mark.parametrize(
     ("room", "note"),
-    [(0, "float64 takes more memory than there is"), (20_000, "small movements of the inputs")],
+    [(0, "float64 takes more memory than there is"), (20_000, "small perturbations of the inputs")],
 )
 def test_too_little_memory_makes_a_weaker_question_that_says_so(room, note):
     policy = dataclasses.replace(POLICY, judge_bytes=room)
@@ -305,6 +305,6 @@ def test_threads_get_the_same_question():
     target = references(lambda: nn.LayerNorm(64))
     probes = [Probe("default", (("n", 6),), seed) for seed in (1, 2, 3)] * 8
     with ThreadPoolExecutor(8) as pool:
-        prepared_probes = list(pool.map(target.prepared, probes))
+        prepared_probes = list(pool.map(target.prepare, probes))
     assert len({id(prepared) for prepared in prepared_probes}) == 3
     assert all(prepared.probe == probe for prepared, probe in zip(prepared_probes, probes, strict=True))
