@@ -59,7 +59,7 @@ def compile_all(
         prepared_probes += [references.prepare(probe) for probe in (plan.probes[0], *ones[:1])]
     with workers.loaded(source, references, findings) as judging:
         for prepared in prepared_probes:
-            reply = judging.worker.ask("compile", inputs=upload(judging, prepared).arguments)
+            reply = judging.worker.request("compile", inputs=upload(judging, prepared).arguments)
             if "error" in reply:
                 reason = f"it fails at {prepared.probe.describe()}: {error_text(reply)}"
                 raise Decision("rejected", "run", reason, "run")

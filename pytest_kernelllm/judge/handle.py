@@ -21,19 +21,19 @@ class WorkerDied(Exception):
 class WorkerHandle:
     """One worker. Its calls share a number of seconds; the first failure ends the process."""
 
-    def __init__(self, channel: Channel, how_it_ended: Callable[[], str], seconds: float) -> None:
+    def __init__(self, channel: Channel, exit_reason: Callable[[], str], seconds: float) -> None:
         """Used by ``ForkServer.worker`` only.
 
         Args:
             channel: leads to it.
-            how_it_ended: says so in words, once it has.
+            exit_reason: says so in words, once it has.
             seconds: those it may take in all, without the judge's own.
         """
         self._channel = channel
-        self._how_it_ended = how_it_ended
+        self._exit_reason = exit_reason
         self._left = seconds
 
-    def ask(self, op: str, **fields: Any) -> dict[str, Any]:
+    def request(self, op: str, **fields: Any) -> dict[str, Any]:
         """Send one order and wait for its answer.
 
         Raises:
@@ -48,7 +48,7 @@ class WorkerHandle:
                 f"it did not finish `{op}` before the deadline and was ended", hung=True
             ) from None
         except ChannelClosed:
-            raise WorkerDied(f"the process ended during `{op}`: {self._how_it_ended()}") from None
+            raise WorkerDied(f"the process ended during `{op}`: {self._exit_reason()}") from None
         except ChannelError as error:
             raise WorkerDied(f"it answered `{op}` with {error}") from None
         finally:

@@ -26,7 +26,7 @@ from pytest_kernelllm.judge.reference.probes import smaller
 from pytest_kernelllm.judge.rules.catalog import RULES
 from pytest_kernelllm.judge.rules.rule import Rule
 from pytest_kernelllm.judge.run.call import Judging
-from pytest_kernelllm.judge.shared.buffers import BlockPool
+from pytest_kernelllm.judge.shared.buffers import GpuBlockPool
 from pytest_kernelllm.judge.supervisor import ForkServer
 from pytest_kernelllm.judge.timer import Timer
 from pytest_kernelllm.judge.workers import Workers
@@ -89,7 +89,7 @@ class Judge:
         self._timer = Timer(gpu_uuid, self._seed)
         if self.device.type == "cuda":
             server = ForkServer("cuda", self.isolation)
-            self._workers = Workers(server, self.device, deadline, BlockPool(self.device))
+            self._workers = Workers(server, self.device, deadline, GpuBlockPool(self.device))
             self._servers = [server]
         else:
             server = ForkServer("interpret", self.isolation)

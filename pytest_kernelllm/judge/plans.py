@@ -10,7 +10,7 @@ from pytest_kernelllm.core.records import Case
 from pytest_kernelllm.judge.findings import Decision
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.probes import Limits, Probe, covers, fit
-from pytest_kernelllm.judge.rules.rule import Ask, Rule
+from pytest_kernelllm.judge.rules.rule import Rule, SupportedCase
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def make_plans(
                 refusals.append(f"{case.name}: {ranges}")
                 continue
             floats = (k for k, v in case.domain.attributes.items() if isinstance(v, float))
-            ask = Ask(
+            supported = SupportedCase(
                 case,
                 ranges,
                 main=fit(case, ranges, limits.elements),
@@ -86,7 +86,7 @@ def make_plans(
                 seed=seed,
                 nonfinite=nonfinite,
             )
-            plans.append(plan_case(ask, rules))
+            plans.append(plan_case(supported, rules))
             break
     if not plans:
         reason = "; ".join(refusals) or "SUPPORTS is empty"
@@ -95,14 +95,14 @@ def make_plans(
     return plans
 
 
-def plan_case(ask: Ask, rules: Sequence[Rule]) -> Plan:
+def plan_case(supported: SupportedCase, rules: Sequence[Rule]) -> Plan:
     """The plan of one case: the main probe, and those of every rule."""
-    main = [ask.probe("values", ask.main, 0)]
+    main = [supported.probe("values", supported.main, 0)]
     further: list[Probe] = []
     for rule in rules:
-        (main if rule.main else further).extend(rule.probes(ask))
+        (main if rule.main else further).extend(rule.probes(supported))
     sizes = {
-        name: min(max(size, ask.ranges[name][0]), ask.ranges[name][1])
-        for name, size in ask.case.sizes.items()
+        name: min(max(size, supported.ranges[name][0]), supported.ranges[name][1])
+        for name, size in supported.case.sizes.items()
     }
-    return Plan(ask.case, tuple(main), tuple(further), ask.ranges, sizes)
+    return Plan(supported.case, tuple(main), tuple(further), supported.ranges, sizes)

@@ -22,8 +22,8 @@ from typing import Any
 
 from pytest_kernelllm.judge.handle import WorkerHandle
 from pytest_kernelllm.judge.isolation import scratch
-from pytest_kernelllm.judge.isolation.family import Bounds
 from pytest_kernelllm.judge.isolation.isolation import CLONE_NEWUSER, Isolation, Mode
+from pytest_kernelllm.judge.isolation.processes import ResourceBounds
 from pytest_kernelllm.judge.shared.channel import Channel
 
 START_TIMEOUT = 120.0
@@ -31,7 +31,7 @@ START_TIMEOUT = 120.0
 
 GIB = 1024**3
 
-PASSED_ON = (
+PASSED_VARIABLES = (
     "PATH",
     "LANG",
     "LC_ALL",
@@ -72,26 +72,26 @@ class ForkServer:
     """A warm process that forks workers. Thread-safe; starts on first use."""
 
     def __init__(
-        self, mode: Mode, isolation: Isolation, arch: str = "", bounds: Bounds | None = None
+        self, mode: Mode, isolation: Isolation, arch: str = "", bounds: ResourceBounds | None = None
     ) -> None:
         """``arch`` (``sm_90``) is what ``compile`` workers compile for; ``bounds``: what a worker may hold."""
         self.mode = mode
         self.isolation = isolation
         self.arch = arch
-        self._bounds = bounds or Bounds()
+        self._bounds = bounds or ResourceBounds()
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._scratch = Path()
         self._ready = False
-        self._fault = ""
+        self._protocol_error = ""
         self._started: set[int] = set()
         self._exits: dict[int, str] = {}
         self._folders: dict[int, Path] = {}
-        self._gone: dict[int, Callable[[], None]] = {}
+        self._on_exit: dict[int, Callable[[], None]] = {}
         self._listener: threading.Thread | None = None
-        self._news = threading.Condition()
+        self._changed = threading.Condition()
 
     def start(self) -> None:
         """Launch the process without waiting until it is ready."""
@@ -100,7 +100,7 @@ class ForkServer:
                 return
             self._scratch = Path(tempfile.mkdtemp(prefix="kernelllm-"))
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+            environment = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
             environment |= {
                 "HOME": str(self._scratch),
                 "PYTHONNOUSERSITE": "1",
@@ -134,61 +134,61 @@ class ForkServer:
 
     @contextlib.contextmanager
     def worker(
-        self, seconds: float, arena_fd: int = -1, gone: Callable[[], None] = _nothing
+        self, seconds: float, buffers_fd: int = -1, on_exit: Callable[[], None] = _nothing
     ) -> Iterator[WorkerHandle]:
         """A fresh worker that may take ``seconds`` for its answers; on leaving it is ended with all its children.
 
         Args:
             seconds: as said.
-            arena_fd: passed on to it.
-            gone: called once, from whatever thread, when it has been left and no longer exists; at the latest by ``close``.
+            buffers_fd: passed on to it.
+            on_exit: called once, from whatever thread, when it has been left and no longer exists; at the latest by ``close``.
 
         Raises:
             ServerFailed: the fork server itself could not start.
         """
         number = next(self._numbers)
         try:
-            channel = self._open(number, seconds, arena_fd)
+            channel = self._open(number, seconds, buffers_fd)
             try:
-                yield WorkerHandle(channel, functools.partial(self._how_it_ended, number), seconds)
+                yield WorkerHandle(channel, functools.partial(self._exit_reason, number), seconds)
             finally:
                 channel.close()
                 # By the server, its parent: for others the process's number may mean another one by now.
                 with contextlib.suppress(OSError):
                     self._send({"end": number}, [])
         finally:
-            self._call_when_gone(number, gone)
+            self._call_on_exit(number, on_exit)
 
-    def _open(self, number: int, seconds: float, arena_fd: int) -> Channel:
+    def _open(self, number: int, seconds: float, buffers_fd: int) -> Channel:
         """Have a worker forked: the channel that leads to it."""
         self.start()
         directory = self._scratch / f"worker-{number}"
         directory.mkdir(mode=0o700)
         ours, theirs = socket.socketpair()
-        order = {
+        request = {
             "id": number,
             "directory": str(directory),
             "limits": self._limits(seconds),
             "bounds": asdict(self._bounds),
         }
-        fds = [theirs.fileno()] + ([arena_fd] if arena_fd >= 0 else [])
+        fds = [theirs.fileno()] + ([buffers_fd] if buffers_fd >= 0 else [])
         self._wait(lambda: self._ready, START_TIMEOUT)
         self._folders[number] = directory
-        self._send(order, fds)
+        self._send(request, fds)
         theirs.close()
         self._wait(lambda: number in self._started, 30.0)
         return Channel(ours)
 
-    def _call_when_gone(self, number: int, gone: Callable[[], None]) -> None:
+    def _call_on_exit(self, number: int, on_exit: Callable[[], None]) -> None:
         """Now, if a worker has ended or there is no server; else when that happens."""
-        with self._news:
+        with self._changed:
             ended = number in self._exits or self._process is None
             if not ended:
-                self._gone[number] = gone
+                self._on_exit[number] = on_exit
         if ended:
-            gone()
+            on_exit()
 
-    def _how_it_ended(self, number: int) -> str:
+    def _exit_reason(self, number: int) -> str:
         """In words, how a worker's process ended."""
         try:
             self._wait(lambda: number in self._exits, 5.0)
@@ -196,10 +196,10 @@ class ForkServer:
             return "its channel closed"
         return self._exits[number]
 
-    def _send(self, order: dict[str, Any], fds: list[int]) -> None:
+    def _send(self, request: dict[str, Any], fds: list[int]) -> None:
         with self._lock:
             if self._control is not None:
-                socket.send_fds(self._control, [json.dumps(order).encode()], fds)
+                socket.send_fds(self._control, [json.dumps(request).encode()], fds)
 
     def close(self) -> None:
         """End the server and every worker."""
@@ -219,11 +219,11 @@ class ForkServer:
             if self._listener is not None:
                 self._listener.join(5)
             scratch.remove(self._scratch)
-        with self._news:
-            left = list(self._gone.values())
-            self._gone.clear()
-        for gone in left:
-            gone()
+        with self._changed:
+            left = list(self._on_exit.values())
+            self._on_exit.clear()
+        for on_exit in left:
+            on_exit()
 
     def _limits(self, seconds: float) -> dict[str, int]:
         limits = {
@@ -245,25 +245,25 @@ class ForkServer:
                 data = control.recv(65536)
             except OSError:
                 data = b""
-            with self._news:
+            with self._changed:
                 if not data:
-                    self._news.notify_all()
+                    self._changed.notify_all()
                     return
                 try:
-                    ended = self._note(json.loads(data))
+                    ended = self._handle_message(json.loads(data))
                 except (ValueError, KeyError, TypeError):
                     # Nobody else holds this socket; going on as if nothing had been said would hide who does.
-                    self._fault = f"its control channel said {data[:80]!r}."
+                    self._protocol_error = f"its control channel said {data[:80]!r}."
                     if self._process is not None:
                         self._process.kill()
-                    self._news.notify_all()
+                    self._changed.notify_all()
                     return
-                self._news.notify_all()
+                self._changed.notify_all()
             if ended is not None:
                 scratch.remove(self._folders.pop(ended))
-                self._gone.pop(ended, _nothing)()
+                self._on_exit.pop(ended, _nothing)()
 
-    def _note(self, message: dict[str, Any]) -> int | None:
+    def _handle_message(self, message: dict[str, Any]) -> int | None:
         """Keep what the server says; the number of the worker whose end it is."""
         if "ready" in message:
             self._ready = True
@@ -271,28 +271,30 @@ class ForkServer:
             self._started.add(message["started"])
         else:
             number = int(message["exited"])
-            self._exits[number] = _in_words(message["status"], message["why"])
+            self._exits[number] = _describe_exit(message["status"], message["why"])
             return number
         return None
 
     def _wait(self, condition: Any, seconds: float) -> None:
         end = time.monotonic() + seconds
-        with self._news:
+        with self._changed:
             while not condition():
                 process = self._process
                 if process is None or process.poll() is not None or time.monotonic() > end:
-                    raise ServerFailed(f"The judge's {self.mode} process did not start: {self._last_words()}")
-                self._news.wait(0.2)
+                    raise ServerFailed(
+                        f"The judge's {self.mode} process did not start: {self._failure_reason()}"
+                    )
+                self._changed.wait(0.2)
 
-    def _last_words(self) -> str:
-        if self._fault:
-            return self._fault
+    def _failure_reason(self) -> str:
+        if self._protocol_error:
+            return self._protocol_error
         log = self._scratch / "server.log"
         lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
         return lines[-1] if lines else "it said nothing."
 
 
-def _in_words(status: int, why: str) -> str:
+def _describe_exit(status: int, why: str) -> str:
     """How a process ended: why the server ended it, else by its exit status, negative for a signal."""
     if why:
         return f"it was ended because {why}"

@@ -13,7 +13,7 @@ from pytest_kernelllm.judge.gpu_lock import hold_gpu
 from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.rules.rule import Rule, TimedCall
 from pytest_kernelllm.judge.run.call import Judging, ProbeRun, run_probe, upload
-from pytest_kernelllm.judge.shared.clock import Clock
+from pytest_kernelllm.judge.shared.clock import GpuClock
 
 SEED = 100
 """Added to the first seed, to draw other inputs than the rules do."""
@@ -26,7 +26,7 @@ class Timer:
         """``gpu_uuid`` names the GPU's lock; ``seed`` is the judge's secret first one."""
         self._gpu_uuid = gpu_uuid
         self._seed = seed
-        self._clock = Clock()
+        self._clock = GpuClock()
         self._roofline: Roofline | None = None
 
     def sharing(self) -> contextlib.AbstractContextManager[None]:

@@ -14,7 +14,7 @@ from pytest_kernelllm.judge.findings import Decision, Findings
 from pytest_kernelllm.judge.handle import WorkerDied, WorkerHandle
 from pytest_kernelllm.judge.reference.outputs import ReferenceOutputs
 from pytest_kernelllm.judge.run.call import Judging, error_text
-from pytest_kernelllm.judge.shared.buffers import Allocator, BlockPool
+from pytest_kernelllm.judge.shared.buffers import Allocator, GpuBlockPool
 from pytest_kernelllm.judge.supervisor import ForkServer
 
 
@@ -27,7 +27,7 @@ class Workers:
     """Of the shared buffers."""
     seconds: float
     """Seconds that a worker may spend on its answers."""
-    pool: BlockPool | None = None
+    pool: GpuBlockPool | None = None
     """Where shared memory on a GPU comes from."""
 
     @contextlib.contextmanager
@@ -44,12 +44,12 @@ class Workers:
                 if self.device.type == "cuda":
                     # Before the GPU is held: drivers make one context after the other, for all GPUs of a machine.
                     make_context(worker)
-                reply = worker.ask("load", source=source)
+                reply = worker.request("load", source=source)
                 if "error" in reply:
                     reason = f"it cannot be imported: {error_text(reply)}"
                     raise Decision("rejected", "load", reason, "load")
-                dice = random.Random(secrets.randbits(64))
-                yield Judging(worker, allocator, references, findings, dice)
+                rng = random.Random(secrets.randbits(64))
+                yield Judging(worker, allocator, references, findings, rng)
         except WorkerDied as error:
             reason = f"the candidate's process failed: {error}"
             raise Decision("rejected", "run", reason, "run") from None
@@ -61,6 +61,6 @@ def make_context(worker: WorkerHandle) -> None:
     Raises:
         Decision: no context can be made.
     """
-    reply = worker.ask("context")
+    reply = worker.request("context")
     if "error" in reply:
         raise Decision("inconclusive", "load", f"the worker could not start CUDA: {error_text(reply)}")

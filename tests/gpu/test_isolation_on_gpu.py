@@ -52,7 +52,7 @@ def double_in_a_worker(server):
     torch.cuda.synchronize()
     source = KERNEL + SHARED.format(handle=tuple(handle), offset=x.storage_offset())
     with server.worker(60.0) as worker:
-        assert worker.ask("load", source=source + FORWARD) == {"ok": True}
+        assert worker.request("load", source=source + FORWARD) == {"ok": True}
     return x.cpu()
 
 
@@ -97,7 +97,7 @@ def test_kernels_run_on_shared_memory_under_every_measure(without):
 
 def test_another_gpu_worker_follows_one_that_was_ended(server):
     with server.worker(60.0) as worker:
-        assert worker.ask("load", source=CONTEXT + FORWARD) == {"ok": True}
+        assert worker.request("load", source=CONTEXT + FORWARD) == {"ok": True}
     assert double_in_a_worker(server).eq(2).all()
 
 

@@ -137,7 +137,7 @@ def set_stage():
 def attempt(server, stage, source, address=0):
     """Run one attack beside another worker; the error it met, None if it succeeded."""
     with server.worker(30.0) as other, server.worker(30.0) as worker:
-        where = other.ask("load", source="import os\nraise ValueError(os.getcwd())" + FORWARD)
+        where = other.request("load", source="import os\nraise ValueError(os.getcwd())" + FORWARD)
         text = source.format(
             home=stage.home,
             other=where["error"]["message"],
@@ -148,7 +148,7 @@ def attempt(server, stage, source, address=0):
             address=address,
         )
         try:
-            return worker.ask("load", source=text + FORWARD).get("error")
+            return worker.request("load", source=text + FORWARD).get("error")
         except WorkerDied as error:
             return {"type": "WorkerDied", "message": str(error)}
 

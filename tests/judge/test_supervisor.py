@@ -31,7 +31,7 @@ def server():
 
 def load(server, source, seconds=20.0):
     with server.worker(seconds) as worker:
-        return worker.ask("load", source=source + FORWARD)
+        return worker.request("load", source=source + FORWARD)
 
 
 def wait_until_gone(path, seconds=10.0):
@@ -106,14 +106,14 @@ def test_the_scratch_folder_is_gone_afterwards(server):
 
 def test_workers_run_side_by_side(server):
     with server.worker(20.0) as one, server.worker(20.0) as two:
-        assert one.ask("load", source="import torch" + FORWARD) == {"ok": True}
-        assert two.ask("load", source="import torch" + FORWARD) == {"ok": True}
+        assert one.request("load", source="import torch" + FORWARD) == {"ok": True}
+        assert two.request("load", source="import torch" + FORWARD) == {"ok": True}
 
 
 def test_the_server_ends_with_close():
     server = ForkServer("interpret", probe_isolation("cpu"))
     with server.worker(20.0) as worker:
-        worker.ask("load", source=FORWARD)
+        worker.request("load", source=FORWARD)
     pid = server._process.pid
     server.close()
     wait_until_gone(Path(f"/proc/{pid}"))
@@ -140,7 +140,7 @@ def test_what_a_worker_used_is_given_back_when_it_is_left_and_no_longer_exists(s
     gone = threading.Event()
     with server.worker(20.0, gone=gone.set) as worker:
         with contextlib.suppress(WorkerDied):
-            worker.ask("load", source=source + FORWARD)
+            worker.request("load", source=source + FORWARD)
         assert not gone.is_set()
     assert gone.wait(10.0)
 
@@ -149,7 +149,7 @@ def test_what_a_worker_used_is_given_back_once_though_its_server_was_killed():
     calls = []
     server = ForkServer("interpret", probe_isolation("cpu"))
     with server.worker(20.0, gone=lambda: calls.append("gone")) as worker:
-        assert worker.ask("load", source=FORWARD) == {"ok": True}
+        assert worker.request("load", source=FORWARD) == {"ok": True}
         server._process.kill()
     server.close()
     server.close()
@@ -172,7 +172,7 @@ import os
 from pytest_kernelllm.judge.isolation.isolation import probe_isolation
 from pytest_kernelllm.judge.supervisor import ForkServer
 with ForkServer("interpret", probe_isolation("cpu")).worker(60.0) as worker:
-    reply = worker.ask("load", source="import os\\nraise ValueError(os.getpid())\\ndef forward(self): pass")
+    reply = worker.request("load", source="import os\\nraise ValueError(os.getpid())\\ndef forward(self): pass")
     print(reply["error"]["message"], flush=True)
     os.kill(os.getpid(), 9)
 """

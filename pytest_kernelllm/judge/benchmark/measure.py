@@ -30,7 +30,7 @@ from pytest_kernelllm.judge.run.call import (
     refuse_failure,
     synchronize,
 )
-from pytest_kernelllm.judge.shared.clock import Clock
+from pytest_kernelllm.judge.shared.clock import GpuClock
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,11 @@ class CandidateRunner:
         return took
 
     def loop(self, count: int, flushes: int = 0) -> list[float]:
-        """µs of ``count`` calls in a row, see ``Clock.many``."""
+        """µs of ``count`` calls in a row, see ``GpuClock.many``."""
         self._write_fresh_values()
         synchronize(self.judging.allocator)
         outputs = [description for _, description in self.uploaded.outputs]
-        reply = self.judging.worker.ask(
+        reply = self.judging.worker.request(
             "loop", inputs=[self.uploaded.arguments], outputs=outputs, count=count, flushes=flushes
         )
         run = self._run(reply)
@@ -101,7 +101,7 @@ class CandidateRunner:
         return ProbeRun(self.judging, self.written, self.uploaded, reply)
 
     def _write_fresh_values(self) -> None:
-        self.written = self.judging.dice.choice(self.prepared)
+        self.written = self.judging.rng.choice(self.prepared)
         refill(self.uploaded, self.written)
         for buffer, _ in self.uploaded.outputs:
             poison(buffer)
@@ -113,7 +113,7 @@ class Baseline:
 
     name: str
     call: Callable[[], Any]
-    clock: Clock
+    clock: GpuClock
 
     def cold(self, flushes: int) -> float:
         """µs of one call."""
@@ -124,7 +124,7 @@ class Baseline:
         return self.clock.many([self.call], count, flushes)[1]
 
 
-def measure(runner: CandidateRunner, roofline: Roofline, clock: Clock) -> Measurement:
+def measure(runner: CandidateRunner, roofline: Roofline, clock: GpuClock) -> Measurement:
     """Time one case.
 
     Args:
@@ -145,7 +145,7 @@ def measure(runner: CandidateRunner, roofline: Roofline, clock: Clock) -> Measur
         implementations.append(Baseline("compiled", _call(compiled, prepared.arguments), clock))
     with torch.no_grad():
         flushes = timing.flushes_to_hide(implementations, clock.flush_us())
-        series = timing.interleave(implementations, flushes, policy, judging.dice)
+        series = timing.interleave(implementations, flushes, policy, judging.rng)
         single = series["kernel"].median
 
         def agree(judged: float, events: float) -> bool:

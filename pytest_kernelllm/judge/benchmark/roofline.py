@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from pytest_kernelllm.judge.reference.outputs import PreparedProbe
-from pytest_kernelllm.judge.shared.clock import Clock
+from pytest_kernelllm.judge.shared.clock import GpuClock
 from pytest_kernelllm.judge.shared.structure import flatten
 
 DIFFERENTIABLE_BYTES = 1 << 31
@@ -36,7 +36,7 @@ class Roofline:
         return max(moved / self.bytes_per_us, flops / max(self.flops_per_us.values()))
 
 
-def measure_roofline(clock: Clock) -> Roofline:
+def measure_roofline(clock: GpuClock) -> Roofline:
     """Copy and multiply for a few ms to learn what the current GPU can do."""
     source = torch.empty(1 << 28, dtype=torch.float32, device="cuda").normal_()
     target = torch.empty_like(source)

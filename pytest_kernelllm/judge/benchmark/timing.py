@@ -12,7 +12,7 @@ from typing import Protocol
 
 from pytest_kernelllm.core.records import Ratio, Spread
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.shared.clock import Clock
+from pytest_kernelllm.judge.shared.clock import GpuClock
 
 MOST_FLUSHES = 12
 """Overwrites of L2 before a call, at most."""
@@ -30,7 +30,7 @@ class Implementation(Protocol):
         """µs of one call behind so many overwrites of L2."""
 
     def loop(self, count: int, flushes: int = 0) -> list[float]:
-        """µs of calls in a row, see ``Clock.many``."""
+        """µs of calls in a row, see ``GpuClock.many``."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def ratio(slow: Series, fast: Series, between_runs: float) -> Ratio:
 
 def by_the_judge(
     loop: Callable[[int, int], list[float]],
-    clock: Clock,
+    clock: GpuClock,
     expected_us: float,
     flushes: int,
     agree: Callable[[float, float], bool],

@@ -24,7 +24,7 @@ from pytest_kernelllm.judge.isolation.landlock import OWN, READ, READ_FILE, TRUN
 
 Mode = Literal["interpret", "compile", "cuda"]
 Device = Literal["cpu", "cuda"]
-Wanted = Literal["best", "strict"]
+RequestedIsolation = Literal["best", "strict"]
 
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWNET = 0x40000000
@@ -83,13 +83,13 @@ class Isolation:
         text = f"{'partial' if self.missing else 'full'}: {', '.join(parts)}"
         return f"{text}; missing {' and '.join(self.missing)}" if self.missing else text
 
-    def at_least(self, wanted: Wanted) -> Isolation:
+    def at_least(self, requested: RequestedIsolation) -> Isolation:
         """This, if it is enough: ``strict`` takes nothing less than full isolation, ``best`` what there is.
 
         Raises:
             IsolationError: it is not.
         """
-        if wanted == "strict" and self.missing:
+        if requested == "strict" and self.missing:
             raise IsolationError(
                 f"Strict isolation is not to be had on this machine: it lacks {' and '.join(self.missing)}; "
                 'with isolation "best" candidates run under what there is.'
@@ -97,7 +97,7 @@ class Isolation:
         return self
 
 
-def probe_isolation(device: Device, wanted: Wanted = "best") -> Isolation:
+def probe_isolation(device: Device, requested: RequestedIsolation = "best") -> Isolation:
     """Find out what this machine allows.
 
     Without root a network namespace needs a user namespace, across which CUDA's shared memory does not open; the
@@ -105,7 +105,7 @@ def probe_isolation(device: Device, wanted: Wanted = "best") -> Isolation:
 
     Args:
         device: where the workers' kernels run.
-        wanted: ``strict`` accepts nothing less than full isolation.
+        requested: ``strict`` accepts nothing less than full isolation.
 
     Raises:
         IsolationError: ``strict`` was asked for and something is missing.
@@ -119,7 +119,7 @@ def probe_isolation(device: Device, wanted: Wanted = "best") -> Isolation:
         unix_sockets=gpu,
         memfd=gpu,
     )
-    return found.at_least(wanted)
+    return found.at_least(requested)
 
 
 def _network_namespace(choices: Iterable[int]) -> int:
@@ -214,10 +214,10 @@ def _drop_capabilities(libc: ctypes.CDLL, kept: int) -> None:
         data = (ctypes.c_uint32 * 6)()
         _checked(libc.capget(header, data), "its capabilities")
         low = data[1] & kept
-        wanted = struct.pack("6I", low, low, 0, 0, 0, 0)
+        data_bytes = struct.pack("6I", low, low, 0, 0, 0, 0)
     else:
-        wanted = bytes(24)
-    _checked(libc.capset(header, ctypes.create_string_buffer(wanted, 24)), "no capabilities")
+        data_bytes = bytes(24)
+    _checked(libc.capset(header, ctypes.create_string_buffer(data_bytes, 24)), "no capabilities")
 
 
 def _checked(result: int, what: str) -> None:

@@ -69,7 +69,7 @@ def perturbed(module: nn.Module, seed: int) -> nn.Module:
     tensors = [*module.parameters(), *module.buffers()]
     generator = torch.Generator(tensors[0].device if tensors else "cpu").manual_seed(seed)
 
-    def shake(tensor: torch.Tensor) -> torch.Tensor:
+    def perturb(tensor: torch.Tensor) -> torch.Tensor:
         if not tensor.is_floating_point() or tensor.numel() == 0:
             return tensor.clone()
         if bool((tensor == 0).all()):
@@ -79,7 +79,7 @@ def perturbed(module: nn.Module, seed: int) -> nn.Module:
         spread = tensor.float().std(unbiased=False).to(tensor)
         return tensor + 0.1 * spread * _noise(tensor, torch.randn, generator)
 
-    return copied(module, shake)
+    return copied(module, perturb)
 
 
 def to_float64(tensor: torch.Tensor) -> torch.Tensor:

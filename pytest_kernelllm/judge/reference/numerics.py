@@ -19,7 +19,7 @@ ROW = 32
 
 
 @dataclass(frozen=True)
-class Bounds:
+class ErrorBounds:
     """How far one floating output may be from the exact one. Errors are relative to ``|exact| + scale``."""
 
     scale: torch.Tensor
@@ -47,7 +47,7 @@ class Expected:
     """As the original computes them."""
     exact: tuple[Any, ...]
     """Floating leaves in float64; what is no number there, is none in the original either, or overflows."""
-    bounds: tuple[Bounds | tuple[torch.Tensor, ...], ...]
+    bounds: tuple[ErrorBounds | tuple[torch.Tensor, ...], ...]
     """For integer and boolean leaves: what else may stand there, because rounding decides."""
     free: bool = False
     """Whether elements that are numbers neither in the original nor in float64 are left unjudged."""
@@ -89,7 +89,7 @@ def expect(
         note: see ``Expected``.
     """
     truths: list[torch.Tensor] = []
-    bounds: list[Bounds | tuple[torch.Tensor, ...]] = []
+    bounds: list[ErrorBounds | tuple[torch.Tensor, ...]] = []
     for i, leaf in enumerate(original):
         others = [leaves[i] for leaves in nearby]
         if not leaf.is_floating_point():
@@ -110,7 +110,7 @@ def compare(
 ) -> Difference:
     """Judge one output tensor.
 
-    Floating outputs: every element must be as near to float64 as ``Bounds`` says. NaN and infinities must stand
+    Floating outputs: every element must be as near to float64 as ``ErrorBounds`` says. NaN and infinities must stand
     where the original has them, but that what overflows in the original alone may be right instead. Integers and
     booleans must be equal.
 
@@ -122,7 +122,7 @@ def compare(
         tolerance: the marker's override for the allowed relative error.
     """
     original, exact, bounds = expected.original[leaf], expected.exact[leaf], expected.bounds[leaf]
-    if not isinstance(bounds, Bounds):
+    if not isinstance(bounds, ErrorBounds):
         wrong = got != original
         for other in bounds:
             wrong &= got != other
@@ -192,8 +192,8 @@ def _bounds(
     known: bool,
     policy: Policy,
     elements: int,
-) -> Bounds:
-    """Bounds of one floating leaf. ``truth`` is corrected where float64's greater range changes the meaning."""
+) -> ErrorBounds:
+    """ErrorBounds of one floating leaf. ``truth`` is corrected where float64's greater range changes the meaning."""
     rows, width = _rows(original).shape
     floor = floor_of(original, elements, policy)
     largest = torch.finfo(original.dtype).max
@@ -230,7 +230,7 @@ def _bounds(
         strays += int((_distance(o.double(), t) / unit > bound).sum())
     outliers = min(int(factor * strays), int(policy.outlier_share * original.numel()))
     worst = factor * float(errs.max()) if rows else 0.0
-    return Bounds(scale, own, sensitivity, outliers, worst, finite, floor)
+    return ErrorBounds(scale, own, sensitivity, outliers, worst, finite, floor)
 
 
 def _row_scale(rows: torch.Tensor) -> torch.Tensor:
@@ -288,10 +288,10 @@ def _chunks(tensor: torch.Tensor, policy: Policy) -> Iterator[tuple[int, int]]:
         yield start, min(start + step, rows)
 
 
-def _where(place: int, got: torch.Tensor, wanted: torch.Tensor) -> str:
+def _where(place: int, got: torch.Tensor, expected: torch.Tensor) -> str:
     """One element, by its position in the flattened tensors, in words."""
     index = [int(i) for i in torch.unravel_index(torch.tensor(place), got.shape)]
     return (
-        f"at {index}: expected {wanted.reshape(-1)[place].item():.9g}, "
+        f"at {index}: expected {expected.reshape(-1)[place].item():.9g}, "
         f"got {got.reshape(-1)[place].item():.9g}"
     )

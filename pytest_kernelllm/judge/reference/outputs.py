@@ -23,11 +23,11 @@ from pytest_kernelllm.judge.reference.stress import stressed
 from pytest_kernelllm.judge.reference.trivial import passing_trivial_output
 from pytest_kernelllm.judge.reference.unsupported import OriginalError as OriginalError
 from pytest_kernelllm.judge.reference.unsupported import (
-    form,
-    named,
+    original_errors,
     refuse_incomparable,
     refuse_random,
     refuse_stateful,
+    shape_and_kind,
 )
 from pytest_kernelllm.judge.shared.structure import flatten
 
@@ -100,8 +100,8 @@ class ReferenceOutputs:
         self._kept: OrderedDict[Probe, PreparedProbe] = OrderedDict()
         self._built: dict[str, torch.nn.Module] = {}
         self._modules: OrderedDict[Any, _Modules] = OrderedDict()
-        self._pulled: OrderedDict[Probe, Gradients] = OrderedDict()
-        self._steady: set[str] = set()
+        self._gradients: OrderedDict[Probe, Gradients] = OrderedDict()
+        self._deterministic: set[str] = set()
         self._compiled: dict[str, Callable[..., Any] | None] = {}
 
     def prepare(self, probe: Probe) -> PreparedProbe:
@@ -137,9 +137,9 @@ class ReferenceOutputs:
         """
         probe = prepared.probe
         with self._preparing:
-            if probe in self._pulled:
-                return self._pulled[probe]
-            with named(probe):
+            if probe in self._gradients:
+                return self._gradients[probe]
+            with original_errors(probe):
                 perturbations = list(self._perturbations(probe.seed))
                 gradients = expected_gradients(
                     prepared.module,
@@ -150,9 +150,9 @@ class ReferenceOutputs:
                     self.tolerance,
                 )
             if prepared.bytes <= SMALL:
-                self._pulled[probe] = gradients
-                while len(self._pulled) > 16:
-                    self._pulled.popitem(last=False)
+                self._gradients[probe] = gradients
+                while len(self._gradients) > 16:
+                    self._gradients.popitem(last=False)
             return gradients
 
     def compiled(self, prepared: PreparedProbe) -> Callable[..., Any] | None:
@@ -178,23 +178,23 @@ class ReferenceOutputs:
 
     def _prepare(self, probe: Probe) -> PreparedProbe:
         case = self.subject.case(probe.case)
-        with named(probe):
+        with original_errors(probe):
             modules = self._with_weights(case, probe)
             arguments = self._draw(case, probe)
             output = calls.call_original(modules.perturbed, arguments)
         refuse_incomparable(output, probe)
         structure, original = flatten(output)
-        if probe.case not in self._steady:
+        if probe.case not in self._deterministic:
             refuse_stateful(modules.perturbed, arguments, probe)
             refuse_random(modules.perturbed, arguments, original, self.policy, probe)
-            self._steady.add(probe.case)
+            self._deterministic.add(probe.case)
         exact, note = self._exact(modules, arguments, original)
-        roomy = self._fits(modules.perturbed, arguments, original, runs=4)
-        if not roomy:
+        enough_memory = self._fits(modules.perturbed, arguments, original, runs=4)
+        if not enough_memory:
             note += (
                 "; for want of memory, small perturbations of the inputs and half precision were not tried"
             )
-        nearby = self._nearby(modules, arguments, exact, probe.seed) if roomy else []
+        nearby = self._nearby(modules, arguments, exact, probe.seed) if enough_memory else []
         note = note.removeprefix("; ")
         free = probe.rule == "stress"
         elements = sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
@@ -202,8 +202,8 @@ class ReferenceOutputs:
             structure, original, exact, nearby, self.policy, elements=elements, free=free, note=note
         )
         del nearby
-        weak = self._weakness(modules.perturbed, arguments, expected, probe, roomy)
-        return PreparedProbe(probe, modules.perturbed, arguments, expected, weak)
+        trivial = self._passing_trivial(modules.perturbed, arguments, expected, probe, enough_memory)
+        return PreparedProbe(probe, modules.perturbed, arguments, expected, trivial)
 
     def _with_weights(self, case: Case, probe: Probe) -> _Modules:
         """The module with the probe's weights, made once for probes in a row that share them."""
@@ -246,7 +246,7 @@ class ReferenceOutputs:
             except Exception as error:  # e.g. an operation that asks for float32
                 why = f"it does not run in float64 ({type(error).__name__})"
             else:
-                if [form(leaf) for leaf in exact] == [form(leaf) for leaf in original]:
+                if [shape_and_kind(leaf) for leaf in exact] == [shape_and_kind(leaf) for leaf in original]:
                     return exact, ""
                 why = "its outputs have another form in float64"
         return None, f"compared with the original as it is: {why}"
@@ -263,25 +263,27 @@ class ReferenceOutputs:
                 raise  # who leaves a sensitivity out for that refuses honest kernels
             except Exception:  # the user's code may check its inputs
                 continue
-            if exact and [form(leaf) for leaf in leaves] == [form(leaf) for leaf in exact]:
+            if exact and [shape_and_kind(leaf) for leaf in leaves] == [
+                shape_and_kind(leaf) for leaf in exact
+            ]:
                 nearby.append(leaves)
         return nearby
 
-    def _weakness(
+    def _passing_trivial(
         self,
         module: torch.nn.Module,
         arguments: dict[str, Any],
         expected: Expected,
         probe: Probe,
-        roomy: bool,
+        enough_memory: bool,
     ) -> str | None:
         """Name of a trivial output that would pass, if there is one."""
         half = other = None
         # Who widens the tolerance says that such errors are welcome.
-        if roomy and self.tolerance is None:
+        if enough_memory and self.tolerance is None:
             half = calls.run_in_half(module, arguments)
-        if roomy:
-            with named(probe):
+        if enough_memory:
+            with original_errors(probe):
                 drawn = self._draw(self.subject.case(probe.case), _another(probe))
                 other = calls.run_original(module, drawn)[1]
         return passing_trivial_output(expected, arguments, other, half, self.policy, self.tolerance)

@@ -19,7 +19,7 @@ class OriginalError(Exception):
 
 
 @contextmanager
-def named(probe: Probe) -> Iterator[None]:
+def original_errors(probe: Probe) -> Iterator[None]:
     """Errors of the user's code, as an ``OriginalError`` that names the probe."""
     try:
         yield
@@ -72,11 +72,11 @@ def refuse_random(
     Raises:
         OriginalError: the outputs differ.
     """
-    with named(probe):
+    with original_errors(probe):
         again = flatten(calls.call_original(module, arguments, seed=1))[1]
     same = numerics.expect(None, original, None, [], policy)
     for i, leaf in enumerate(again):
-        alike = form(leaf) == form(original[i])
+        alike = shape_and_kind(leaf) == shape_and_kind(original[i])
         tolerance = max(1e-4, 8 * torch.finfo(leaf.dtype).eps) if leaf.is_floating_point() else None
         if not alike or not numerics.compare(leaf, same, i, policy, tolerance).passed:
             raise OriginalError(
@@ -93,7 +93,7 @@ def refuse_stateful(module: torch.nn.Module, arguments: dict[str, Any], probe: P
     """
     fresh = calls.copied(module, lambda tensor: tensor, torch.clone)
     inputs = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
-    with named(probe), torch.no_grad():
+    with original_errors(probe), torch.no_grad():
         fresh(**inputs)
     buffers = dict(fresh.named_buffers())
     changed = [f"its buffer `{k}`" for k, v in module.named_buffers() if not _same(v, buffers.get(k))]
@@ -111,7 +111,7 @@ def _same(before: Any, after: Any) -> bool:
     return isinstance(after, torch.Tensor) and torch.equal(before.nan_to_num(), after.nan_to_num())
 
 
-def form(leaf: Any) -> tuple[Any, ...]:
+def shape_and_kind(leaf: Any) -> tuple[Any, ...]:
     """Shape and kind of an output leaf; all floating dtypes are one kind."""
     floating = isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
     return (leaf.shape, floating or leaf.dtype) if isinstance(leaf, torch.Tensor) else (type(leaf),)

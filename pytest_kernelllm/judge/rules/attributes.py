@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_kernelllm.judge.reference.probes import Probe
-from pytest_kernelllm.judge.rules.rule import Ask
+from pytest_kernelllm.judge.rules.rule import SupportedCase
 from pytest_kernelllm.judge.rules.values import OutputRule
 
 SEED = 20
@@ -18,9 +18,9 @@ class Attributes(OutputRule):
     """Outputs are right when the float attributes that ``SUPPORTS`` leaves open have other values."""
 
     name = "attributes"
-    says = "outputs are right with other values of the attributes that SUPPORTS leaves open"
+    statement = "outputs are right with other values of the attributes that SUPPORTS leaves open"
 
-    def probes(self, ask: Ask) -> Iterable[Probe]:
+    def probes(self, supported: SupportedCase) -> Iterable[Probe]:
         """One probe with all open attributes perturbed."""
-        if ask.open_attributes:
-            yield ask.probe(self.name, ask.main, SEED, perturbed=ask.open_attributes)
+        if supported.open_attributes:
+            yield supported.probe(self.name, supported.main, SEED, perturbed=supported.open_attributes)

@@ -22,7 +22,7 @@ from pytest_kernelllm.judge.rules.recheck import Recheck
 from pytest_kernelllm.judge.rules.repeat import Repeat
 from pytest_kernelllm.judge.rules.roofline import RooflineRule
 from pytest_kernelllm.judge.rules.rule import Rule
-from pytest_kernelllm.judge.rules.run import Run
+from pytest_kernelllm.judge.rules.run import RunRule
 from pytest_kernelllm.judge.rules.sizes import Sizes
 from pytest_kernelllm.judge.rules.speed import Speed
 from pytest_kernelllm.judge.rules.static_check import StaticCheck
@@ -37,7 +37,7 @@ RULES: tuple[Rule, ...] = (
     Supports(),
     Compile(),
     Load(),
-    Run(),
+    RunRule(),
     Types(),
     Launches(),
     InputsKept(),

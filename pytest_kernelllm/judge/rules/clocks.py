@@ -15,7 +15,7 @@ class Clocks(Rule):
     """The worker's events report no less than the judge's clock, neither for calls in a row nor for single ones."""
 
     name = "clocks"
-    says = "the worker's clock and the judge's own agree"
+    statement = "the worker's clock and the judge's own agree"
     stage = "timing"
     device = "cuda"
 

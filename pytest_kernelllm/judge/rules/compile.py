@@ -12,6 +12,6 @@ class Compile(Rule):
     """Every kernel compiles for the GPU architecture; on a GPU, running it shows that."""
 
     name = "compile"
-    says = "every kernel compiles for the named GPU architecture"
+    statement = "every kernel compiles for the named GPU architecture"
     stage = "compile"
     device = "cpu"

@@ -15,7 +15,7 @@ class Decoy(Rule):
     """The kernels that are launched compute the outputs."""
 
     name = "decoy"
-    says = "outputs are wrong when the kernels are left out, at a probe where a wrong output shows"
+    statement = "outputs are wrong when the kernels are left out, at a probe where a wrong output shows"
 
     def check_case(self, case: CaseRun) -> None:
         """Run a discriminating probe with launches left out."""

@@ -27,7 +27,7 @@ class DeviceTime(Rule):
     """
 
     name = "device time"
-    says = "the candidate's own kernels take most of the GPU's time that no vendor library takes"
+    statement = "the candidate's own kernels take most of the GPU's time that no vendor library takes"
     stage = "timing"
     device = "cuda"
 
@@ -37,9 +37,9 @@ class DeviceTime(Rule):
     """…unless all the rest takes no longer than this, in µs: a few launches of torch's own."""
 
     def check_device_work(self, run: ProbeRun) -> None:
-        """Ask the worker for the time of a call and of its launches."""
+        """SupportedCase the worker for the time of a call and of its launches."""
         replies = [
-            run.judging.worker.ask("share", inputs=run.uploaded.arguments, flushes=FLUSHES)
+            run.judging.worker.request("share", inputs=run.uploaded.arguments, flushes=FLUSHES)
             for _ in range(CALLS)
         ]
         for reply in replies:

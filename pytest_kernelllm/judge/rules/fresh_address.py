@@ -15,7 +15,7 @@ class FreshAddress(Rule):
     """Nothing is kept by address, and no address is assumed."""
 
     name = "fresh address"
-    says = "the same values at other addresses give right outputs"
+    statement = "the same values at other addresses give right outputs"
 
     def check_case(self, case: CaseRun) -> None:
         """Run the probe again, with everything at other addresses."""

@@ -19,7 +19,7 @@ class GradientsRule(Rule):
     """Gradients of inputs and parameters are right, for targets whose marker says ``backward=True``."""
 
     name = "gradients"
-    says = "gradients are right, where the target asks for them"
+    statement = "gradients are right, where the target asks for them"
 
     def check_run(self, run: ProbeRun) -> None:
         """Run the probe once more with its backward pass, and compare."""

@@ -13,7 +13,7 @@ class Guards(Rule):
     """The guard zones around every tensor are intact, in shared buffers and in the worker's own memory."""
 
     name = "guards"
-    says = "nothing is written before or after any tensor"
+    statement = "nothing is written before or after any tensor"
 
     def check_run(self, run: ProbeRun) -> None:
         """Look at the judge's own guard zones, and at what the worker reports of its."""

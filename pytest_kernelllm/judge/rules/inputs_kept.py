@@ -19,7 +19,7 @@ class InputsKept(Rule):
     """Inputs, parameters and buffers hold the bytes they held before the call."""
 
     name = NAME
-    says = "inputs, parameters and buffers hold the same bytes after the call"
+    statement = "inputs, parameters and buffers hold the same bytes after the call"
 
     def check_run(self, run: ProbeRun) -> None:
         """Compare the shared buffers with what was written there."""

@@ -20,7 +20,7 @@ class Launches(Rule):
     """Every call launches a kernel of the candidate's own."""
 
     name = NAME
-    says = (
+    statement = (
         "every call that is watched or timed by itself, repeated ones too, launches Triton kernels of the "
         "candidate's own"
     )

@@ -12,6 +12,6 @@ class Load(Rule):
     """The kernel module can be imported in a worker."""
 
     name = "load"
-    says = "the kernel module can be imported"
+    statement = "the kernel module can be imported"
     stage = "load"
     switchable = False

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.reference.stress import NEAR_DUPLICATE
-from pytest_kernelllm.judge.rules.rule import Ask
+from pytest_kernelllm.judge.rules.rule import SupportedCase
 from pytest_kernelllm.judge.rules.values import OutputRule
 
 
@@ -16,10 +16,10 @@ class NearDuplicate(OutputRule):
     """Outputs are right where a kernel that knows earlier inputs by some of their values would copy old ones."""
 
     name = "near-duplicate"
-    says = "outputs are right for inputs that differ from earlier ones in a few values only"
+    statement = "outputs are right for inputs that differ from earlier ones in a few values only"
     main = True
     context = "after inputs that differ in a few values only, "
 
-    def probes(self, ask: Ask) -> Iterable[Probe]:
+    def probes(self, supported: SupportedCase) -> Iterable[Probe]:
         """The inputs of the last seed but for a few values, asked right after it."""
-        return [ask.probe(self.name, ask.main, ask.policy.seeds - 1, stress=NEAR_DUPLICATE)]
+        return [supported.probe(self.name, supported.main, supported.policy.seeds - 1, stress=NEAR_DUPLICATE)]

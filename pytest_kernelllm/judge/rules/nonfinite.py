@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_kernelllm.judge.reference.probes import Probe
-from pytest_kernelllm.judge.rules.rule import Ask
+from pytest_kernelllm.judge.rules.rule import SupportedCase
 from pytest_kernelllm.judge.rules.stress import stress_sizes
 from pytest_kernelllm.judge.rules.values import OutputRule
 
@@ -19,16 +19,16 @@ class Nonfinite(OutputRule):
     """NaN and infinities come out as in the original, unless the marker says ``nonfinite=False``."""
 
     name = "nonfinite"
-    says = "NaN and infinities in the inputs come out where the original has them"
+    statement = "NaN and infinities in the inputs come out where the original has them"
 
     apart: tuple[str, ...] = ("NaN", "+inf", "-inf")
     """Values planted in the inputs (``reference.stress.PLANTED``), each in a probe of its own…"""
     together: tuple[str, ...] = ("NaN and ±inf",)
     """…or all in one, in the interpreter, or where inputs cannot be made small."""
 
-    def probes(self, ask: Ask) -> Iterable[Probe]:
+    def probes(self, supported: SupportedCase) -> Iterable[Probe]:
         """One probe with each planted value."""
-        sizes, cheap = stress_sizes(ask)
-        planted = (self.apart if cheap else self.together) if ask.nonfinite else ()
+        sizes, cheap = stress_sizes(supported)
+        planted = (self.apart if cheap else self.together) if supported.nonfinite else ()
         for number, values in enumerate(planted):
-            yield ask.probe(self.name, sizes, SEED + number, stress=values)
+            yield supported.probe(self.name, sizes, SEED + number, stress=values)

@@ -14,7 +14,7 @@ class Recheck(Rule):
     """What is timed is what was judged: a timed call computes the right outputs, too."""
 
     name = "recheck"
-    says = "outputs of calls in the timed loop, chosen in secret, are right"
+    statement = "outputs of calls in the timed loop, chosen in secret, are right"
     stage = "timing"
     device = "cuda"
 
@@ -25,7 +25,7 @@ class Recheck(Rule):
         """Compare the outputs of some calls; no call can know whether it is one of them."""
         judging = call.run.judging
         if not call.looped:
-            if judging.dice.random() >= self.share:
+            if judging.rng.random() >= self.share:
                 return
             Types().check_run(call.run)
         check_outputs(judging, call.run.uploaded, call.run.prepared, self.name, context="in the timed loop, ")

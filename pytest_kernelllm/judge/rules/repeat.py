@@ -15,7 +15,7 @@ class Repeat(Rule):
     """No program depends on what another has written or not yet written."""
 
     name = "repeat"
-    says = "outputs stay right when programs run in another order, or beside other work"
+    statement = "outputs stay right when programs run in another order, or beside other work"
 
     in_interpreter: int = 1
     """Further runs in Triton's interpreter, the last program first: it is deterministic."""

@@ -15,7 +15,7 @@ class RooflineRule(Rule):
     """No call is faster than the GPU can move what must be moved."""
 
     name = "roofline"
-    says = "no call is faster than this GPU can move the bytes it must"
+    statement = "no call is faster than this GPU can move the bytes it must"
     stage = "timing"
     device = "cuda"
 

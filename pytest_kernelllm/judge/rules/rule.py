@@ -18,7 +18,7 @@ from pytest_kernelllm.judge.shared.buffers import ALIGNMENT
 
 
 @dataclass(frozen=True)
-class Ask:
+class SupportedCase:
     """A case for which rules choose probes."""
 
     case: Case
@@ -73,7 +73,7 @@ class CaseRun:
     @cached_property
     def elsewhere(self) -> Uploaded:
         """The same probe at other addresses, chosen in secret."""
-        shift = ALIGNMENT * self.first.judging.dice.randrange(1, 64)
+        shift = ALIGNMENT * self.first.judging.rng.randrange(1, 64)
         return upload(self.first.judging, self.first.prepared, shift=shift)
 
 
@@ -95,7 +95,7 @@ class Rule:
 
     name: ClassVar[str]
     """As verdicts, reports and the corpus name it."""
-    says: ClassVar[str]
+    statement: ClassVar[str]
     """What holds for every accepted candidate: the sentence in the documentation."""
     stage: ClassVar[Stage] = "correctness"
     """The stage of a verdict that rejects for this rule."""
@@ -109,7 +109,7 @@ class Rule:
     def check_source(self, source: str, findings: Findings) -> None:
         """Read the kernel module, before anything of it runs."""
 
-    def probes(self, ask: Ask) -> Iterable[Probe]:
+    def probes(self, supported: SupportedCase) -> Iterable[Probe]:
         """Probes to run for a case. A wrong output at one of them breaks this rule."""
         return ()
 

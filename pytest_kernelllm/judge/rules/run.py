@@ -8,10 +8,10 @@ from pytest_kernelllm.judge.rules.rule import Rule
 
 
 @dataclass(frozen=True)
-class Run(Rule):
+class RunRule(Rule):
     """Every call ends without an error and in time, and the process stays alive."""
 
     name = "run"
-    says = "every call ends, without an error, in time and with the process alive"
+    statement = "every call ends, without an error, in time and with the process alive"
     stage = "run"
     switchable = False

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from pytest_kernelllm.judge.reference.probes import Probe, elements
-from pytest_kernelllm.judge.rules.rule import Ask
+from pytest_kernelllm.judge.rules.rule import SupportedCase
 from pytest_kernelllm.judge.rules.values import OutputRule
 
 SEED = 30
@@ -21,28 +21,28 @@ class Sizes(OutputRule):
     """Outputs are right at secret prime sizes, with all dimensions at their low end, and each at its high end."""
 
     name = "sizes"
-    says = "outputs are right at the corners of the declared sizes and at primes"
+    statement = "outputs are right at the corners of the declared sizes and at primes"
 
-    def probes(self, ask: Ask) -> Iterable[Probe]:
+    def probes(self, supported: SupportedCase) -> Iterable[Probe]:
         """One probe a corner of the domain, without what is the main size."""
-        for number, sizes in enumerate(corners(ask)):
-            yield ask.probe(self.name, sizes, SEED + number)
+        for number, sizes in enumerate(corners(supported)):
+            yield supported.probe(self.name, sizes, SEED + number)
 
 
-def corners(ask: Ask) -> list[dict[str, int]]:
+def corners(supported: SupportedCase) -> list[dict[str, int]]:
     """The sizes to try beside the main ones, as far as they fit the limits."""
-    dice = random.Random(ask.seed)
-    odd = {k: secret_prime(ask.ranges[k][0], v, dice) for k, v in ask.main.items()}
-    low = {k: ask.ranges[k][0] for k in ask.main}
+    rng = random.Random(supported.seed)
+    odd = {k: secret_prime(supported.ranges[k][0], v, rng) for k, v in supported.main.items()}
+    low = {k: supported.ranges[k][0] for k in supported.main}
     found = [odd, low]
-    for name in ask.main:
-        high = {**low, name: max(low[name], min(ask.ranges[name][1], ask.limits.longest))}
-        if elements(ask.case.domain, high) <= ask.limits.elements:
+    for name in supported.main:
+        high = {**low, name: max(low[name], min(supported.ranges[name][1], supported.limits.longest))}
+        if elements(supported.case.domain, high) <= supported.limits.elements:
             found.append(high)
-    return [sizes for i, sizes in enumerate(found) if sizes not in [ask.main, *found[:i]]]
+    return [sizes for i, sizes in enumerate(found) if sizes not in [supported.main, *found[:i]]]
 
 
-def secret_prime(low: int, value: int, dice: random.Random) -> int:
+def secret_prime(low: int, value: int, rng: random.Random) -> int:
     """Some prime in ``[low, value)``; ``low`` where there is none.
 
     One between the next lower power of two and ``value`` where there is one: below that, kernels use other block sizes.
@@ -51,7 +51,7 @@ def secret_prime(low: int, value: int, dice: random.Random) -> int:
     if least >= value:
         return low
     power = 1 << (value - 1).bit_length() - 1
-    start = dice.randrange(max(least, power), value)
+    start = rng.randrange(max(least, power), value)
     for candidate in chain(range(start, value), range(start - 1, least - 1, -1)):
         if all(candidate % d for d in range(2, math.isqrt(candidate) + 1)):
             return candidate

@@ -16,7 +16,7 @@ class Speed(Rule):
     """Some case gains and none loses. The threshold is the user's (``min_speedup``)."""
 
     name = "speed"
-    says = "the lower end of the speedup's interval clears the threshold"
+    statement = "the lower end of the speedup's interval clears the threshold"
     stage = "timing"
     switchable = False
     device = "cuda"

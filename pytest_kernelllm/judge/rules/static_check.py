@@ -15,7 +15,7 @@ class StaticCheck(Rule):
     """Reading the source finds nothing that a kernel has no use for."""
 
     name = "static check"
-    says = "reading the source finds nothing that a kernel has no use for"
+    statement = "reading the source finds nothing that a kernel has no use for"
     stage = "static check"
 
     def check_source(self, source: str, findings: Findings) -> None:

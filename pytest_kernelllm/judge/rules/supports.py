@@ -12,6 +12,6 @@ class Supports(Rule):
     """The kernel module says what it supports, and supports a case of the target."""
 
     name = "supports"
-    says = "SUPPORTS has the published form and covers a case of the target"
+    statement = "SUPPORTS has the published form and covers a case of the target"
     stage = "static check"
     switchable = False

@@ -16,7 +16,7 @@ class TorchShare(Rule):
     """Torch does little beyond what the target itself leaves to a vendor's library."""
 
     name = "torch's share"
-    says = "torch does no more of the work than views, allocation, casts and small glue"
+    statement = "torch does no more of the work than views, allocation, casts and small glue"
 
     share: float = 0.25
     """Elements that torch may compute on in a call, beyond layout and vendor's work, as a share of its largest

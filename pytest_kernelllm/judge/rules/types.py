@@ -15,7 +15,7 @@ class Types(Rule):
     """Outputs nest like the original's and have its exact types, as the worker describes them."""
 
     name = "types"
-    says = "outputs nest like the original's, with its exact types, dtypes, shapes, strides and device"
+    statement = "outputs nest like the original's, with its exact types, dtypes, shapes, strides and device"
 
     def check_run(self, run: ProbeRun) -> None:
         """Compare the worker's description of the outputs with the original's."""

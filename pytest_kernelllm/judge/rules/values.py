@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_kernelllm.judge.reference.probes import Probe
-from pytest_kernelllm.judge.rules.rule import Ask, Rule
+from pytest_kernelllm.judge.rules.rule import Rule, SupportedCase
 from pytest_kernelllm.judge.run.call import ProbeRun
 from pytest_kernelllm.judge.run.comparison import check_outputs
 
@@ -29,9 +29,11 @@ class Values(OutputRule):
     """Outputs are right for fresh values in the same memory: nothing is kept by address or from an earlier call."""
 
     name = "values"
-    says = "outputs are right for fresh values in the same memory, several times over"
+    statement = "outputs are right for fresh values in the same memory, several times over"
     main = True
 
-    def probes(self, ask: Ask) -> Iterable[Probe]:
+    def probes(self, supported: SupportedCase) -> Iterable[Probe]:
         """One probe a seed at the case's main size. The first is the judge's own, see ``plans``."""
-        return [ask.probe(self.name, ask.main, number) for number in range(1, ask.policy.seeds)]
+        return [
+            supported.probe(self.name, supported.main, number) for number in range(1, supported.policy.seeds)
+        ]

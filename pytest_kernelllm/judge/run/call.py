@@ -31,7 +31,7 @@ class Judging:
     """Of the buffers that judge and worker share."""
     references: ReferenceOutputs
     findings: Findings
-    dice: random.Random
+    rng: random.Random
     """The judge's secret choices."""
 
     @property
@@ -110,7 +110,7 @@ def upload(judging: Judging, prepared: PreparedProbe, *, shift: int = 0, room: i
         else:
             plain(arguments, name, value)
     outputs = [allocator.buffer(leaf.shape, leaf.dtype) for leaf in prepared.expected.original]
-    reply = judging.worker.ask("state", tree=tree, allocator=attachment)
+    reply = judging.worker.request("state", tree=tree, allocator=attachment)
     if "error" in reply:
         if ran_out(reply["error"]):
             raise OutOfMemory(f"at {prepared.probe.describe()}")
@@ -148,7 +148,9 @@ def call(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, how: str
     descriptions = [description for _, description in uploaded.outputs]
     probe = prepared.probe
     try:
-        reply = judging.worker.ask("run", inputs=uploaded.arguments, outputs=descriptions, how=how, **fields)
+        reply = judging.worker.request(
+            "run", inputs=uploaded.arguments, outputs=descriptions, how=how, **fields
+        )
     except WorkerDied as death:
         size = elements(judging.references.subject.case(probe.case).domain, dict(probe.sizes))
         if death.hung and not judging.on_gpu and size > judging.policy.cpu_elements:

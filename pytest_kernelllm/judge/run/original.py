@@ -11,7 +11,7 @@ import torch
 from pytest_kernelllm.judge.reference.outputs import PreparedProbe
 from pytest_kernelllm.judge.shared import leaves
 from pytest_kernelllm.judge.shared.structure import flatten
-from pytest_kernelllm.judge.shared.watch import Watch
+from pytest_kernelllm.judge.shared.watch import OperationWatch
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class OriginalCall:
 
 def call_original(prepared: PreparedProbe) -> OriginalCall:
     """Call the original at a prepared probe."""
-    with torch.no_grad(), Watch(guarded=False) as watch:
+    with torch.no_grad(), OperationWatch(guarded=False) as watch:
         outputs = flatten(prepared.module(**prepared.arguments))[1]
     named: dict[str, Any] = {f"self.{k}": v for k, v in prepared.module.named_parameters()}
     named |= {f"self.{k}": v for k, v in prepared.module.named_buffers()} | prepared.arguments

@@ -43,12 +43,12 @@ def view(block: torch.Tensor, offset: int, shape: Sequence[int], dtype: torch.dt
     return block[offset : offset + count * dtype.itemsize].view(dtype).view(tuple(shape))
 
 
-class Block:
+class GpuBlock:
     """GPU memory that is shared with one worker. PyTorch's own count of who holds it is not waited for: a worker that
     is ended never says that it has let go, and its memory would be kept for good."""
 
     def __init__(self, size: int, device: torch.device) -> None:
-        """``size`` bytes, uninitialised. Not thread-safe, because ``torch.cuda.use_mem_pool`` is not: see ``BlockPool``."""
+        """``size`` bytes, uninitialised. Not thread-safe, because ``torch.cuda.use_mem_pool`` is not: see ``GpuBlockPool``."""
         self._pool = torch.cuda.MemPool()
         with torch.cuda.use_mem_pool(self._pool, device=device):
             self.tensor = torch.empty(size, dtype=torch.uint8, device=device)
@@ -62,7 +62,7 @@ class Block:
         del self._pool
 
 
-class BlockPool:
+class GpuBlockPool:
     """Makes and frees blocks on one GPU. Thread-safe."""
 
     def __init__(self, device: torch.device) -> None:
@@ -72,17 +72,17 @@ class BlockPool:
         # The first share makes CUDA's own file, which a worker can only reach if it exists before the worker does.
         self.free(self.allocate(1))
 
-    def allocate(self, size: int) -> Block:
+    def allocate(self, size: int) -> GpuBlock:
         """A block of ``size`` bytes.
 
         Raises:
             torch.cuda.OutOfMemoryError: there is none.
         """
         with self._lock:
-            return Block(size, self._device)
+            return GpuBlock(size, self._device)
 
-    def free(self, block: Block) -> None:
-        """Give a block back, see ``Block.free``."""
+    def free(self, block: GpuBlock) -> None:
+        """Give a block back, see ``GpuBlock.free``."""
         with self._lock:
             block.free()
 
@@ -90,13 +90,13 @@ class BlockPool:
 class Allocator:
     """The judge's end of a block on ``device`` that it shares with one worker."""
 
-    def __init__(self, device: torch.device, pool: BlockPool | None = None) -> None:
+    def __init__(self, device: torch.device, pool: GpuBlockPool | None = None) -> None:
         """``pool``: where allocators on a GPU come from."""
         self.device = device
         self.fd = _shared_file() if device.type == "cpu" else -1
         self._pool = pool
         self._block = torch.empty(0, dtype=torch.uint8)
-        self._held: list[Block] = []
+        self._held: list[GpuBlock] = []
         self.closed = threading.Event()
         self._used = 0
         self._gaps: list[tuple[int, int]] = []

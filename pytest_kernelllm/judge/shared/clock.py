@@ -12,7 +12,7 @@ FLUSH_BYTES = 256 * 1024 * 1024
 """Bytes written between cold calls: several times the L2 of any current GPU."""
 
 
-class Clock:
+class GpuClock:
     """Times calls on the current CUDA device, in µs by CUDA events."""
 
     def __init__(self) -> None:

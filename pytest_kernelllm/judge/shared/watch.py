@@ -79,7 +79,7 @@ class _Block:
         return [f"{where} a tensor that it allocated ({self.what})" for where in places]
 
 
-class Watch(TorchDispatchMode):
+class OperationWatch(TorchDispatchMode):
     """Inside, torch operations are counted by name, with the elements that they touch."""
 
     def __init__(self, *, guarded: bool = True) -> None:

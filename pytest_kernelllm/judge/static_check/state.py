@@ -10,8 +10,15 @@ import ast
 from collections.abc import Iterator
 
 from pytest_kernelllm.judge.static_check.allowed import MEMBERS, WITH_CONTEXT
-from pytest_kernelllm.judge.static_check.lasting import Lasting, runs_in_a_call
-from pytest_kernelllm.judge.static_check.names import OWN_CLASS, SELF, UNKNOWN, Place, Scope, paths
+from pytest_kernelllm.judge.static_check.persistent import PersistentNames, runs_in_a_call
+from pytest_kernelllm.judge.static_check.scopes import (
+    OWN_CLASS,
+    SELF,
+    UNKNOWN,
+    LexicalScope,
+    ScopedNode,
+    paths,
+)
 
 _CHANGING_METHODS = frozenset(
     ["append", "clear", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"]
@@ -23,42 +30,42 @@ _MAKERS = ast.FunctionDef | ast.Lambda | ast.GeneratorExp | ast.Yield | ast.Yiel
 Definitions = dict[str, list[ast.FunctionDef | ast.ClassDef]]
 
 
-def state(every: list[Place]) -> Iterator[tuple[int, str]]:
+def find_kept_state(every: list[ScopedNode]) -> Iterator[tuple[int, str]]:
     """Lines and reasons: every way in which a module's Python could keep something between calls."""
-    lasting = Lasting(every)
+    persistent = PersistentNames(every)
     own = _own_definitions(every)
-    passing = [scope for scope in lasting.scopes.values() if _is_gone(scope)]
+    passing = [scope for scope in persistent.scopes.values() if _is_gone(scope)]
     # Nearly no name is of interest.
-    names = {name for _, name in lasting.not_fixed}.union(*(scope.bindings for scope in passing))
-    for node, scope in lasting.on_import:
+    names = {name for _, name in persistent.changeable}.union(*(scope.bindings for scope in passing))
+    for node, scope in persistent.on_import:
         if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Call | ast.Attribute):
-            yield from ((node.lineno, reason) for reason in _on_import(node, scope, lasting, own))
-    for node, scope in lasting.in_calls:
+            yield from ((node.lineno, reason) for reason in _on_import(node, scope, persistent, own))
+    for node, scope in persistent.in_calls:
         if isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load):
-            yield from ((node.lineno, reason) for reason in _read(node, scope, lasting))
+            yield from ((node.lineno, reason) for reason in _read(node, scope, persistent))
         elif (changed := _changed(node)) is not None and _is_of_another(changed, scope):
             line = getattr(node, "lineno", 1)
             yield line, f"changes `{ast.unparse(changed)[:60]}`, which may keep state between calls"
         elif isinstance(node, ast.Attribute) and (
-            _is_tritons(node, scope, lasting, own) or _is_autograds(node, scope, lasting)
+            _is_tritons(node, scope, persistent, own) or _is_autograds(node, scope, persistent)
         ):
             yield node.lineno, f"touches `{node.attr}`, which may keep state between calls"
-    for number, name in lasting.not_fixed:
-        cls = lasting.scopes[number].node
+    for number, name in persistent.changeable:
+        cls = persistent.scopes[number].node
         if isinstance(cls, ast.ClassDef):
             yield cls.lineno, f"may keep state between calls in `{name}` of a class"
 
 
-def _read(node: ast.Name, scope: Scope, lasting: Lasting) -> Iterator[str]:
+def _read(node: ast.Name, scope: LexicalScope, persistent: PersistentNames) -> Iterator[str]:
     for holder in scope.holders(node.id):
-        kind = lasting.held_in(holder, node.id)
-        if kind == "kept" or _is_gone(holder):
+        kind = persistent.held_in(holder, node.id)
+        if kind == "mutable" or _is_gone(holder):
             yield f"may keep state between calls in `{node.id}`, which holds more than numbers and names"
-        elif kind == "table" and not lasting.only_read(node, scope):
+        elif kind == "container" and not persistent.only_read(node, scope):
             yield f"may keep state between calls in `{node.id}`: lists and dictionaries can only be read here"
 
 
-def _is_gone(scope: Scope) -> bool:
+def _is_gone(scope: LexicalScope) -> bool:
     """Whether it is a comprehension's on import: what still reads its names has kept them."""
     return scope.kind == "comprehension" and not runs_in_a_call(scope)
 
@@ -73,31 +80,33 @@ def _changed(node: ast.AST) -> ast.expr | None:
     return None
 
 
-def _is_of_another(changed: ast.expr, scope: Scope) -> bool:
+def _is_of_another(changed: ast.expr, scope: LexicalScope) -> bool:
     """Whether a list or dictionary may belong to the target, a function or any other object: not only to this call."""
     if any(path.partition(".")[0] == SELF for path in paths(changed, scope)):
         return True
     return isinstance(changed, ast.Attribute) and changed.attr not in MEMBERS
 
 
-def _is_tritons(node: ast.Attribute, scope: Scope, lasting: Lasting, own: Definitions) -> bool:
+def _is_tritons(
+    node: ast.Attribute, scope: LexicalScope, persistent: PersistentNames, own: Definitions
+) -> bool:
     """Whether it may be the list or dictionary of this name that Triton's functions have.
 
     It is not where it is called, as a dictionary's methods are, and not as the values that ``torch.max`` finds.
     """
-    if node.attr not in ("keys", "values") or lasting.is_called(node):
+    if node.attr not in ("keys", "values") or persistent.is_called(node):
         return False
     if node.attr == "values" and isinstance(node.value, ast.Name):
-        values = lasting.assigned_in_call(node.value.id, scope)
+        values = persistent.assigned_in_call(node.value.id, scope)
         return not values or not all(_is_torchs(value, scope, own) for value in values)
     return node.attr == "keys" or not _is_torchs(node.value, scope, own)
 
 
-def _is_autograds(node: ast.Attribute, scope: Scope, lasting: Lasting) -> bool:
+def _is_autograds(node: ast.Attribute, scope: LexicalScope, persistent: PersistentNames) -> bool:
     """Whether a method that writes on its first argument may be given something that outlives the call."""
     if node.attr not in WITH_CONTEXT or paths(node.value, scope).isdisjoint((UNKNOWN, OWN_CLASS)):
         return False
-    call = lasting.parents[id(node)]
+    call = persistent.parents[id(node)]
     if not isinstance(call, ast.Call) or call.func is not node:
         return True
     match call.args:
@@ -109,7 +118,7 @@ def _is_autograds(node: ast.Attribute, scope: Scope, lasting: Lasting) -> bool:
     return True
 
 
-def _is_context(name: str, holder: Scope) -> bool:
+def _is_context(name: str, holder: LexicalScope) -> bool:
     function = holder.node
     return (
         isinstance(function, ast.FunctionDef)
@@ -121,7 +130,7 @@ def _is_context(name: str, holder: Scope) -> bool:
     )
 
 
-def _is_torchs(node: ast.expr, scope: Scope, own: Definitions) -> bool:
+def _is_torchs(node: ast.expr, scope: LexicalScope, own: Definitions) -> bool:
     """Whether an expression is what a function of torch or a method of a tensor returns."""
     match node:
         case ast.Call(func=ast.Attribute(attr=name)) if name in MEMBERS:
@@ -131,22 +140,26 @@ def _is_torchs(node: ast.expr, scope: Scope, own: Definitions) -> bool:
     return False
 
 
-def _on_import(node: ast.AST, scope: Scope, lasting: Lasting, own: Definitions) -> Iterator[str]:
+def _on_import(
+    node: ast.AST, scope: LexicalScope, persistent: PersistentNames, own: Definitions
+) -> Iterator[str]:
     """Functions that bring variables of their own along: they keep something without being read by name."""
     match node:
         case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
             if any(_is_own(each, scope) for each in node.decorator_list):
                 yield f"decorates `{name}` with a function that may keep state between calls"
         case ast.Call(func=func):
-            partial = paths(func, scope) == {"functools.partial"} and lasting.kind(node, scope) == "kept"
-            if partial or _makes_functions(func, own, lasting):
+            partial = (
+                paths(func, scope) == {"functools.partial"} and persistent.kind(node, scope) == "mutable"
+            )
+            if partial or _makes_functions(func, own, persistent):
                 yield "makes a function on import, which may keep state between calls"
         case ast.Attribute(value=ast.Name(id=owner), attr=name):
-            if lasting.kind_of_name(owner, scope) != "fixed" and not lasting.is_called(node):
+            if persistent.kind_of_name(owner, scope) != "immutable" and not persistent.is_called(node):
                 yield f"hands on `{owner}.{name}`, which may keep state between calls"
 
 
-def _own_definitions(every: list[Place]) -> Definitions:
+def _own_definitions(every: list[ScopedNode]) -> Definitions:
     """By name, the functions and classes of the module, wherever they stand."""
     found: Definitions = {}
     for node, _ in every:
@@ -155,7 +168,7 @@ def _own_definitions(every: list[Place]) -> Definitions:
     return found
 
 
-def _is_own(decorator: ast.expr, scope: Scope) -> bool:
+def _is_own(decorator: ast.expr, scope: LexicalScope) -> bool:
     """Whether it may be a function of the module's own; whether others are allowed is asked where they come in."""
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
     if isinstance(called, ast.Name) and called.id in _DECORATORS and not scope.holders(called.id):
@@ -163,7 +176,7 @@ def _is_own(decorator: ast.expr, scope: Scope) -> bool:
     return not paths(called, scope).isdisjoint((UNKNOWN, OWN_CLASS, "functools.partial"))
 
 
-def _makes_functions(called: ast.expr, own: Definitions, lasting: Lasting) -> bool:
+def _makes_functions(called: ast.expr, own: Definitions, persistent: PersistentNames) -> bool:
     """Whether a call may make functions, generators or objects, which would keep the variables around them."""
     seen: set[int] = set()
     work = _named(called, own)
@@ -173,21 +186,21 @@ def _makes_functions(called: ast.expr, own: Definitions, lasting: Lasting) -> bo
             return True
         if id(body) not in seen:
             seen.add(id(body))
-            scope = lasting.scopes.get(id(body))
+            scope = persistent.scopes.get(id(body))
             if scope is not None and any(
-                _makes_one(node, scope, lasting) for node in ast.walk(body) if node is not body
+                _makes_one(node, scope, persistent) for node in ast.walk(body) if node is not body
             ):
                 return True
             work += _named(body, own)
     return False
 
 
-def _makes_one(node: ast.AST, scope: Scope, lasting: Lasting) -> bool:
+def _makes_one(node: ast.AST, scope: LexicalScope, persistent: PersistentNames) -> bool:
     """Whether one node of a function does. A generator is fine where it is gone with the call it is handed to."""
     if isinstance(node, ast.Call):
         return "functools.partial" in paths(node.func, scope)
     return isinstance(node, _MAKERS) and not (
-        isinstance(node, ast.GeneratorExp) and isinstance(lasting.parents[id(node)], ast.Call)
+        isinstance(node, ast.GeneratorExp) and isinstance(persistent.parents[id(node)], ast.Call)
     )
 
 

@@ -26,17 +26,17 @@ from pytest_kernelllm.judge.static_check.allowed import (
     OTHER_MEMBERS,
     WITH_CONTEXT,
 )
-from pytest_kernelllm.judge.static_check.names import (
+from pytest_kernelllm.judge.static_check.scopes import (
     OWN_CLASS,
     SELF,
     UNKNOWN,
-    Place,
-    Scope,
-    Tangled,
+    LexicalScope,
+    ScopedNode,
+    TooManyAliases,
     paths,
-    places,
+    scoped_nodes,
 )
-from pytest_kernelllm.judge.static_check.state import state
+from pytest_kernelllm.judge.static_check.state import find_kept_state
 
 LONGEST_SOURCE = 1 << 20
 """Characters a kernel module may have: reading it must not be the attack."""
@@ -72,7 +72,7 @@ def find_violations(source: str) -> list[Violation]:
     try:
         tree = parse(source.encode())
         violations = _read(tree)
-    except Tangled as error:
+    except TooManyAliases as error:
         return [Violation(1, f"cannot be followed: {error}")]
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return [Violation(getattr(error, "lineno", 0) or 1, f"is not Python: {error}")]
@@ -94,21 +94,21 @@ def _other_encoding(source: str) -> str | None:
 
 
 def _read(tree: ast.Module) -> list[Violation]:
-    every = places(tree)
+    every = scoped_nodes(tree)
     roots = _where_modules_may_stand(every)
     violations = []
-    for place in every:
-        line = getattr(place.node, "lineno", 1)
-        reasons = [*_node(place), *_module_as_value(place, roots)]
+    for scoped in every:
+        line = getattr(scoped.node, "lineno", 1)
+        reasons = [*_node(scoped), *_module_as_value(scoped, roots)]
         violations += [Violation(line, reason) for reason in reasons]
-    return violations + [Violation(line, reason) for line, reason in state(every)]
+    return violations + [Violation(line, reason) for line, reason in find_kept_state(every)]
 
 
-def _where_modules_may_stand(every: list[Place]) -> set[int]:
+def _where_modules_may_stand(every: list[ScopedNode]) -> set[int]:
     """Nodes that may be a module: before a dot, behind a plain ``name =``, in ``hasattr`` and in tests for None."""
     found: set[int] = set()
-    for place in every:
-        match place.node:
+    for scoped in every:
+        match scoped.node:
             case ast.Attribute(value=value):
                 found.add(id(value))
             case (
@@ -124,20 +124,20 @@ def _where_modules_may_stand(every: list[Place]) -> set[int]:
     return found
 
 
-def _module_as_value(place: Place, roots: set[int]) -> Iterator[str]:
-    node = place.node
+def _module_as_value(scoped: ScopedNode, roots: set[int]) -> Iterator[str]:
+    node = scoped.node
     if (
         isinstance(node, ast.Name | ast.Attribute)
         and isinstance(node.ctx, ast.Load)
         and id(node) not in roots
     ):
-        for path in sorted(paths(node, place.scope) & NAMESPACES.keys()):
+        for path in sorted(paths(node, scoped.scope) & NAMESPACES.keys()):
             yield f"hands the module `{path}` around"
 
 
-def _node(place: Place) -> Iterator[str]:
+def _node(scoped: ScopedNode) -> Iterator[str]:
     """What is wrong with one node."""
-    node, scope = place.node, place.scope
+    node, scope = scoped.node, scoped.scope
     match node:
         case ast.Import(names=names):
             yield from (f"imports {alias.name}" for alias in names if alias.name not in NAMESPACES)
@@ -172,7 +172,7 @@ def _import_from(node: ast.ImportFrom) -> Iterator[str]:
             yield f"imports {path}"
 
 
-def _attribute(node: ast.Attribute, scope: Scope) -> Iterator[str]:
+def _attribute(node: ast.Attribute, scope: LexicalScope) -> Iterator[str]:
     name = node.attr
     if not isinstance(node.ctx, ast.Load):
         yield from _changed_attribute(node, scope)
@@ -210,7 +210,7 @@ def _member(path: str, name: str) -> str | None:
     return None if name in MEMBERS or name in OTHER_MEMBERS else f"touches `{name}` of {path}"
 
 
-def _changed_attribute(node: ast.Attribute, scope: Scope) -> Iterator[str]:
+def _changed_attribute(node: ast.Attribute, scope: LexicalScope) -> Iterator[str]:
     """``x.name = …`` is for an autograd function's ``ctx`` and for a constructor's ``self``, in classes of one's own."""
     base = node.value
     if isinstance(base, ast.Name) and not _is_dunder(node.attr):
@@ -228,14 +228,14 @@ def _changed_attribute(node: ast.Attribute, scope: Scope) -> Iterator[str]:
         yield f"changes the attribute `{node.attr}` of another object"
 
 
-def _derives_from_function(scope: Scope | None) -> bool:
+def _derives_from_function(scope: LexicalScope | None) -> bool:
     if scope is None or not isinstance(scope.node, ast.ClassDef) or scope.parent is None:
         return False
     bases = [paths(base, scope.parent) for base in scope.node.bases]
     return bases == [frozenset(["torch.autograd.Function"])]
 
 
-def _class(node: ast.ClassDef, scope: Scope) -> Iterator[str]:
+def _class(node: ast.ClassDef, scope: LexicalScope) -> Iterator[str]:
     if node.keywords:
         yield "gives a class arguments of a metaclass"
     for base in node.bases:

@@ -30,7 +30,7 @@ def narrow(values: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(values), np.uint32(0x7FC0), rounded).astype(np.uint16)
 
 
-def mend_bfloat16() -> None:
+def fix_bfloat16() -> None:
     """Patch the interpreter of this process."""
     cast, to_float = InterpreterBuilder.cast_impl, InterpreterBuilder.create_fp_to_fp
     binary, unary = InterpreterBuilder.binary_op, InterpreterBuilder.unary_op
@@ -60,7 +60,7 @@ def mend_bfloat16() -> None:
     InterpreterBuilder.get_bf16 = lambda self, value: TensorHandle(narrow(np.array([value])), tl.bfloat16)
 
 
-def hasten() -> None:
+def speed_up() -> None:
     """Leave out what takes most of the interpreter's time and changes no result.
 
     Half of it goes into asking after every operation on integers whether it overflowed; a quarter of the rest into

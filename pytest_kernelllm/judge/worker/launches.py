@@ -10,10 +10,10 @@ import torch
 from torch.cuda import Event
 from triton.runtime import autotuner, interpreter, jit
 
-from pytest_kernelllm.judge.shared.watch import Watch
+from pytest_kernelllm.judge.shared.watch import OperationWatch
 
 
-class Launches:
+class LaunchRecorder:
     """Sees every launch once ``install`` has been called."""
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class Launches:
         self.count = 0
         self._left_out = False
         self._spans: list[tuple[Event, Event]] | None = None
-        self._watch = Watch()
+        self._watch = OperationWatch()
 
     def install(self) -> None:
         """Put this object between the candidate and Triton. Not undone: a worker serves one candidate."""
@@ -59,7 +59,7 @@ class Launches:
         cls.run = run
 
     @contextlib.contextmanager
-    def watched(self, watch: Watch) -> Iterator[None]:
+    def watched(self, watch: OperationWatch) -> Iterator[None]:
         """Inside, ``watch`` counts torch's operations, without those of launches."""
         self._watch = watch
         with watch:

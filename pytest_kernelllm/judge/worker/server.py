@@ -23,19 +23,26 @@ from pathlib import Path
 from typing import Any
 
 from pytest_kernelllm.judge.isolation import scratch
-from pytest_kernelllm.judge.isolation.family import Bounds, descendants, end, excess, orphans, processes
 from pytest_kernelllm.judge.isolation.isolation import Isolation, seal
 from pytest_kernelllm.judge.isolation.landlock import Allowed
+from pytest_kernelllm.judge.isolation.processes import (
+    ResourceBounds,
+    descendants,
+    excess,
+    kill_all,
+    orphans,
+    process_table,
+)
 from pytest_kernelllm.judge.isolation.reachable import gpu_devices, reachable
 
 PR_SET_CHILD_SUBREAPER = 36
 
-LOOK = 0.25
+CHECK_INTERVAL = 0.25
 """Seconds between two looks at what workers hold."""
 
 
 @dataclass(frozen=True)
-class Charge:
+class WorkerRecord:
     """One worker, as the server knows it."""
 
     number: int
@@ -43,7 +50,7 @@ class Charge:
     directory: Path
     allocator: int
     """The inode of its allocator, -1 without."""
-    bounds: Bounds
+    bounds: ResourceBounds
 
 
 class Server:
@@ -55,7 +62,7 @@ class Server:
         self._isolation = isolation
         self._arch = arch
         self._reachable = reachable(gpu=isolation.gpu)
-        self._workers: dict[int, Charge] = {}
+        self._workers: dict[int, WorkerRecord] = {}
         self._why: dict[int, str] = {}
         # A child's end wakes the select below.
         self._wake, wake_write = os.pipe()
@@ -63,7 +70,7 @@ class Server:
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
-    def rehearse(self) -> None:
+    def check_sealing(self) -> None:
         """Seal a child that does nothing, so that a machine where sealing fails is found before any candidate.
 
         Raises:
@@ -73,7 +80,7 @@ class Server:
             pid = os.fork()
             if pid == 0:
                 try:
-                    seal(self._isolation, Path(folder).absolute(), self._reach(), {}, ())
+                    seal(self._isolation, Path(folder).absolute(), self._reachable_files(), {}, ())
                 except OSError as error:
                     print(f"a worker cannot be isolated: {error}", file=sys.stderr, flush=True)
                     os._exit(1)
@@ -83,55 +90,59 @@ class Server:
 
     def serve(self) -> None:
         """Work until the judge closes its end."""
-        self._tell({"ready": os.getpid()})
-        looked = time.monotonic()
+        self._report({"ready": os.getpid()})
+        checked = time.monotonic()
         while True:
             readable, _, _ = select.select(
-                [self._control.fileno(), self._wake], [], [], LOOK if self._workers else None
+                [self._control.fileno(), self._wake], [], [], CHECK_INTERVAL if self._workers else None
             )
             if self._wake in readable:
                 os.read(self._wake, 4096)
                 self._reap()
-            if self._workers and time.monotonic() - looked >= LOOK:
-                self._look()
-                looked = time.monotonic()
+            if self._workers and time.monotonic() - checked >= CHECK_INTERVAL:
+                self._enforce_bounds()
+                checked = time.monotonic()
             if self._control.fileno() in readable:
                 data, fds, _, _ = socket.recv_fds(self._control, 65536, 2)
                 if not data:
-                    end(lambda table: descendants([os.getpid()], table) - {os.getpid()})
+                    kill_all(lambda table: descendants([os.getpid()], table) - {os.getpid()})
                     scratch.remove(Path.cwd())  # the judge itself may have been killed
                     return
-                order = json.loads(data)
-                if "end" in order:
-                    self._end([pid for pid, charge in self._workers.items() if charge.number == order["end"]])
+                request = json.loads(data)
+                if "end" in request:
+                    self._end(
+                        [pid for pid, record in self._workers.items() if record.number == request["end"]]
+                    )
                 else:
-                    self._start(order, fds)
+                    self._start(request, fds)
 
-    def _start(self, order: dict[str, Any], fds: list[int]) -> None:
+    def _start(self, request: dict[str, Any], fds: list[int]) -> None:
         allocator = os.fstat(fds[1]) if len(fds) > 1 else None
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            self._become_worker(order, fds)
+            self._become_worker(request, fds)
         for fd in fds:
             os.close(fd)
-        directory = Path(order["directory"])
-        bounds = Bounds(**order["bounds"])
-        self._workers[pid] = Charge(order["id"], directory, allocator.st_ino if allocator else -1, bounds)
-        self._tell({"started": order["id"]})
+        directory = Path(request["directory"])
+        bounds = ResourceBounds(**request["bounds"])
+        self._workers[pid] = WorkerRecord(
+            request["id"], directory, allocator.st_ino if allocator else -1, bounds
+        )
+        self._report({"started": request["id"]})
 
-    def _become_worker(self, order: dict[str, Any], fds: list[int]) -> None:
+    def _become_worker(self, request: dict[str, Any], fds: list[int]) -> None:
         """In the child: leave the group, give up what it has no use for, then serve. Never returns."""
         from pytest_kernelllm.judge.worker.warm import seed_cache
 
         status = 1
         try:
             os.setsid()
-            directory = Path(order["directory"])
+            directory = Path(request["directory"])
             os.chdir(directory)
             seed_cache(directory.parent, directory / "triton")
-            seal(self._isolation, directory, self._reach(), order["limits"], fds)
+            seal(self._isolation, directory, self._reachable_files(), request["limits"], fds)
             null = os.open(os.devnull, os.O_RDWR)
             for fd in (0, 1, 2):
                 os.dup2(null, fd)
@@ -156,23 +167,23 @@ class Server:
             # No atexit handlers and no finalisers: they belong to the server.
             os._exit(status)
 
-    def _reach(self) -> list[Allowed]:
+    def _reachable_files(self) -> list[Allowed]:
         return [*self._reachable, *(gpu_devices() if self._isolation.gpu else ())]
 
-    def _look(self) -> None:
-        """End workers that hold too much, and what has slipped out of a worker's family."""
-        table = processes()
-        for pid, charge in self._workers.items():
-            why = excess(pid, charge.directory, table, charge.bounds, charge.allocator)
+    def _enforce_bounds(self) -> None:
+        """End workers that hold too much, and what has slipped out of a worker's members."""
+        table = process_table()
+        for pid, record in self._workers.items():
+            why = excess(pid, record.directory, table, record.bounds, record.allocator)
             if why:
-                self._why[charge.number] = why
+                self._why[record.number] = why
                 self._end([pid])
         if orphans(self._workers, table):
-            end(lambda table: orphans(self._workers, table))
+            kill_all(lambda table: orphans(self._workers, table))
 
     def _end(self, workers: Iterable[int]) -> None:
         roots = list(workers)
-        end(lambda table: descendants(roots, table))
+        kill_all(lambda table: descendants(roots, table))
 
     def _reap(self) -> None:
         """Report workers that have ended, and end what they left behind."""
@@ -183,13 +194,13 @@ class Server:
                 break
             if pid == 0:
                 break
-            if charge := self._workers.pop(pid, None):
-                end(lambda table: orphans(self._workers, table))
-                why = self._why.pop(charge.number, "")
+            if record := self._workers.pop(pid, None):
+                kill_all(lambda table: orphans(self._workers, table))
+                why = self._why.pop(record.number, "")
                 code = os.waitstatus_to_exitcode(status)
-                self._tell({"exited": charge.number, "status": code, "why": why})
+                self._report({"exited": record.number, "status": code, "why": why})
 
-    def _tell(self, message: dict[str, Any]) -> None:
+    def _report(self, message: dict[str, Any]) -> None:
         self._control.send(json.dumps(message).encode())
 
 
@@ -209,7 +220,7 @@ def main(argv: list[str]) -> None:
     isolation = Isolation(**options["isolation"])
     warm_up(Path.cwd(), gpu=options["mode"] == "cuda")
     server = Server(socket.socket(fileno=int(argv[1])), isolation, options["arch"])
-    server.rehearse()
+    server.check_sealing()
     server.serve()
 
 

@@ -22,10 +22,10 @@ import triton
 from pytest_kernelllm.judge.shared import leaves
 from pytest_kernelllm.judge.shared.buffers import attach, view
 from pytest_kernelllm.judge.shared.channel import Channel, ChannelClosed
-from pytest_kernelllm.judge.shared.clock import Clock
+from pytest_kernelllm.judge.shared.clock import GpuClock
 from pytest_kernelllm.judge.shared.structure import flatten
-from pytest_kernelllm.judge.shared.watch import Watch
-from pytest_kernelllm.judge.worker.launches import Launches, milliseconds
+from pytest_kernelllm.judge.shared.watch import OperationWatch
+from pytest_kernelllm.judge.worker.launches import LaunchRecorder, milliseconds
 
 VENDOR_LAYERS = frozenset(
     f"torch.nn.modules.{name}"
@@ -79,12 +79,12 @@ class Worker:
         self.module = ModuleType("none")
         self.instance: Any = None
         self.state_tensors: dict[str, torch.Tensor] = {}
-        self.launches = Launches()
-        self.clock = Clock()
+        self.launches = LaunchRecorder()
+        self.clock = GpuClock()
 
     def serve(self) -> None:
         """Answer orders until the judge closes the channel."""
-        orders: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+        handlers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "context": self.context,
             "load": self.load,
             "state": self.state,
@@ -95,25 +95,25 @@ class Worker:
         }
         while True:
             try:
-                order = self.channel.receive()
+                request = self.channel.receive()
             except ChannelClosed:
                 return
             try:
-                reply = orders[order["op"]](order)
+                reply = handlers[request["op"]](request)
             except Exception as error:  # the candidate's own failure is an answer, whatever it is
                 reply = {"error": _describe(error, self.directory)}
             self.channel.send(reply)
 
-    def context(self, order: dict[str, Any]) -> dict[str, Any]:
+    def context(self, request: dict[str, Any]) -> dict[str, Any]:
         """Make this process's CUDA context, and bound what it may allocate: others are on the GPU as well."""
         torch.cuda.set_per_process_memory_fraction(MEMORY_SHARE)
         torch.zeros(1, device="cuda")
         return {"ok": True}
 
-    def load(self, order: dict[str, Any]) -> dict[str, Any]:
+    def load(self, request: dict[str, Any]) -> dict[str, Any]:
         """Import the kernel module from its source."""
         path = self.directory / "kernel_module.py"
-        path.write_text(order["source"], encoding="utf-8")
+        path.write_text(request["source"], encoding="utf-8")
         self._prepare_triton()
         spec = importlib.util.spec_from_file_location("kernel_module", path)
         assert spec is not None and spec.loader is not None
@@ -124,34 +124,34 @@ class Worker:
             raise TypeError("the kernel module has no function `forward`")
         return {"ok": True}
 
-    def state(self, order: dict[str, Any]) -> dict[str, Any]:
+    def state(self, request: dict[str, Any]) -> dict[str, Any]:
         """Build the stand-in for ``self`` from tensors in buffers and plain values."""
-        if order["allocator"] is not None:
-            self.block = attach(order["allocator"], self.fd)
+        if request["allocator"] is not None:
+            self.block = attach(request["allocator"], self.fd)
         self.state_tensors = {}
-        self.instance = self._stand_in(order["tree"])
+        self.instance = self._stand_in(request["tree"])
         return {"ok": True}
 
-    def run(self, order: dict[str, Any]) -> dict[str, Any]:
+    def run(self, request: dict[str, Any]) -> dict[str, Any]:
         """Call ``forward`` once and copy its outputs to the buffers it was given.
 
-        The order's ``how`` is one of: ``watched`` (torch's operations are counted, memory is guarded), ``reversed``
+        The request's ``how`` is one of: ``watched`` (torch's operations are counted, memory is guarded), ``reversed``
         (the same, the last program first, in the interpreter), ``no kernels`` (the same, launches left out), or
         ``timed`` (on a GPU, behind ``flushes`` overwrites of L2).
         """
-        call, inputs = self._call(order["inputs"])
-        if "grad" in order:
-            call = self._with_gradients(call, inputs, order["grad"])
+        call, inputs = self._call(request["inputs"])
+        if "grad" in request:
+            call = self._with_gradients(call, inputs, request["grad"])
         before = self.launches.count
         report: dict[str, Any] = {}
-        if order["how"] == "timed":
+        if request["how"] == "timed":
             torch.cuda.reset_peak_memory_stats()
             held = torch.cuda.memory_allocated()
-            outputs, report["microseconds"] = self.clock.one(call, order["flushes"])
+            outputs, report["microseconds"] = self.clock.one(call, request["flushes"])
             report["peak"] = torch.cuda.max_memory_allocated() - held
         else:
-            watch = Watch()
-            with self.launches.watched(watch), self._condition(order["how"]):
+            watch = OperationWatch()
+            with self.launches.watched(watch), self._condition(request["how"]):
                 outputs = call()
             report |= {"operations": dict(watch.elements), "broken": watch.broken_guards()}
         structure, flat = flatten(outputs)
@@ -161,29 +161,29 @@ class Worker:
             "shared": leaves.shared(flat, {**self.state_tensors, **inputs}),
             "launches": self.launches.count - before,
         }
-        self._write(flat, order["outputs"])
+        self._write(flat, request["outputs"])
         return report
 
-    def loop(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Call ``forward`` many times over, see ``Clock.many``; the last call's outputs go to the buffers."""
-        calls = [self._call(inputs)[0] for inputs in order["inputs"]]
-        outputs, events = self.clock.many(calls, order["count"], order["flushes"])
+    def loop(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Call ``forward`` many times over, see ``GpuClock.many``; the last call's outputs go to the buffers."""
+        calls = [self._call(inputs)[0] for inputs in request["inputs"]]
+        outputs, events = self.clock.many(calls, request["count"], request["flushes"])
         structure, flat = flatten(outputs)
-        self._write(flat, order["outputs"])
+        self._write(flat, request["outputs"])
         return {"structure": structure, "leaves": [leaves.describe(leaf) for leaf in flat], "events": events}
 
-    def share(self, order: dict[str, Any]) -> dict[str, Any]:
+    def share(self, request: dict[str, Any]) -> dict[str, Any]:
         """ms that a call takes on the GPU, and ms of it in launches of the candidate's own."""
-        call, _ = self._call(order["inputs"])
+        call, _ = self._call(request["inputs"])
         with self.launches.timed() as spans:
-            _, microseconds = self.clock.one(call, order["flushes"])
+            _, microseconds = self.clock.one(call, request["flushes"])
         return {"own": milliseconds(spans), "all": microseconds / 1000.0}
 
-    def compile(self, order: dict[str, Any]) -> dict[str, Any]:
+    def compile(self, request: dict[str, Any]) -> dict[str, Any]:
         """Compile every kernel that ``forward`` launches, for the named architecture, launching none."""
         with compile_only(self.compile_target) as compiled:
             try:
-                self._call(order["inputs"])[0]()
+                self._call(request["inputs"])[0]()
             except NotCompiled as failure:
                 assert failure.__cause__ is not None
                 return {"refused": _describe(failure.__cause__, self.directory)}
@@ -195,11 +195,11 @@ class Worker:
         return (lambda: forward(instance, **arguments)), arguments
 
     def _with_gradients(
-        self, call: Callable[[], Any], inputs: dict[str, Any], wanted: dict[str, Any]
+        self, call: Callable[[], Any], inputs: dict[str, Any], request: dict[str, Any]
     ) -> Callable[[], Any]:
         """The call, followed by its backward pass, see ``judge.references.gradients``."""
         named = {**inputs, **self.state_tensors}
-        sources = [named[name] for name in wanted["wrt"]]
+        sources = [named[name] for name in request["wrt"]]
 
         def both_ways() -> Any:
             with torch.enable_grad():
@@ -209,7 +209,7 @@ class Worker:
                 flat = [leaf for leaf in flatten(outputs)[1] if isinstance(leaf, torch.Tensor)]
                 pairs = [
                     (leaf, self._tensor(buffer))
-                    for leaf, buffer in zip(flat, wanted["outputs"], strict=False)
+                    for leaf, buffer in zip(flat, request["outputs"], strict=False)
                     if buffer is not None and leaf.requires_grad
                 ]
                 roots, into = [leaf for leaf, _ in pairs], [gradient for _, gradient in pairs]
@@ -219,7 +219,7 @@ class Worker:
             gradients = [
                 torch.zeros_like(s) if g is None else g for s, g in zip(sources, found, strict=False)
             ]
-            self._write(gradients or [torch.zeros_like(source) for source in sources], wanted["buffers"])
+            self._write(gradients or [torch.zeros_like(source) for source in sources], request["buffers"])
             return outputs
 
         return both_ways
@@ -283,10 +283,10 @@ class Worker:
             # An autotuner has nothing to time in the interpreter: take its first configuration.
             from triton.runtime.autotuner import Autotuner
 
-            from pytest_kernelllm.judge.worker.interpreter import hasten, mend_bfloat16
+            from pytest_kernelllm.judge.worker.interpreter import fix_bfloat16, speed_up
 
-            mend_bfloat16()
-            hasten()
+            fix_bfloat16()
+            speed_up()
             Autotuner.run = _first_configuration
 
 

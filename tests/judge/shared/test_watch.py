@@ -8,12 +8,12 @@ import torch
 from pytest_kernelllm.judge.rules.torch_share import TorchShare
 from pytest_kernelllm.judge.run.torch_work import torch_work, vendor_kinds
 from pytest_kernelllm.judge.shared import watch as watch_module
-from pytest_kernelllm.judge.shared.watch import Watch
+from pytest_kernelllm.judge.shared.watch import OperationWatch
 
 
 def test_memory_that_holds_nothing_yet_is_poisoned_and_other_memory_is_not():
     x = torch.ones(2, 3)
-    with Watch():
+    with OperationWatch():
         unwritten = [torch.empty(5), torch.empty_like(x), x.new_empty(4), torch.empty_strided((2, 3), (1, 2))]
         zeros, halves = torch.zeros(7, dtype=torch.int64), torch.full((3, 2), 0.5, dtype=torch.float16)
         flags = torch.empty(4, dtype=torch.bool)
@@ -26,7 +26,7 @@ def test_memory_that_holds_nothing_yet_is_poisoned_and_other_memory_is_not():
 
 @pytest.mark.parametrize(("element", "where"), [(-1, "before"), (8, "behind"), (8 + 4000, "behind")])
 def test_a_write_outside_an_allocation_is_named(element, where):
-    with Watch() as watch:
+    with OperationWatch() as watch:
         out = torch.empty(8)
     assert watch.broken_guards() == []
     ctypes.memset(out.data_ptr() + 4 * element, 0, 4)
@@ -36,7 +36,7 @@ def test_a_write_outside_an_allocation_is_named(element, where):
 
 
 def test_an_odd_number_of_bytes_has_its_guards_too():
-    with Watch() as watch:
+    with OperationWatch() as watch:
         out = torch.empty(5, dtype=torch.uint8)
     assert watch.broken_guards() == []
     ctypes.memset(out.data_ptr() + 5, 0, 1)
@@ -45,7 +45,7 @@ def test_an_odd_number_of_bytes_has_its_guards_too():
 
 
 def test_what_stands_behind_one_allocation_shows_behind_another():
-    with Watch() as watch:
+    with OperationWatch() as watch:
         one, other = torch.empty(8), torch.empty(8)
     ctypes.memmove(other.data_ptr() + 32, one.data_ptr() + 32, 16)
     assert len(watch.broken_guards()) == 1
@@ -53,7 +53,7 @@ def test_what_stands_behind_one_allocation_shows_behind_another():
 
 def test_what_was_let_go_is_looked_at_and_not_kept_for_ever(monkeypatch):
     monkeypatch.setattr(watch_module, "HELD", 1 << 20)
-    with Watch() as watch:
+    with OperationWatch() as watch:
         kept = torch.empty(8)
         for number in range(100):
             passing = torch.empty(1 << 16)
@@ -68,7 +68,7 @@ def test_what_was_let_go_is_looked_at_and_not_kept_for_ever(monkeypatch):
 
 def test_memory_that_is_still_in_use_keeps_its_guards(monkeypatch):
     monkeypatch.setattr(watch_module, "HELD", 1 << 20)
-    with Watch() as watch:
+    with OperationWatch() as watch:
         many = [torch.empty(1 << 16) for _ in range(100)]
         views = [tensor[5:] for tensor in many]
         del many
@@ -80,7 +80,7 @@ def test_memory_that_is_still_in_use_keeps_its_guards(monkeypatch):
 
 def test_operations_are_counted_with_the_elements_they_touch():
     x = torch.ones(10, 20)
-    with Watch() as watch:
+    with OperationWatch() as watch:
         (x.view(200) * 2).sum()
         with watch.paused():
             x.exp()
@@ -90,9 +90,9 @@ def test_operations_are_counted_with_the_elements_they_touch():
 
 
 def assess(call, *, like=lambda: None, elements=1000):
-    with Watch() as original:
+    with OperationWatch() as original:
         like()
-    with Watch() as watch:
+    with OperationWatch() as watch:
         call()
     work = torch_work(watch.elements, vendor_kinds(original.elements))
     return sum(work.values()) / elements, TorchShare().excess(work, elements)
@@ -127,7 +127,7 @@ def test_a_matrix_product_is_left_to_torch_only_where_the_target_leaves_it_too()
 
 
 def test_a_guarded_tensor_starts_its_storage_like_any_fresh_one():
-    with Watch() as watch:
+    with OperationWatch() as watch:
         out = torch.empty(4, 8)
         out.as_strided((4, 4), (8, 1), 4).fill_(1.0)
     assert out.storage_offset() == 0

@@ -12,9 +12,9 @@ KERNELS = """
 import os
 os.environ["TRITON_INTERPRET"] = "1"
 import torch, triton, triton.language as tl
-from pytest_kernelllm.judge.worker.interpreter import mend_bfloat16
+from pytest_kernelllm.judge.worker.interpreter import fix_bfloat16
 
-mend_bfloat16()
+fix_bfloat16()
 
 
 @triton.jit

@@ -7,25 +7,25 @@ from functools import cached_property
 from typing import Literal
 
 from pytest_kernelllm.judge.static_check.allowed import NAMESPACES
-from pytest_kernelllm.judge.static_check.names import Place, Scope, paths
+from pytest_kernelllm.judge.static_check.scopes import LexicalScope, ScopedNode, paths
 
-Kind = Literal["fixed", "table", "kept"]
+Kind = Literal["immutable", "container", "mutable"]
 """Of a value, from good to bad: one that cannot change; a list or dictionary of such; anything else."""
 
-_WORSE = ("fixed", "table", "kept")
+_WORSE = ("immutable", "container", "mutable")
 
-_FIXED_BUILTINS = frozenset(
+_IMMUTABLE_BUILTINS = frozenset(
     (
         *("abs", "bool", "complex", "divmod", "float", "frozenset", "hex", "int", "len", "max", "min"),
         *("ord", "pow", "print", "range", "round", "str", "sum", "tuple"),
     )
 )
-_TABLE_BUILTINS = frozenset(["dict", "list", "set", "sorted"])
+_CONTAINER_BUILTINS = frozenset(["dict", "list", "set", "sorted"])
 _PASSING_ON = frozenset(["enumerate", "reversed", "zip"])
-_READING_BUILTINS = frozenset([*_FIXED_BUILTINS, *_TABLE_BUILTINS, *_PASSING_ON, "all", "any"])
+_READING_BUILTINS = frozenset([*_IMMUTABLE_BUILTINS, *_CONTAINER_BUILTINS, *_PASSING_ON, "all", "any"])
 """Builtins that only read a list or dictionary they are given."""
 _READING_METHODS = frozenset(["copy", "count", "get", "index", "items", "keys", "values"])
-_FIXED_FUNCTIONS = frozenset(
+_IMMUTABLE_FUNCTIONS = frozenset(
     (
         *(f"torch.{name}" for name in ("Size", "can_cast", "device", "finfo", "iinfo", "promote_types")),
         *(f"torch.cuda.{name}" for name in ("current_device", "device_count", "is_available")),
@@ -38,27 +38,27 @@ _FIXED_FUNCTIONS = frozenset(
 """Of what is fixed they make what is fixed; so do those of ``math``."""
 _LAUNCHED = frozenset(["triton.autotune", "triton.heuristics", "triton.jit"])
 """What they make of a function can be launched, whatever they are given."""
-_TABLE_CALLS = frozenset(["triton.runtime.driver.active.utils.get_device_properties"])
+_CONTAINER_CALLS = frozenset(["triton.runtime.driver.active.utils.get_device_properties"])
 _COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp
 
 
-class Lasting:
+class PersistentNames:
     """The names of one module that outlive a call, and the kinds of what they hold."""
 
-    def __init__(self, every: list[Place]) -> None:
+    def __init__(self, every: list[ScopedNode]) -> None:
         """Read all that happens on import."""
         self._tree = every[0].node
         self.scopes = {id(place.scope.node): place.scope for place in every}
-        self.not_fixed: dict[tuple[int, str], Kind] = {}
+        self.changeable: dict[tuple[int, str], Kind] = {}
         """By the id of a scope's node and the name; other names hold what is fixed."""
         importing = {id(scope) for scope in self.scopes.values() if not runs_in_a_call(scope)}
         self.on_import = [place for place in every if id(place.scope) in importing]
         """What is evaluated while the module is imported; the rest runs when some function is called."""
         self.in_calls = [place for place in every if id(place.scope) not in importing]
         # What is built of names is known once these are. Kinds only get worse, so it ends.
-        before: dict[tuple[int, str], Kind] = {(0, ""): "fixed"}
-        while before != self.not_fixed:
-            before = dict(self.not_fixed)
+        before: dict[tuple[int, str], Kind] = {(0, ""): "immutable"}
+        while before != self.changeable:
+            before = dict(self.changeable)
             for node, scope in self.on_import:
                 self._bindings(node, scope)
 
@@ -79,7 +79,7 @@ class Lasting:
         call = self.parents[id(node)]
         return isinstance(call, ast.Call) and call.func is node
 
-    def assigned_in_call(self, name: str, scope: Scope) -> list[ast.expr]:
+    def assigned_in_call(self, name: str, scope: LexicalScope) -> list[ast.expr]:
         """Everything that a name of a function stands for there; empty where that is not all there to read."""
         holders = scope.holders(name)
         holder = holders[0] if len(holders) == 1 else scope
@@ -100,19 +100,19 @@ class Lasting:
                 values.append(parent.value)
         return [] if name in arguments else values
 
-    def kind_of_name(self, name: str, scope: Scope) -> Kind:
+    def kind_of_name(self, name: str, scope: LexicalScope) -> Kind:
         """The worst of what a name may hold that was there before the call."""
         return max(
             (self.held_in(holder, name) for holder in scope.holders(name)),
             key=_WORSE.index,
-            default="fixed",
+            default="immutable",
         )
 
-    def held_in(self, holder: Scope, name: str) -> Kind:
+    def held_in(self, holder: LexicalScope, name: str) -> Kind:
         """What a scope's name holds."""
-        return self.not_fixed.get((id(holder.node), name), "fixed")
+        return self.changeable.get((id(holder.node), name), "immutable")
 
-    def only_read(self, node: ast.Name, scope: Scope) -> bool:
+    def only_read(self, node: ast.Name, scope: LexicalScope) -> bool:
         """Whether a table's name stands where the table can neither be changed nor handed on."""
         match parent := self.parents[id(node)]:
             case ast.Subscript(value=value, ctx=ast.Load()):
@@ -133,83 +133,93 @@ class Lasting:
                 return True
         return False
 
-    def kind(self, node: ast.expr, scope: Scope) -> Kind:
+    def kind(self, node: ast.expr, scope: LexicalScope) -> Kind:
         """Of the value that an expression has on import."""
         match node:
             case ast.Constant() | ast.Lambda() | ast.JoinedStr():
-                return "fixed"
+                return "immutable"
             case ast.Compare(left=left, comparators=others):  # of tensors, a tensor
-                return "kept" if "kept" in {self.kind(each, scope) for each in (left, *others)} else "fixed"
+                return (
+                    "mutable"
+                    if "mutable" in {self.kind(each, scope) for each in (left, *others)}
+                    else "immutable"
+                )
             case ast.Name(id=name):
                 return self.kind_of_name(name, scope)
             case ast.Tuple(elts=parts) | ast.BoolOp(values=parts):
-                return self._whole("fixed", parts, scope)
+                return self._whole("immutable", parts, scope)
             case ast.UnaryOp(operand=operand):
-                return self._whole("fixed", [operand], scope)
+                return self._whole("immutable", [operand], scope)
             case ast.BinOp(left=left, right=right):
-                return self._whole("fixed", [left, right], scope)
+                return self._whole("immutable", [left, right], scope)
             case ast.IfExp(body=body, orelse=orelse):
-                return self._whole("fixed", [body, orelse], scope)
+                return self._whole("immutable", [body, orelse], scope)
             case ast.List(elts=parts) | ast.Set(elts=parts):
-                return self._whole("table", parts, scope)
+                return self._whole("container", parts, scope)
             case ast.Dict(keys=keys, values=values):
-                return self._whole("table", [*filter(None, keys), *values], scope)
+                return self._whole("container", [*filter(None, keys), *values], scope)
             case ast.ListComp() | ast.SetComp() | ast.DictComp():
                 return self._of_comprehension(node, scope)
             case ast.Attribute(value=value):
                 known = all(map(_in_namespace, paths(node, scope)))
-                return "fixed" if known else self._whole("fixed", [value], scope)
+                return "immutable" if known else self._whole("immutable", [value], scope)
             case ast.Subscript(value=value, slice=ast.Constant() | ast.UnaryOp()):
-                return "kept" if self.kind(value, scope) == "kept" else "fixed"
+                return "mutable" if self.kind(value, scope) == "mutable" else "immutable"
             case ast.Subscript(value=value):  # perhaps a slice of it
                 return self.kind(value, scope)
             case ast.Call(func=func, args=args, keywords=keywords):
                 return self._of_call(func, [*args, *(keyword.value for keyword in keywords)], scope)
-        return "kept"
+        return "mutable"
 
     # ------------------------------------------------------------------ values
 
-    def _whole(self, kind: Kind, parts: list[ast.expr], scope: Scope) -> Kind:
-        return kind if all(self.kind(part, scope) == "fixed" for part in parts) else "kept"
+    def _whole(self, kind: Kind, parts: list[ast.expr], scope: LexicalScope) -> Kind:
+        return kind if all(self.kind(part, scope) == "immutable" for part in parts) else "mutable"
 
-    def _of_comprehension(self, node: _COMPREHENSIONS, scope: Scope) -> Kind:
+    def _of_comprehension(self, node: _COMPREHENSIONS, scope: LexicalScope) -> Kind:
         inside = self.scopes.get(id(node), scope)
         parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
         readable = all(self._can_be_read(generator.iter, inside) for generator in node.generators)
-        return self._whole("table", parts, inside) if readable else "kept"
+        return self._whole("container", parts, inside) if readable else "mutable"
 
-    def _can_be_read(self, source: ast.expr, scope: Scope) -> bool:
+    def _can_be_read(self, source: ast.expr, scope: LexicalScope) -> bool:
         """Whether what a loop goes over gives values that cannot change."""
         match source:
             case ast.Call(func=ast.Name(id=name), args=args) if name in _PASSING_ON and not scope.holders(
                 name
             ):
                 return all(self._can_be_read(each, scope) for each in args)
-        return self.kind(source, scope) != "kept"
+        return self.kind(source, scope) != "mutable"
 
-    def _of_call(self, func: ast.expr, given: list[ast.expr], scope: Scope) -> Kind:
+    def _of_call(self, func: ast.expr, given: list[ast.expr], scope: LexicalScope) -> Kind:
         func = func.func if isinstance(func, ast.Call) else func  # triton.autotune(...)(function)
         kinds = {self.kind(each, scope) for each in given}
         called = paths(func, scope)
         if isinstance(func, ast.Name) and not scope.holders(func.id):
-            if kinds <= {"fixed"} or (kinds == {"table"} and len(given) == 1):
+            if kinds <= {"immutable"} or (kinds == {"container"} and len(given) == 1):
                 # max(SIZES) is one of them, but max([1], [2]) a list.
-                return "fixed" if func.id in _FIXED_BUILTINS else _table_if(func.id in _TABLE_BUILTINS)
-            return _table_if(func.id in _TABLE_BUILTINS and "kept" not in kinds)
+                return (
+                    "immutable"
+                    if func.id in _IMMUTABLE_BUILTINS
+                    else _container_if(func.id in _CONTAINER_BUILTINS)
+                )
+            return _container_if(func.id in _CONTAINER_BUILTINS and "mutable" not in kinds)
         if called <= _LAUNCHED:
-            return "fixed"
-        if called <= _TABLE_CALLS:
-            return "table"
-        if all(path in _FIXED_FUNCTIONS or path.startswith("math.") for path in called):
-            return "fixed" if kinds <= {"fixed"} else "kept"
-        if isinstance(func, ast.Attribute) and "kept" not in kinds and not any(map(_in_namespace, called)):
+            return "immutable"
+        if called <= _CONTAINER_CALLS:
+            return "container"
+        if all(path in _IMMUTABLE_FUNCTIONS or path.startswith("math.") for path in called):
+            return "immutable" if kinds <= {"immutable"} else "mutable"
+        if isinstance(func, ast.Attribute) and "mutable" not in kinds and not any(map(_in_namespace, called)):
             owner = self.kind(func.value, scope)  # of a string, or a dictionary
-            return _table_if(owner == "fixed" or (owner == "table" and func.attr in _READING_METHODS))
-        return "kept"
+            return _container_if(
+                owner == "immutable" or (owner == "container" and func.attr in _READING_METHODS)
+            )
+        return "mutable"
 
     # ------------------------------------------------------------------ names
 
-    def _bindings(self, node: ast.AST, scope: Scope) -> None:
+    def _bindings(self, node: ast.AST, scope: LexicalScope) -> None:
         match node:
             case ast.Assign(targets=targets, value=value):
                 for target in targets:
@@ -224,40 +234,40 @@ class Lasting:
             case ast.For(target=target, iter=source) if not self._can_be_read(source, scope) or _starred(
                 target
             ):
-                self._keep(target, scope)
+                self._mark_mutable(target, scope)
             case (
                 ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name))
             ):
-                self._keep(ast.Name(name), scope)
+                self._mark_mutable(ast.Name(name), scope)
             case ast.withitem(optional_vars=ast.expr() as target):
-                self._keep(target, scope)
+                self._mark_mutable(target, scope)
             case ast.FunctionDef() | ast.Lambda():
                 self._defaults(node.args, self.scopes.get(id(node)), scope)
             case ast.Name(id=name, ctx=ast.Load()):
                 # A table that somebody else gets hold of may be changed, or filled with what can be.
-                if self.kind_of_name(name, scope) == "table" and not self.only_read(node, scope):
+                if self.kind_of_name(name, scope) == "container" and not self.only_read(node, scope):
                     for holder in scope.holders(name):
-                        self._hold(holder, name, "kept")
+                        self._record(holder, name, "mutable")
 
-    def _bind(self, target: ast.expr, value: ast.expr, scope: Scope, alone: bool = True) -> None:
+    def _bind(self, target: ast.expr, value: ast.expr, scope: LexicalScope, alone: bool = True) -> None:
         """``alone``: whether nothing else than the target gets hold of the value."""
         match target, value:
             case ast.Name(id=name), _:
                 kind = self.kind(value, scope)
                 # A table with two names could be changed by one and read by the other.
-                shared = kind == "table" and (isinstance(value, ast.Name) or not alone)
+                shared = kind == "container" and (isinstance(value, ast.Name) or not alone)
                 # Of an assignment expression in a comprehension the holder is further out.
                 for holder in scope.holders(name):
-                    self._hold(holder, name, "kept" if shared else kind)
+                    self._record(holder, name, "mutable" if shared else kind)
             case _ if _starred(target):
-                self._keep(target, scope)
+                self._mark_mutable(target, scope)
             case ast.Tuple(elts=targets), ast.Tuple(elts=values) if len(targets) == len(values):
                 for each, of in zip(targets, values, strict=True):
                     self._bind(each, of, scope, alone)
-            case _ if self.kind(value, scope) != "fixed":
-                self._keep(target, scope)
+            case _ if self.kind(value, scope) != "immutable":
+                self._mark_mutable(target, scope)
 
-    def _defaults(self, arguments: ast.arguments, inside: Scope | None, scope: Scope) -> None:
+    def _defaults(self, arguments: ast.arguments, inside: LexicalScope | None, scope: LexicalScope) -> None:
         if inside is None:  # a body in which nothing stands
             return
         by_position = [*arguments.posonlyargs, *arguments.args]
@@ -267,21 +277,21 @@ class Lasting:
         ]
         for argument, default in pairs:
             if default is not None:
-                self._hold(inside, argument.arg, self.kind(default, scope))
+                self._record(inside, argument.arg, self.kind(default, scope))
 
-    def _keep(self, target: ast.expr, scope: Scope) -> None:
+    def _mark_mutable(self, target: ast.expr, scope: LexicalScope) -> None:
         for node in ast.walk(target):
             if isinstance(node, ast.Name):
                 for holder in scope.holders(node.id):
-                    self._hold(holder, node.id, "kept")
+                    self._record(holder, node.id, "mutable")
 
-    def _hold(self, scope: Scope, name: str, kind: Kind) -> None:
+    def _record(self, scope: LexicalScope, name: str, kind: Kind) -> None:
         worst = max(self.held_in(scope, name), kind, key=_WORSE.index)
-        if worst != "fixed":
-            self.not_fixed[id(scope.node), name] = worst
+        if worst != "immutable":
+            self.changeable[id(scope.node), name] = worst
 
 
-def runs_in_a_call(scope: Scope | None) -> bool:
+def runs_in_a_call(scope: LexicalScope | None) -> bool:
     """Whether a scope's code runs when some function is called, and not on import."""
     while scope is not None:
         if scope.kind == "function":
@@ -290,8 +300,8 @@ def runs_in_a_call(scope: Scope | None) -> bool:
     return False
 
 
-def _table_if(condition: bool) -> Kind:
-    return "table" if condition else "kept"
+def _container_if(condition: bool) -> Kind:
+    return "container" if condition else "mutable"
 
 
 def _starred(target: ast.expr) -> bool:

@@ -29,7 +29,7 @@ class Process:
 
 
 @dataclass(frozen=True)
-class Bounds:
+class ResourceBounds:
     """What one worker may hold, with all its children."""
 
     tasks: int = 512
@@ -42,7 +42,7 @@ class Bounds:
     """Entries in its scratch folder."""
 
 
-def processes() -> dict[int, Process]:
+def process_table() -> dict[int, Process]:
     """Every process there is, by its number."""
     found = {}
     for name in os.listdir("/proc"):  # noqa: PTH208  (numbers, not paths; and the fastest there is)
@@ -72,13 +72,13 @@ def orphans(workers: Collection[int], table: Mapping[int, Process]) -> set[int]:
     return descendants([p for p, q in table.items() if q.parent == own and p not in workers], table)
 
 
-def end(find: Callable[[Mapping[int, Process]], set[int]]) -> None:
+def kill_all(find: Callable[[Mapping[int, Process]], set[int]]) -> None:
     """Kill what ``find`` finds in the process table, until it finds no more than before.
 
     All are stopped first, so that none can start another one while the others die.
     """
     stopped: set[int] = set()
-    while new := find(processes()) - stopped:
+    while new := find(process_table()) - stopped:
         for pid in new:
             _signal(pid, signal.SIGSTOP)
         stopped |= new
@@ -87,27 +87,27 @@ def end(find: Callable[[Mapping[int, Process]], set[int]]) -> None:
 
 
 def excess(
-    worker: int, directory: Path, table: Mapping[int, Process], bounds: Bounds, shared: int = -1
+    worker: int, directory: Path, table: Mapping[int, Process], bounds: ResourceBounds, shared: int = -1
 ) -> str:
     """What a worker holds too much of, in words that follow "ended because"; empty if nothing.
 
     Args:
         worker: its process.
         directory: its scratch folder.
-        table: from ``processes``.
+        table: from ``process_table``.
         bounds: what it may hold.
         shared: the inode of a file it was given, which is not counted.
     """
-    family = descendants([worker], table)
-    tasks = sum(table[pid].threads for pid in family)
+    members = descendants([worker], table)
+    tasks = sum(table[pid].threads for pid in members)
     if tasks > bounds.tasks:
         return f"it ran more than {bounds.tasks} processes and threads"
-    if sum(table[pid].resident for pid in family) > bounds.memory:
+    if sum(table[pid].resident for pid in members) > bounds.memory:
         return f"it held more than {bounds.memory >> 20} MiB of memory"
     entries, size = _folder(directory, bounds.files)
     if entries > bounds.files:
         return f"it made more than {bounds.files} files"
-    if size + _nameless(family, shared) > bounds.disk:
+    if size + _nameless(members, shared) > bounds.disk:
         return f"it wrote more than {bounds.disk >> 20} MiB"
     return ""
 
@@ -128,10 +128,10 @@ def _folder(directory: Path, most: int) -> tuple[int, int]:
     return entries, size
 
 
-def _nameless(family: set[int], shared: int) -> int:
+def _nameless(members: set[int], shared: int) -> int:
     """Bytes in files that are open and deleted, or never had a name (``memfd``); each counted once."""
     sizes: dict[tuple[int, int], int] = {}
-    for pid in family:
+    for pid in members:
         with contextlib.suppress(OSError):
             for fd in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208  (numbers again)
                 with contextlib.suppress(OSError):

@@ -25,7 +25,7 @@ _WITHOUT_NAMES = ast.expr_context | ast.operator | ast.unaryop | ast.cmpop | ast
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
-class Tangled(ValueError):
+class TooManyAliases(ValueError):
     """Names stand for each other in more ways than are worth following."""
 
 
@@ -37,25 +37,25 @@ class Alias(NamedTuple):
 
 
 @dataclass
-class Scope:
+class LexicalScope:
     """One scope, the names it binds and the one around it."""
 
     kind: str
     node: ast.AST
-    parent: Scope | None = None
+    parent: LexicalScope | None = None
     bindings: dict[str, set[str | Alias]] = field(default_factory=dict)
 
     def bind(self, name: str, value: str | Alias = UNKNOWN) -> None:
         """Add one thing that a name may stand for: a path, or an alias."""
         self.bindings.setdefault(name, set()).add(value)
 
-    def holders(self, name: str) -> list[Scope]:
+    def holders(self, name: str) -> list[LexicalScope]:
         """The scopes in which Python may find a name.
 
         More than one: in a class body a name that is not bound yet is looked up further out.
         """
-        found: list[Scope] = []
-        scope: Scope | None = self
+        found: list[LexicalScope] = []
+        scope: LexicalScope | None = self
         while scope is not None:
             if name in scope.bindings and (scope is self or scope.kind != "class"):
                 found.append(scope)
@@ -69,33 +69,33 @@ class Scope:
         return any(scope.kind in ("function", "comprehension") for scope in self.holders(name))
 
 
-class Place(NamedTuple):
+class ScopedNode(NamedTuple):
     """A node of the syntax tree and the scope it is evaluated in."""
 
     node: ast.AST
-    scope: Scope
+    scope: LexicalScope
 
 
-def places(tree: ast.Module) -> list[Place]:
+def scoped_nodes(tree: ast.Module) -> list[ScopedNode]:
     """Every node with its scope; all names are bound when it returns."""
-    found: list[Place] = []
+    found: list[ScopedNode] = []
     aliases: set[int] = set()
-    stack: list[tuple[ast.AST, Scope]] = [(tree, Scope("module", tree))]
+    stack: list[tuple[ast.AST, LexicalScope]] = [(tree, LexicalScope("module", tree))]
     while stack:
         node, scope = stack.pop()
         if isinstance(node, _WITHOUT_NAMES):
             continue
-        found.append(Place(node, scope))
+        found.append(ScopedNode(node, scope))
         _bind(node, scope, aliases)
         stack += reversed([*_children(node, scope)])
     return found
 
 
-def paths(node: ast.expr, scope: Scope) -> frozenset[str]:
+def paths(node: ast.expr, scope: LexicalScope) -> frozenset[str]:
     """Everything that an expression may stand for.
 
     Raises:
-        Tangled: too many aliases of aliases.
+        TooManyAliases: too many aliases of aliases.
     """
     start = _alias(node)
     if start is None:
@@ -110,7 +110,7 @@ def paths(node: ast.expr, scope: Scope) -> frozenset[str]:
         seen.add((alias, id(scope)))
         holders = scope.holders(alias.name)
         if len(seen) + len(work) + sum(len(holder.bindings[alias.name]) for holder in holders) > _PATIENCE:
-            raise Tangled(f"`{alias.name}` may stand for too many things")
+            raise TooManyAliases(f"`{alias.name}` may stand for too many things")
         if not holders:
             found.add(UNKNOWN)
         for holder in holders:
@@ -134,7 +134,7 @@ def _alias(node: ast.expr) -> Alias | None:
     return Alias(node.id, tuple(reversed(tail))) if isinstance(node, ast.Name) else None
 
 
-def _bind(node: ast.AST, scope: Scope, aliases: set[int]) -> None:
+def _bind(node: ast.AST, scope: LexicalScope, aliases: set[int]) -> None:
     """Bind what a node itself binds in its scope; ``aliases`` holds targets that are bound already."""
     match node:
         case ast.Import(names=names):
@@ -169,12 +169,12 @@ def _bind(node: ast.AST, scope: Scope, aliases: set[int]) -> None:
             scope.bind(name)
 
 
-def _children(node: ast.AST, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
+def _children(node: ast.AST, scope: LexicalScope) -> Iterator[tuple[ast.AST, LexicalScope]]:
     """The nodes below, each with the scope it is evaluated in."""
     inside = scope
     outside: list[ast.AST] = []
     if isinstance(node, _Function):
-        inside = Scope("function", node, scope)
+        inside = LexicalScope("function", node, scope)
         arguments = node.args
         outside = [*arguments.defaults, *(default for default in arguments.kw_defaults if default)]
         every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
@@ -186,11 +186,11 @@ def _children(node: ast.AST, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
             outside += [*node.decorator_list, *([node.returns] if node.returns else [])]
         body: list[ast.AST] = [node.body] if isinstance(node, ast.Lambda) else [*node.body]
     elif isinstance(node, ast.ClassDef):
-        inside = Scope("class", node, scope)
+        inside = LexicalScope("class", node, scope)
         outside = [*node.bases, *node.keywords, *node.decorator_list]
         body = [*node.body]
     elif isinstance(node, _Comprehension):
-        inside = Scope("comprehension", node, scope)
+        inside = LexicalScope("comprehension", node, scope)
         outside = [node.generators[0].iter]
         body = list(ast.iter_child_nodes(node))
     else:
