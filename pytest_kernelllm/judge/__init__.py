@@ -1,1 +1,1 @@
-"""The judge: a library of its own that decides about candidates and runs them in isolated workers."""
+"""Decides whether a candidate may replace a target, running it in isolated worker processes."""

@@ -1,4 +1,4 @@
-"""On a machine without a GPU: shows that every kernel compiles for the architecture it is meant for."""
+"""Compiles a candidate's kernels for a GPU architecture, on machines without a GPU."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from pytest_kernelllm.judge.workers import Workers
 def compile_beside(
     workers: Workers, source: str, plans: Sequence[Plan], references: ReferenceOutputs, findings: Findings
 ) -> Iterator[Callable[[], None]]:
-    """Compile what a candidate launches while it is checked inside the block.
+    """Compile a candidate's kernels in a thread while the block checks their outputs.
 
-    Yields a function that raises ``Decision`` as soon as it is known that a kernel cannot be compiled. On leaving, that
-    comes before whatever else was found, so that the verdict does not depend on which finished first.
+    Yields a function that raises ``Decision`` as soon as a kernel is known not to compile. When the block ends, a
+    compiler error takes precedence over any other finding, so the verdict does not depend on which came first.
     """
     own = replace(findings, checks=[], timing=[], cases=[])
     thread = ThreadPoolExecutor(1, "kernelllm-compile")
@@ -36,7 +36,7 @@ def compile_beside(
 
     try:
         yield lambda: compiled.result() if compiled.done() else None
-    except Exception:  # an interrupt does not wait
+    except Exception:  # a keyboard interrupt does not wait for the compiler
         collect()
         raise
     collect()
@@ -45,12 +45,12 @@ def compile_beside(
 def compile_all(
     workers: Workers, source: str, plans: Sequence[Plan], references: ReferenceOutputs, findings: Findings
 ) -> None:
-    """Compile every kernel that ``forward`` launches.
+    """Compile every kernel that ``forward`` launches, and record one check per probe.
 
-    At each case's main sizes, and where a size is 1: Triton compiles that one as a constant.
+    Each case is compiled at its main sizes, and once where a size is 1, which Triton compiles as a constant.
 
     Raises:
-        Decision: a kernel is refused by the compiler, or ``forward`` fails.
+        Decision: the compiler refuses a kernel, or ``forward`` fails.
     """
     arch = workers.server.arch
     prepared_probes = []

@@ -1,4 +1,4 @@
-"""Where a verdict holds: GPU, driver, versions. Asked without importing torch."""
+"""Finds the GPU, driver and versions that a verdict holds for, without importing torch."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from pytest_kernelllm.judge.policy import POLICY_VERSION
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU that the judge could use."""
+    """A GPU that this process can use."""
 
     name: str
     driver: str
     arch: str
     uuid: str
     free: int = 0
-    """Bytes of memory that nobody held when this was asked."""
+    """Bytes of memory that were free when this was measured."""
 
 
 def find_gpus() -> tuple[Gpu, ...]:
-    """The GPUs that CUDA would show to this process, by NVML and in its order; none without a GPU or driver."""
+    """Returns the GPUs visible to this process, in CUDA's order, by NVML; empty without a GPU or driver."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and visible.strip() in ("", "-1"):
         return ()
@@ -48,7 +48,7 @@ def find_gpus() -> tuple[Gpu, ...]:
 
 
 def visible_uuids(uuids: Sequence[str], visible: str | None) -> list[str]:
-    """What ``CUDA_VISIBLE_DEVICES`` leaves of a machine's GPUs; like CUDA, nothing after the first wrong entry."""
+    """Applies ``CUDA_VISIBLE_DEVICES`` to a machine's GPUs. Like CUDA, ignores all after the first invalid entry."""
     if visible is None:
         return list(uuids)
     chosen: list[str] = []
@@ -66,10 +66,10 @@ def visible_uuids(uuids: Sequence[str], visible: str | None) -> list[str]:
 
 
 def find_gpu() -> Gpu | None:
-    """The GPU for this process: the first one, but in pytest-xdist's worker N the one whose turn N is.
+    """Returns this process's GPU: the first one; in pytest-xdist workers, one after the other in turn.
 
-    Such a worker is bound to its GPU: from now on CUDA shows it no other, nor the processes that it starts. Where
-    CUDA was already in use (by a conftest, say) its first device can no longer be chosen and is the answer.
+    A pytest-xdist worker is bound to its GPU: ``CUDA_VISIBLE_DEVICES`` is set for it and its child processes. Where
+    CUDA is already initialised (by a conftest, say), that has no effect any more and the first GPU is returned.
     """
     gpus = find_gpus()
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
@@ -81,22 +81,22 @@ def find_gpu() -> Gpu | None:
 
 
 def gpu_of_worker(gpus: Sequence[Gpu], worker: str) -> Gpu:
-    """The GPU of pytest-xdist's worker ``gw0``, ``gw1``…: each in turn."""
+    """Returns the GPU for the pytest-xdist worker ``gw0``, ``gw1``…, assigned in turn."""
     digits = "".join(c for c in worker if c.isdecimal())
     return gpus[int(digits or 0) % len(gpus)]
 
 
 def equal_gpus(gpus: Sequence[Gpu]) -> list[Gpu]:
-    """Those of the first one's model: a verdict must not depend on which of them was free."""
+    """Returns the GPUs of the same model as the first: a verdict must not depend on which one was free."""
     return [gpu for gpu in gpus if (gpu.name, gpu.arch) == (gpus[0].name, gpus[0].arch)]
 
 
 def find_environment(device: Literal["auto", "cpu", "cuda"] = "auto", arch: str = "sm_90") -> Environment:
-    """The environment that verdicts given here hold for.
+    """Returns the environment that verdicts given by this process hold for.
 
     Args:
         device: where candidates run; ``auto`` takes the GPU if there is one.
-        arch: the GPU architecture that kernels are compiled for where there is no GPU to ask.
+        arch: the GPU architecture that kernels are compiled for where there is no GPU.
     """
     gpu = find_gpu() if device != "cpu" else None
     used: Literal["cpu", "cuda"] = "cuda" if gpu or device == "cuda" else "cpu"
@@ -127,9 +127,9 @@ def _describe(uuid: str) -> Gpu:
 
 
 def _cuda_in_use() -> bool:
-    """Whether CUDA was initialised here, after which it no longer reads ``CUDA_VISIBLE_DEVICES``.
+    """Whether CUDA is initialised in this process, so that it no longer reads ``CUDA_VISIBLE_DEVICES``.
 
-    Asked of the driver: ``torch.cuda.is_available()`` initialises it without PyTorch saying so.
+    We ask the driver, because ``torch.cuda.is_available()`` initialises CUDA and PyTorch does not report it.
     """
     try:
         driver = ctypes.CDLL("libcuda.so.1")

@@ -1,4 +1,4 @@
-"""Checks one case of a target: every probe, and once a case the ways that one look does not show."""
+"""Checks one case of a target: runs all its probes and applies every rule."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ def examine(
     sharing: Sharing,
     before_each: Callable[[], None],
 ) -> bool:
-    """Run all probes of one case past every rule.
+    """Run all probes of one case and apply every rule to each.
 
     Args:
         judging: the candidate.
-        plan: of the case.
-        rules: those in force.
-        sharing: holds the GPU, shared with others that do not time.
-        before_each: called before each probe; it may raise ``Decision``.
+        plan: the case's probes.
+        rules: the rules in force.
+        sharing: returns a context that holds the GPU together with other checkers.
+        before_each: called before each probe; may raise ``Decision``.
 
     Returns:
-        Whether the case counts: some probe is discriminating, so a wrong output would have shown.
+        Whether the case counts: at least one probe is discriminating, so it can tell right from wrong.
 
     Raises:
         Decision: the candidate broke a rule.
         OriginalError: the original fails at a probe.
-        WorkerDied: the worker is gone.
+        WorkerDied: the worker process ended.
     """
 
     def runs(probes: Iterable[Probe]) -> list[ProbeRun]:
@@ -52,7 +52,7 @@ def examine(
         return done
 
     main = runs(plan.main)
-    # A decoy shows only at a probe that tells right from wrong.
+    # Rules such as `decoy` need a probe that can tell right from wrong.
     first = next((run for run in main if run.prepared.trivial is None), main[0])
     with sharing():
         for rule in rules:

@@ -1,4 +1,4 @@
-"""What the judge has found about one candidate so far, and the decision that ends its judging."""
+"""Collects what the judge finds out about one candidate, and defines the decision that ends its judging."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from pytest_kernelllm.core.records import Check, Stage, Status, Timing
 
 
 class Decision(Exception):
-    """A verdict other than acceptance; ends the judging of a candidate."""
+    """Ends the judging of a candidate with a verdict other than acceptance."""
 
     def __init__(self, verdict: Status, stage: Stage, reason: str, rule: str = "") -> None:
-        """``reason`` is one sentence for people; ``rule`` names what a rejected candidate broke."""
+        """``reason`` is one sentence for people; ``rule`` names the rule that a rejected candidate broke."""
         super().__init__(reason)
         self.verdict, self.stage, self.reason, self.rule = verdict, stage, reason, rule
 
 
 class OutOfMemory(Decision):
-    """A worker ran out of GPU memory while little was free, which is nobody's fault."""
+    """A worker ran out of GPU memory while little was free, so the candidate may not be at fault."""
 
     def __init__(self, where: str) -> None:
-        """``where``: at which probe."""
+        """``where`` names the probe, as in "at default, n=8"."""
         super().__init__(
             "inconclusive",
             "run",
@@ -34,14 +34,14 @@ class Findings:
     """The checks, timings and cases recorded for one candidate."""
 
     rules: Mapping[str, Stage]
-    """The rules in force by name, each with the stage of a candidate that breaks it."""
+    """The rules in force by name, each with the stage at which it rejects."""
     checks: list[Check] = field(default_factory=list)
     timing: list[Timing] = field(default_factory=list)
     cases: list[str] = field(default_factory=list)
     """Names of the cases with a discriminating probe."""
 
     def record(self, rule: str, check: Check) -> None:
-        """Record a check made under ``rule``, unless that rule is not in force. Of equal ones the worst is kept.
+        """Record a check made under ``rule``, if that rule is in force. Of checks with one name, keeps the worst.
 
         Raises:
             Decision: the check failed, so the candidate is rejected.
@@ -58,7 +58,7 @@ class Findings:
             self.checks[same] = check
 
     def require(self, rule: str, name: str, passed: bool, broken: str) -> None:
-        """Record a check without a number; ``broken`` is the reason if it failed.
+        """Record a check without a measured number; ``broken`` is the reason for a rejection if it failed.
 
         Raises:
             Decision: the check failed.

@@ -1,4 +1,4 @@
-"""One worker, as the judge speaks to it: an order, an answer, and a deadline for all of them."""
+"""Sends requests to one worker and waits for its replies, within a deadline."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from pytest_kernelllm.judge.shared.channel import Channel, ChannelClosed, Channe
 
 
 class WorkerDied(Exception):
-    """A worker ended, hung or spoke nonsense; the text says which, for people."""
+    """A worker ended, hung or sent an invalid reply; the text says which."""
 
     def __init__(self, text: str, *, hung: bool = False) -> None:
-        """``hung``: it ran into the deadline."""
+        """``hung``: the worker missed the deadline."""
         super().__init__(text)
         self.hung = hung
 
 
 class WorkerHandle:
-    """One worker. Its calls share a number of seconds; the first failure ends the process."""
+    """The judge's end of one worker. All requests share one time budget; the first failure ends the worker."""
 
     def __init__(self, channel: Channel, exit_reason: Callable[[], str], seconds: float) -> None:
-        """Used by ``ForkServer.worker`` only.
+        """Created by ``ForkServer.worker``.
 
         Args:
-            channel: leads to it.
-            exit_reason: says so in words, once it has.
-            seconds: those it may take in all, without the judge's own.
+            channel: connected to the worker.
+            exit_reason: returns how the process ended, in words, once it has.
+            seconds: how long all its replies may take together; the judge's own time does not count.
         """
         self._channel = channel
         self._exit_reason = exit_reason
         self._left = seconds
 
     def request(self, op: str, **fields: Any) -> dict[str, Any]:
-        """Send one order and wait for its answer.
+        """Send one request and wait for the reply.
 
         Raises:
-            WorkerDied: no (proper) answer came; the worker is gone afterwards.
+            WorkerDied: no valid reply arrived; the worker cannot be used any more.
         """
         start = time.monotonic()
         try:

@@ -1,4 +1,4 @@
-"""Decides about candidates: static check, compiler, probes and timer, one after the other."""
+"""Judges candidates: static check, compilation, probes and timing, in this order."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ KEPT_TARGETS = 3
 """Targets whose prepared probes are kept for the next candidate."""
 
 HALVINGS = 6
-"""How often a case's elements are halved, at most, to have it timed on a GPU of too little memory."""
+"""How often a case's elements are halved, at most, until there is enough GPU memory to time it."""
 
 RELEASE_SECONDS = 10.0
-"""Seconds that an ended worker may take to give its memory back."""
+"""Seconds to wait for an ended worker's memory to be freed."""
 
 
 @dataclass(frozen=True)
 class Criteria:
-    """What candidates for one target must meet."""
+    """The target and what a candidate for it must achieve."""
 
     subject: Subject
     tolerance: float | None = None
@@ -53,10 +53,11 @@ class Criteria:
     nonfinite: bool = True
     """Whether NaN and infinities must come out as in the original."""
     timing: bool = True
+    """Whether accepted candidates are timed, on a GPU."""
 
 
 class Judge:
-    """Decides about candidates in one environment. Thread-safe; starts its processes on first use."""
+    """Judges candidates in one environment. Thread-safe; starts its processes on first use."""
 
     def __init__(
         self,
@@ -68,15 +69,15 @@ class Judge:
         policy: Policy | None = None,
         rules: Sequence[Rule] = RULES,
     ) -> None:
-        """Look at what the machine allows; no process is started yet.
+        """Probe the machine's isolation; no process is started yet.
 
         Args:
-            environment: where verdicts will hold.
+            environment: what verdicts will hold for.
             deadline: seconds a candidate's worker may spend on its answers.
             gpu_uuid: names the GPU's lock.
-            isolation: what holds its workers; by default the best that the machine allows.
-            policy: other thresholds than the published ones, for tests of the judge itself.
-            rules: others than the published ones, for tests of the judge itself.
+            isolation: how workers are isolated; by default as well as this machine allows.
+            policy: thresholds other than the published ones, for tests of the judge itself.
+            rules: rules other than the published ones, for tests of the judge itself.
         """
         self.environment = environment
         self.policy = policy or Policy()
@@ -99,18 +100,18 @@ class Judge:
             self._servers = [server, compiler]
 
     def __enter__(self) -> Judge:
-        """Start warming up."""
+        """Start the fork servers in the background."""
         for server in self._servers:
             server.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """End all processes."""
+        """End the fork servers and all workers."""
         for server in self._servers:
             server.close()
 
     def judge(self, candidate: Candidate, criteria: Criteria) -> Verdict:
-        """Decide about one candidate. Never raises for anything a candidate does.
+        """Judge one candidate. Never raises for anything the candidate does.
 
         Raises:
             supervisor.ServerFailed: the judge's own processes cannot start.
@@ -196,7 +197,7 @@ class Judge:
     def _compile_beside(
         self, candidate: Candidate, plans: list[Plan], references: ReferenceOutputs, findings: Findings
     ) -> contextlib.AbstractContextManager[Callable[[], None]]:
-        """Compile kernels meanwhile, where running them does not show that they can be compiled."""
+        """Compile the kernels in the background where they are interpreted and not compiled to run."""
         if "compile" not in findings.rules:
             return contextlib.nullcontext(lambda: None)
         return compile_beside(self._compilers, candidate.source, plans, references, findings)
@@ -208,7 +209,7 @@ class Judge:
         return self._timer.sharing()
 
     def _time(self, judging: Judging, plan: Plan, sizes: dict[str, int]) -> bool:
-        """Time a case at these sizes; whether there was memory for it."""
+        """Time a case at these sizes. Returns False where there was too little memory."""
         try:
             timing = self._timer.time(judging, plan.case.name, sizes, self.rules)
         except (OutOfMemory, torch.cuda.OutOfMemoryError):
@@ -219,12 +220,12 @@ class Judge:
     def _time_smaller(
         self, candidate: Candidate, plan: Plan, references: ReferenceOutputs, findings: Findings
     ) -> None:
-        """Time a case at the largest of its smaller sizes for which there is memory.
+        """Time a case at the largest smaller sizes that fit into memory.
 
-        Each try has a worker of its own, because a failed one may keep memory.
+        Each try gets a fresh worker, because one that ran out of memory may still hold some.
 
         Raises:
-            Decision: there is none.
+            Decision: no sizes fit.
         """
         for sizes in islice(smaller(plan.case, plan.ranges, plan.sizes), HALVINGS):
             torch.cuda.empty_cache()
@@ -233,5 +234,8 @@ class Judge:
             if done:
                 return
             judging.allocator.closed.wait(RELEASE_SECONDS)
-        reason = f"there was too little GPU memory to time case {plan.case.name}; free some, or declare `dims` that reach lower"
+        reason = (
+            f"there was too little GPU memory to time case {plan.case.name}; "
+            "free some, or declare `dims` that reach lower"
+        )
         raise Decision("inconclusive", "timing", reason)

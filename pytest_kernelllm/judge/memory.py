@@ -1,4 +1,4 @@
-"""A GPU's memory when little of it is left: what the judge gives back, and who is to blame that there is none."""
+"""Handles scarce GPU memory: frees the judge's cache, and tells whether a failed allocation is the candidate's fault."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from typing import Any
 import torch
 
 ROOM = 32
-"""Times a probe's bytes that should be free for the workers: several, each with inputs, outputs and temporaries."""
+"""How many times a probe's bytes should be free: several workers hold inputs, outputs and temporaries."""
 
 TEMPORARIES = 8
-"""Times a probe's bytes that one honest call may need at once."""
+"""How many times a probe's bytes one honest call may need at once."""
 
 SPARE = 1 << 30
-"""Bytes that a worker may need beside: its kernels, a vendor library's workspace, what it overwrites L2 with."""
+"""Bytes that a worker needs besides: its kernels, a vendor library's workspace, the buffer that overwrites L2."""
 
 
 def make_room(needed: int) -> None:
-    """Give the judge's own cache back to the GPU where the workers may miss it.
+    """Free the judge's own CUDA cache if the workers may need that memory.
 
     Args:
-        needed: bytes of the probe that they are asked next.
+        needed: bytes of the next probe.
     """
     if torch.cuda.mem_get_info()[0] < SPARE + ROOM * needed:
-        torch.cuda.empty_cache()  # not always: it waits for the GPU
+        torch.cuda.empty_cache()  # only then: it waits for the GPU
 
 
 def is_scarce(needed: int) -> bool:
-    """Whether an honest call on ``needed`` bytes may have failed for want of memory, as far as the GPU says now."""
+    """Whether free GPU memory is so low that an honest call on ``needed`` bytes may have failed."""
     return torch.cuda.mem_get_info()[0] < SPARE + TEMPORARIES * needed
 
 
 def ran_out(error: Any) -> bool:
-    """Whether a worker's error, which is untrusted, says that the GPU had no memory left."""
+    """Whether a worker's error (untrusted) reports that the GPU ran out of memory."""
     if not isinstance(error, dict):
         return False
     return error.get("type") == "OutOfMemoryError" or "out of memory" in str(error.get("message"))

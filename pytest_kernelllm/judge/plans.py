@@ -1,4 +1,4 @@
-"""Decides what is asked about a candidate: which cases it supports, at which sizes, and with which probes."""
+"""Plans the probes for a candidate: which cases it supports, at which sizes, with which inputs."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from pytest_kernelllm.judge.rules.rule import Rule, SupportedCase
 
 @dataclass(frozen=True)
 class Plan:
-    """What is asked about one case of the target."""
+    """The probes for one case of the target."""
 
     case: Case
     main: tuple[Probe, ...]
-    """Probes at the main size; the first of them is there whatever the rules are."""
+    """Probes at the main sizes. The first is always there, whatever rules are in force."""
     further: tuple[Probe, ...]
-    """All others."""
+    """All other probes."""
     ranges: Mapping[str, tuple[int, int]]
-    """Of sizes that the candidate supports."""
+    """Inclusive range of each named dimension that the candidate supports."""
     sizes: dict[str, int]
-    """The sizes at which it is timed: the case's own, as far as they are in these ranges."""
+    """The sizes at which it is timed: the case's own, moved into ``ranges`` where they lie outside."""
 
     @property
     def probes(self) -> tuple[Probe, ...]:
@@ -33,7 +33,7 @@ class Plan:
         return (*self.main, *self.further)
 
     def note(self, sizes: Mapping[str, int]) -> str:
-        """Why the case is timed at these sizes, where they are not its own, in words."""
+        """Explains why the case is timed at these sizes; empty where they are its own."""
         own = self.case.sizes
         others = ", ".join(
             f"{name}={size}, not {own[name]}" for name, size in sizes.items() if size != own[name]
@@ -54,10 +54,10 @@ def make_plans(
     seed: int,
     nonfinite: bool,
 ) -> list[Plan]:
-    """The plan for each case that a kernel module supports.
+    """Returns one plan for each case that a kernel module supports.
 
     Raises:
-        Decision: it supports none, or does not say what it supports.
+        Decision: the module supports no case, or has no valid ``SUPPORTS``.
     """
     try:
         supports = read_supports(source)
@@ -96,7 +96,7 @@ def make_plans(
 
 
 def plan_case(supported: SupportedCase, rules: Sequence[Rule]) -> Plan:
-    """The plan of one case: the main probe, and those of every rule."""
+    """Returns the plan of one case: the main probe, and the probes of every rule."""
     main = [supported.probe("values", supported.main, 0)]
     further: list[Probe] = []
     for rule in rules:

@@ -1,4 +1,4 @@
-"""The judge's hold on its workers: starts fork servers, opens workers with a deadline, ends them with all their children."""
+"""Starts fork servers, opens workers with a deadline, and ends them with all their child processes."""
 
 from __future__ import annotations
 
@@ -41,12 +41,11 @@ PASSED_VARIABLES = (
     "VIRTUAL_ENV",
     "CC",
 )
-"""Environment variables a worker sees; everything else (tokens, proxies, CI variables) is left out."""
-
+"""Environment variables that a worker gets; all others (tokens, proxies, CI variables) are left out."""
 
 QUEUES = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
-"""One hardware queue in place of eight: drivers make contexts one after the other for all GPUs of a machine, and one with a
-single queue in half the time. A candidate, which may have no streams of its own, uses no other."""
+"""One hardware queue in place of eight. Drivers create contexts one after the other for all GPUs of a machine, and
+one with a single queue takes half the time. Candidates may not use streams of their own, so they need no more."""
 
 
 class ServerFailed(RuntimeError):
@@ -54,7 +53,7 @@ class ServerFailed(RuntimeError):
 
 
 def _import_paths() -> list[str]:
-    """Where this package, torch and triton are found, wherever the judge's own path came from."""
+    """Returns the folders of this package, torch, triton and numpy, for the worker's ``PYTHONPATH``."""
     paths = [str(Path(__file__).parents[2])]
     for name in ("torch", "triton", "numpy"):
         spec = importlib.util.find_spec(name)
@@ -65,16 +64,16 @@ def _import_paths() -> list[str]:
 
 
 def _nothing() -> None:
-    """What there is to do where nobody waits for a worker's end."""
+    """Do nothing: the default for ``on_exit``."""
 
 
 class ForkServer:
-    """A warm process that forks workers. Thread-safe; starts on first use."""
+    """A process that has imported torch and triton and forks workers. Thread-safe; starts on first use."""
 
     def __init__(
         self, mode: Mode, isolation: Isolation, arch: str = "", bounds: ResourceBounds | None = None
     ) -> None:
-        """``arch`` (``sm_90``) is what ``compile`` workers compile for; ``bounds``: what a worker may hold."""
+        """``arch`` (``sm_90``) is what ``compile`` workers compile for; ``bounds`` limits a worker's resources."""
         self.mode = mode
         self.isolation = isolation
         self.arch = arch
@@ -136,12 +135,13 @@ class ForkServer:
     def worker(
         self, seconds: float, buffers_fd: int = -1, on_exit: Callable[[], None] = _nothing
     ) -> Iterator[WorkerHandle]:
-        """A fresh worker that may take ``seconds`` for its answers; on leaving it is ended with all its children.
+        """Open a fresh worker; at the end of the block it is ended with all its child processes.
 
         Args:
-            seconds: as said.
-            buffers_fd: passed on to it.
-            on_exit: called once, from whatever thread, when it has been left and no longer exists; at the latest by ``close``.
+            seconds: how long all its replies may take together.
+            buffers_fd: descriptor of the shared buffers, passed on to the worker; -1 on a GPU.
+            on_exit: called once, from any thread, after the block, when the worker's process has ended; at the
+                latest by ``close``.
 
         Raises:
             ServerFailed: the fork server itself could not start.
@@ -153,14 +153,14 @@ class ForkServer:
                 yield WorkerHandle(channel, functools.partial(self._exit_reason, number), seconds)
             finally:
                 channel.close()
-                # By the server, its parent: for others the process's number may mean another one by now.
+                # The server, its parent, ends it: for others the pid may belong to another process by now.
                 with contextlib.suppress(OSError):
                     self._send({"end": number}, [])
         finally:
             self._call_on_exit(number, on_exit)
 
     def _open(self, number: int, seconds: float, buffers_fd: int) -> Channel:
-        """Have a worker forked: the channel that leads to it."""
+        """Have a worker forked and return the channel to it."""
         self.start()
         directory = self._scratch / f"worker-{number}"
         directory.mkdir(mode=0o700)
@@ -180,7 +180,7 @@ class ForkServer:
         return Channel(ours)
 
     def _call_on_exit(self, number: int, on_exit: Callable[[], None]) -> None:
-        """Now, if a worker has ended or there is no server; else when that happens."""
+        """Call ``on_exit`` now if the worker has ended or there is no server; otherwise when it ends."""
         with self._changed:
             ended = number in self._exits or self._process is None
             if not ended:
@@ -189,7 +189,7 @@ class ForkServer:
             on_exit()
 
     def _exit_reason(self, number: int) -> str:
-        """In words, how a worker's process ended."""
+        """Returns in words how a worker's process ended."""
         try:
             self._wait(lambda: number in self._exits, 5.0)
         except ServerFailed:
@@ -252,8 +252,10 @@ class ForkServer:
                 try:
                     ended = self._handle_message(json.loads(data))
                 except (ValueError, KeyError, TypeError):
-                    # Nobody else holds this socket; going on as if nothing had been said would hide who does.
-                    self._protocol_error = f"its control channel said {data[:80]!r}."
+                    # Only the server holds the other end; ignoring the message would hide that something else does.
+                    self._protocol_error = (
+                        f"its control channel sent {data[:80]!r}, which is not a valid message."
+                    )
                     if self._process is not None:
                         self._process.kill()
                     self._changed.notify_all()
@@ -264,7 +266,7 @@ class ForkServer:
                 self._on_exit.pop(ended, _nothing)()
 
     def _handle_message(self, message: dict[str, Any]) -> int | None:
-        """Keep what the server says; the number of the worker whose end it is."""
+        """Record a message of the server. Returns a worker's number if the message reports its end."""
         if "ready" in message:
             self._ready = True
         elif "started" in message:
@@ -291,11 +293,11 @@ class ForkServer:
             return self._protocol_error
         log = self._scratch / "server.log"
         lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
-        return lines[-1] if lines else "it said nothing."
+        return lines[-1] if lines else "it printed no error."
 
 
 def _describe_exit(status: int, why: str) -> str:
-    """How a process ended: why the server ended it, else by its exit status, negative for a signal."""
+    """Returns in words how a process ended: the server's reason, or the exit status (negative: a signal)."""
     if why:
         return f"it was ended because {why}"
     if status >= 0:

@@ -1,4 +1,4 @@
-"""Times cases while nobody else uses the GPU."""
+"""Times cases while this process holds the GPU alone."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from pytest_kernelllm.judge.run.call import Judging, ProbeRun, run_probe, upload
 from pytest_kernelllm.judge.shared.clock import GpuClock
 
 SEED = 100
-"""Added to the first seed, to draw other inputs than the rules do."""
+"""Added to the first seed, so that inputs differ from those of the rules."""
 
 
 class Timer:
-    """Times cases on one GPU. Thread-safe: whoever times holds the GPU alone."""
+    """Times cases on one GPU. Thread-safe: a thread holds the GPU alone while it times."""
 
     def __init__(self, gpu_uuid: str, seed: int) -> None:
-        """``gpu_uuid`` names the GPU's lock; ``seed`` is the judge's secret first one."""
+        """``gpu_uuid`` names the GPU's lock; ``seed`` is the judge's secret first seed."""
         self._gpu_uuid = gpu_uuid
         self._seed = seed
         self._clock = GpuClock()
@@ -37,9 +37,9 @@ class Timer:
         """Time one case at these sizes.
 
         Raises:
-            Decision: an output was wrong, the clocks do not agree, or the worker had no memory (``OutOfMemory``).
-            WorkerDied: the process is gone.
-            torch.cuda.OutOfMemoryError: the judge had none.
+            Decision: an output is wrong, the clocks do not agree, or the worker ran out of memory (``OutOfMemory``).
+            WorkerDied: the worker process ended.
+            torch.cuda.OutOfMemoryError: the judge ran out of memory.
         """
         references = judging.references
         probes = [Probe(case, tuple(sizes.items()), self._seed + SEED + i) for i in range(2)]
@@ -65,7 +65,7 @@ class Timer:
 
 @dataclass(frozen=True)
 class _Checks:
-    """Has every rule look at a timed call."""
+    """Applies every rule to a timed call."""
 
     rules: tuple[Rule, ...]
 

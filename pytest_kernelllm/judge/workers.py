@@ -1,4 +1,4 @@
-"""Opens workers that have loaded a candidate, each with the buffers that it shares with the judge."""
+"""Opens workers that have loaded a candidate, each with buffers that it shares with the judge."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from pytest_kernelllm.judge.supervisor import ForkServer
 
 @dataclass(frozen=True)
 class Workers:
-    """Where workers of one kind come from."""
+    """Opens workers of one kind: on a GPU, in Triton's interpreter, or for compilation only."""
 
     server: ForkServer
     device: torch.device
-    """Of the shared buffers."""
+    """Device of the shared buffers."""
     seconds: float
-    """Seconds that a worker may spend on its answers."""
+    """Seconds that all replies of a worker may take together."""
     pool: GpuBlockPool | None = None
-    """Where shared memory on a GPU comes from."""
+    """Allocates shared memory on a GPU; None on a CPU."""
 
     @contextlib.contextmanager
     def loaded(self, source: str, references: ReferenceOutputs, findings: Findings) -> Iterator[Judging]:
-        """Open a worker that has loaded a kernel module. Its buffers are freed when it is gone.
+        """Open a worker that has loaded a kernel module. Its buffers are freed when its process has ended.
 
         Raises:
-            Decision: the module cannot be imported, or the process failed at any time.
+            Decision: the module cannot be imported, or the worker process failed at any time.
             supervisor.ServerFailed: no worker can be started.
         """
         allocator = Allocator(self.device, self.pool)
         try:
             with self.server.worker(self.seconds, allocator.fd, allocator.close) as worker:
                 if self.device.type == "cuda":
-                    # Before the GPU is held: drivers make one context after the other, for all GPUs of a machine.
+                    # Before the GPU is locked: drivers create contexts one after the other, for all GPUs of a machine.
                     make_context(worker)
                 reply = worker.request("load", source=source)
                 if "error" in reply:
@@ -56,10 +56,10 @@ class Workers:
 
 
 def make_context(worker: WorkerHandle) -> None:
-    """Have a worker make its CUDA context. The candidate is not loaded yet, so a failure is not its own.
+    """Have a worker create its CUDA context. The candidate is not loaded yet, so it cannot be at fault.
 
     Raises:
-        Decision: no context can be made.
+        Decision: the context cannot be created.
     """
     reply = worker.request("context")
     if "error" in reply:

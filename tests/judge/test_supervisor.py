@@ -138,7 +138,7 @@ def test_a_control_channel_that_says_nonsense_is_named_and_ends_the_server():
 @pytest.mark.parametrize("source", ["import os; os._exit(3)", "pass"], ids=["ended early", "ended when left"])
 def test_what_a_worker_used_is_given_back_when_it_is_left_and_no_longer_exists(server, source):
     gone = threading.Event()
-    with server.worker(20.0, gone=gone.set) as worker:
+    with server.worker(20.0, on_exit=gone.set) as worker:
         with contextlib.suppress(WorkerDied):
             worker.request("load", source=source + FORWARD)
         assert not gone.is_set()
@@ -148,7 +148,7 @@ def test_what_a_worker_used_is_given_back_when_it_is_left_and_no_longer_exists(s
 def test_what_a_worker_used_is_given_back_once_though_its_server_was_killed():
     calls = []
     server = ForkServer("interpret", probe_isolation("cpu"))
-    with server.worker(20.0, gone=lambda: calls.append("gone")) as worker:
+    with server.worker(20.0, on_exit=lambda: calls.append("gone")) as worker:
         assert worker.request("load", source=FORWARD) == {"ok": True}
         server._process.kill()
     server.close()
@@ -160,7 +160,7 @@ def test_what_a_worker_was_to_use_is_given_back_though_its_server_never_started(
     calls = []
     server = ForkServer("interpret", probe_isolation("cpu"))
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    with pytest.raises(FileNotFoundError), server.worker(20.0, gone=lambda: calls.append("gone")):
+    with pytest.raises(FileNotFoundError), server.worker(20.0, on_exit=lambda: calls.append("gone")):
         pass
     server.close()
     assert calls == ["gone"]

@@ -1,1 +1,1 @@
-"""The rules that a candidate is judged by, one module each. ``rules.catalog.RULES`` lists them in order."""
+"""The rules by which candidates are judged, one module per rule. ``rules.catalog.RULES`` lists them in order."""

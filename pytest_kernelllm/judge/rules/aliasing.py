@@ -16,10 +16,10 @@ class Aliasing(Rule):
     statement = "outputs share memory with inputs and with each other only where the original's do"
 
     def check_case(self, case: CaseRun) -> None:
-        """Compare the pairs that the worker reports with the original's."""
+        """Compare the overlapping tensors that the worker reports with the original's."""
         pairs = case.first.reply.get("shared")
         if not isinstance(pairs, list) or not all(isinstance(p, list) and len(p) == 2 for p in pairs):
-            raise WorkerDied("it answered `run` with something else than a report")
+            raise WorkerDied("its reply to `run` is not a valid report")
         extra = [pair for pair in pairs if pair not in case.original.shared]
         broken = (
             f"{extra[0][1]!s:.80} shares memory with {extra[0][0]!s:.80} at {case.first.where}"

@@ -1,4 +1,4 @@
-"""The rule ``attributes``: a kernel that claims to read an attribute reads it."""
+"""The rule ``attributes``: a kernel reads the attributes that it claims to read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pytest_kernelllm.judge.rules.rule import SupportedCase
 from pytest_kernelllm.judge.rules.values import OutputRule
 
 SEED = 20
-"""Added to the first seed, to draw other inputs than the other rules do."""
+"""Added to the first seed, so that inputs differ from those of other rules."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,6 @@ class Attributes(OutputRule):
     statement = "outputs are right with other values of the attributes that SUPPORTS leaves open"
 
     def probes(self, supported: SupportedCase) -> Iterable[Probe]:
-        """One probe with all open attributes perturbed."""
+        """Returns one probe with all open attributes perturbed."""
         if supported.open_attributes:
             yield supported.probe(self.name, supported.main, SEED, perturbed=supported.open_attributes)

@@ -1,4 +1,4 @@
-"""All rules, in the order in which they are checked. The documentation prints this list."""
+"""Lists all rules in the order in which they are applied. The documentation prints this list."""
 
 from __future__ import annotations
 
@@ -60,21 +60,20 @@ RULES: tuple[Rule, ...] = (
     RooflineRule(),
     Speed(),
 )
-"""The rules in force. Verdicts given under others are not verified; only tests of the judge itself use them."""
-
+"""The published rules. Verdicts under other rules do not count; only tests of the judge itself use them."""
 
 NAMES = frozenset(rule.name for rule in RULES)
 
 SWITCHABLE = frozenset(rule.name for rule in RULES if rule.switchable)
-"""Names of the rules that can be left out, to show that each catches something that no other does."""
+"""Names of the rules that can be left out, to show that each catches something that no other rule does."""
 
 
 def without(names: Collection[str]) -> tuple[Rule, ...]:
-    """All rules but those with these names.
+    """Returns all rules except those with these names.
 
     Raises:
-        ValueError: a name is no rule's, or the judge cannot do without that rule.
+        ValueError: a name is not that of a rule, or that rule cannot be left out.
     """
     if unknown := sorted(set(names) - SWITCHABLE):
-        raise ValueError(f"no rule that can be switched off: {', '.join(unknown)}")
+        raise ValueError(f"not a rule that can be switched off: {', '.join(unknown)}")
     return tuple(rule for rule in RULES if rule.name not in names)

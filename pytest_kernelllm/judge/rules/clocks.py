@@ -12,7 +12,7 @@ from pytest_kernelllm.judge.run.call import ProbeRun
 
 @dataclass(frozen=True)
 class Clocks(Rule):
-    """The worker's events report no less than the judge's clock, neither for calls in a row nor for single ones."""
+    """The worker's CUDA events report no less time than the judge's clock, for single calls and for loops."""
 
     name = "clocks"
     statement = "the worker's clock and the judge's own agree"

@@ -1,4 +1,4 @@
-"""The rule ``compile``: kernels compile for the named architecture. ``compiling`` enforces it without a GPU."""
+"""The rule ``compile``: every kernel compiles for the GPU architecture. ``judge.compiling`` enforces it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pytest_kernelllm.judge.rules.rule import Rule
 
 @dataclass(frozen=True)
 class Compile(Rule):
-    """Every kernel compiles for the GPU architecture; on a GPU, running it shows that."""
+    """Every kernel compiles for the GPU architecture. Checked where there is no GPU to run it on."""
 
     name = "compile"
     statement = "every kernel compiles for the named GPU architecture"

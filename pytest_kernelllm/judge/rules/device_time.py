@@ -1,4 +1,4 @@
-"""The rule ``device time``: on a GPU, most of a call's time passes in the candidate's own kernels."""
+"""The rule ``device time``: most of a call's GPU time is spent in the candidate's own kernels."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ CALLS = 5
 """How often a call is measured; the fastest counts."""
 
 FLUSHES = 16
-"""Overwrites of L2 before a call. They keep the GPU busy until all of the call is in its queue: else it would wait, and
-the wait would count as torch's."""
+"""Overwrites of L2 before a call. They keep the GPU busy until the whole call is queued; otherwise the GPU would wait
+for launches, and the wait would count as torch's."""
 
 
 @dataclass(frozen=True)
 class DeviceTime(Rule):
-    """The candidate's own kernels take most of the time that no vendor library takes.
+    """The candidate's own kernels take most of the GPU time that no vendor library takes.
 
-    Time in a vendor's library counts for neither side, where the target itself leaves that work to one.
+    Where the target itself calls a vendor library, the candidate may do so, too; then every share passes.
     """
 
     name = "device time"
@@ -34,7 +34,7 @@ class DeviceTime(Rule):
     share: float = 0.5
     """Least share of a call's GPU time that passes in the candidate's own kernels…"""
     glue_us: float = 25.0
-    """…unless all the rest takes no longer than this, in µs: a few launches of torch's own."""
+    """…unless the rest takes no longer than this, in µs: a few of torch's own launches."""
 
     def check_device_work(self, run: ProbeRun) -> None:
         """SupportedCase the worker for the time of a call and of its launches."""
@@ -46,7 +46,7 @@ class DeviceTime(Rule):
             refuse_failure(reply, run.prepared, f"when its time is measured at {run.where}")
         figures = [(r.get("own"), r.get("all")) for r in replies]
         if not all(isinstance(x, float) and 0 <= x < 1e7 for pair in figures for x in pair):
-            raise WorkerDied("it answered `share` without proper times")
+            raise WorkerDied("its reply to `share` has no valid times")
         own, whole = min(figures, key=lambda pair: float(pair[1] or 0))
         assert own is not None and whole is not None
         share = min(own / whole, 1.0) if whole else 0.0

@@ -12,16 +12,16 @@ from pytest_kernelllm.judge.run.comparison import check_outputs
 
 @dataclass(frozen=True)
 class FreshAddress(Rule):
-    """Nothing is kept by address, and no address is assumed."""
+    """No result is cached by address, and no address is assumed."""
 
     name = "fresh address"
     statement = "the same values at other addresses give right outputs"
 
     def check_case(self, case: CaseRun) -> None:
-        """Run the probe again, with everything at other addresses."""
+        """Run the probe again with every tensor at another address."""
         judging, prepared, uploaded = case.first.judging, case.first.prepared, case.elsewhere
         reply = call(judging, uploaded, prepared, "watched")
-        where = f"when the same values came at other addresses, at {case.first.where}"
+        where = f"with the same values at other addresses, at {case.first.where}"
         check_launches(reply, where, judging.findings)
         context = "with the same values at other addresses, "
         check_outputs(judging, uploaded, prepared, self.name, context)

@@ -1,4 +1,4 @@
-"""The rule ``gradients``: gradients are right, where the target asks for them."""
+"""The rule ``gradients``: gradients are right, for targets marked ``backward=True``."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pytest_kernelllm.judge.run.backward import check_gradients, run_backward
 from pytest_kernelllm.judge.run.call import ProbeRun
 
 ASKED = frozenset({"values", "sizes", "attributes"})
-"""Rules at whose probes gradients are checked as well: all seeds and sizes."""
+"""Rules at whose probes gradients are checked as well."""
 
 
 @dataclass(frozen=True)
 class GradientsRule(Rule):
-    """Gradients of inputs and parameters are right, for targets whose marker says ``backward=True``."""
+    """Gradients of inputs and parameters are right, for targets marked ``backward=True``."""
 
     name = "gradients"
     statement = "gradients are right, where the target asks for them"
 
     def check_run(self, run: ProbeRun) -> None:
-        """Run the probe once more with its backward pass, and compare."""
+        """Run the probe again with its backward pass, and compare the gradients."""
         probe, judging = run.prepared.probe, run.judging
         if not judging.references.subject.case(probe.case).domain.grad or probe.rule not in ASKED:
             return

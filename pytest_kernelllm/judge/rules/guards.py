@@ -16,10 +16,12 @@ class Guards(Rule):
     statement = "nothing is written before or after any tensor"
 
     def check_run(self, run: ProbeRun) -> None:
-        """Look at the judge's own guard zones, and at what the worker reports of its."""
+        """Check the judge's guard zones, and those that the worker reports."""
         reported = run.reply.get("broken")
         broken = (
-            [str(item)[:200] for item in reported] if isinstance(reported, list) else ["an unreadable place"]
+            [str(item)[:200] for item in reported]
+            if isinstance(reported, list)
+            else ["at an unreadable place"]
         )
         if not run.judging.allocator.intact():
             broken.append("before or behind one of its inputs, parameters or outputs")

@@ -16,21 +16,21 @@ NAME = "inputs kept"
 
 @dataclass(frozen=True)
 class InputsKept(Rule):
-    """Inputs, parameters and buffers hold the bytes they held before the call."""
+    """Inputs, parameters and buffers hold the same bytes as before the call."""
 
     name = NAME
     statement = "inputs, parameters and buffers hold the same bytes after the call"
 
     def check_run(self, run: ProbeRun) -> None:
-        """Compare the shared buffers with what was written there."""
+        """Compare the shared buffers with what the judge wrote to them."""
         check_inputs_kept(run.uploaded, run.prepared, run.judging.findings)
 
 
 def check_inputs_kept(uploaded: Uploaded, prepared: PreparedProbe, findings: Findings) -> None:
-    """Record whether all that was uploaded is unchanged.
+    """Record whether all uploaded tensors are unchanged.
 
     Raises:
-        Decision: something was changed in place.
+        Decision: a tensor was changed in place.
     """
     tensors = tensors_of(prepared.module)
     pairs = [

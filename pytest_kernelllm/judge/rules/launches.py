@@ -1,7 +1,7 @@
-"""The rule ``launches``: a call launches Triton kernels of the candidate's own.
+"""The rule ``launches``: every call launches Triton kernels of the candidate.
 
-It is asked of every call that is watched or timed by itself, because a candidate may keep results and launch nothing
-in later calls.
+It applies to every call that is watched or timed singly, because a candidate may cache results and launch nothing in
+later calls.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NAME = "launches"
 
 @dataclass(frozen=True)
 class Launches(Rule):
-    """Every call launches a kernel of the candidate's own."""
+    """Every call launches a kernel of the candidate."""
 
     name = NAME
     statement = (
@@ -26,18 +26,18 @@ class Launches(Rule):
     )
 
     def check_run(self, run: ProbeRun) -> None:
-        """Look at the worker's count of launches."""
+        """Check the number of launches that the worker reports."""
         check_launches(run.reply, f"at {run.where}", run.judging.findings)
 
     def check_timed_call(self, call: TimedCall) -> None:
-        """Look at single calls; of calls in a row only the last is described."""
+        """Check calls that are timed singly; a loop reports no number of launches."""
         if not call.looped:
             where = f"in the timed loop at {call.run.where}"
             check_launches(call.run.reply, where, call.run.judging.findings)
 
 
 def check_launches(reply: Reply, where: str, findings: Findings) -> None:
-    """Record whether the call behind a reply launched any kernel.
+    """Record whether the call that a reply describes launched any kernel.
 
     Raises:
         Decision: it launched none.

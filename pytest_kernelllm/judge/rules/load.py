@@ -1,4 +1,4 @@
-"""The rule ``load``: the kernel module can be imported. ``workers.Workers`` enforces it."""
+"""The rule ``load``: the kernel module can be imported. ``judge.workers`` enforces it."""
 
 from __future__ import annotations
 

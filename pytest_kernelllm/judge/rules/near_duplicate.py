@@ -1,4 +1,4 @@
-"""The rule ``near-duplicate``: inputs that differ from earlier ones in a few values only."""
+"""The rule ``near-duplicate``: outputs are right for inputs that differ in a few values from earlier ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_kernelllm.judge.rules.values import OutputRule
 
 @dataclass(frozen=True)
 class NearDuplicate(OutputRule):
-    """Outputs are right where a kernel that knows earlier inputs by some of their values would copy old ones."""
+    """Outputs are right where a kernel that recognises inputs by some of their values would return old results."""
 
     name = "near-duplicate"
     statement = "outputs are right for inputs that differ from earlier ones in a few values only"
@@ -21,5 +21,5 @@ class NearDuplicate(OutputRule):
     context = "after inputs that differ in a few values only, "
 
     def probes(self, supported: SupportedCase) -> Iterable[Probe]:
-        """The inputs of the last seed but for a few values, asked right after it."""
+        """Returns a probe with the last seed's inputs, except for a few values; it runs right after that seed."""
         return [supported.probe(self.name, supported.main, supported.policy.seeds - 1, stress=NEAR_DUPLICATE)]

@@ -11,12 +11,12 @@ from pytest_kernelllm.judge.rules.stress import stress_sizes
 from pytest_kernelllm.judge.rules.values import OutputRule
 
 SEED = 80
-"""Added to the first seed, to draw other inputs than the other rules do."""
+"""Added to the first seed, so that inputs differ from those of other rules."""
 
 
 @dataclass(frozen=True)
 class Nonfinite(OutputRule):
-    """NaN and infinities come out as in the original, unless the marker says ``nonfinite=False``."""
+    """NaN and infinities come out as in the original, unless the target is marked ``nonfinite=False``."""
 
     name = "nonfinite"
     statement = "NaN and infinities in the inputs come out where the original has them"
@@ -24,10 +24,10 @@ class Nonfinite(OutputRule):
     apart: tuple[str, ...] = ("NaN", "+inf", "-inf")
     """Values planted in the inputs (``reference.stress.PLANTED``), each in a probe of its own…"""
     together: tuple[str, ...] = ("NaN and ±inf",)
-    """…or all in one, in the interpreter, or where inputs cannot be made small."""
+    """…or all in one probe, in Triton's interpreter or where inputs cannot be made small."""
 
     def probes(self, supported: SupportedCase) -> Iterable[Probe]:
-        """One probe with each planted value."""
+        """Returns one probe for each planted value."""
         sizes, cheap = stress_sizes(supported)
         planted = (self.apart if cheap else self.together) if supported.nonfinite else ()
         for number, values in enumerate(planted):

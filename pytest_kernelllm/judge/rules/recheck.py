@@ -11,7 +11,7 @@ from pytest_kernelllm.judge.run.comparison import check_outputs
 
 @dataclass(frozen=True)
 class Recheck(Rule):
-    """What is timed is what was judged: a timed call computes the right outputs, too."""
+    """Timed calls compute the right outputs, too: what is timed is what was judged."""
 
     name = "recheck"
     statement = "outputs of calls in the timed loop, chosen in secret, are right"
@@ -19,10 +19,10 @@ class Recheck(Rule):
     device = "cuda"
 
     share: float = 0.3
-    """Share of single timed calls whose outputs are checked. Calls in a row are always checked."""
+    """Share of singly timed calls whose outputs are checked. Loops are always checked."""
 
     def check_timed_call(self, call: TimedCall) -> None:
-        """Compare the outputs of some calls; no call can know whether it is one of them."""
+        """Compare the outputs of randomly chosen calls; a candidate cannot know which."""
         judging = call.run.judging
         if not call.looped:
             if judging.rng.random() >= self.share:

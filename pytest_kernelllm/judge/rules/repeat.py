@@ -12,18 +12,18 @@ from pytest_kernelllm.judge.run.comparison import check_outputs
 
 @dataclass(frozen=True)
 class Repeat(Rule):
-    """No program depends on what another has written or not yet written."""
+    """No program of a grid depends on whether another one has already run."""
 
     name = "repeat"
     statement = "outputs stay right when programs run in another order, or beside other work"
 
     in_interpreter: int = 1
-    """Further runs in Triton's interpreter, the last program first: it is deterministic."""
+    """Further runs in Triton's interpreter, where programs run in reverse order: it is deterministic."""
     on_gpu: int = 10
-    """…and on a GPU, where nobody chooses the order, and each run costs a millisecond."""
+    """Further runs on a GPU, where the order cannot be chosen and each run costs a millisecond."""
 
     def check_case(self, case: CaseRun) -> None:
-        """Run the probe again, several times."""
+        """Run the probe again, once or several times."""
         judging, prepared, uploaded = case.first.judging, case.first.prepared, case.elsewhere
         for _ in range(self.on_gpu if judging.on_gpu else self.in_interpreter):
             reply = call(judging, uploaded, prepared, "reversed")

@@ -12,7 +12,7 @@ from pytest_kernelllm.judge.run.call import ProbeRun
 
 @dataclass(frozen=True)
 class RooflineRule(Rule):
-    """No call is faster than the GPU can move what must be moved."""
+    """No call is faster than the GPU can move the bytes that the call must read and write."""
 
     name = "roofline"
     statement = "no call is faster than this GPU can move the bytes it must"
@@ -20,15 +20,18 @@ class RooflineRule(Rule):
     device = "cuda"
 
     slack: float = 0.8
-    """A call that takes less than this share of the time its bytes need is not believed: ceilings are measured, and
-    a measured ceiling may be a little low."""
+    """Least share of the roofline's time that a call may take. Below 1, because the measured ceilings may be a little
+    too low."""
 
     def check_measurement(self, run: ProbeRun, measured: Measurement) -> None:
-        """Compare the reported time with the least possible one."""
+        """Compare the reported time with the least possible time."""
         reported = min(measured.events_us, measured.single_us)
         least = measured.needed_us * self.slack
         possible = reported >= least
-        broken = f"a call takes {reported:.1f} µs, but to move the bytes it must this GPU needs {measured.needed_us:.1f} µs"
+        broken = (
+            f"a call reports {reported:.1f} µs, but this GPU needs {measured.needed_us:.1f} µs to move the bytes "
+            "that the call must read and write"
+        )
         check = Check(
             "slower than the roofline",
             possible,

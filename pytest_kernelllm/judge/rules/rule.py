@@ -1,4 +1,4 @@
-"""What a rule is: something that holds for every accepted candidate, and the checks that show it."""
+"""Defines a rule: a statement that holds for every accepted candidate, and the checks that verify it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pytest_kernelllm.judge.shared.buffers import ALIGNMENT
 
 @dataclass(frozen=True)
 class SupportedCase:
-    """A case for which rules choose probes."""
+    """A case that a candidate supports, for which rules choose probes."""
 
     case: Case
     ranges: Mapping[str, tuple[int, int]]
@@ -44,13 +44,13 @@ class SupportedCase:
         stress: str = "",
         perturbed: tuple[str, ...] = (),
     ) -> Probe:
-        """A probe of this case.
+        """Returns a probe of this case.
 
         Args:
             rule: the rule that a wrong output breaks.
-            sizes: of the named dimensions.
-            number: added to the first seed; later numbers share the weights of the last seed.
-            stress: what is done to the inputs, see ``Probe.stress``.
+            sizes: sizes of the named dimensions.
+            number: added to the first seed; from ``policy.seeds`` on, probes share the last seed's weights.
+            stress: how the inputs are stressed, see ``Probe.stress``.
             perturbed: attributes set to another value.
         """
         weights = self.seed + min(number, self.policy.seeds - 1)
@@ -61,72 +61,72 @@ class SupportedCase:
 
 @dataclass(frozen=True)
 class CaseRun:
-    """The first discriminating probe of a case, answered rightly once, to be run again in other ways."""
+    """The first discriminating probe of a case, which passed once, to be run again in other ways."""
 
     first: ProbeRun
 
     @cached_property
     def original(self) -> OriginalCall:
-        """One call of the original at the same probe."""
+        """What one call of the original does at the same probe."""
         return call_original(self.first.prepared)
 
     @cached_property
     def elsewhere(self) -> Uploaded:
-        """The same probe at other addresses, chosen in secret."""
+        """The same probe uploaded to other addresses, chosen at random."""
         shift = ALIGNMENT * self.first.judging.rng.randrange(1, 64)
         return upload(self.first.judging, self.first.prepared, shift=shift)
 
 
 @dataclass(frozen=True)
 class TimedCall:
-    """One timed call of a candidate, or the last of many in a row."""
+    """One timed call of a candidate, or the last call of a loop."""
 
     run: ProbeRun
     looped: bool
-    """Whether it was the last of many; then the reply describes no single call."""
+    """Whether it was a loop of calls; then the reply describes no single call."""
 
 
 class Rule:
     """One rule. Subclasses are frozen dataclasses whose fields are the rule's thresholds.
 
-    The judge calls the hooks below for every rule in force, in the order of the catalog. A hook records what it finds
+    The judge calls the methods below for every rule in force, in the catalog's order. A method records its checks
     with ``Findings.record``, which ends the judging at the first check that fails.
     """
 
     name: ClassVar[str]
-    """As verdicts, reports and the corpus name it."""
+    """The rule's name in verdicts, reports and the corpus."""
     statement: ClassVar[str]
-    """What holds for every accepted candidate: the sentence in the documentation."""
+    """What holds for every accepted candidate; the documentation prints this sentence."""
     stage: ClassVar[Stage] = "correctness"
-    """The stage of a verdict that rejects for this rule."""
+    """The stage of a verdict that rejects a candidate by this rule."""
     switchable: ClassVar[bool] = True
-    """Whether the judge can do without it, to show that it catches something that no other rule does."""
+    """Whether the rule can be left out, to show that it catches something that no other rule does."""
     device: ClassVar[Literal["any", "cpu", "cuda"]] = "any"
-    """Where the judge applies it."""
+    """Where the judge applies the rule."""
     main: ClassVar[bool] = False
-    """Whether its probes come before a case is run again in other ways."""
+    """Whether its probes run before ``check_case``."""
 
     def check_source(self, source: str, findings: Findings) -> None:
-        """Read the kernel module, before anything of it runs."""
+        """Check the kernel module's source, before any of it runs."""
 
     def probes(self, supported: SupportedCase) -> Iterable[Probe]:
-        """Probes to run for a case. A wrong output at one of them breaks this rule."""
+        """Returns probes to run for a case. A wrong output at one of them breaks this rule."""
         return ()
 
     def check_run(self, run: ProbeRun) -> None:
-        """Look at one watched call."""
+        """Check one watched call."""
 
     def check_case(self, case: CaseRun) -> None:
-        """Run a case's main probe again, in ways that an honest kernel does not notice."""
+        """Check a case by running a probe again in ways that make no difference to an honest kernel."""
 
     def check_device_work(self, run: ProbeRun) -> None:
-        """Look at what the GPU does during a call, before it is timed."""
+        """Check what the GPU does during a call, before the call is timed."""
 
     def check_timed_call(self, call: TimedCall) -> None:
-        """Look at a call in the timed loop."""
+        """Check a timed call."""
 
     def check_measurement(self, run: ProbeRun, measured: Measurement) -> None:
-        """Look at the times of one case."""
+        """Check the times of one case."""
 
     def check_speedups(
         self,
@@ -135,4 +135,4 @@ class Rule:
         baseline: Literal["eager", "compile"],
         findings: Findings,
     ) -> None:
-        """Look at the speedups of all cases."""
+        """Check the speedups of all cases; see ``rules.speed``."""

@@ -1,4 +1,4 @@
-"""The rule ``run``: every call ends well. ``run.call`` and ``workers.Workers`` enforce it."""
+"""The rule ``run``: every call succeeds. ``judge.run.call`` and ``judge.workers`` enforce it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pytest_kernelllm.judge.rules.rule import Rule
 
 @dataclass(frozen=True)
 class RunRule(Rule):
-    """Every call ends without an error and in time, and the process stays alive."""
+    """Every call returns without an error and in time, and the process stays alive."""
 
     name = "run"
     statement = "every call ends, without an error, in time and with the process alive"

@@ -1,4 +1,4 @@
-"""The rule ``sizes``: outputs are right at the corners of the declared sizes and at primes."""
+"""The rule ``sizes``: outputs are right at the ends of the declared size ranges and at prime sizes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_kernelllm.judge.rules.rule import SupportedCase
 from pytest_kernelllm.judge.rules.values import OutputRule
 
 SEED = 30
-"""Added to the first seed, to draw other inputs than the other rules do."""
+"""Added to the first seed, so that inputs differ from those of other rules."""
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,13 @@ class Sizes(OutputRule):
     statement = "outputs are right at the corners of the declared sizes and at primes"
 
     def probes(self, supported: SupportedCase) -> Iterable[Probe]:
-        """One probe a corner of the domain, without what is the main size."""
+        """Returns one probe for each corner of the domain that is not the main sizes."""
         for number, sizes in enumerate(corners(supported)):
             yield supported.probe(self.name, sizes, SEED + number)
 
 
 def corners(supported: SupportedCase) -> list[dict[str, int]]:
-    """The sizes to try beside the main ones, as far as they fit the limits."""
+    """Returns the sizes to try besides the main ones, without those that exceed the limits."""
     rng = random.Random(supported.seed)
     odd = {k: secret_prime(supported.ranges[k][0], v, rng) for k, v in supported.main.items()}
     low = {k: supported.ranges[k][0] for k in supported.main}
@@ -43,9 +43,9 @@ def corners(supported: SupportedCase) -> list[dict[str, int]]:
 
 
 def secret_prime(low: int, value: int, rng: random.Random) -> int:
-    """Some prime in ``[low, value)``; ``low`` where there is none.
+    """Returns a random prime in ``[low, value)``; ``low`` if there is none.
 
-    One between the next lower power of two and ``value`` where there is one: below that, kernels use other block sizes.
+    Prefers primes above the next lower power of two, because kernels use other block sizes below it.
     """
     least = max(low, 2)
     if least >= value:

@@ -1,4 +1,4 @@
-"""The rule ``speed``: the kernel is fast enough to be worth having."""
+"""The rule ``speed``: the kernel is faster than the baseline by the user's threshold."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_kernelllm.judge.rules.rule import Rule
 
 @dataclass(frozen=True)
 class Speed(Rule):
-    """Some case gains and none loses. The threshold is the user's (``min_speedup``)."""
+    """At least one case reaches the user's ``min_speedup``, and no case gets slower."""
 
     name = "speed"
     statement = "the lower end of the speedup's interval clears the threshold"
@@ -28,13 +28,13 @@ class Speed(Rule):
         baseline: Literal["eager", "compile"],
         findings: Findings,
     ) -> None:
-        """Reject a kernel that loses on a case, or gains enough on none.
+        """Reject a kernel that is slower on some case, or reaches the threshold on none.
 
         Args:
-            timings: of all cases.
-            least: speedup that the interval's lower end must reach.
-            baseline: what it is measured against; eager where the module cannot be compiled.
-            findings: receives one check a case.
+            timings: one for each case.
+            least: speedup that the lower end of the interval must reach.
+            baseline: what the speedup is measured against; eager where the module cannot be compiled.
+            findings: receives one check per case.
         """
         slow = []
         for timing in timings:

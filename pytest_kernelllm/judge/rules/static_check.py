@@ -1,4 +1,4 @@
-"""The rule ``static check``: reading the source finds nothing that a kernel has no use for."""
+"""The rule ``static check``: the source uses nothing that a kernel does not need."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pytest_kernelllm.judge.static_check.static_check import find_violations
 
 @dataclass(frozen=True)
 class StaticCheck(Rule):
-    """Reading the source finds nothing that a kernel has no use for."""
+    """The source uses nothing that a kernel does not need."""
 
     name = "static check"
     statement = "reading the source finds nothing that a kernel has no use for"
     stage = "static check"
 
     def check_source(self, source: str, findings: Findings) -> None:
-        """Refuse a module with any violation."""
+        """Reject a module with any violation."""
         violations = find_violations(source)
         detail = f"line {violations[0].line}: it {violations[0].reason}" if violations else ""
         findings.record(self.name, Check("static check", not violations, float(len(violations)), 0.0, detail))

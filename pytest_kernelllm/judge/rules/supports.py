@@ -1,4 +1,4 @@
-"""The rule ``supports``: ``SUPPORTS`` can be read and covers a case. ``plans.make_plans`` enforces it."""
+"""The rule ``supports``: ``SUPPORTS`` is valid and covers a case. ``judge.plans`` enforces it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pytest_kernelllm.judge.rules.rule import Rule
 
 @dataclass(frozen=True)
 class Supports(Rule):
-    """The kernel module says what it supports, and supports a case of the target."""
+    """The kernel module declares what it supports, and supports at least one case of the target."""
 
     name = "supports"
     statement = "SUPPORTS has the published form and covers a case of the target"

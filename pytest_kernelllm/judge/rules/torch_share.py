@@ -1,4 +1,4 @@
-"""The rule ``torch's share``: torch does no more of the work than views, allocation, casts and small glue."""
+"""The rule ``torch's share``: torch does no more than views, allocation, casts and small glue."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from pytest_kernelllm.judge.run.torch_work import torch_work, vendor_kinds
 
 @dataclass(frozen=True)
 class TorchShare(Rule):
-    """Torch does little beyond what the target itself leaves to a vendor's library."""
+    """Torch does little work besides what the target itself leaves to a vendor library."""
 
     name = "torch's share"
     statement = "torch does no more of the work than views, allocation, casts and small glue"
 
     share: float = 0.25
-    """Elements that torch may compute on in a call, beyond layout and vendor's work, as a share of its largest
-    tensor: a scale, a mask or a bias beside the kernel, but no pass over the whole output in several steps."""
+    """Elements that torch may compute on in a call, besides layout and vendor libraries, as a share of the largest
+    tensor: enough for a scale or a bias, too little for a pass over the whole output."""
     least: int = 16
-    """Elements that glue may touch in any call, however small."""
+    """Elements that torch may compute on in any call, however small."""
 
     def check_case(self, case: CaseRun) -> None:
-        """Add up the operations that the worker reports."""
+        """Sum up the operations that the worker reports."""
         operations = case.first.reply.get("operations")
         if not isinstance(operations, dict) or not all(
             isinstance(n, int) and n >= 0 for n in operations.values()
         ):
-            raise WorkerDied("it answered `run` with something else than a report")
+            raise WorkerDied("its reply to `run` is not a valid report")
         work = torch_work(operations, vendor_kinds(case.original.operations))
         size = case.original.largest
         excess = self.excess(work, size)
@@ -40,10 +40,10 @@ class TorchShare(Rule):
         case.first.judging.findings.record(self.name, check)
 
     def excess(self, work: Mapping[str, int], size: int) -> str:
-        """What torch does too much of, in words; empty where its work is small.
+        """Describes what torch does too much of; empty if its work is small.
 
         Args:
-            work: operations with the elements that they touched, see ``torch_work``.
+            work: elements that each operation touched, see ``torch_work``.
             size: elements of the call's largest input or output.
         """
         if sum(work.values()) <= max(self.share * size, self.least):

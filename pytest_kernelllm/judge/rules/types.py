@@ -12,7 +12,7 @@ from pytest_kernelllm.judge.shared import leaves
 
 @dataclass(frozen=True)
 class Types(Rule):
-    """Outputs nest like the original's and have its exact types, as the worker describes them."""
+    """Outputs nest like the original's and have its exact types."""
 
     name = "types"
     statement = "outputs nest like the original's, with its exact types, dtypes, shapes, strides and device"
@@ -30,7 +30,7 @@ class Types(Rule):
 
 
 def _outline(outputs: dict[str, Any]) -> str:
-    """``(float32 [8, 4], int64 [8])``: outputs in words, whatever a worker reports about them."""
+    """Returns outputs in words, as in ``(float32 [8, 4], int64 [8])``. What a worker reports may be anything."""
     flat = outputs["leaves"] if isinstance(outputs["leaves"], list) else []
     parts = [
         f"{x.get('dtype', x.get('type'))} {x.get('shape', '')} with strides {x.get('strides', '?')} on {x.get('device', '?')}"

@@ -1,4 +1,4 @@
-"""The rule ``values``: outputs are right for fresh values in the same memory, several times over."""
+"""The rule ``values``: outputs are right for several draws of inputs in the same memory."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from pytest_kernelllm.judge.run.comparison import check_outputs
 
 @dataclass(frozen=True)
 class OutputRule(Rule):
-    """A rule that outputs at its own probes are right."""
+    """Base class of rules that check the outputs of their own probes."""
 
     context = ""
-    """How a reason begins, where the probe alone does not say what was special."""
+    """Beginning of the reason for a rejection, where the probe's description is not enough."""
 
     def check_run(self, run: ProbeRun) -> None:
-        """Compare the outputs, if the probe is this rule's."""
+        """Compare the outputs if the probe belongs to this rule."""
         if run.prepared.probe.rule == self.name:
             check_outputs(run.judging, run.uploaded, run.prepared, self.name, self.context)
 
 
 @dataclass(frozen=True)
 class Values(OutputRule):
-    """Outputs are right for fresh values in the same memory: nothing is kept by address or from an earlier call."""
+    """Outputs are right for fresh values in the same memory: no result of an earlier call is reused."""
 
     name = "values"
     statement = "outputs are right for fresh values in the same memory, several times over"
     main = True
 
     def probes(self, supported: SupportedCase) -> Iterable[Probe]:
-        """One probe a seed at the case's main size. The first is the judge's own, see ``plans``."""
+        """Returns one probe per seed at the main sizes. ``judge.plans`` adds the first seed's itself."""
         return [
             supported.probe(self.name, supported.main, number) for number in range(1, supported.policy.seeds)
         ]

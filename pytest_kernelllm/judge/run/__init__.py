@@ -1,1 +1,1 @@
-"""Uploads probes to a worker, has them run there, and compares what was written."""
+"""Runs probes in a worker and compares the outputs."""

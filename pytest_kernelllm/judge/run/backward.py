@@ -1,4 +1,4 @@
-"""Runs a probe with its backward pass in a worker, and compares the gradients of inputs and parameters."""
+"""Runs a probe with its backward pass in a worker, and compares the gradients."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from pytest_kernelllm.judge.shared.buffers import buffer_bytes
 
 @dataclass(frozen=True)
 class Backward:
-    """A call with its backward pass."""
+    """The result of a call with its backward pass."""
 
     uploaded: Uploaded
     gradients: Gradients
-    """What the gradients must be."""
+    """The expected gradients."""
     written: Sequence[torch.Tensor]
     """What the worker wrote, one buffer for each of ``gradients.names``."""
 
 
 def run_backward(judging: Judging, prepared: PreparedProbe) -> Backward:
-    """Have a probe called once with its backward pass.
+    """Upload a probe and have it called once with its backward pass.
 
     Raises:
         Decision: the call failed.
         OriginalError: the original has no gradients.
-        WorkerDied: the process is gone.
+        WorkerDied: the worker process ended.
     """
     gradients = judging.references.gradients(prepared)
     incoming = [g for g in gradients.into if g is not None]
@@ -53,8 +53,8 @@ def run_backward(judging: Judging, prepared: PreparedProbe) -> Backward:
     for buffer, _ in buffers:
         poison(buffer)
     descriptions = [description for _, description in buffers]
-    order = {"wrt": list(gradients.names), "outputs": outputs, "buffers": descriptions}
-    call(judging, uploaded, prepared, "watched", grad=order)
+    request = {"wrt": list(gradients.names), "outputs": outputs, "buffers": descriptions}
+    call(judging, uploaded, prepared, "watched", grad=request)
     return Backward(uploaded, gradients, [buffer for buffer, _ in buffers])
 
 

@@ -1,4 +1,4 @@
-"""Uploads a prepared probe to a worker and has ``forward`` called there."""
+"""Uploads a prepared probe to a worker and has the worker call ``forward``."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from pytest_kernelllm.judge.run.module_tree import module_tree, plain
 from pytest_kernelllm.judge.shared.buffers import Allocator, buffer_bytes
 
 Reply = dict[str, Any]
-"""What a worker reports. Untrusted."""
+"""A worker's reply. Untrusted."""
 
 
 @dataclass(frozen=True)
 class Judging:
-    """A candidate while it is judged: its worker, the memory it shares, the right answers, the findings."""
+    """What judging one candidate needs: its worker, shared memory, reference outputs and findings."""
 
     worker: WorkerHandle
-    """Has loaded the candidate."""
+    """A worker that has loaded the candidate."""
     allocator: Allocator
-    """Of the buffers that judge and worker share."""
+    """Allocates the buffers that judge and worker share."""
     references: ReferenceOutputs
     findings: Findings
     rng: random.Random
-    """The judge's secret choices."""
+    """Source of choices that a candidate must not predict."""
 
     @property
     def policy(self) -> Policy:
@@ -47,18 +47,20 @@ class Judging:
 
 @dataclass(frozen=True)
 class Uploaded:
-    """A prepared probe in shared buffers: how the worker finds it, and the judge's own views of it."""
+    """A prepared probe in shared buffers: the worker's descriptions, and the judge's views of them."""
 
     arguments: dict[str, Any]
+    """Arguments of ``forward`` as JSON, tensors by the description of their buffer."""
     inputs: dict[str, torch.Tensor]
     state: dict[str, torch.Tensor]
     """Parameters and buffers of the module by dotted name."""
     outputs: list[tuple[torch.Tensor, dict[str, Any]]]
+    """For each output leaf the judge's view of its buffer, and the description for the worker."""
 
 
 @dataclass(frozen=True)
 class ProbeRun:
-    """One watched call of a candidate at a prepared probe, and what the worker reported about it."""
+    """One call of a candidate at a prepared probe, and the worker's reply."""
 
     judging: Judging
     prepared: PreparedProbe
@@ -75,25 +77,25 @@ def run_probe(judging: Judging, prepared: PreparedProbe) -> ProbeRun:
     """Upload a probe and have it called once, watched.
 
     Raises:
-        Decision: the call failed, or found no memory (``OutOfMemory``).
-        WorkerDied: the process is gone.
+        Decision: the call failed, or ran out of memory (``OutOfMemory``).
+        WorkerDied: the worker process ended.
     """
     uploaded = upload(judging, prepared)
     return ProbeRun(judging, prepared, uploaded, call(judging, uploaded, prepared, "watched"))
 
 
 def upload(judging: Judging, prepared: PreparedProbe, *, shift: int = 0, room: int = 0) -> Uploaded:
-    """Lay a prepared probe out in shared buffers and give the worker the module's state.
+    """Write a prepared probe to shared buffers and send the module's state to the worker.
 
     Args:
         judging: the candidate.
         prepared: the probe.
-        shift: bytes by which everything lies later than usual.
-        room: bytes for further buffers.
+        shift: bytes by which all addresses are moved.
+        room: bytes to reserve for further buffers.
 
     Raises:
-        Decision: the worker cannot be given the state.
-        WorkerDied: the process is gone.
+        Decision: the worker cannot attach to the buffers.
+        WorkerDied: the worker process ended.
     """
     allocator = judging.allocator
     needed = room + sum(buffer_bytes(t.shape, t.dtype) for t in _tensors(prepared))
@@ -114,13 +116,13 @@ def upload(judging: Judging, prepared: PreparedProbe, *, shift: int = 0, room: i
     if "error" in reply:
         if ran_out(reply["error"]):
             raise OutOfMemory(f"at {prepared.probe.describe()}")
-        reason = f"the worker could not be given the module's state: {error_text(reply)}"
+        reason = f"the worker could not receive the module's state: {error_text(reply)}"
         raise Decision("inconclusive", "load", reason)
     return Uploaded(arguments, inputs, state, outputs)
 
 
 def refill(uploaded: Uploaded, prepared: PreparedProbe) -> None:
-    """Write the values of another probe with the same shapes to the same addresses."""
+    """Write the values of another probe with the same shapes to the same buffers."""
     tensors = tensors_of(prepared.module)
     for name, buffer in uploaded.state.items():
         buffer.copy_(tensors[name].detach())
@@ -129,18 +131,18 @@ def refill(uploaded: Uploaded, prepared: PreparedProbe) -> None:
 
 
 def call(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, how: str, **fields: Any) -> Reply:
-    """Poison the outputs, have ``forward`` called once, and return the worker's reply.
+    """Poison the output buffers, have ``forward`` called once, and return the worker's reply.
 
     Args:
         judging: the candidate.
-        uploaded: where the probe lies.
+        uploaded: the probe's buffers.
         prepared: the probe.
         how: see ``worker.Worker.run``.
-        fields: of the order, beside these.
+        fields: further fields of the request.
 
     Raises:
-        Decision: the call failed, or found no memory (``OutOfMemory``).
-        WorkerDied: the process is gone.
+        Decision: the call failed, or ran out of memory (``OutOfMemory``).
+        WorkerDied: the worker process ended.
     """
     for buffer, _ in uploaded.outputs:
         poison(buffer)
@@ -154,7 +156,10 @@ def call(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, how: str
     except WorkerDied as death:
         size = elements(judging.references.subject.case(probe.case).domain, dict(probe.sizes))
         if death.hung and not judging.on_gpu and size > judging.policy.cpu_elements:
-            reason = f"inputs of {size:,} elements are too much for Triton's interpreter; declare smaller `dims` or use a GPU"
+            reason = (
+                f"inputs of {size:,} elements are too large for Triton's interpreter; "
+                "declare smaller `dims` or use a GPU"
+            )
             raise Decision("inconclusive", "run", reason) from None
         raise
     refuse_failure(reply, prepared, f"at {probe.describe()}")
@@ -162,10 +167,10 @@ def call(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, how: str
 
 
 def refuse_failure(reply: Reply, prepared: PreparedProbe, where: str) -> None:
-    """Reject a candidate whose call failed, unless the call found no memory while hardly any was left.
+    """Reject a candidate whose call failed; inconclusive if it ran out of memory while little was free.
 
     Raises:
-        Decision: it failed; the reason says where.
+        Decision: the call failed; the reason says where.
     """
     if "error" not in reply:
         return
@@ -175,16 +180,16 @@ def refuse_failure(reply: Reply, prepared: PreparedProbe, where: str) -> None:
 
 
 def error_text(reply: Reply) -> str:
-    """The error in a worker's reply, in words. It is untrusted text: bounded, and only shown."""
+    """Returns the error in a worker's reply, in words. The text is untrusted: its length is bounded."""
     error = reply.get("error")
     if not isinstance(error, dict):
-        return "an unreadable answer"
+        return "an invalid reply"
     line = f" (line {error['line']})" if isinstance(error.get("line"), int) else ""
     return f"{str(error.get('type'))[:80]}: {str(error.get('message'))[:600]}{line}"
 
 
 def poison(buffer: torch.Tensor) -> None:
-    """Fill an output with what no kernel writes: NaN, or a pattern."""
+    """Fill an output buffer with NaN, or a byte pattern, so that elements left unwritten are wrong."""
     if buffer.is_floating_point():
         buffer.fill_(float("nan"))
     else:
@@ -192,13 +197,13 @@ def poison(buffer: torch.Tensor) -> None:
 
 
 def synchronize(allocator: Allocator) -> None:
-    """Wait for all that the judge has written: the worker's streams know nothing of the judge's."""
+    """Wait until the judge's writes are done: the worker's CUDA streams do not wait for the judge's."""
     if allocator.device.type == "cuda":
         torch.cuda.synchronize()
 
 
 def tensors_of(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters and buffers by dotted name; a tensor with several names appears under each."""
+    """Returns parameters and buffers by dotted name; a tensor with several names appears under each."""
     return {
         **dict(module.named_parameters(remove_duplicate=False)),
         **dict(module.named_buffers(remove_duplicate=False)),

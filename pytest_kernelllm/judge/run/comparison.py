@@ -1,4 +1,4 @@
-"""Compares what a candidate wrote with what is right."""
+"""Compares a candidate's outputs with the expected ones."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def check_outputs(
 
     Args:
         judging: the candidate.
-        uploaded: where its outputs lie.
-        prepared: the probe that it was called at.
+        uploaded: the buffers with its outputs.
+        prepared: the probe that it was called with.
         rule: the rule that a wrong output breaks.
-        context: how the reason begins, where the probe alone does not say what was special.
+        context: beginning of the reason, where the probe's description is not enough.
 
     Raises:
         Decision: an output is wrong.
@@ -40,7 +40,7 @@ def check_outputs(
 
 
 def outputs_pass(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe) -> bool:
-    """Whether all outputs would count as right."""
+    """Whether all outputs are right, without recording checks."""
     references = judging.references
     return all(
         numerics.compare(buffer, prepared.expected, i, references.policy, references.tolerance).passed

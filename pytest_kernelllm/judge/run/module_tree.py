@@ -1,4 +1,4 @@
-"""A live module as the plain tree that a worker's stand-in for ``self`` is built from."""
+"""Serialises a module's state as a tree, from which a worker builds its stand-in for ``self``."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pytest_kernelllm.judge.shared.buffers import Allocator
 def module_tree(
     module: torch.nn.Module, allocator: Allocator, buffers: dict[str, torch.Tensor], prefix: str = ""
 ) -> dict[str, Any]:
-    """Parameters and buffers in buffers, plain attributes as they are, submodules nested. JSON-ready.
+    """Returns a module's state as JSON: tensors as shared buffers, plain attributes, and submodules nested.
 
-    Methods, hooks and whatever else is no plain value stays behind: a worker cannot call the original.
+    Methods, hooks and all other values are left out: a worker cannot call the original.
 
     Args:
-        module: the live module.
-        allocator: where the buffers are made.
-        buffers: receives the buffer of each parameter and buffer by dotted name.
-        prefix: of those names.
+        module: the original.
+        allocator: allocates the shared buffers.
+        buffers: receives the shared buffer of each parameter and module buffer by dotted name.
+        prefix: prepended to those names.
     """
     values: dict[str, Any] = {}
     tensors = {**dict(module.named_parameters(recurse=False)), **dict(module.named_buffers(recurse=False))}
@@ -47,7 +47,7 @@ def module_tree(
 
 
 def plain(values: dict[str, Any], name: str, value: Any) -> None:
-    """Put ``value`` into ``values`` if it is a plain value: scalars, dtypes and tuples of them."""
+    """Add ``value`` to ``values`` as JSON if it is a scalar, a dtype or a tuple of scalars."""
     if value is None or isinstance(value, bool | int | str):
         values[name] = value
     elif isinstance(value, float):
@@ -59,7 +59,7 @@ def plain(values: dict[str, Any], name: str, value: Any) -> None:
 
 
 def in_buffer(tensor: torch.Tensor, allocator: Allocator) -> tuple[torch.Tensor, dict[str, Any]]:
-    """A copy of ``tensor`` in the allocator, and its description for the worker."""
+    """Copy ``tensor`` to a shared buffer; return the buffer and its description for the worker."""
     buffer, description = allocator.buffer(tensor.shape, tensor.dtype)
     buffer.copy_(tensor.detach())
     return buffer, {"buffer": description}
@@ -71,7 +71,7 @@ def _is_namespace(name: str, value: Any) -> bool:
 
 
 def _namespace(value: Any) -> dict[str, Any]:
-    """A configuration object: its plain values only."""
+    """Returns a configuration object's plain values."""
     values: dict[str, Any] = {}
     for name, item in vars(value).items():
         if not name.startswith("_"):

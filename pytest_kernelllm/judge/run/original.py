@@ -1,4 +1,4 @@
-"""One call of the original, described as a worker describes a candidate's."""
+"""Records what one call of the original does, in the form in which a worker reports a candidate's call."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class OriginalCall:
     shared: list[list[str]]
     """Pairs of names whose memory overlaps, see ``leaves.shared``."""
     operations: Mapping[str, int]
-    """Torch's operations, each with the elements that it touched."""
+    """Elements that each of torch's operations touched, by its name."""
     largest: int
     """Elements of the largest input or output."""
 
 
 def call_original(prepared: PreparedProbe) -> OriginalCall:
-    """Call the original at a prepared probe."""
+    """Call the original with a prepared probe and record what it does."""
     with torch.no_grad(), OperationWatch(guarded=False) as watch:
         outputs = flatten(prepared.module(**prepared.arguments))[1]
     named: dict[str, Any] = {f"self.{k}": v for k, v in prepared.module.named_parameters()}

@@ -1,4 +1,4 @@
-"""Which of torch's operations in a call are work that a kernel should do."""
+"""Finds the torch operations in a call that do work which belongs into a kernel."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ LAYOUT = ALLOCATING | frozenset(
         "zero_",
     )
 )
-"""Views, allocation, fills, casts and changes of layout: free at any size."""
+"""Views, allocation, fills, casts and changes of layout: allowed at any size."""
 
 VENDOR = {
     "gemm": ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::dot", "aten::mv", "aten::addmv"),
@@ -57,20 +57,20 @@ VENDOR = {
     "attention": ("aten::_scaled_dot_product", "aten::_flash_attention", "aten::_efficient_attention"),
     "lookup": ("aten::embedding",),
 }
-"""Work that a vendor's library does, by kind; the entries are beginnings of operations' names."""
+"""Work that vendor libraries do, by kind; the entries are prefixes of operation names."""
 
 
 def vendor_kinds(ops: Mapping[str, int]) -> frozenset[str]:
-    """Which kinds of vendor's work are among these operations."""
+    """Returns the kinds of vendor library work among these operations."""
     return frozenset(kind for op in ops if (kind := _kind(op)))
 
 
 def torch_work(operations: Mapping[str, int], allowed_kinds: frozenset[str]) -> dict[str, int]:
-    """The operations that compute something, beyond layout and permitted vendor's work.
+    """Returns the operations that compute something, without layout changes and allowed vendor library work.
 
     Args:
-        operations: of one call, each with the elements that it touched.
-        allowed_kinds: vendor's work that the target itself leaves to libraries.
+        operations: elements that each operation of one call touched.
+        allowed_kinds: kinds of work that the target itself leaves to vendor libraries.
     """
     return {
         op: n for op, n in operations.items() if op not in LAYOUT and _kind(op) not in allowed_kinds and n
