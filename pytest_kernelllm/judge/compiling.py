@@ -21,8 +21,9 @@ def compile_beside(
 ) -> Iterator[Callable[[], None]]:
     """Compile a candidate's kernels in a thread while the block checks their outputs.
 
-    Yields a function that raises ``Decision`` as soon as a kernel is known not to compile. When the block ends, a
-    compiler error takes precedence over any other finding, so the verdict does not depend on which came first.
+    Yields a function that raises ``Decision`` as soon as a kernel is known not to compile. When the block
+    ends, a compiler error takes precedence over any other finding, so the verdict does not depend on
+    which came first.
     """
     own = replace(findings, checks=[], timing=[], cases=[])
     thread = ThreadPoolExecutor(1, "kernelllm-compile")

@@ -48,7 +48,10 @@ def find_gpus() -> tuple[Gpu, ...]:
 
 
 def visible_uuids(uuids: Sequence[str], visible: str | None) -> list[str]:
-    """Applies ``CUDA_VISIBLE_DEVICES`` to a machine's GPUs. Like CUDA, ignores all after the first invalid entry."""
+    """Applies ``CUDA_VISIBLE_DEVICES`` to a machine's GPUs.
+
+    Like CUDA, ignores all after the first invalid entry.
+    """
     if visible is None:
         return list(uuids)
     chosen: list[str] = []
@@ -68,8 +71,9 @@ def visible_uuids(uuids: Sequence[str], visible: str | None) -> list[str]:
 def find_gpu() -> Gpu | None:
     """Returns this process's GPU: the first one; in pytest-xdist workers, one after the other in turn.
 
-    A pytest-xdist worker is bound to its GPU: ``CUDA_VISIBLE_DEVICES`` is set for it and its child processes. Where
-    CUDA is already initialised (by a conftest, say), that has no effect any more and the first GPU is returned.
+    A pytest-xdist worker is bound to its GPU: ``CUDA_VISIBLE_DEVICES`` is set for it and its child
+    processes. Where CUDA is already initialised (by a conftest, say), that has no effect any more and the
+    first GPU is returned.
     """
     gpus = find_gpus()
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")

@@ -41,7 +41,9 @@ class Findings:
     """Names of the cases with a discriminating probe."""
 
     def record(self, rule: str, check: Check) -> None:
-        """Record a check made under ``rule``, if that rule is in force. Of checks with one name, keeps the worst.
+        """Record a check made under ``rule``, if that rule is in force.
+
+        Of checks with one name, keeps the worst.
 
         Raises:
             Decision: the check failed, so the candidate is rejected.

@@ -1,9 +1,9 @@
 """Locks a GPU across processes: shared for checking, exclusive for timing.
 
-The lock is ``flock`` on a file per user and GPU: it has shared and exclusive holders, works across processes and
-threads, and the system drops it when its holder dies. ``flock`` alone is not fair: a stream of shared holders could
-keep an exclusive one waiting for ever. So every process first takes a second lock, the turnstile, and holds it until
-it has the first: nobody overtakes a process that waits.
+The lock is ``flock`` on a file per user and GPU: it has shared and exclusive holders, works across
+processes and threads, and the system drops it when its holder dies. ``flock`` alone is not fair: a stream
+of shared holders could keep an exclusive one waiting for ever. So every process first takes a second
+lock, the turnstile, and holds it until it has the first: nobody overtakes a process that waits.
 """
 
 from __future__ import annotations

@@ -19,7 +19,10 @@ class WorkerDied(Exception):
 
 
 class WorkerHandle:
-    """The judge's end of one worker. All requests share one time budget; the first failure ends the worker."""
+    """The judge's end of one worker.
+
+    All requests share one time budget; the first failure ends the worker.
+    """
 
     def __init__(self, channel: Channel, exit_reason: Callable[[], str], seconds: float) -> None:
         """Created by ``ForkServer.worker``.

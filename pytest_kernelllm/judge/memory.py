@@ -1,4 +1,4 @@
-"""Handles scarce GPU memory: frees the judge's cache, and tells whether a failed allocation is the candidate's fault."""
+"""Handles scarce GPU memory: frees the judge's cache, and finds out why an allocation failed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ TEMPORARIES = 8
 """How many times a probe's bytes one honest call may need at once."""
 
 SPARE = 1 << 30
-"""Bytes that a worker needs besides: its kernels, a vendor library's workspace, the buffer that overwrites L2."""
+"""Bytes that a worker needs besides: its kernels, a vendor library's workspace, the buffer that
+overwrites L2."""
 
 
 def make_room(needed: int) -> None:

@@ -5,27 +5,32 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 POLICY_VERSION = "4"
-"""Part of every verdict's environment: verdicts under another version do not count. Raise it with every change of
-what is accepted."""
+"""Part of every verdict's environment: verdicts under another version do not count. Raise it with every
+change of what is accepted."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """The thresholds. Errors are relative to the output's scale; ``eps`` is the output dtype's machine epsilon."""
+    """The thresholds.
+
+    Errors are relative to the output's scale; ``eps`` is the output dtype's machine epsilon.
+    """
 
     own_error_factor: float = 4.0
     """A candidate's error against float64 may be this many times the original's own…"""
     single_eps: float = 16.0
     """…or this many ``eps``, for float32 and float64 outputs."""
     terms_eps: float = 0.5
-    """…plus this many ``eps`` times the square root of input elements per output element, for float32 and float64:
-    sequential sums, by atomics for example, drift like a random walk."""
+    """…plus this many ``eps`` times the square root of input elements per output element, for float32 and
+    float64: sequential sums, by atomics for example, drift like a random walk."""
     half_eps: float = 1.5
-    """…or this many ``eps``, for float16 and bfloat16 outputs: one rounding of a float32 result is half an eps."""
+    """…or this many ``eps``, for float16 and bfloat16 outputs: one rounding of a float32 result is half
+    an eps."""
     conditioning_eps: float = 8.0
     """…or as much as the exact result changes when the inputs are perturbed by this many float32 ``eps``."""
     outlier_share: float = 1e-3
-    """Share of elements that may err more, where the original has such elements too: at steps, as in rounding."""
+    """Share of elements that may err more, where the original has such elements too: at steps, as in
+    rounding."""
     chunk_elements: int = 1 << 24
     """Elements that are compared at once."""
     judge_bytes: int | None = None
@@ -53,7 +58,7 @@ class Policy:
     timing_calls: int = 10
     """Calls per implementation and round."""
     between_runs: float = 0.012
-    """Smallest half width of a speedup's interval, as a share: in another run the same code lies elsewhere in memory
-    (``benchmarks/noise.py`` measures this)."""
+    """Smallest half width of a speedup's interval, as a share: in another run the same code lies
+    elsewhere in memory (``benchmarks/noise.py`` measures this)."""
     clock_tolerance: float = 0.10
     """Share by which the worker's clock may report less than the judge's, plus 3 µs."""

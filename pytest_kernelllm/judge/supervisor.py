@@ -44,8 +44,9 @@ PASSED_VARIABLES = (
 """Environment variables that a worker gets; all others (tokens, proxies, CI variables) are left out."""
 
 QUEUES = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
-"""One hardware queue in place of eight. Drivers create contexts one after the other for all GPUs of a machine, and
-one with a single queue takes half the time. Candidates may not use streams of their own, so they need no more."""
+"""One hardware queue in place of eight. Drivers create contexts one after the other for all GPUs of a
+machine, and one with a single queue takes half the time. Candidates may not use streams of their own, so
+they need no more."""
 
 
 class ServerFailed(RuntimeError):
@@ -73,7 +74,7 @@ class ForkServer:
     def __init__(
         self, mode: Mode, isolation: Isolation, arch: str = "", bounds: ResourceBounds | None = None
     ) -> None:
-        """``arch`` (``sm_90``) is what ``compile`` workers compile for; ``bounds`` limits a worker's resources."""
+        """``arch`` (``sm_90``) is for ``compile`` workers; ``bounds`` limits a worker's resources."""
         self.mode = mode
         self.isolation = isolation
         self.arch = arch
@@ -140,7 +141,8 @@ class ForkServer:
         Args:
             seconds: how long all its replies may take together.
             buffers_fd: descriptor of the shared buffers, passed on to the worker; -1 on a GPU.
-            on_exit: called once, from any thread, after the block, when the worker's process has ended; at the
+            on_exit: called once, from any thread, after the block, when the worker's process has ended;
+                at the
                 latest by ``close``.
 
         Raises:
@@ -252,7 +254,8 @@ class ForkServer:
                 try:
                     ended = self._handle_message(json.loads(data))
                 except (ValueError, KeyError, TypeError):
-                    # Only the server holds the other end; ignoring the message would hide that something else does.
+                    # Only the server holds the other end; ignoring the message would hide that something
+                    # else does.
                     self._protocol_error = (
                         f"its control channel sent {data[:80]!r}, which is not a valid message."
                     )

@@ -37,7 +37,8 @@ class Timer:
         """Time one case at these sizes.
 
         Raises:
-            Decision: an output is wrong, the clocks do not agree, or the worker ran out of memory (``OutOfMemory``).
+            Decision: an output is wrong, the clocks do not agree, or the worker ran out of memory
+                (``OutOfMemory``).
             WorkerDied: the worker process ended.
             torch.cuda.OutOfMemoryError: the judge ran out of memory.
         """

@@ -42,7 +42,8 @@ class Workers:
         try:
             with self.server.worker(self.seconds, allocator.fd, allocator.close) as worker:
                 if self.device.type == "cuda":
-                    # Before the GPU is locked: drivers create contexts one after the other, for all GPUs of a machine.
+                    # Before the GPU is locked: drivers create contexts one after the other, for all GPUs
+                    # of a machine.
                     make_context(worker)
                 reply = worker.request("load", source=source)
                 if "error" in reply:

@@ -1,1 +1,1 @@
-"""Times implementations by clocks that a candidate cannot move."""
+"""Times candidates and baselines by clocks that a candidate cannot manipulate."""

@@ -1,7 +1,7 @@
 """Times one case on the GPU: the candidate in its worker against eager and ``torch.compile`` in the judge.
 
-Every timed call of the candidate is one order: the judge writes fresh values to the same addresses, poisons the
-outputs, and afterwards looks at those it chooses. No call can know whether it is one of them.
+For every timed call or loop the judge writes fresh values to the same addresses and poisons the outputs.
+Afterwards it checks the outputs of some calls, and no call can know whether it is one of them.
 """
 
 from __future__ import annotations
@@ -35,52 +35,52 @@ from pytest_kernelllm.judge.shared.clock import GpuClock
 
 @dataclass(frozen=True)
 class Measurement:
-    """The times of one case, and what the rules about clocks ask."""
+    """The times of one case, with the figures that rules check."""
 
     timing: Timing
     judge_us: float
-    """One cold call by the judge's clock."""
+    """µs of one cold call by the judge's clock."""
     events_us: float
-    """The same calls by the worker's events."""
+    """µs of the same calls by the worker's CUDA events."""
     single_us: float
-    """The median of single calls by the worker's events."""
+    """Median µs of singly timed calls by the worker's CUDA events."""
     needed_us: float
-    """µs below which no call is believed."""
+    """µs that the GPU needs at least for such a call, see ``Roofline.least``."""
 
 
 @dataclass
 class CandidateRunner:
-    """The candidate as one of the implementations that are timed."""
+    """The candidate as an ``Implementation``: each call is a request to its worker."""
 
     judging: Judging
     uploaded: Uploaded
     prepared: Sequence[PreparedProbe]
     """Probes of equal sizes; the first is uploaded."""
     check: Callable[[ProbeRun, bool], None]
-    """Called after every timed call, with True after many calls in a row."""
+    """Called after every timed call (False) and loop (True)."""
     name: str = "kernel"
     peak: int = 0
-    """Bytes allocated during a call, at most, outputs included."""
+    """Most bytes allocated during a call, outputs included."""
     written: PreparedProbe = field(init=False)
-    """The probe whose values stand in the shared buffers."""
+    """The probe whose values are in the shared buffers."""
 
     def __post_init__(self) -> None:
-        """The first probe has been uploaded."""
+        """Note that the first probe is uploaded."""
         self.written = self.prepared[0]
 
     def cold(self, flushes: int) -> float:
-        """µs of one call by the worker's events."""
+        """Time one call behind ``flushes`` overwrites of L2, in µs by the worker's CUDA events."""
         self._write_fresh_values()
         reply = call(self.judging, self.uploaded, self.written, "timed", flushes=flushes)
         took, peak = reply.get("microseconds"), reply.get("peak")
         if not (isinstance(took, float) and 0 < took < 1e9 and isinstance(peak, int)):
-            raise WorkerDied("it gave no proper times")
+            raise WorkerDied("its reply has no valid times")
         self.peak = max(self.peak, peak)
         self.check(self._run(reply), False)
         return took
 
     def loop(self, count: int, flushes: int = 0) -> list[float]:
-        """µs of ``count`` calls in a row, see ``GpuClock.many``."""
+        """Time ``count`` calls in a row, in µs, see ``GpuClock.many``."""
         self._write_fresh_values()
         synchronize(self.judging.allocator)
         outputs = [description for _, description in self.uploaded.outputs]
@@ -93,7 +93,7 @@ class CandidateRunner:
         if not (
             isinstance(events, list) and events and all(isinstance(e, float) and 0 < e < 1e9 for e in events)
         ):
-            raise WorkerDied("it gave no proper times")
+            raise WorkerDied("its reply has no valid times")
         self.check(run, True)
         return events
 
@@ -109,18 +109,18 @@ class CandidateRunner:
 
 @dataclass
 class Baseline:
-    """A baseline, in the judge's own process."""
+    """Eager or ``torch.compile`` as an ``Implementation``, in the judge's own process."""
 
     name: str
     call: Callable[[], Any]
     clock: GpuClock
 
     def cold(self, flushes: int) -> float:
-        """µs of one call."""
+        """Time one call behind ``flushes`` overwrites of L2, in µs."""
         return self.clock.one(self.call, flushes)[1]
 
     def loop(self, count: int, flushes: int = 0) -> list[float]:
-        """µs of calls in a row."""
+        """Time ``count`` calls in a row, in µs, see ``GpuClock.many``."""
         return self.clock.many([self.call], count, flushes)[1]
 
 
@@ -128,13 +128,13 @@ def measure(runner: CandidateRunner, roofline: Roofline, clock: GpuClock) -> Mea
     """Time one case.
 
     Args:
-        runner: its worker has loaded the candidate; the first of its probes is uploaded and was answered rightly.
-        roofline: this GPU's ceilings.
-        clock: the judge's.
+        runner: the candidate; the first of its probes is uploaded and passed.
+        roofline: this GPU's measured ceilings.
+        clock: the judge's clock.
 
     Raises:
         Decision: a check after a timed call failed.
-        WorkerDied: the process is gone.
+        WorkerDied: the worker process ended.
     """
     prepared, judging = runner.prepared[0], runner.judging
     policy, references = judging.policy, judging.references
@@ -184,7 +184,7 @@ def measure(runner: CandidateRunner, roofline: Roofline, clock: GpuClock) -> Mea
 
 
 def allowed_difference(policy: Policy, judged: float) -> float:
-    """µs that the worker's clock may report less than the judge's."""
+    """Returns by how many µs the worker's clock may report less than the judge's."""
     return policy.clock_tolerance * judged + 3.0
 
 
@@ -193,7 +193,10 @@ def _call(module: Callable[..., Any], arguments: dict[str, Any]) -> Callable[[],
 
 
 def _peak(implementation: timing.Implementation) -> int:
-    """Bytes allocated during a call in this process, at most. Other threads of the judge wait meanwhile."""
+    """Returns the most bytes allocated during a call in this process.
+
+    The judge's other threads wait meanwhile.
+    """
     torch.cuda.reset_peak_memory_stats()
     held = torch.cuda.memory_allocated()
     implementation.loop(1)

@@ -1,4 +1,4 @@
-"""What this GPU can do at best: measured ceilings, and the bytes that a call cannot do without."""
+"""Measures the roofline of the current GPU, and the bytes that a call must at least move."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_kernelllm.judge.shared.clock import GpuClock
 from pytest_kernelllm.judge.shared.structure import flatten
 
 DIFFERENTIABLE_BYTES = 1 << 31
-"""Larger probes are not differentiated to learn which of their inputs matter."""
+"""Bytes; larger probes are not differentiated to find out which inputs a call must read."""
 
 
 @dataclass(frozen=True)
@@ -23,21 +23,21 @@ class Roofline:
     bytes_per_us: float
     flops_per_us: dict[str, float]
     cache_bytes: int
-    """L2: writes up to this size need not reach memory before a call ends."""
+    """Size of L2: writes up to this size need not reach memory before a call ends."""
 
     def microseconds(self, moved: int, flops: int, dtype: str) -> float:
-        """The time that moving and computing this much takes at the ceilings."""
+        """Returns the µs that moving these bytes and computing these FLOPs takes at the ceilings."""
         rate = self.flops_per_us.get(dtype, self.flops_per_us["float32"])
         return max(moved / self.bytes_per_us, flops / rate)
 
     def least(self, read: int, written: int, flops: int) -> float:
-        """µs below which no call is believed, in whatever precision it computes."""
+        """Returns the µs that a call needs at least, whatever precision it computes in."""
         moved = read + max(written - self.cache_bytes, 0)
         return max(moved / self.bytes_per_us, flops / max(self.flops_per_us.values()))
 
 
 def measure_roofline(clock: GpuClock) -> Roofline:
-    """Copy and multiply for a few ms to learn what the current GPU can do."""
+    """Measure the current GPU's memory bandwidth and matmul throughput, in a few ms."""
     source = torch.empty(1 << 28, dtype=torch.float32, device="cuda").normal_()
     target = torch.empty_like(source)
     copied = clock.many([functools.partial(target.copy_, source)], 8, 1)[1]
@@ -52,10 +52,11 @@ def measure_roofline(clock: GpuClock) -> Roofline:
 
 
 def needed_bytes(prepared: PreparedProbe) -> tuple[int, int]:
-    """Bytes that a call must read, and must write.
+    """Returns the bytes that a call must read, and the bytes that it must write.
 
-    Read: of floating inputs and parameters the elements with a derivative, for a random projection of the outputs.
-    An element without one may matter too, so this is never too much; a table's rows that no index names are not in it.
+    To be read are the elements of floating inputs and parameters with a non-zero gradient of a random
+    projection of the outputs. This is a lower bound: elements without a gradient may matter, too; rows of
+    an embedding that no index selects are left out.
     """
     written = sum(leaf.nbytes for leaf in prepared.expected.original)
     if prepared.bytes > DIFFERENTIABLE_BYTES:
@@ -78,7 +79,7 @@ def needed_bytes(prepared: PreparedProbe) -> tuple[int, int]:
             gradients = torch.autograd.grad(torch.stack(parts).sum(), sources, allow_unused=True)
     except (
         RuntimeError
-    ):  # it changes an input in place, or has no derivative: then nothing is known about its reads
+    ):  # it changes an input in place, or has no derivative: nothing is known about its reads
         return 0, written
     read = sum(
         int(gradient.count_nonzero()) * gradient.itemsize for gradient in gradients if gradient is not None

@@ -1,4 +1,4 @@
-"""How fast is a kernel: interleaved rounds against the baselines, and the judge's own clock beside the worker's."""
+"""Times implementations in interleaved rounds, and computes speedups with intervals."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.shared.clock import GpuClock
 
 MOST_FLUSHES = 12
-"""Overwrites of L2 before a call, at most."""
+"""Most overwrites of L2 before a call."""
 
 CLOCK_TRIES = 5
 """How often a call is timed by the judge's clock, at most."""
 
 
 class Implementation(Protocol):
-    """One of the things timed against each other."""
+    """One of the implementations that are timed against each other: a candidate or a baseline."""
 
     name: str
 
     def cold(self, flushes: int) -> float:
-        """µs of one call behind so many overwrites of L2."""
+        """Time one call behind ``flushes`` overwrites of L2, in µs."""
 
     def loop(self, count: int, flushes: int = 0) -> list[float]:
-        """µs of calls in a row, see ``GpuClock.many``."""
+        """Time ``count`` calls in a row, in µs, see ``GpuClock.many``."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """All figures of one implementation, in µs: one list of cold calls a round, one warm mean a round."""
+    """All times of one implementation in µs: per round, its cold calls and the mean of its warm calls."""
 
     cold: tuple[tuple[float, ...], ...]
     warm: tuple[float, ...]
 
     @property
     def median(self) -> float:
-        """Of all cold calls."""
+        """The median of all cold calls."""
         return statistics.median(x for calls in self.cold for x in calls)
 
 
 def flushes_to_hide(implementations: Sequence[Implementation], flush_us: float) -> dict[str, int]:
-    """How many overwrites of L2 keep the GPU busy while each implementation's call is being launched.
+    """Returns how many overwrites of L2 keep the GPU busy while each implementation launches its call.
 
-    What is timed then is the GPU's work and not Python. Also warms everything up.
+    With them, the GPU's work is timed and not Python's. Also warms the implementations up.
     """
     flushes = {}
     for implementation in implementations:
@@ -61,9 +61,9 @@ def flushes_to_hide(implementations: Sequence[Implementation], flush_us: float) 
 def interleave(
     implementations: Sequence[Implementation], flushes: dict[str, int], policy: Policy, order: random.Random
 ) -> dict[str, Series]:
-    """Time all implementations in rounds, each round in a new order, so that drift of clocks and heat falls on all.
+    """Time all implementations in rounds, each in a new order, so that drift affects all alike.
 
-    Calls that take long are made less often.
+    Slow calls are made less often.
     """
     cold: dict[str, list[tuple[float, ...]]] = {c.name: [] for c in implementations}
     warm: dict[str, list[float]] = {c.name: [] for c in implementations}
@@ -78,16 +78,17 @@ def interleave(
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """20th, 50th and 80th percentile."""
+    """Returns the 20th, 50th and 80th percentile."""
     cuts = statistics.quantiles(values, n=10, method="inclusive")
     return Spread(round(cuts[1], 3), round(statistics.median(values), 3), round(cuts[7], 3))
 
 
 def ratio(slow: Series, fast: Series, between_runs: float) -> Ratio:
-    """Speedup of ``fast`` over ``slow`` on cold calls, with a 95 % interval.
+    """Returns the speedup of ``fast`` over ``slow`` on cold calls, with a 95 % interval.
 
-    Each round gives one ratio of medians; rounds are independent draws, so the interval is Student's over their
-    logarithms. To it comes, squares added, what no number of rounds can show: ``between_runs``, a share.
+    Each round gives one ratio of medians. Rounds are independent draws, so the interval is Student's t
+    interval over their logarithms, widened (in quadrature) by ``between_runs``, the variation that no
+    number of rounds can show.
     """
     logs = [
         math.log(statistics.median(a) / statistics.median(b))
@@ -106,11 +107,12 @@ def by_the_judge(
     flushes: int,
     agree: Callable[[float, float], bool],
 ) -> tuple[float, float]:
-    """One cold call in µs, by the judge's clock and by the worker's events for the same calls.
+    """Returns µs of one cold call by the judge's clock, and by the worker's CUDA events for the same calls.
 
-    The judge asks for N and for 2N calls and takes the difference, which cancels the way there and back, and takes off
-    what the overwrites of L2 alone need, measured in its own process. The least of several figures counts: whatever
-    else the machine does can only add to them. So the first try after which both clocks ``agree`` is the last.
+    The judge requests N and then 2N calls. The difference cancels the overhead of a request; the time of
+    the L2 overwrites, measured in its own process, is subtracted. The smallest of several results counts,
+    because anything else that the machine does can only add to it. The first try after which both clocks
+    ``agree`` is the last.
     """
 
     def seconds(run: Callable[[int], object], count: int) -> float:
@@ -137,7 +139,7 @@ def by_the_judge(
 
 
 def _student(freedom: int) -> float:
-    """97.5th percentile of Student's t, by Hill's expansion around the normal quantile (good to 1 % from 5 degrees)."""
+    """Returns the 97.5th percentile of Student's t, by Hill's expansion (within 1 % from 5 degrees on)."""
     z = statistics.NormalDist().inv_cdf(0.975)
     g1 = (z**3 + z) / 4
     g2 = (5 * z**5 + 16 * z**3 + 3 * z) / 96

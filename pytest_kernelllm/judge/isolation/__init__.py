@@ -1,1 +1,1 @@
-"""What a worker may reach, and how everything else is taken from it."""
+"""Isolates a worker: limits the files, system calls, network and resources that it can use."""

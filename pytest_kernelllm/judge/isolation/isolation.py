@@ -1,6 +1,6 @@
-"""What holds a worker: which measures this machine allows, the level they make, and how a worker takes them on.
+"""Finds out which isolation this machine supports, and applies it to a worker.
 
-``probe_isolation`` is the judge's side; ``seal`` runs in the worker, before anything of a candidate is read.
+The judge calls ``probe_isolation``; the worker calls ``seal`` before it reads any of a candidate.
 """
 
 from __future__ import annotations
@@ -36,31 +36,31 @@ _DAC_READ_SEARCH = 1 << 2
 
 
 class IsolationError(ConfigError):
-    """Strict isolation was asked for, and this machine cannot give it; the text names what is missing."""
+    """Strict isolation was requested but is not available here; the text names what is missing."""
 
 
 @dataclass(frozen=True)
 class Isolation:
-    """What holds a worker in this environment, as reported in records. Each measure can be left out by name."""
+    """The isolation measures in force, as verdicts report them."""
 
     unshare: int = 0
-    """Flags of ``unshare(2)`` that give a worker a network of its own with nothing in it; 0: not possible here."""
+    """Flags of ``unshare(2)`` that give a worker an empty network namespace; 0: not possible here."""
     landlock: int = 0
-    """The version of Landlock that bounds files, TCP and signals; 0: none."""
+    """The version of Landlock, which limits files, TCP and signals; 0: not available."""
     seccomp: bool = False
-    """System calls that no kernel module needs are refused."""
+    """Whether system calls that no kernel module needs are refused."""
     capabilities: bool = True
-    """Root's capabilities are given up."""
+    """Whether root's capabilities are dropped."""
     gpu: bool = False
-    """The NVIDIA devices are reachable."""
+    """Whether the NVIDIA devices are reachable."""
     unix_sockets: bool = False
-    """Unix sockets can be made, as CUDA's driver does; none can be connected."""
+    """Whether Unix sockets can be created, as CUDA's driver does; they can never be connected."""
     memfd: bool = False
-    """Files in memory can be made."""
+    """Whether memory files can be created."""
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """What full isolation lacks here, each as words that follow "missing"; empty if nothing."""
+        """Returns what is missing for full isolation, each in words; empty if nothing."""
         lacks = []
         if self.landlock < 3:
             lacks.append(
@@ -72,7 +72,7 @@ class Isolation:
 
     @property
     def level(self) -> str:
-        """One line: full or partial, the measures in force and those missing."""
+        """Returns one line: full or partial, the measures in force and those missing."""
         parts = ["own process group", "clean environment", "resource limits"]
         if self.unshare or self.seccomp:
             parts.append("no network")
@@ -84,31 +84,31 @@ class Isolation:
         return f"{text}; missing {' and '.join(self.missing)}" if self.missing else text
 
     def at_least(self, requested: RequestedIsolation) -> Isolation:
-        """This, if it is enough: ``strict`` takes nothing less than full isolation, ``best`` what there is.
+        """Returns this isolation if it meets the request; ``strict`` requires full isolation.
 
         Raises:
-            IsolationError: it is not.
+            IsolationError: ``strict`` was requested and something is missing.
         """
         if requested == "strict" and self.missing:
             raise IsolationError(
-                f"Strict isolation is not to be had on this machine: it lacks {' and '.join(self.missing)}; "
-                'with isolation "best" candidates run under what there is.'
+                f"Strict isolation is not available here: missing {' and '.join(self.missing)}. "
+                'With isolation "best", candidates run under the measures that are available.'
             )
         return self
 
 
 def probe_isolation(device: Device, requested: RequestedIsolation = "best") -> Isolation:
-    """Find out what this machine allows.
+    """Find out which isolation this machine supports.
 
-    Without root a network namespace needs a user namespace, across which CUDA's shared memory does not open; the
-    system call filter then closes the network alone.
+    Without root, a network namespace needs a user namespace, across which CUDA cannot open shared memory.
+    On a GPU, only the system call filter then blocks the network.
 
     Args:
         device: where the workers' kernels run.
-        requested: ``strict`` accepts nothing less than full isolation.
+        requested: ``strict`` requires full isolation.
 
     Raises:
-        IsolationError: ``strict`` was asked for and something is missing.
+        IsolationError: ``strict`` was requested and something is missing.
     """
     gpu = device == "cuda"
     found = Isolation(
@@ -138,20 +138,20 @@ def seal(
     limits: Mapping[str, int],
     keep: Iterable[int],
 ) -> None:
-    """Take on every measure, for this process and all it will start. It must have one thread.
+    """Apply every measure to this process and all that it will start. It must have a single thread.
 
     Args:
-        isolation: the measures in force.
+        isolation: the measures to apply.
         directory: the only folder that stays writable.
-        reachable: from ``reachable.reachable``.
-        limits: by the names of ``resource``, in its units.
-        keep: descriptors that stay open, beside 0, 1 and 2.
+        reachable: files that stay reachable, from ``reachable.reachable``.
+        limits: resource limits, by their names in ``resource`` and in its units.
+        keep: descriptors that stay open besides 0, 1 and 2.
 
     Raises:
-        OSError: a measure failed; the process must end.
+        OSError: a measure failed; the process must not go on.
     """
     _close_all_but({0, 1, 2, *keep})
-    # When memory runs out, the kernel is to take this process, not the user's.
+    # When memory runs out, the kernel should kill this process and not the user's.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     libc = ctypes.CDLL(None, use_errno=True)
@@ -160,21 +160,21 @@ def seal(
     for name, value in limits.items():
         _limit(getattr(resource, name), value)
     if isolation.capabilities:
-        # Root may run the judge from another user's folders. Landlock still bounds which.
+        # Root may run the judge from another user's folders. Landlock still limits which.
         searching = isolation.landlock and os.getuid() == 0 and not isolation.unshare & CLONE_NEWUSER
         _drop_capabilities(libc, _DAC_READ_SEARCH if searching else 0)
-    # New credentials clear both: the second lets this process read its own /proc.
+    # A change of credentials clears both. The second lets this process read its own /proc.
     _checked(libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "an end with the server")
     _checked(libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0), "its own /proc")
     _checked(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
     if isolation.landlock:
-        # Kept open: a rule holds for the inode, which lives as long as somebody refers to it.
+        # Kept open: a rule holds for the inode, which exists as long as something refers to it.
         own = os.open(f"/proc/{os.getpid()}", os.O_PATH | os.O_CLOEXEC)
-        # CUDA's driver does not start unless it can name its threads, in files there.
-        of_itself = READ | WRITE_FILE | TRUNCATE if isolation.gpu else READ
-        allowed = [Allowed(f"/proc/self/fd/{own}", of_itself), Allowed(os.fspath(directory), OWN)]
+        # CUDA's driver does not start unless it can write its threads' names there.
+        own_access = READ | WRITE_FILE | TRUNCATE if isolation.gpu else READ
+        allowed = [Allowed(f"/proc/self/fd/{own}", own_access), Allowed(os.fspath(directory), OWN)]
         if isolation.gpu:
-            # Where CUDA keeps count of memory that processes share.
+            # CUDA counts the users of shared memory in these files.
             shared = Path("/dev/shm").glob("cuda.shm.*")
             allowed += [Allowed(os.fspath(file), READ_FILE | WRITE_FILE) for file in shared]
         landlock.confine((*reachable, *allowed), isolation.landlock)
@@ -188,7 +188,7 @@ def seal(
 
 
 def _close_all_but(keep: set[int]) -> None:
-    """Close what the fork brought along."""
+    """Close the descriptors inherited by the fork."""
     for fd in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208  (numbers, not paths)
         if fd not in keep:
             with contextlib.suppress(OSError):
@@ -202,7 +202,7 @@ def _limit(kind: int, value: int) -> None:
 
 
 def _drop_capabilities(libc: ctypes.CDLL, kept: int) -> None:
-    """Give up all capabilities but ``kept``, a bit mask, for good."""
+    """Drop all capabilities but ``kept`` (a bit mask) for good."""
     libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     for capability in range(64):
         if not kept >> capability & 1:

@@ -1,4 +1,4 @@
-"""Landlock (``man 7 landlock``): a process gives up all files but those named, for itself and all its children.
+"""Confines a process and its children to named files by Landlock (``man 7 landlock``).
 
 Standard library only; three system calls, no root.
 """
@@ -44,7 +44,7 @@ _ALL_SCOPES = 0b11  # abstract Unix sockets, signals
 
 @dataclass(frozen=True)
 class Allowed:
-    """A file, or a folder with all that is in it, and what may be done there."""
+    """A file, or a folder with its contents, and the access that is allowed."""
 
     path: str
     access: int
@@ -62,19 +62,22 @@ class _PathAttr(ctypes.Structure):
 
 
 def abi() -> int:
-    """The kernel's version of Landlock, 0 where it has none: 3 bounds truncation, 4 TCP, 5 ioctl, 6 signals."""
+    """Returns the kernel's Landlock version, 0 if it has none.
+
+    Version 3 limits truncation, 4 TCP, 5 ioctl, 6 signals.
+    """
     found = _libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION_FLAG))
     return max(int(found), 0)
 
 
 def confine(allowed: Iterable[Allowed], version: int) -> None:
-    """Leave this thread, and all that it starts, nothing but ``allowed``: no TCP, and no signals to others.
+    """Confine this thread and all that it starts to ``allowed`` files, without TCP or signals to others.
 
-    What does not exist, or cannot be opened by this user anyway, is passed over.
+    Paths that do not exist or that this user cannot open are skipped.
 
     Args:
-        allowed: the files that stay; the most permissive entry that holds a file decides.
-        version: what ``abi`` said.
+        allowed: the files that stay reachable; of several entries for a file, the most permissive one counts.
+        version: as returned by ``abi``.
 
     Raises:
         OSError: the kernel refuses.

@@ -1,4 +1,4 @@
-"""A worker's processes, all of them: counted, measured against bounds, and ended. Reads /proc; no root needed."""
+"""Finds a worker's processes in /proc, compares their use of resources with bounds, and kills them."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ def _half_of_memory() -> int:
 
 @dataclass(frozen=True)
 class Process:
-    """One line of the process table."""
+    """One entry of the process table."""
 
     parent: int
     threads: int
     resident: int
-    """Bytes of memory in use."""
+    """Bytes of resident memory."""
 
 
 @dataclass(frozen=True)
 class ResourceBounds:
-    """What one worker may hold, with all its children."""
+    """The resources that one worker may use, together with all its child processes."""
 
     tasks: int = 512
-    """Processes and threads; Triton's compilers take some ten."""
+    """Processes and threads; Triton's compilers take about ten."""
     memory: int = field(default_factory=_half_of_memory)
-    """Bytes resident; what is shared counts once for each process."""
+    """Bytes of resident memory; shared pages count once per process."""
     disk: int = 2 * GIB
-    """Bytes on disk in its scratch folder, and in open files that have no name any more."""
+    """Bytes on disk in its scratch folder, and in open files without a name."""
     files: int = 20_000
     """Entries in its scratch folder."""
 
 
 def process_table() -> dict[int, Process]:
-    """Every process there is, by its number."""
+    """Returns every running process by its pid."""
     found = {}
     for name in os.listdir("/proc"):  # noqa: PTH208  (numbers, not paths; and the fastest there is)
         if name.isdigit():
@@ -54,7 +54,7 @@ def process_table() -> dict[int, Process]:
 
 
 def descendants(roots: Collection[int], table: Mapping[int, Process]) -> set[int]:
-    """``roots``, as far as they live, with all their children's children."""
+    """Returns those of ``roots`` that are alive, and all their descendants."""
     children: dict[int, list[int]] = {}
     for pid, process in table.items():
         children.setdefault(process.parent, []).append(pid)
@@ -67,15 +67,15 @@ def descendants(roots: Collection[int], table: Mapping[int, Process]) -> set[int
 
 
 def orphans(workers: Collection[int], table: Mapping[int, Process]) -> set[int]:
-    """Children of this process that are no workers, with all their own: what workers left behind."""
+    """Returns the children of this process that are not workers, with their descendants."""
     own = os.getpid()
     return descendants([p for p, q in table.items() if q.parent == own and p not in workers], table)
 
 
 def kill_all(find: Callable[[Mapping[int, Process]], set[int]]) -> None:
-    """Kill what ``find`` finds in the process table, until it finds no more than before.
+    """Kill the processes that ``find`` returns, calling it until it returns no new ones.
 
-    All are stopped first, so that none can start another one while the others die.
+    All of them are stopped first, so that none can fork while the others are killed.
     """
     stopped: set[int] = set()
     while new := find(process_table()) - stopped:
@@ -89,14 +89,14 @@ def kill_all(find: Callable[[Mapping[int, Process]], set[int]]) -> None:
 def excess(
     worker: int, directory: Path, table: Mapping[int, Process], bounds: ResourceBounds, shared: int = -1
 ) -> str:
-    """What a worker holds too much of, in words that follow "ended because"; empty if nothing.
+    """Describes which bound a worker exceeds, in words that follow "ended because"; empty if none.
 
     Args:
-        worker: its process.
+        worker: its pid.
         directory: its scratch folder.
         table: from ``process_table``.
-        bounds: what it may hold.
-        shared: the inode of a file it was given, which is not counted.
+        bounds: what it may use.
+        shared: the inode of the file of shared buffers, which is not counted.
     """
     members = descendants([worker], table)
     tasks = sum(table[pid].threads for pid in members)
@@ -113,7 +113,7 @@ def excess(
 
 
 def _folder(directory: Path, most: int) -> tuple[int, int]:
-    """How many entries a folder has, counted as far as one past ``most``, and their bytes on disk."""
+    """Returns the number of entries in a folder, counting up to ``most`` + 1, and their bytes on disk."""
     entries = size = 0
     waiting = [os.fspath(directory)]
     while waiting and entries <= most:
@@ -129,7 +129,7 @@ def _folder(directory: Path, most: int) -> tuple[int, int]:
 
 
 def _nameless(members: set[int], shared: int) -> int:
-    """Bytes in files that are open and deleted, or never had a name (``memfd``); each counted once."""
+    """Returns the bytes of open files that are deleted or never had a name (``memfd``); each counts once."""
     sizes: dict[tuple[int, int], int] = {}
     for pid in members:
         with contextlib.suppress(OSError):

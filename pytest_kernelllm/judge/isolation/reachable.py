@@ -1,6 +1,6 @@
-"""Which files a worker may reach: the system's programs, Python, torch and Triton, the GPU's devices; nothing else.
+"""Lists the files that a worker may reach: system programs, Python, torch, Triton and GPU devices.
 
-Run in the fork server, after its imports: the folders of what it has loaded are part of the answer.
+To be called in the fork server after its imports, because the folders of all loaded modules are included.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from pytest_kernelllm.judge.isolation.landlock import DEVICE, READ, RUN, Allowed
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store", "/opt/cuda")
-"""Programs, libraries and headers: read and run."""
+"""Programs, libraries and headers: readable and executable."""
 
 SETTINGS = (
     "/etc/ld.so.cache",
@@ -32,7 +32,7 @@ SETTINGS = (
     "/etc/nvidia",
     "/etc/nvidia-container-runtime",
 )
-"""What libraries look up. Not the whole of /etc: it holds password hashes and keys, and the user may be root."""
+"""What libraries read. Not all of /etc: it has password hashes and keys, and the user may be root."""
 
 KERNEL = (
     "/sys/bus",
@@ -54,8 +54,8 @@ KERNEL = (
     "/proc/loadavg",
     "/proc/uptime",
 )
-"""What the kernel tells of the machine. Not /proc itself: it shows other processes' command lines; not /sys itself:
-it holds what root traces."""
+"""What the kernel reports about the machine. Not all of /proc, which has other processes' command lines;
+not all of /sys, which has root's traces."""
 
 PLAIN_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
@@ -63,10 +63,10 @@ GPU_FOLDERS = ("/usr/local/nvidia", "/run/nvidia/driver", "/usr/local/cuda")
 
 
 def reachable(*, gpu: bool) -> tuple[Allowed, ...]:
-    """Everything a worker may reach besides its scratch folder and its own entry in /proc.
+    """Returns all files that a worker may reach besides its scratch folder and its own entry in /proc.
 
     Args:
-        gpu: the driver's and the toolkit's folders too; the devices come from ``gpu_devices``.
+        gpu: include the folders of driver and toolkit; the devices come from ``gpu_devices``.
     """
     programs = {*SYSTEM, *_python(), *_compilers()}
     if gpu:
@@ -78,12 +78,12 @@ def reachable(*, gpu: bool) -> tuple[Allowed, ...]:
 
 
 def gpu_devices() -> list[Allowed]:
-    """The NVIDIA devices there are now; some appear only with the first use of CUDA on the machine."""
+    """Returns the NVIDIA devices that exist now; some appear only when CUDA is first used."""
     return [Allowed(str(path), DEVICE) for name in ("nvidia*", "dxg") for path in Path("/dev").glob(name)]
 
 
 def _topmost(paths: Iterable[str]) -> list[str]:
-    """Without those that lie in another one."""
+    """Returns the paths that do not lie in another one."""
     kept: list[str] = []
     for path in sorted(paths):
         if not kept or not path.startswith(kept[-1] + os.sep):
@@ -92,9 +92,9 @@ def _topmost(paths: Iterable[str]) -> list[str]:
 
 
 def _python() -> Iterator[str]:
-    """Python's installation, folders that packages were installed to, and the packages loaded from elsewhere.
+    """Yields Python's installation, folders with installed packages, and packages loaded from elsewhere.
 
-    A folder that merely lies on the import path may be a project's: of that, only the packages in use.
+    Any other folder on the import path may be a project's: of those, only loaded packages are included.
     """
     for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix):
         yield from _within(prefix)
@@ -102,7 +102,7 @@ def _python() -> Iterator[str]:
         if any(Path(entry).glob("*.dist-info")):
             yield from _within(entry)
     for module in list(sys.modules.values()):
-        names = getattr(module, "__dict__", {})  # attributes may be made up as they are asked for
+        names = getattr(module, "__dict__", {})  # not getattr: a module may compute its attributes
         path, file = names.get("__path__"), names.get("__file__")
         if path is not None:
             yield from (os.path.realpath(folder) for folder in path)
@@ -111,7 +111,7 @@ def _python() -> Iterator[str]:
 
 
 def _compilers() -> Iterator[str]:
-    """The C compiler that Triton would take, where it lies outside the system's folders."""
+    """Yields the C compiler that Triton would use, which may lie outside the system's folders."""
     for name in (os.environ.get("CC"), "gcc", "clang"):
         if name and (program := shutil.which(name)):
             folder = Path(program).resolve().parent
@@ -126,7 +126,7 @@ def _libraries() -> Iterator[str]:
 
 
 def _within(folder: str) -> Iterator[str]:
-    """The folder; or, where a home lies in it, only the parts of an installation that it may hold."""
+    """Yields the folder; if a home folder lies in it, only the usual parts of an installation."""
     path = Path(os.path.realpath(folder))
     if any(home.is_relative_to(path) for home in _homes()):
         parts = ("bin", "lib", "lib64", "include", "pyvenv.cfg")
@@ -136,7 +136,7 @@ def _within(folder: str) -> Iterator[str]:
 
 
 def _homes() -> list[Path]:
-    """The user's home, and where people keep files; symlinks resolved."""
+    """Returns the user's home and other folders with personal files; symlinks resolved."""
     known = ["/home", "/root", "/tmp", "/var"]
     with contextlib.suppress(KeyError):
         known.append(pwd.getpwuid(os.getuid()).pw_dir)

@@ -1,4 +1,4 @@
-"""Removes a scratch folder, whatever a candidate has put there."""
+"""Removes scratch folders, whatever a candidate has put there."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder with all that is in it; what cannot be removed stays, without an error.
+    """Remove a folder with its contents; what cannot be removed stays, without an error.
 
-    Folders within folders are first moved to the top, one by one: so neither their depth nor the length of their
-    paths can stop it. Symbolic links are removed, not followed.
+    Nested folders are first moved to the top one by one, so that neither depth nor path length is a problem.
+    Symbolic links are removed, not followed.
     """
     waiting = [folder / name for name in _names(folder)]
     while waiting:

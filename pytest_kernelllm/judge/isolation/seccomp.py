@@ -1,6 +1,6 @@
-"""A system call filter (``man 2 seccomp``): what no kernel module needs is refused by the operating system.
+"""Installs a system call filter (``man 2 seccomp``) that refuses calls which no kernel module needs.
 
-Standard library only, no root. The filter lists what is refused; calls newer than Linux 6.6 count as unknown.
+Standard library only, no root. The filter lists what is refused; calls newer than Linux 6.6 fail as unknown.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "syslog": (103, 116),
     "vhangup": (153, 58),
 }
-"""Calls that are refused whatever their arguments."""
+"""Calls that are always refused."""
 
 _BY_ARGUMENT: dict[str, tuple[int | None, int | None]] = {
     "socket": (41, 198),
@@ -140,15 +140,15 @@ _BY_ARGUMENT: dict[str, tuple[int | None, int | None]] = {
     "kill": (62, 129),
     "tgkill": (234, 131),
 }
-"""Calls that are refused for some arguments, or on some machines."""
+"""Calls that are refused for some arguments or on some machines."""
 
 NUMBERS = _REFUSED | _BY_ARGUMENT
-"""By name, the numbers on x86_64 and aarch64; None where there is no such call."""
+"""Call numbers on x86_64 and aarch64, by name; None where there is no such call."""
 
 
 @dataclass(frozen=True)
 class _Rule:
-    """One system call: refused always, or by one argument: unless, or when, ``argument & mask`` is one of some."""
+    """Refuses one system call: always, or if ``argument & mask`` is in ``when`` or not in ``unless``."""
 
     name: str
     argument: int = -1
@@ -158,7 +158,7 @@ class _Rule:
 
 
 def available() -> bool:
-    """Whether this machine can filter system calls and the numbers are known for its processor."""
+    """Whether this machine can filter system calls and their numbers are known for its processor."""
     machine = platform.machine()
     if machine not in _SECCOMP or struct.calcsize("P") != 8:
         return False
@@ -167,16 +167,16 @@ def available() -> bool:
 
 
 def confine(*, unix_sockets: bool, memfd: bool, signals: bool, truncate: bool) -> None:
-    """Refuse, for this thread and all that it starts, every call that reaches past the process.
+    """Refuse, for this thread and all that it starts, calls that affect anything outside the process.
 
     Args:
-        unix_sockets: unconnected Unix stream sockets may be made; connecting them is refused all the same.
-        memfd: memory files may be made.
-        signals: signals to processes other than this one stay possible, because Landlock bounds them.
-        truncate: files may be truncated by name, because Landlock bounds it.
+        unix_sockets: allow Unix stream sockets; connecting them is refused all the same.
+        memfd: allow memory files.
+        signals: allow signals to other processes, because Landlock limits them.
+        truncate: allow truncating files by name, because Landlock limits it.
 
     Raises:
-        OSError: the kernel refuses.
+        OSError: the kernel refuses the filter.
     """
     machine = platform.machine()
     libc = _libc()
@@ -193,7 +193,7 @@ def confine(*, unix_sockets: bool, memfd: bool, signals: bool, truncate: bool) -
 
 
 def _arguments(*, unix_sockets: bool, memfd: bool, signals: bool, truncate: bool) -> list[_Rule]:
-    """The rules that look at an argument, or that depend on the machine."""
+    """Returns the rules that depend on an argument or on the machine."""
     # A datagram socket reaches any name without connecting.
     connected = (socket.SOCK_STREAM, socket.SOCK_SEQPACKET)
     rules = [
@@ -220,14 +220,18 @@ def _arguments(*, unix_sockets: bool, memfd: bool, signals: bool, truncate: bool
 
 
 def _assemble(rules: Iterable[_Rule], column: int, arch: int) -> list[bytes]:
-    """The filter as BPF instructions over ``struct seccomp_data``: number at 0, architecture at 4, arguments at 16."""
+    """Returns the filter as BPF instructions.
+
+    They read ``struct seccomp_data``: the number at 0, the architecture at 4, the arguments at 16.
+    """
     load_number = _instruction(0x20, 0)
     program = [
         _instruction(0x20, 4),
         _instruction(0x15, arch, 1, 0),
         _instruction(0x06, _RET_KILL),
         load_number,
-        # Libraries take ENOSYS for an older kernel and go another way. clone3's flags lie beyond a filter's sight.
+        # On ENOSYS libraries assume an older kernel and use another call. A filter cannot read clone3's
+        # flags.
         _instruction(0x25, _LAST_KNOWN, 1, 0),
         _instruction(0x15, _CLONE3, 0, 1),
         _instruction(0x06, _RET_ERRNO | errno.ENOSYS),
@@ -243,7 +247,7 @@ def _assemble(rules: Iterable[_Rule], column: int, arch: int) -> list[bytes]:
             test = [_instruction(0x20, 16 + 8 * rule.argument), _instruction(0x54, rule.mask)]
             for i, value in enumerate(values):
                 left = len(values) - 1 - i
-                # To the instruction after the refusal, or to the refusal itself.
+                # Jump behind the refusal, or to the refusal.
                 test.append(_instruction(0x15, value, left + 1 if rule.unless else left, _miss(rule, left)))
             body = [*test, refuse, load_number]
         program += [_instruction(0x15, number, 0, len(body)), *body]
@@ -251,7 +255,7 @@ def _assemble(rules: Iterable[_Rule], column: int, arch: int) -> list[bytes]:
 
 
 def _miss(rule: _Rule, left: int) -> int:
-    """How far to jump when a value does not match: on to the next one, or, at the last, to what then holds."""
+    """Returns the jump if a value does not match: to the next value, the refusal, or past the refusal."""
     return 1 if rule.when and left == 0 else 0
 
 

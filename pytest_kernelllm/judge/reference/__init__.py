@@ -1,1 +1,1 @@
-"""Prepares what a candidate is asked and computes what is right. Used in the judge's own process only."""
+"""Prepares probes and computes reference outputs. Used in the judge's own process only."""

@@ -1,4 +1,4 @@
-"""What is right: the original's own outputs, and the same computation in float64. Only ever in the judge's process."""
+"""Calls the original as it is, in float64, and at half precision. Used in the judge's process only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ Change = Callable[[torch.Tensor], torch.Tensor]
 LOW_PRECISION = frozenset({torch.float32, torch.float16, torch.bfloat16})
 
 _NOISE = 65_537
-"""Random numbers drawn for one tensor; a larger one repeats them, in no step with rows of ordinary widths."""
+"""Random numbers drawn per tensor. Larger tensors repeat them; a prime period is out of step with
+ordinary widths."""
 
 
 class Float64Mode(TorchDispatchMode):
@@ -26,11 +27,11 @@ class Float64Mode(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Nothing is compiled inside, and the precaution would import the whole compiler, some three seconds."""
+        """Returns False: nothing is compiled inside, and True would import the compiler (three seconds)."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Replace every floating dtype argument by float64."""
+        """Run one operation with every floating tensor and dtype argument as float64."""
 
         def raise_dtype(value: Any) -> Any:
             return torch.float64 if value in LOW_PRECISION else value
@@ -40,18 +41,18 @@ class Float64Mode(TorchDispatchMode):
 
         args = tree_map_only(torch.dtype, raise_dtype, args)
         kwargs = tree_map_only(torch.dtype, raise_dtype, kwargs or {})
-        # Constants made before the mode was entered are still low.
+        # Constants made before the mode was entered still have low precision.
         args, kwargs = tree_map_only(torch.Tensor, raise_tensor, (args, kwargs))
         return func(*args, **kwargs)
 
 
 def copied(module: nn.Module, change: Change, change_buffer: Change | None = None) -> nn.Module:
-    """A copy of ``module`` with its parameters and buffers changed; what was one tensor stays one.
+    """Returns a copy of ``module`` with changed parameters and buffers; tied tensors stay tied.
 
     Args:
-        module: kept as it is.
-        change: makes a parameter of the copy; it may return the very tensor.
-        change_buffer: the same for buffers, where they differ.
+        module: left unchanged.
+        change: maps a parameter to that of the copy; may return the same tensor.
+        change_buffer: the same for buffers; None: ``change``.
     """
     changed: dict[int, Any] = {}
     for parameter in module.parameters():
@@ -62,9 +63,10 @@ def copied(module: nn.Module, change: Change, change_buffer: Change | None = Non
 
 
 def perturbed(module: nn.Module, seed: int) -> nn.Module:
-    """A copy with parameters and buffers off their initial values, so that a kernel that ignores them is wrong.
+    """Returns a copy with perturbed parameters and buffers, so that a kernel that ignores them is wrong.
 
-    Values keep their meaning: what is nowhere negative stays so (variances, frequencies), integers stay.
+    Values keep their meaning: non-negative tensors (variances, frequencies) stay so, integers stay as
+    they are.
     """
     tensors = [*module.parameters(), *module.buffers()]
     generator = torch.Generator(tensors[0].device if tensors else "cpu").manual_seed(seed)
@@ -83,13 +85,13 @@ def perturbed(module: nn.Module, seed: int) -> nn.Module:
 
 
 def to_float64(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy in float64; of integers, as they are."""
+    """Returns a contiguous copy in float64; integers keep their dtype."""
     dtype = torch.float64 if tensor.is_floating_point() else tensor.dtype
     return tensor.to(dtype, copy=True, memory_format=torch.contiguous_format)
 
 
 def perturbation(step: float, seed: int, device: torch.device) -> Change:
-    """What raises floating tensors to float64 and moves each element at random, by about ``step`` relative to it."""
+    """Returns a function that converts tensors to float64 and perturbs elements by a relative ``step``."""
     generator = torch.Generator(device).manual_seed(seed)
 
     def perturb(tensor: torch.Tensor) -> torch.Tensor:
@@ -110,7 +112,7 @@ def perturbation(step: float, seed: int, device: torch.device) -> Change:
 
 
 def call_original(module: nn.Module, arguments: dict[str, Any], seed: int = 0) -> Any:
-    """The module's own outputs, with PyTorch's generators at ``seed``. Module and arguments are kept as they are."""
+    """Returns the module's outputs with PyTorch seeded by ``seed``. Module and arguments stay unchanged."""
     fresh = copied(module, lambda tensor: tensor, torch.clone)
     inputs = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
     cuda = [t.device for t in arguments.values() if isinstance(t, torch.Tensor) and t.is_cuda][:1]
@@ -120,17 +122,17 @@ def call_original(module: nn.Module, arguments: dict[str, Any], seed: int = 0) -
 
 
 def run_original(module: nn.Module, arguments: dict[str, Any]) -> tuple[Any, list[Any]]:
-    """Structure and leaves of ``call_original``."""
+    """Returns the structure and leaves of ``call_original``'s outputs."""
     return flatten(call_original(module, arguments))
 
 
 def run_in_float64(module: nn.Module, arguments: dict[str, Any], change: Change = to_float64) -> list[Any]:
-    """Leaves of the outputs when everything is computed in float64.
+    """Returns the leaves of the outputs, computed in float64.
 
     Args:
-        module: of float64; ``copied(module, to_float64)`` makes one. Kept as it is.
-        arguments: kept as they are.
-        change: makes float64 of an argument.
+        module: a float64 module, from ``copied(module, to_float64)``. Left unchanged.
+        arguments: by parameter name. Left unchanged.
+        change: converts an argument to float64.
     """
     exact = copied(module, lambda tensor: tensor, torch.clone)
     inputs = {k: change(v) if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
@@ -139,7 +141,7 @@ def run_in_float64(module: nn.Module, arguments: dict[str, Any], change: Change 
 
 
 def run_in_half(module: nn.Module, arguments: dict[str, Any]) -> list[Any] | None:
-    """Leaves of the outputs at half precision; None where nothing is float32, or the module cannot run so."""
+    """Returns the outputs' leaves in bfloat16; None where nothing is float32, or the module fails at it."""
     tensors = [*module.parameters(), *module.buffers(), *arguments.values()]
     if not any(isinstance(t, torch.Tensor) and t.dtype == torch.float32 for t in tensors):
         return None
@@ -152,14 +154,12 @@ def run_in_half(module: nn.Module, arguments: dict[str, Any]) -> list[Any] | Non
     try:
         with torch.no_grad():
             return flatten(half(**halved))[1]
-    except (
-        Exception
-    ):  # e.g. an operation without a half-precision version; the user's code may raise anything
+    except Exception:  # e.g. an operation without a half-precision version; user code may raise anything
         return None
 
 
 def _noise(like: torch.Tensor, kind: Callable[..., torch.Tensor], generator: torch.Generator) -> torch.Tensor:
-    """Random numbers in the shape, dtype and place of ``like``."""
+    """Returns random numbers with the shape, dtype and device of ``like``."""
     count = like.numel()
     drawn = kind(min(count, _NOISE), generator=generator, device=like.device).to(like.dtype)
     return drawn.repeat(-(-count // _NOISE))[:count].reshape(like.shape) if count else like

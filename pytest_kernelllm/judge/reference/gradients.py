@@ -1,14 +1,14 @@
-"""Gradients: what they must be, for targets whose marker says ``backward=True``. Only ever in the judge's process.
+"""Computes reference gradients, for targets marked ``backward=True``. Used in the judge's process only.
 
-How they are asked of a worker, in the order that calls ``forward``::
+The request ``run`` asks a worker for gradients like this::
 
     "grad": {"wrt": ["x", "self.weight"], "outputs": [buffer, null], "buffers": [buffer, buffer]}
 
-``wrt`` names inputs, and parameters after ``self.``, as in ``Gradients.names``. ``outputs`` has for each output leaf the
-gradient that flows into it, None where none does (``Gradients.into``). The worker makes the named tensors require
-gradients, calls ``forward`` under ``torch.enable_grad()``, and lets ``torch.autograd.grad`` with
-``allow_unused=True`` find the gradients, which it copies to ``buffers``, zeros where there is none. What then stands in
-the buffers is compared, leaf by leaf, with ``Gradients.expected``.
+``wrt`` names inputs, and parameters with the prefix ``self.``, as in ``Gradients.names``. ``outputs`` has
+for each output leaf the gradient that flows into it, or null (``Gradients.into``). The worker makes the
+named tensors require gradients, calls ``forward`` under ``torch.enable_grad()`` and
+``torch.autograd.grad`` with ``allow_unused=True``, and copies the gradients to ``buffers``, zeros where
+there is none. The judge compares the buffers with ``Gradients.expected``, leaf by leaf.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pytest_kernelllm.judge.reference.trivial import passing_trivial_output
 from pytest_kernelllm.judge.shared.structure import flatten
 
 PARAMETER = "self."
-"""How names of parameters begin, beside those of inputs."""
+"""Prefix of the names of parameters, to tell them from inputs."""
 
 Tensors = list[torch.Tensor]
 
@@ -39,16 +39,16 @@ class NoGradients(Exception):
 
 @dataclass(frozen=True)
 class Gradients:
-    """The gradients that are right at one probe."""
+    """The reference gradients of one probe."""
 
     names: tuple[str, ...]
-    """Of the floating inputs (``x``) and the parameters (``self.weight``) that outputs depend on."""
+    """The floating inputs (``x``) and the parameters (``self.weight``) that outputs depend on."""
     into: tuple[torch.Tensor | None, ...]
-    """For each output leaf the gradient that flows into it; None for one without."""
+    """For each output leaf the gradient that flows into it; None for leaves without gradient."""
     expected: Expected
-    """One leaf for each of ``names``."""
+    """One leaf for each name in ``names``."""
     trivial: str | None
-    """Name of a trivial output that would pass as all of them; then they cannot tell right from wrong."""
+    """Name of trivial gradients that would pass; then the gradients cannot tell right from wrong."""
 
 
 def expected_gradients(
@@ -59,18 +59,18 @@ def expected_gradients(
     perturbations: Iterable[Change] = (),
     tolerance: float | None = None,
 ) -> Gradients:
-    """The original's gradients under random gradients of its outputs, with their bounds.
+    """Computes the original's gradients for random gradients of its outputs, with their error bounds.
 
     Args:
-        module: the original, with the probe's weights. Kept as it is.
-        arguments: by parameter name. Kept as they are.
-        seed: of the gradients that flow into the outputs.
+        module: the original, with the probe's weights. Left unchanged.
+        arguments: by parameter name. Left unchanged.
+        seed: seeds the gradients that flow into the outputs.
         policy: thresholds.
-        perturbations: each raises a tensor to float64 and perturbs its last places (``calls.perturbation``).
-        tolerance: the marker's override.
+        perturbations: functions from ``calls.perturbation``.
+        tolerance: the marker's ``tolerance``, or None.
 
     Raises:
-        NoGradients: no output depends on an input or parameter in a way that autograd knows.
+        NoGradients: autograd finds no dependence of an output on an input or parameter.
     """
     leaves, sources = _call(module, arguments, None)
     into = _into(leaves, seed)
@@ -78,7 +78,7 @@ def expected_gradients(
     names = [name for name, gradient in zip(sources, found, strict=True) if gradient is not None]
     if not names:
         raise NoGradients(
-            "no output of the original depends on an input or parameter in a way autograd knows"
+            "no output of the original depends on an input or parameter in a way that autograd can follow"
         )
     original = [gradient for gradient in found if gradient is not None]
 
@@ -95,14 +95,14 @@ def expected_gradients(
     nearby = [in_float64(change) for change in perturbations]
     elements = sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
     expected = numerics.expect(None, original, in_float64(to_float64), nearby, policy, elements=elements)
-    weak = passing_trivial_output(expected, {}, None, None, policy, tolerance)
-    return Gradients(tuple(names), tuple(into), expected, weak)
+    trivial = passing_trivial_output(expected, {}, None, None, policy, tolerance)
+    return Gradients(tuple(names), tuple(into), expected, trivial)
 
 
 def _call(
     module: nn.Module, arguments: dict[str, Any], change: Change | None
 ) -> tuple[list[Any], dict[str, torch.Tensor]]:
-    """Output leaves of a fresh copy, and the tensors whose gradients are wanted, by name."""
+    """Call a copy of the module; return its output leaves and the tensors to differentiate by, by name."""
     fresh = copied(module, change or torch.clone)
     given = {
         k: (change or torch.clone)(v) if isinstance(v, torch.Tensor) else v for k, v in arguments.items()
@@ -112,7 +112,7 @@ def _call(
         for name, value in given.items()
         if isinstance(value, torch.Tensor) and value.is_floating_point()
     }
-    # The original gets copies: it may change what it is given.
+    # The original gets copies, because it may change its inputs in place.
     passed = {name: sources[name].clone() if name in sources else value for name, value in given.items()}
     sources |= {f"{PARAMETER}{n}": p for n, p in fresh.named_parameters() if p.requires_grad}
     with torch.enable_grad():
@@ -120,7 +120,7 @@ def _call(
 
 
 def _into(leaves: list[Any], seed: int) -> list[torch.Tensor | None]:
-    """Random gradients for the leaves that have any."""
+    """Returns random gradients for the leaves that require one."""
     into: list[torch.Tensor | None] = []
     for i, leaf in enumerate(leaves):
         if not (isinstance(leaf, torch.Tensor) and leaf.requires_grad):
@@ -135,7 +135,7 @@ def _into(leaves: list[Any], seed: int) -> list[torch.Tensor | None]:
 def _pull(
     leaves: list[Any], sources: Tensors, into: list[torch.Tensor | None]
 ) -> tuple[torch.Tensor | None, ...]:
-    """Gradients of the sources; None for those that nothing depends on."""
+    """Returns the gradients of the sources; None for those that no leaf depends on."""
     pairs = [(leaf, g) for leaf, g in zip(leaves, into, strict=True) if g is not None and leaf.requires_grad]
     if not pairs or not sources:
         return (None,) * len(sources)

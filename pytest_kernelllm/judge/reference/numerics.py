@@ -1,6 +1,7 @@
-"""How wrong is an output: error against float64, allowed as much as the original's own and the problem explain.
+"""Compares outputs with float64, and derives how large an error may be.
 
-An output is looked at row by row, so that large rows do not hide small ones. ``docs/trust.md`` derives the bounds.
+Outputs are compared row by row, so that large rows do not hide errors in small ones. ``docs/trust.md``
+derives the bounds.
 """
 
 from __future__ import annotations
@@ -15,49 +16,55 @@ import torch
 from pytest_kernelllm.judge.policy import Policy
 
 ROW = 32
-"""Least elements of a row; shorter last dimensions are taken together with those before them."""
+"""Fewest elements of a row; shorter last dimensions are merged with those before them."""
 
 
 @dataclass(frozen=True)
 class ErrorBounds:
-    """How far one floating output may be from the exact one. Errors are relative to ``|exact| + scale``."""
+    """How far one floating output may be from the float64 one. Errors are relative to ``|exact| + scale``."""
 
     scale: torch.Tensor
-    """Size of each row of the exact output, ``(rows, 1)``, float64: see ``_row_scale``."""
+    """Magnitude of each row of the exact output, ``(rows, 1)``, float64; see ``_row_scale``."""
     own: torch.Tensor
-    """What a row may err because the original does, ``(rows, 1)``, float64."""
+    """Error allowed in each row because of the original's own error, ``(rows, 1)``, float64."""
     sensitivity: torch.Tensor | None
-    """How far each element of the exact output changes when the inputs are perturbed in their last places, ``(rows, width)``, float32."""
+    """Change of each element of the exact output under small perturbations of the inputs, ``(rows,
+    width)``, float32."""
     outliers: int
-    """How many elements may err more than that: the original errs there too, but elsewhere."""
+    """How many elements may err more, because about as many of the original's elements do…"""
     worst: float
-    """…and by how much."""
+    """…and their largest allowed error."""
     finite: bool
-    """Whether all of the exact output are numbers."""
+    """Whether all elements of original and exact output are finite."""
     floor: float
-    """What any element may err."""
+    """Error that is always allowed, in every element."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What one probe's outputs must be. Leaves are tensors on the judge's device."""
+    """The reference outputs of one probe, with error bounds. Leaves are tensors on the judge's device."""
 
     structure: Any
+    """How the leaves nest, see ``shared.structure``."""
     original: tuple[Any, ...]
-    """As the original computes them."""
+    """Leaves as the original computes them."""
     exact: tuple[Any, ...]
-    """Floating leaves in float64; what is no number there, is none in the original either, or overflows."""
+    """Floating leaves in float64, others as in ``original``. Elements that are not finite are not finite
+    in the original either, or overflow."""
     bounds: tuple[ErrorBounds | tuple[torch.Tensor, ...], ...]
-    """For integer and boolean leaves: what else may stand there, because rounding decides."""
+    """One per leaf. For integer and boolean leaves: alternative values, where rounding decides."""
     free: bool = False
-    """Whether elements that are numbers neither in the original nor in float64 are left unjudged."""
+    """Whether elements that are finite neither in the original nor in float64 may have any value."""
     note: str = ""
-    """How these expectations are weaker than usual, in words."""
+    """Explains in which way the comparison is weaker than usual; empty if it is not."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The comparison of one output leaf. ``measured`` and ``allowed`` are those of the worst element."""
+    """The result of comparing one output leaf.
+
+    ``measured`` and ``allowed`` are those of the worst element.
+    """
 
     passed: bool
     measured: float
@@ -76,15 +83,15 @@ def expect(
     free: bool = False,
     note: str = "",
 ) -> Expected:
-    """Derive the bounds of every leaf.
+    """Derives the error bounds of every leaf.
 
     Args:
         structure: how the leaves nest.
-        original: as the original computes them.
-        exact: the same in float64; None where that cannot be had: then the original is compared with as it is.
-        nearby: the same in float64 with inputs perturbed in their last places; any number of times.
+        original: leaves as the original computes them.
+        exact: leaves in float64; None if unavailable: then outputs are compared with the original's.
+        nearby: leaves in float64 for slightly perturbed inputs, one list per perturbation.
         policy: thresholds.
-        elements: of all inputs together.
+        elements: number of elements of all inputs together.
         free: see ``Expected``.
         note: see ``Expected``.
     """
@@ -93,8 +100,9 @@ def expect(
     for i, leaf in enumerate(original):
         others = [leaves[i] for leaves in nearby]
         if not leaf.is_floating_point():
-            # An integer that answers to the last places of the inputs has no one right value. Which of many
-            # equal inputs is meant stays the original's choice: the perturbations choose at random.
+            # An integer output that changes with the inputs' last digits has no single right value. Which
+            # of several
+            # equal inputs an index names stays the original's choice: perturbations would choose at random.
             others += [exact[i]] if exact else []
             bounds.append(tuple(other for other in others if not torch.equal(other, leaf)))
             truths.append(leaf)
@@ -108,18 +116,18 @@ def expect(
 def compare(
     got: torch.Tensor, expected: Expected, leaf: int, policy: Policy, tolerance: float | None
 ) -> Difference:
-    """Judge one output tensor.
+    """Compares one output leaf with the expected one.
 
-    Floating outputs: every element must be as near to float64 as ``ErrorBounds`` says. NaN and infinities must stand
-    where the original has them, but that what overflows in the original alone may be right instead. Integers and
-    booleans must be equal.
+    Floating outputs must be within ``ErrorBounds`` of float64 in every element. NaN and infinities must
+    be where the original has them; where only the original overflows, the finite value is right, too.
+    Integers and booleans must be equal.
 
     Args:
         got: same shape and dtype as the original's output.
-        expected: the probe's truth.
-        leaf: which output.
+        expected: the probe's reference outputs.
+        leaf: index of the leaf.
         policy: thresholds.
-        tolerance: the marker's override for the allowed relative error.
+        tolerance: the marker's ``tolerance``, which replaces the derived relative error; or None.
     """
     original, exact, bounds = expected.original[leaf], expected.exact[leaf], expected.bounds[leaf]
     if not isinstance(bounds, ErrorBounds):
@@ -167,17 +175,17 @@ def compare(
 def _excused(
     got: torch.Tensor, original: torch.Tensor, exact: torch.Tensor, allowed: torch.Tensor, free: bool
 ) -> torch.Tensor:
-    """Where an element that is no number, or should be none, is right all the same."""
+    """Returns a mask of elements that are right although they, or the expected ones, are not finite."""
     largest = torch.finfo(got.dtype).max
     strange = ~original.isfinite()
     excused = ((got == original) | (got.isnan() & original.isnan())) & strange
-    # An overflow that only a rounding avoids may happen, or not.
+    # A value so near to overflow that rounding decides may overflow, or not.
     excused |= (got == exact.sign() * math.inf) & (exact.abs() * (1 + allowed) >= largest)
     return excused | (strange & ~exact.isfinite()) if free else excused
 
 
 def floor_of(output: torch.Tensor, elements: int, policy: Policy) -> float:
-    """The relative error that an output may always have, where inputs have so many elements together."""
+    """Returns the relative error that is always allowed, for inputs with ``elements`` elements together."""
     eps = torch.finfo(output.dtype).eps
     if output.dtype not in (torch.float32, torch.float64):
         return policy.half_eps * eps
@@ -193,7 +201,10 @@ def _bounds(
     policy: Policy,
     elements: int,
 ) -> ErrorBounds:
-    """ErrorBounds of one floating leaf. ``truth`` is corrected where float64's greater range changes the meaning."""
+    """Derives the bounds of one floating leaf.
+
+    Corrects ``truth`` where float64's range changes the meaning.
+    """
     rows, width = _rows(original).shape
     floor = floor_of(original, elements, policy)
     largest = torch.finfo(original.dtype).max
@@ -213,7 +224,7 @@ def _bounds(
         errs[start:stop] = (_distance(wide, t) / unit).amax(1, keepdim=True)
         if sensitivity is not None:
             steps = torch.stack([_distance(_rows(m)[start:stop], t) for m in nearby]).amax(0)
-            # By chance a single element may stay where it is; its row then speaks for it.
+            # By chance a single element may not change; then its row's typical change counts.
             typical = steps.square().mean(1, keepdim=True).sqrt()
             sensitivity[start:stop] = torch.maximum(steps, typical) / unit * (1 + 1e-6)  # float32 rounds
     if not known:
@@ -234,10 +245,11 @@ def _bounds(
 
 
 def _row_scale(rows: torch.Tensor) -> torch.Tensor:
-    """Root mean square of each row, in which what is as large as its largest element counts no more than 1.
+    """Returns the root mean square of each row, in which elements as large as the largest count as at most 1.
 
-    So a fill of -1e9, say, does not hide the other elements; and where all others are the tails of a saturated
-    function, they are judged as parts of numbers about 1, which they were computed from.
+    So a fill value such as -1e9 does not hide the other elements. Where all others are tails of a
+    saturated function, they are compared on a scale of 1, because they were computed from numbers about
+    1.
     """
     size = rows.abs()
     whole = size.square().mean(1, keepdim=True).sqrt()
@@ -251,18 +263,21 @@ def _row_scale(rows: torch.Tensor) -> torch.Tensor:
 
 
 def _distance(value: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
-    """Between the two where both are numbers; 0 elsewhere."""
+    """Returns the absolute difference where both are finite; 0 elsewhere."""
     distance = (value - truth).abs_()
     return distance if _all_finite(distance) else distance.nan_to_num_(0.0, 0.0, 0.0)
 
 
 def _all_finite(tensor: torch.Tensor) -> bool:
-    """Whether all are numbers. A sum is several times faster than asking each, and is none if one of them is none."""
+    """Whether all elements are finite.
+
+    Their sum is not finite if one is not, and is faster than testing each.
+    """
     return bool(tensor.sum().isfinite())
 
 
 def _scale(truth: torch.Tensor, row: torch.Tensor, dtype: torch.dtype, finite: bool) -> torch.Tensor:
-    """What errors are relative to: an element's own size and its row's, where both can be told from zero."""
+    """Returns what errors are relative to: an element's magnitude plus its row's, or a tiny number."""
     info = torch.finfo(dtype)
     # GPUs and fast exponentials flush subnormal float32 to zero. float16's subnormals are ordinary numbers.
     least = info.tiny if dtype == torch.float16 else info.tiny * 2.0**26
@@ -273,7 +288,7 @@ def _scale(truth: torch.Tensor, row: torch.Tensor, dtype: torch.dtype, finite: b
 
 
 def _rows(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor as ``(rows, width)``, where a row has at least ``ROW`` elements, or is the whole tensor."""
+    """Returns the tensor as ``(rows, width)``, with at least ``ROW`` elements a row if it has so many."""
     width, dims = 1, list(tensor.shape)
     while dims and width < ROW:
         width *= dims.pop()
@@ -281,7 +296,7 @@ def _rows(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _chunks(tensor: torch.Tensor, policy: Policy) -> Iterator[tuple[int, int]]:
-    """Ranges of rows of bounded size, so that temporary copies stay small."""
+    """Yields ranges of rows of bounded size, so that temporary tensors stay small."""
     rows, width = _rows(tensor).shape
     step = max(1, policy.chunk_elements // max(width, 1))
     for start in range(0, rows if width else 0, step):
@@ -289,7 +304,7 @@ def _chunks(tensor: torch.Tensor, policy: Policy) -> Iterator[tuple[int, int]]:
 
 
 def _where(place: int, got: torch.Tensor, expected: torch.Tensor) -> str:
-    """One element, by its position in the flattened tensors, in words."""
+    """Describes one element, given by its position in the flattened tensors."""
     index = [int(i) for i in torch.unravel_index(torch.tensor(place), got.shape)]
     return (
         f"at {index}: expected {expected.reshape(-1)[place].item():.9g}, "

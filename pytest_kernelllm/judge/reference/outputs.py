@@ -1,4 +1,4 @@
-"""Prepares probes of one target: the inputs, the module with perturbed weights, and what its outputs must be."""
+"""Prepares the probes of one target: inputs, a module with perturbed weights, and reference outputs."""
 
 from __future__ import annotations
 
@@ -32,64 +32,65 @@ from pytest_kernelllm.judge.reference.unsupported import (
 from pytest_kernelllm.judge.shared.structure import flatten
 
 SMALL = 64 * 1024 * 1024
-"""Bytes; prepared probes up to this size are kept for the next candidate."""
+"""Bytes; prepared probes up to this size are cached for the next candidate."""
 
 
 class Subject(Protocol):
-    """What the judge needs of a live target (``discover.live.LiveTarget``)."""
+    """What the judge needs to know of a target; ``discover.live.LiveTarget`` implements it."""
 
     @property
     def cases(self) -> tuple[Case, ...]:
-        """All cases."""
+        """All cases of the target."""
 
     def case(self, name: str) -> Case:
-        """The case of that name."""
+        """Returns the case of that name."""
 
     def build(self, case: Case, device: str = "cpu") -> torch.nn.Module:
-        """A fresh module, equal to every other built for this case."""
+        """Returns a fresh module, equal to every other one built for this case."""
 
     def inputs(
         self, case: Case, seed: int, sizes: Mapping[str, int] | None = None, device: str = "cpu"
     ) -> Any:
-        """A call's arguments, drawn under ``seed``."""
+        """Draws the arguments of a call with ``seed``."""
 
     def bind(self, call: Any) -> dict[str, Any]:
-        """The arguments of a call by parameter name."""
+        """Returns the arguments of a call by parameter name."""
 
 
 @dataclass(frozen=True)
 class PreparedProbe:
-    """One probe, ready to be uploaded to a worker."""
+    """One probe with its inputs, module and reference outputs, ready to be uploaded to a worker."""
 
     probe: Probe
     module: torch.nn.Module
     arguments: dict[str, Any]
     expected: Expected
     trivial: str | None
-    """Name of a trivial output that would pass at this probe, which then cannot tell right from wrong; else None."""
+    """Name of a trivial output that would pass, so that this probe cannot tell right from wrong; None if
+    none would."""
 
     @property
     def bytes(self) -> int:
-        """Bytes of inputs, state and outputs together."""
+        """Bytes of inputs, parameters, buffers and outputs together."""
         return _bytes(self.module, self.arguments, self.expected.original)
 
 
 @dataclass(frozen=True)
 class _Modules:
-    """A target's module with one set of weights."""
+    """A target's module with one set of perturbed weights."""
 
     perturbed: torch.nn.Module
     exact: torch.nn.Module
-    """In float64."""
+    """The same in float64."""
     nearby: tuple[torch.nn.Module, ...]
-    """In float64, weights perturbed in their last places: up or down at random, and all the other way."""
+    """In float64 with slightly perturbed weights: once up or down at random, once the other way."""
 
 
 class ReferenceOutputs:
-    """Prepares the probes of one target, and keeps the small ones. Thread-safe."""
+    """Prepares the probes of one target, and caches the small ones. Thread-safe."""
 
     def __init__(self, subject: Subject, device: str, policy: Policy, tolerance: float | None) -> None:
-        """``tolerance`` is the marker's override, or None."""
+        """``tolerance`` is the marker's, or None."""
         self.subject = subject
         self.device = device
         self.policy = policy
@@ -105,7 +106,7 @@ class ReferenceOutputs:
         self._compiled: dict[str, Callable[..., Any] | None] = {}
 
     def prepare(self, probe: Probe) -> PreparedProbe:
-        """Inputs and expected outputs of a probe.
+        """Returns a probe with its inputs and reference outputs, from the cache if it is there.
 
         Raises:
             OriginalError: the original fails at this probe, or gives outputs that cannot be compared.
@@ -130,10 +131,10 @@ class ReferenceOutputs:
         return prepared
 
     def gradients(self, prepared: PreparedProbe) -> Gradients:
-        """The gradients that are right at a prepared probe, for a case that asks for them.
+        """Returns the reference gradients of a prepared probe.
 
         Raises:
-            OriginalError: the original has none, or fails on the way to them.
+            OriginalError: the original has no gradients, or fails at its backward pass.
         """
         probe = prepared.probe
         with self._preparing:
@@ -156,7 +157,7 @@ class ReferenceOutputs:
             return gradients
 
     def compiled(self, prepared: PreparedProbe) -> Callable[..., Any] | None:
-        """``torch.compile`` of the original, compiled once a case; None where it cannot compile the module."""
+        """Returns ``torch.compile`` of the original, cached by case; None if it does not compile."""
         case = prepared.probe.case
         with self._compiling:
             if case not in self._compiled:
@@ -165,8 +166,8 @@ class ReferenceOutputs:
                     with torch.no_grad():
                         compiled(**prepared.arguments)
                 except torch.cuda.OutOfMemoryError:
-                    raise  # at smaller sizes it may run
-                except Exception:  # a baseline that cannot run is left out of the report, whatever the reason
+                    raise  # it may run at smaller sizes
+                except Exception:  # a baseline that cannot run is left out of the report
                     self._compiled[case] = None
                 else:
                     self._compiled[case] = compiled
@@ -192,7 +193,7 @@ class ReferenceOutputs:
         enough_memory = self._fits(modules.perturbed, arguments, original, runs=4)
         if not enough_memory:
             note += (
-                "; for want of memory, small perturbations of the inputs and half precision were not tried"
+                "; there was too little memory to try small perturbations of the inputs and half precision"
             )
         nearby = self._nearby(modules, arguments, exact, probe.seed) if enough_memory else []
         note = note.removeprefix("; ")
@@ -206,7 +207,7 @@ class ReferenceOutputs:
         return PreparedProbe(probe, modules.perturbed, arguments, expected, trivial)
 
     def _with_weights(self, case: Case, probe: Probe) -> _Modules:
-        """The module with the probe's weights, made once for probes in a row that share them."""
+        """Returns the module with the probe's weights; built once for successive probes that share them."""
         seed = probe.seed if probe.weights is None else probe.weights
         key = (case.name, seed, probe.perturbed)
         if key not in self._modules:
@@ -223,7 +224,7 @@ class ReferenceOutputs:
         return self._modules[key]
 
     def _perturbations(self, seed: int) -> Iterator[calls.Change]:
-        """By a few float32 eps: one sensitivity, and its opposite."""
+        """Yields a perturbation by a few float32 eps, and its opposite."""
         step = self.policy.conditioning_eps * torch.finfo(torch.float32).eps
         for way in (step, -step):
             yield calls.perturbation(way, seed, torch.device(self.device))
@@ -236,32 +237,32 @@ class ReferenceOutputs:
     def _exact(
         self, modules: _Modules, arguments: dict[str, Any], original: list[torch.Tensor]
     ) -> tuple[list[Any] | None, str]:
-        """The leaves in float64; or None, and why they cannot be had."""
-        why = "float64 takes more memory than there is"
+        """Returns the leaves in float64; or None and the reason why they are unavailable."""
+        why = "there is too little memory for float64"
         if self._fits(modules.perturbed, arguments, original, runs=2):
             try:
                 exact = calls.run_in_float64(modules.exact, arguments)
             except torch.cuda.OutOfMemoryError:
                 pass
             except Exception as error:  # e.g. an operation that asks for float32
-                why = f"it does not run in float64 ({type(error).__name__})"
+                why = f"it fails in float64 ({type(error).__name__})"
             else:
                 if [shape_and_kind(leaf) for leaf in exact] == [shape_and_kind(leaf) for leaf in original]:
                     return exact, ""
-                why = "its outputs have another form in float64"
+                why = "its outputs have other shapes or types in float64"
         return None, f"compared with the original as it is: {why}"
 
     def _nearby(
         self, modules: _Modules, arguments: dict[str, Any], exact: list[Any] | None, seed: int
     ) -> list[list[torch.Tensor]]:
-        """The leaves in float64 once more, with all real values perturbed in their last places, both ways."""
+        """Returns the leaves in float64 for each perturbation of weights and inputs."""
         nearby = []
         for module, change in zip(modules.nearby, self._perturbations(seed), strict=True):
             try:
                 leaves = calls.run_in_float64(module, arguments, change) if exact else []
             except torch.cuda.OutOfMemoryError:
-                raise  # who leaves a sensitivity out for that refuses honest kernels
-            except Exception:  # the user's code may check its inputs
+                raise  # without the sensitivity, honest kernels would be rejected
+            except Exception:  # user code may check its inputs
                 continue
             if exact and [shape_and_kind(leaf) for leaf in leaves] == [
                 shape_and_kind(leaf) for leaf in exact
@@ -277,9 +278,9 @@ class ReferenceOutputs:
         probe: Probe,
         enough_memory: bool,
     ) -> str | None:
-        """Name of a trivial output that would pass, if there is one."""
+        """Returns the name of a trivial output that would pass, or None."""
         half = other = None
-        # Who widens the tolerance says that such errors are welcome.
+        # A user who sets a tolerance accepts such errors.
         if enough_memory and self.tolerance is None:
             half = calls.run_in_half(module, arguments)
         if enough_memory:
@@ -291,7 +292,7 @@ class ReferenceOutputs:
     def _fits(
         self, module: torch.nn.Module, arguments: dict[str, Any], original: list[torch.Tensor], runs: int
     ) -> bool:
-        """Whether there is memory for ``runs`` copies in float64 of all that a call touches."""
+        """Whether there is memory for ``runs`` float64 copies of all tensors of a call."""
         room: float = math.inf
         if self.policy.judge_bytes is not None:
             room = self.policy.judge_bytes
@@ -302,7 +303,10 @@ class ReferenceOutputs:
 
 
 def _another(probe: Probe) -> Probe:
-    """With other inputs, whose outputs must not pass for this probe's; of a twin, those it hardly differs from."""
+    """Returns a probe with other inputs, whose outputs must not pass for this one's.
+
+    For a near-duplicate, these are the inputs that it was derived from.
+    """
     return (
         replace(probe, stress="")
         if probe.rule == "near-duplicate"
@@ -317,13 +321,13 @@ def _bytes(module: torch.nn.Module, arguments: dict[str, Any], outputs: Iterable
 def _tensors(
     module: torch.nn.Module, arguments: dict[str, Any], outputs: Iterable[Any]
 ) -> list[torch.Tensor]:
-    """All that a call touches from outside."""
+    """Returns all tensors that a call reads and writes."""
     values = [*arguments.values(), *module.parameters(), *module.buffers(), *outputs]
     return [value for value in values if isinstance(value, torch.Tensor)]
 
 
 def _perturb_attribute(module: torch.nn.Module, name: str) -> None:
-    """Give a float attribute another value, far enough to matter (an epsilon of 1e-6 times two would not)."""
+    """Set a float attribute to a value different enough to matter (twice an epsilon of 1e-6 is not)."""
     owner, _, attribute = name.rpartition(".")
     holder = operator.attrgetter(owner)(module) if owner else module
     value = getattr(holder, attribute)

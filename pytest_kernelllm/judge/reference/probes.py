@@ -1,4 +1,4 @@
-"""Probes: the sizes, seeds and kinds of inputs at which a case is tried."""
+"""Defines probes: the sizes, seeds and kinds of inputs with which a case is tested."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from pytest_kernelllm.core.records import Case, Domain, TensorSpec
 
 @dataclass(frozen=True)
 class Probe:
-    """One trial of a case."""
+    """One test of a case, with given sizes, inputs and weights."""
 
     case: str
     sizes: tuple[tuple[str, int], ...]
     seed: int
     stress: str = ""
-    """What is done to real-valued inputs: a name of ``stress.TRANSFORMS`` or ``stress.PLANTED``, or ``stress.NEAR_DUPLICATE``."""
+    """How real-valued inputs are changed: a key of ``stress.TRANSFORMS`` or ``stress.PLANTED``, or
+    ``stress.NEAR_DUPLICATE``; empty: not at all."""
     perturbed: tuple[str, ...] = ()
-    """Float attributes set to another value, because the candidate claims to read them."""
+    """Float attributes that are set to other values, because the candidate claims to read them."""
     weights: int | None = None
     """Seed of the module's weights; None: ``seed``. Probes that share weights are prepared faster."""
     rule: str = "values"
-    """The rule (``rules.RULES``) that wrong outputs at this probe break."""
+    """Name of the rule that a wrong output at this probe breaks."""
 
     def describe(self) -> str:
-        """``default-float32, batch=7, seq=13, seed 3, ×0.01 inputs``."""
+        """Returns the probe in words: ``default-float32, batch=7, seq=13, seed 3, ×0.01 inputs``."""
         parts = [self.case, *(f"{k}={v}" for k, v in self.sizes), f"seed {self.seed}"]
         if self.stress:
             parts.append(f"{self.stress} inputs" if self.rule == "stress" else f"inputs with {self.stress}")
@@ -40,22 +41,23 @@ class Limits:
     """How large probes may be."""
 
     elements: int
-    """Of the largest input."""
+    """Most elements of an input."""
     longest: int
-    """Of one dimension, at the corners of a domain."""
+    """Largest size of a single dimension, at the corners of a domain."""
 
 
 def elements(domain: Domain, sizes: Mapping[str, int]) -> int:
-    """Elements of the largest input at these sizes."""
+    """Returns the number of elements of the largest input at these sizes."""
     specs = (spec for spec in domain.inputs.values() if isinstance(spec, TensorSpec))
     return max((math.prod(_shape(spec, sizes)) for spec in specs), default=1)
 
 
 def covers(support: Domain, case: Case) -> Mapping[str, tuple[int, int]] | str:
-    """Which sizes of a case a kernel's domain covers.
+    """Finds the sizes of a case that a kernel's domain covers.
 
     Returns:
-        Inclusive range of each of the case's named dimensions; or, where the domain does not cover the case, why.
+        Inclusive range of each of the case's named dimensions; or the reason why the domain does not
+            cover the case.
     """
     want = case.domain
     if support.training != want.training:
@@ -66,7 +68,7 @@ def covers(support: Domain, case: Case) -> Mapping[str, tuple[int, int]] | str:
         return f"takes the arguments {sorted(support.inputs)}, the target {sorted(want.inputs)}"
     for name, value in want.attributes.items():
         if name not in support.attributes:
-            # A float that is left open is a claim that the kernel reads it; one in a tuple cannot be put to the test.
+            # Leaving a float open claims that the kernel reads it; this cannot be tested for one in a tuple.
             if not isinstance(value, float) or "[" in name:
                 return f"does not say which `{name}` it was made for"
         elif support.attributes[name] != value:
@@ -93,7 +95,7 @@ def covers(support: Domain, case: Case) -> Mapping[str, tuple[int, int]] | str:
 
 
 def rows(domain: Domain, sizes: Mapping[str, int]) -> int:
-    """Rows of the largest input: its elements but for the last dimension."""
+    """Returns the number of rows of the largest input: the product of all dimensions but the last."""
     shapes = [_shape(spec, sizes) for spec in domain.inputs.values() if isinstance(spec, TensorSpec)]
     largest = max(shapes, key=math.prod, default=())
     return math.prod(largest[:-1])
@@ -104,7 +106,7 @@ def _shape(spec: TensorSpec, sizes: Mapping[str, int]) -> list[int]:
 
 
 def fit(case: Case, ranges: Mapping[str, tuple[int, int]], budget: int) -> dict[str, int]:
-    """The case's own sizes, halved where they are largest until they fit the budget."""
+    """Returns the case's own sizes, the largest halved until the inputs' elements fit ``budget``."""
     sizes = {k: min(max(v, ranges[k][0]), ranges[k][1]) for k, v in case.sizes.items()}
     while elements(case.domain, sizes) > budget:
         shrinkable = [k for k in sizes if sizes[k] > ranges[k][0] and sizes[k] > 1]
@@ -118,7 +120,7 @@ def fit(case: Case, ranges: Mapping[str, tuple[int, int]], budget: int) -> dict[
 def smaller(
     case: Case, ranges: Mapping[str, tuple[int, int]], sizes: Mapping[str, int]
 ) -> Iterator[dict[str, int]]:
-    """Half as many elements as at ``sizes``, a quarter, and so on, as far as ``ranges`` reach."""
+    """Yields sizes with half the elements of ``sizes``, a quarter, and so on, as far as ``ranges`` allow."""
     now, budget = dict(sizes), elements(case.domain, sizes)
     while True:
         budget //= 2

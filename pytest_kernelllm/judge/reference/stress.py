@@ -1,7 +1,7 @@
-"""Stress: a user's inputs, made hard to compute with, without leaving their meaning.
+"""Makes inputs numerically difficult without changing their meaning.
 
-Only tensors that look like real-valued data are touched: floating, finite, of both signs and not all whole. So
-indices, counts, masks, ±1 labels, probabilities and variances stay what they are.
+Only tensors that look like real-valued data are changed: floating, finite, of both signs and not all
+integers. So indices, counts, masks, ±1 labels, probabilities and variances stay as they are.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 import torch
 
 Rows = torch.Tensor
-"""Of one input, ``(rows, last dimension)``, in float32 or wider."""
+"""One input as ``(rows, last dimension)``, in float32 or wider."""
 Transform = Callable[[Rows, torch.Generator, float], Rows]
-"""Takes rows, where random numbers come from, and the largest number of the input's dtype."""
+"""Takes rows, a source of random numbers, and the largest number of the input's dtype."""
 
 NEAR_DUPLICATE = "a few other values"
-"""By name, what makes the twin of an input: other values of the same kind in a few places, which a kernel that knows
-earlier inputs by some of their values takes for the same input."""
+"""Name of the change that makes a near-duplicate input: other values of the same kind in a few places, so
+that a kernel which recognises inputs by some of their values takes it for an earlier one."""
 
 PLANTED = MappingProxyType(
     {
@@ -30,11 +30,11 @@ PLANTED = MappingProxyType(
         "NaN and ±inf": (math.nan, math.inf, -math.inf),
     }
 )
-"""By name, the values that are planted, each in a row of its own as far as there are rows."""
+"""The values that are planted, by name; each in a row of its own as far as there are rows."""
 
 
 def real_valued(value: Any) -> bool:
-    """Whether ``value`` is a tensor of ordinary real numbers, which have no meaning but their value."""
+    """Whether ``value`` is a tensor of ordinary real numbers, unlike indices, masks or labels."""
     if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.numel() < 2:
         return False
     signed = (value < 0).any() & (value > 0).any()
@@ -43,12 +43,12 @@ def real_valued(value: Any) -> bool:
 
 
 def stressed(arguments: dict[str, Any], name: str, seed: int) -> dict[str, Any]:
-    """The arguments with every real-valued tensor changed; the others are the same objects.
+    """Returns the arguments with every real-valued tensor changed; the others are the same objects.
 
     Args:
         arguments: by parameter name.
-        name: of ``TRANSFORMS`` or ``PLANTED``, or ``NEAR_DUPLICATE``.
-        seed: the judge's secret; the same rows of several inputs are treated alike.
+        name: a key of ``TRANSFORMS`` or ``PLANTED``, or ``NEAR_DUPLICATE``.
+        seed: the judge's secret; the same rows of several inputs are changed alike.
     """
     return {k: _changed(v, name, seed) if real_valued(v) else v for k, v in arguments.items()}
 
@@ -66,9 +66,9 @@ def _changed(value: torch.Tensor, name: str, seed: int) -> torch.Tensor:
 
 
 def plant(rows: Rows, values: tuple[float, ...], generator: torch.Generator) -> Rows:
-    """Write each value over some elements of a row; in rows of their own, so that a row's output shows one of them.
+    """Write each value over several elements of a row, with a row of its own for each value.
 
-    Not over one element only: a mask or a step may hide that.
+    Several elements, because a mask or a step may hide a single one.
     """
     planted = rows.clone()
     width = rows.shape[1]
@@ -80,7 +80,8 @@ def plant(rows: Rows, values: tuple[float, ...], generator: torch.Generator) -> 
 
 
 def _few_others(rows: Rows, generator: torch.Generator) -> Rows:
-    # So many that a sum over all of them shows it, and so few that some chosen places probably stay as they were.
+    # Enough for a sum over all elements to differ, and so few that a sample of places probably stays the
+    # same.
     values = rows.flatten().clone()
     count = max(1, min(max(4, len(values) // 256), len(values) // 2))
     places = torch.randint(len(values), (count,), generator=generator, device=rows.device)
@@ -90,7 +91,8 @@ def _few_others(rows: Rows, generator: torch.Generator) -> Rows:
 
 
 def _extreme(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
-    # So large that the squares of some thousand still add up in the dtype. float16 is summed in float32.
+    # As large as possible while the sum of some thousand squares does not overflow. float16 is summed in
+    # float32.
     magnitude = largest / 64 if largest < 1e6 else math.sqrt(largest) / 64
     return rows * (magnitude / rows.abs().max())
 
@@ -100,7 +102,7 @@ def _times(factor: float) -> Transform:
 
 
 def _shifted(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
-    # Upwards: far below zero most activations are nothing but their own rounding errors.
+    # Upwards: far below zero most activations consist of rounding errors only.
     return rows + 100 * rows.std(unbiased=False)
 
 
@@ -127,7 +129,7 @@ def _sparse(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
 
 
 def _mixed_rows(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
-    """Every row treated in one way, as many ways as there are rows, the most telling first."""
+    """Change each row in one way, with as many ways as there are rows, the most discriminating first."""
     ways = [
         _shifted,
         _two_values,
@@ -165,4 +167,4 @@ TRANSFORMS: MappingProxyType[str, Transform] = MappingProxyType(
         "mixed-row": _mixed_rows,
     }
 )
-"""By name, as in "sparse inputs": what is done to the rows of each real-valued input."""
+"""How the rows of each real-valued input are changed, by name, as in "sparse inputs"."""

@@ -1,4 +1,4 @@
-"""Impostors: outputs that a lazy or cheating candidate could write. A probe that lets one through proves nothing."""
+"""Makes trivial outputs: a probe at which one of them passes cannot tell right from wrong."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ def passing_trivial_output(
     policy: Policy,
     tolerance: float | None,
 ) -> str | None:
-    """Name of a trivial output that would pass, if there is one. Arguments as ``trivial_outputs`` takes them."""
+    """Returns the name of a trivial output that would pass, or None.
+
+    For the arguments see ``trivial_outputs``.
+    """
     for name, outputs in trivial_outputs(expected, arguments, other, half):
         if all(compare(out, expected, i, policy, tolerance).passed for i, out in enumerate(outputs)):
             return name
@@ -31,13 +34,13 @@ def passing_trivial_output(
 def trivial_outputs(
     expected: Expected, arguments: dict[str, Any], other: Leaves | None, half: Leaves | None
 ) -> Iterator[tuple[str, Leaves]]:
-    """Every trivial with its name.
+    """Yields trivial outputs with their names: zeros, ones, the mean, another input's output…
 
     Args:
-        expected: the probe's truth.
-        arguments: its inputs.
-        other: the original's outputs for other inputs of the same sizes; None where they cannot be had.
-        half: its outputs at half precision, for float32 modules.
+        expected: the probe's reference outputs.
+        arguments: the probe's inputs, by parameter name.
+        other: the original's outputs for other inputs of the same sizes, if available.
+        half: the original's outputs at half precision, for float32 modules.
     """
     originals: tuple[torch.Tensor, ...] = expected.original
 
@@ -61,7 +64,7 @@ def trivial_outputs(
 
 
 def _mean(leaf: torch.Tensor) -> torch.Tensor:
-    # Of the numbers alone: one NaN must not make the trivial harmless.
+    # The mean of finite elements only: with a NaN in it, this output would never pass.
     finite = leaf.isfinite()
     total = torch.where(finite, leaf, 0).sum(dtype=torch.float64)
     return (total / finite.sum().clamp_min(1)).to(leaf.dtype).expand(leaf.shape)

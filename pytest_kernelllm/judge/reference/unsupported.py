@@ -1,4 +1,4 @@
-"""Originals that cannot be examined, each refused with a sentence that says why."""
+"""Refuses originals that cannot be judged, with the reason."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pytest_kernelllm.judge.shared.structure import flatten
 
 
 class OriginalError(Exception):
-    """The original itself cannot be examined at a probe; the text says why."""
+    """The original itself fails or cannot be judged at a probe; the text says why."""
 
 
 @contextmanager
 def original_errors(probe: Probe) -> Iterator[None]:
-    """Errors of the user's code, as an ``OriginalError`` that names the probe."""
+    """Raise errors of the user's code as an ``OriginalError`` that names the probe."""
     try:
         yield
     except torch.cuda.OutOfMemoryError:
@@ -32,7 +32,11 @@ def original_errors(probe: Probe) -> Iterator[None]:
 
 
 def refuse_incomparable(output: Any, probe: Probe) -> None:
-    """Outputs must be tensors in plain tuples, lists and dicts: a kernel can give nothing else back."""
+    """Refuse outputs other than real tensors in plain tuples, lists and dicts.
+
+    Raises:
+        OriginalError: the text names the type of the output.
+    """
     where = probe.describe()
     kind = type(output)
     if isinstance(output, tuple | list | Mapping):
@@ -48,9 +52,9 @@ def refuse_incomparable(output: Any, probe: Probe) -> None:
         if not parts or all(part is None for part in parts):
             raise OriginalError(f"the original returns an empty {kind.__name__} at {where}")
     elif not isinstance(output, torch.Tensor):
-        raise OriginalError(f"the original returns something else than tensors at {where}: a {kind.__name__}")
+        raise OriginalError(f"the original must return tensors, but returns a {kind.__name__} at {where}")
     elif output.is_complex():
-        raise OriginalError(f"the original returns complex numbers at {where}; they are not judged")
+        raise OriginalError(f"the original returns complex numbers at {where}, which are not supported")
 
 
 def refuse_random(
@@ -60,14 +64,14 @@ def refuse_random(
     policy: Policy,
     probe: Probe,
 ) -> None:
-    """Another run under another seed must give the same outputs, but for the order of sums.
+    """Refuse an original whose outputs depend on PyTorch's seed, apart from the rounding of sums.
 
     Args:
         module: the original.
-        arguments: of the first run.
-        original: its outputs.
+        arguments: arguments of the first run.
+        original: outputs of the first run.
         policy: thresholds.
-        probe: named in the text.
+        probe: named in the error.
 
     Raises:
         OriginalError: the outputs differ.
@@ -81,12 +85,12 @@ def refuse_random(
         if not alike or not numerics.compare(leaf, same, i, policy, tolerance).passed:
             raise OriginalError(
                 f"the original is random: two calls with the same inputs give different outputs, at "
-                f"{probe.describe()}; judge it without dropout, sampling or whatever draws random numbers"
+                f"{probe.describe()}; turn off dropout, sampling and whatever else draws random numbers"
             )
 
 
 def refuse_stateful(module: torch.nn.Module, arguments: dict[str, Any], probe: Probe) -> None:
-    """A call must leave buffers and inputs as they were: a kernel that leaves them alone would not do the same.
+    """Refuse an original that changes its buffers or inputs, because a kernel must not do the same.
 
     Raises:
         OriginalError: it changes one of them; the text names it.
@@ -101,7 +105,7 @@ def refuse_stateful(module: torch.nn.Module, arguments: dict[str, Any], probe: P
     if changed:
         raise OriginalError(
             f"the original changes {' and '.join(changed)} as it runs, at {probe.describe()}; a kernel keeps no "
-            "state: judge the module in evaluation mode, or leave the change outside it"
+            "state: use the module in evaluation mode, or move the change out of it"
         )
 
 
@@ -112,6 +116,6 @@ def _same(before: Any, after: Any) -> bool:
 
 
 def shape_and_kind(leaf: Any) -> tuple[Any, ...]:
-    """Shape and kind of an output leaf; all floating dtypes are one kind."""
+    """Returns the shape and dtype of an output leaf; all floating dtypes count as one."""
     floating = isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
     return (leaf.shape, floating or leaf.dtype) if isinstance(leaf, torch.Tensor) else (type(leaf),)

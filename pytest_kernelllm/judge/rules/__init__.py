@@ -1,1 +1,4 @@
-"""The rules by which candidates are judged, one module per rule. ``rules.catalog.RULES`` lists them in order."""
+"""The rules by which candidates are judged, one module per rule.
+
+``rules.catalog.RULES`` lists them in order.
+"""

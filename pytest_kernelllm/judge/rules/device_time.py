@@ -15,8 +15,8 @@ CALLS = 5
 """How often a call is measured; the fastest counts."""
 
 FLUSHES = 16
-"""Overwrites of L2 before a call. They keep the GPU busy until the whole call is queued; otherwise the GPU would wait
-for launches, and the wait would count as torch's."""
+"""Overwrites of L2 before a call. They keep the GPU busy until the whole call is queued; otherwise the
+GPU would wait for launches, and the wait would count as torch's."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class DeviceTime(Rule):
     """…unless the rest takes no longer than this, in µs: a few of torch's own launches."""
 
     def check_device_work(self, run: ProbeRun) -> None:
-        """SupportedCase the worker for the time of a call and of its launches."""
+        """Measure the GPU time of a call and of the kernel launches in it."""
         replies = [
             run.judging.worker.request("share", inputs=run.uploaded.arguments, flushes=FLUSHES)
             for _ in range(CALLS)
@@ -56,7 +56,8 @@ class DeviceTime(Rule):
             or others_us <= self.glue_us
             or bool(vendor_kinds(call_original(run.prepared).operations))
         )
-        broken = f"its own kernels take {share:.0%} of a call's {whole * 1000.0:.1f} µs on the GPU; torch takes the rest"
+        took = f"{share:.0%} of a call's {whole * 1000.0:.1f} µs on the GPU"
+        broken = f"its own kernels take {took}; torch takes the rest"
         check = Check(
             "share of the GPU's time", passed, round(share, 4), self.share, "" if passed else broken
         )

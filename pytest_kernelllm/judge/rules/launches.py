@@ -1,7 +1,7 @@
 """The rule ``launches``: every call launches Triton kernels of the candidate.
 
-It applies to every call that is watched or timed singly, because a candidate may cache results and launch nothing in
-later calls.
+It applies to every call that is watched or timed singly, because a candidate may cache results and launch
+nothing in later calls.
 """
 
 from __future__ import annotations

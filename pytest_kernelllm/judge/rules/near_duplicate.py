@@ -13,7 +13,7 @@ from pytest_kernelllm.judge.rules.values import OutputRule
 
 @dataclass(frozen=True)
 class NearDuplicate(OutputRule):
-    """Outputs are right where a kernel that recognises inputs by some of their values would return old results."""
+    """Outputs are right where a kernel that knows inputs by some of their values would be wrong."""
 
     name = "near-duplicate"
     statement = "outputs are right for inputs that differ from earlier ones in a few values only"
@@ -21,5 +21,5 @@ class NearDuplicate(OutputRule):
     context = "after inputs that differ in a few values only, "
 
     def probes(self, supported: SupportedCase) -> Iterable[Probe]:
-        """Returns a probe with the last seed's inputs, except for a few values; it runs right after that seed."""
+        """Returns a probe with the last seed's inputs but for a few values, to run right after that one."""
         return [supported.probe(self.name, supported.main, supported.policy.seeds - 1, stress=NEAR_DUPLICATE)]

@@ -20,8 +20,8 @@ class RooflineRule(Rule):
     device = "cuda"
 
     slack: float = 0.8
-    """Least share of the roofline's time that a call may take. Below 1, because the measured ceilings may be a little
-    too low."""
+    """Least share of the roofline's time that a call may take. Below 1, because the measured ceilings may
+    be a little too low."""
 
     def check_measurement(self, run: ProbeRun, measured: Measurement) -> None:
         """Compare the reported time with the least possible time."""

@@ -89,8 +89,8 @@ class TimedCall:
 class Rule:
     """One rule. Subclasses are frozen dataclasses whose fields are the rule's thresholds.
 
-    The judge calls the methods below for every rule in force, in the catalog's order. A method records its checks
-    with ``Findings.record``, which ends the judging at the first check that fails.
+    The judge calls the methods below for every rule in force, in the catalog's order. A method records
+    its checks with ``Findings.record``, which ends the judging at the first check that fails.
     """
 
     name: ClassVar[str]

@@ -18,7 +18,7 @@ SEED = 30
 
 @dataclass(frozen=True)
 class Sizes(OutputRule):
-    """Outputs are right at secret prime sizes, with all dimensions at their low end, and each at its high end."""
+    """Outputs are right at random prime sizes, at all low ends of the ranges, and at each high end."""
 
     name = "sizes"
     statement = "outputs are right at the corners of the declared sizes and at primes"

@@ -42,7 +42,8 @@ class Speed(Rule):
             s = timing.speedup_compiled if against_compiled and timing.speedup_compiled else timing.speedup
             name = "torch.compile" if against_compiled else "eager"
             enough = s.low >= least
-            detail = f"{s.value:.2f}x {name} [{s.low:.2f}, {s.high:.2f}] on {timing.case}, required at least {least:.2f}x"
+            interval = f"[{s.low:.2f}, {s.high:.2f}]"
+            detail = f"{s.value:.2f}x {name} {interval} on {timing.case}, required at least {least:.2f}x"
             check = Check(f"speedup on {timing.case}", enough, s.low, least, detail)
             findings.checks.append(check)
             if not enough:

@@ -19,8 +19,8 @@ class TorchShare(Rule):
     statement = "torch does no more of the work than views, allocation, casts and small glue"
 
     share: float = 0.25
-    """Elements that torch may compute on in a call, besides layout and vendor libraries, as a share of the largest
-    tensor: enough for a scale or a bias, too little for a pass over the whole output."""
+    """Elements that torch may compute on in a call, besides layout and vendor libraries, as a share of
+    the largest tensor: enough for a scale or a bias, too little for a pass over the whole output."""
     least: int = 16
     """Elements that torch may compute on in any call, however small."""
 

@@ -30,10 +30,14 @@ class Types(Rule):
 
 
 def _outline(outputs: dict[str, Any]) -> str:
-    """Returns outputs in words, as in ``(float32 [8, 4], int64 [8])``. What a worker reports may be anything."""
+    """Returns outputs in words, as in ``(float32 [8, 4], int64 [8])``.
+
+    What a worker reports may be anything.
+    """
     flat = outputs["leaves"] if isinstance(outputs["leaves"], list) else []
     parts = [
-        f"{x.get('dtype', x.get('type'))} {x.get('shape', '')} with strides {x.get('strides', '?')} on {x.get('device', '?')}"
+        f"{x.get('dtype', x.get('type'))} {x.get('shape', '')} with strides {x.get('strides', '?')} "
+        f"on {x.get('device', '?')}"
         + ("" if x.get("type") == "Tensor" else f" of type {str(x.get('type'))[:80]}")
         for x in flat
         if isinstance(x, dict)

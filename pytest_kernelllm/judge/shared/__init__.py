@@ -1,1 +1,1 @@
-"""What the judge and its workers both use: the channel, shared buffers, the clock, and how outputs are described."""
+"""Code that judge and worker share: channel, buffers, clock, and descriptions of outputs."""

@@ -1,8 +1,8 @@
-"""Shared buffers: memory the judge makes and shares with one worker, on the CPU or the GPU, without copies.
+"""Allocates buffers that the judge shares with one worker, on the CPU or the GPU, without copies.
 
-An ``Allocator`` is one shared block; buffers are tensors laid out in it. The judge alone decides the layout. Nothing else
-lies in memory that is shared: on the GPU every block has an allocator's pool of its own, because an IPC handle opens
-the whole segment that the allocator cut a buffer from.
+An ``Allocator`` owns one shared block and lays tensors out in it; the judge alone decides the layout.
+Nothing else lies in shared memory: on the GPU every block has a CUDA memory pool of its own, because an
+IPC handle opens the whole segment that PyTorch's allocator took the block from.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from typing import Any
 import torch
 
 ALIGNMENT = 512
-"""Bytes; what PyTorch's CUDA allocator gives every tensor."""
+"""Bytes; the alignment of PyTorch's CUDA allocator."""
 
 GUARD = 16 * 1024
-"""Bytes of guard zone before, between and behind buffers: more than a block of a kernel usually reaches too far."""
+"""Bytes of a guard zone before, between and after buffers: more than a kernel's block usually overruns."""
 
 GUARD_BYTE = 0xFF
-"""Fills guard zones: NaN in every floating dtype, so that a read beyond a buffer shows, and a known pattern for writes."""
+"""Fills guard zones: NaN in every floating dtype, so that reads out of bounds show, and a pattern to
+detect writes."""
 
 
 def buffer_bytes(shape: Sequence[int], dtype: torch.dtype) -> int:
-    """Bytes a buffer takes in an allocator, alignment and the guard zone behind it included."""
+    """Returns the bytes that a buffer takes in a block, with alignment and the guard zone after it."""
     count = 1
     for size in shape:
         count *= size
@@ -36,7 +37,7 @@ def buffer_bytes(shape: Sequence[int], dtype: torch.dtype) -> int:
 
 
 def view(block: torch.Tensor, offset: int, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """A contiguous tensor at ``offset`` bytes of a uint8 block."""
+    """Returns a contiguous tensor at ``offset`` bytes of a uint8 block."""
     count = 1
     for size in shape:
         count *= size
@@ -44,18 +45,21 @@ def view(block: torch.Tensor, offset: int, shape: Sequence[int], dtype: torch.dt
 
 
 class GpuBlock:
-    """GPU memory that is shared with one worker. PyTorch's own count of who holds it is not waited for: a worker that
-    is ended never says that it has let go, and its memory would be kept for good."""
+    """GPU memory that is shared with one worker.
+
+    ``free`` does not wait for PyTorch's count of the processes that use it: a killed worker never
+    decrements the count, and the memory would never be freed.
+    """
 
     def __init__(self, size: int, device: torch.device) -> None:
-        """``size`` bytes, uninitialised. Not thread-safe, because ``torch.cuda.use_mem_pool`` is not: see ``GpuBlockPool``."""
+        """Allocate ``size`` uninitialised bytes. Not thread-safe, see ``GpuBlockPool``."""
         self._pool = torch.cuda.MemPool()
         with torch.cuda.use_mem_pool(self._pool, device=device):
             self.tensor = torch.empty(size, dtype=torch.uint8, device=device)
         self.handle = self.tensor.untyped_storage()._share_cuda_()
 
     def free(self) -> None:
-        """Give the memory back to the driver. The worker must have ended, and nobody hold a view."""
+        """Return the memory to the driver. The worker must have ended, and no view of it may be in use."""
         _, _, _, _, counter, position, *_ = self.handle
         torch.UntypedStorage._release_ipc_counter_cuda(counter, position)
         del self.tensor
@@ -63,35 +67,35 @@ class GpuBlock:
 
 
 class GpuBlockPool:
-    """Makes and frees blocks on one GPU. Thread-safe."""
+    """Allocates and frees shared blocks on one GPU. Thread-safe, unlike ``torch.cuda.use_mem_pool``."""
 
     def __init__(self, device: torch.device) -> None:
-        """Nothing is shared yet."""
+        """Share one block and free it, so that CUDA creates its own shared file."""
         self._device = device
         self._lock = threading.Lock()
-        # The first share makes CUDA's own file, which a worker can only reach if it exists before the worker does.
+        # A worker can only open that file if it exists before the worker starts.
         self.free(self.allocate(1))
 
     def allocate(self, size: int) -> GpuBlock:
-        """A block of ``size`` bytes.
+        """Allocate a block of ``size`` bytes.
 
         Raises:
-            torch.cuda.OutOfMemoryError: there is none.
+            torch.cuda.OutOfMemoryError: there is too little free memory.
         """
         with self._lock:
             return GpuBlock(size, self._device)
 
     def free(self, block: GpuBlock) -> None:
-        """Give a block back, see ``GpuBlock.free``."""
+        """Free a block, see ``GpuBlock.free``."""
         with self._lock:
             block.free()
 
 
 class Allocator:
-    """The judge's end of a block on ``device`` that it shares with one worker."""
+    """Lays buffers out in memory on ``device`` that the judge shares with one worker."""
 
     def __init__(self, device: torch.device, pool: GpuBlockPool | None = None) -> None:
-        """``pool``: where allocators on a GPU come from."""
+        """``pool`` allocates the memory on a GPU; None on a CPU."""
         self.device = device
         self.fd = _shared_file() if device.type == "cpu" else -1
         self._pool = pool
@@ -102,14 +106,15 @@ class Allocator:
         self._gaps: list[tuple[int, int]] = []
 
     def reserve(self, size: int, shift: int = 0) -> dict[str, Any] | None:
-        """Forget the layout, make room for buffers of ``size`` bytes in all, and fill it with the guard pattern.
+        """Drop all buffers, reserve ``size`` bytes for new ones, and fill them with the guard pattern.
 
         Args:
-            size: sum of ``buffer_bytes``.
+            size: sum of ``buffer_bytes`` of the new buffers.
             shift: bytes, a multiple of ``ALIGNMENT``, by which the first buffer starts later than usual.
 
         Returns:
-            What the worker needs to attach, JSON-ready, if the block is a new one; None if it holds it already.
+            What the worker needs to attach, as JSON, if the block is a new one; None if it is attached
+                already.
         """
         attachment = self._grow(size + shift + GUARD)
         self._block.fill_(GUARD_BYTE)
@@ -126,7 +131,7 @@ class Allocator:
             self._block = _map(self.fd, size)
             return {"device": "cpu", "size": size}
         assert self._pool is not None
-        # An outgrown block is kept: CUDA does not define what becomes of memory that is freed while another process has it.
+        # An outgrown block is kept: freeing memory that another process has open is undefined in CUDA.
         block = self._pool.allocate(size)
         self._held.append(block)
         self._block = block.tensor
@@ -138,11 +143,11 @@ class Allocator:
         }
 
     def buffer(self, shape: Sequence[int], dtype: torch.dtype) -> tuple[torch.Tensor, dict[str, Any]]:
-        """Lay out one more tensor: the judge's view of it, and its description for the worker."""
+        """Add a buffer; return the judge's view of it and its description for the worker."""
         offset = self._used
         self._used += buffer_bytes(shape, dtype)
         if self._used > self._block.numel():
-            raise MemoryError(f"an allocator of {self._block.numel()} bytes is full")
+            raise MemoryError(f"the shared block of {self._block.numel()} bytes is full; reserve more")
         buffer = view(self._block, offset, shape, dtype)
         self._gaps.append((offset + buffer.nbytes, self._used))
         description = {"offset": offset, "shape": list(shape), "dtype": str(dtype).removeprefix("torch.")}
@@ -154,7 +159,7 @@ class Allocator:
         return not bool(torch.stack(written).any())
 
     def close(self) -> None:
-        """Give the memory back. The worker must have ended."""
+        """Free the memory. The worker must have ended."""
         del self._block
         while self._held:
             assert self._pool is not None
@@ -166,17 +171,18 @@ class Allocator:
 
 
 def attach(description: dict[str, Any], fd: int) -> torch.Tensor:
-    """The worker's end of an allocator: a uint8 tensor over the same memory."""
+    """Returns the worker's view of an allocator's block: a uint8 tensor over the same memory."""
     if description["device"] == "cpu":
         return _map(fd, description["size"])
     torch.cuda.init()  # opening a handle before that is a segmentation fault
     storage = torch.UntypedStorage._new_shared_cuda(*[_decode(part) for part in description["handle"]])
     block = torch.empty(0, dtype=torch.uint8, device=f"cuda:{storage.device.index}")
-    return block.set_(storage, description["offset"], (description["size"],))  # type: ignore[call-overload, no-any-return]  # UntypedStorage is missing from the stub
+    # The stub of `set_` does not know UntypedStorage.
+    return block.set_(storage, description["offset"], (description["size"],))  # type: ignore[call-overload, no-any-return]
 
 
 def _shared_file() -> int:
-    """A file in memory that its other holder cannot shrink: reading beyond its end would end the judge."""
+    """Create a memory file that the worker cannot shrink: reading beyond its end would crash the judge."""
     fd = os.memfd_create("kernelllm-buffers", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
     return fd

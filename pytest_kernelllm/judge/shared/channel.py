@@ -1,6 +1,6 @@
-"""Length-prefixed JSON over a socket: all that passes between judge and worker besides the buffers.
+"""Sends and receives length-prefixed JSON over a socket: all that judge and worker exchange besides buffers.
 
-Shared by both sides; standard library only. Nothing that arrives is ever unpickled or evaluated.
+Standard library only. Nothing that arrives is ever unpickled or evaluated.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ MAX_MESSAGE = 16 * 1024 * 1024
 
 
 class ChannelClosed(Exception):
-    """The other side is gone."""
+    """The other end is closed."""
 
 
 class ChannelTimeout(Exception):
-    """No whole message arrived before the deadline."""
+    """No complete message arrived before the deadline."""
 
 
 class ChannelError(Exception):
-    """The other side sent something that is not a JSON object."""
+    """The other end sent something that is not a JSON object; the text says what."""
 
 
 class Channel:
@@ -38,7 +38,7 @@ class Channel:
         """Send one object.
 
         Raises:
-            ChannelClosed: the other side is gone.
+            ChannelClosed: the other end is closed.
         """
         body = json.dumps(message).encode()
         try:
@@ -48,10 +48,12 @@ class Channel:
             raise ChannelClosed from error
 
     def receive(self, timeout: float | None = None) -> dict[str, Any]:
-        """Wait at most ``timeout`` seconds for one whole object.
+        """Wait at most ``timeout`` seconds for one complete object.
 
         Raises:
-            ChannelTimeout, ChannelClosed, ChannelError: see the classes.
+            ChannelTimeout: no complete message arrived in time.
+            ChannelClosed: the other end is closed.
+            ChannelError: the message is not a JSON object.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         (length,) = struct.unpack("<I", self._exactly(4, deadline))

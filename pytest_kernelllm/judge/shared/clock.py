@@ -1,4 +1,4 @@
-"""The timing that judge and worker share, so that baselines and candidates are timed by the same code."""
+"""Times calls by CUDA events, with the same code for baselines in the judge and candidates in a worker."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ class GpuClock:
     """Times calls on the current CUDA device, in µs by CUDA events."""
 
     def __init__(self) -> None:
-        """Allocates ``FLUSH_BYTES`` on first use."""
+        """Allocate nothing yet; the first flush allocates ``FLUSH_BYTES``."""
         self._buffer: torch.Tensor | None = None
 
     def flush(self, times: int) -> None:
-        """Overwrite L2 so many times. Meanwhile the GPU is busy and launches of the call can queue up behind."""
+        """Overwrite L2 ``times`` times. This keeps the GPU busy while the timed call's launches queue up."""
         if self._buffer is None:
             self._buffer = torch.empty(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
         for i in range(times):
             self._buffer.fill_(i)
 
     def flush_us(self) -> float:
-        """µs that one overwrite of L2 takes."""
+        """Measure the µs that one overwrite of L2 takes."""
         return self.many([lambda: self.flush(1)], 20)[1][0]
 
     def one(self, call: Callable[[], Any], flushes: int) -> tuple[Any, float]:
-        """Make one call on an idle GPU behind ``flushes`` overwrites of L2: what it returned, and µs."""
+        """Make one call behind ``flushes`` overwrites of L2. Returns the call's result and its time in µs."""
         start, end = Event(enable_timing=True), Event(enable_timing=True)
         synchronize()
         self.flush(flushes)
@@ -44,15 +44,16 @@ class GpuClock:
     def many(
         self, calls: Sequence[Callable[[], Any]], count: int, flushes: int = 0
     ) -> tuple[Any, list[float]]:
-        """Make ``count`` calls one after the other, going round the given ones.
+        """Make ``count`` calls one after the other, cycling through ``calls``.
 
         Args:
-            calls: the same computation on different inputs; empty: only the flushes.
-            count: how many calls.
-            flushes: overwrites of L2 before each; 0: none, and the calls follow each other directly.
+            calls: the same computation on different inputs; empty: time the flushes alone.
+            count: number of calls.
+            flushes: overwrites of L2 before each call; 0: calls follow each other directly.
 
         Returns:
-            What the last call returned, and µs: one figure a call with flushes, else the mean over all calls.
+            The last call's result, and times in µs: with flushes one per call, otherwise the mean of all
+                calls.
         """
         result = None
         synchronize()

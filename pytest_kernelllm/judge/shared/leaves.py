@@ -1,7 +1,4 @@
-"""Outputs described by what a caller could notice: type, dtype, shape, strides, device, and shared memory.
-
-Shared by judge and worker.
-"""
+"""Describes outputs by what a caller could notice: type, dtype, shape, strides, device, and shared memory."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ import torch
 
 
 def describe(leaf: Any) -> dict[str, Any]:
-    """A leaf in JSON. Strides of dimensions of size 1 say nothing and are given as 0."""
+    """Returns a leaf's description as JSON. Strides of dimensions of size 1 mean nothing and are given as 0."""
     if not isinstance(leaf, torch.Tensor):
         return {"type": type(leaf).__name__}
     strides = [
@@ -30,7 +27,7 @@ def describe(leaf: Any) -> dict[str, Any]:
 
 
 def shared(leaves: Sequence[Any], others: Mapping[str, Any]) -> list[list[str]]:
-    """Pairs of names of outputs (``output 0``) and others whose memory overlaps."""
+    """Returns the pairs of names whose memory overlaps; the second one is an output (``output 0``)."""
     outputs = {f"output {i}": leaf for i, leaf in enumerate(leaves)}
     spans = {name: _span(value) for name, value in {**others, **outputs}.items() if _is_dense(value)}
     return sorted(
@@ -45,7 +42,7 @@ def _is_dense(value: Any) -> bool:
 
 
 def _span(tensor: torch.Tensor) -> tuple[int, int]:
-    """First byte, and the one behind the last, of a strided tensor."""
+    """Returns the addresses of a strided tensor's first byte and of the one after its last."""
     if tensor.numel() == 0:
         return (0, 0)
     reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))

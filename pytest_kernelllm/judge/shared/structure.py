@@ -1,4 +1,4 @@
-"""Outputs as a flat list of leaves and a JSON description of how they nest. Shared by judge and worker."""
+"""Flattens outputs to a list of leaves and a JSON description of how they nest."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from typing import Any
 
 
 def flatten(value: Any) -> tuple[Any, list[Any]]:
-    """Leaves of tuples, lists and mappings, depth first, and their structure.
+    """Returns the structure of nested tuples, lists and mappings, and their leaves, depth first.
 
-    A leaf is ``"*"`` in the structure, None is None: ``(a, {"h": b})`` is ``["tuple", "*", ["dict", "h", "*"]]``.
+    In the structure a leaf is ``"*"`` and None is None: ``(a, {"h": b})`` has ``["tuple", "*", ["dict",
+    "h", "*"]]``.
     """
     leaves: list[Any] = []
     return _walk(value, leaves), leaves
 
 
 def _walk(item: Any, leaves: list[Any]) -> Any:
-    # A function of its own: one nested in `flatten` would keep the leaves in a cycle, and GPU memory with them.
+    # Not nested in `flatten`: a reference cycle would keep the leaves alive, and GPU memory with them.
     if item is None:
         return None
     if isinstance(item, tuple | list):

@@ -1,6 +1,6 @@
-"""What torch does during a call: operations counted, and memory from ``torch.empty`` and its like put between guard zones.
+"""Watches a call: counts torch's operations, and puts memory that they allocate between guard zones.
 
-Runs in the worker, around calls of the candidate, and in the judge, around the original.
+Runs in the worker around calls of the candidate, and in the judge around calls of the original.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UNWRITTEN = frozenset(
         "new_empty_strided",
     )
 )
-"""Operations whose result holds nothing yet: it is poisoned, so that what a kernel leaves out shows."""
+"""Operations that return uninitialised memory. It is poisoned, so that elements left unwritten show."""
 
 WRITTEN = frozenset(
     f"aten::{name}"
@@ -47,17 +47,18 @@ WRITTEN = frozenset(
         "zeros_like",
     )
 )
-"""Operations that give fresh memory with content."""
+"""Operations that return fresh memory with values."""
 
 ALLOCATING = UNWRITTEN | WRITTEN
 
 PATTERNS = range(0x7F81, 0x8000)
-"""16 bits that fill a block: NaN in every floating dtype. Another for every block, and none that of the judge's buffers, so that
-what was read beyond one end shows where it is stored beyond another."""
-
+"""Patterns of 16 bits that fill guard zones: NaN in every floating dtype. Each block gets another one,
+different from the judge's, so that a pattern read from one guard zone shows if it is written to
+another."""
 
 HELD = 1 << 28
-"""Bytes of guarded memory that are held until the call is over; of more, what the candidate has let go is looked at before."""
+"""Bytes of guarded memory that are kept until the call ends. Beyond, blocks that the candidate has freed
+are checked and released earlier."""
 
 
 @dataclass(frozen=True)
@@ -66,24 +67,24 @@ class _Block:
 
     memory: torch.Tensor
     size: int
-    """Bytes between the zones."""
+    """Bytes between the guard zones."""
     pattern: int
     what: str
     holder: weakref.ref[Any]
-    """Dead when no tensor refers to the memory any more."""
+    """Dead once no tensor refers to the memory any more."""
 
     def broken(self) -> list[str]:
-        """What was written outside, in words."""
+        """Describes writes to the guard zones; empty if there are none."""
         zones = ((self.memory[:GUARD], "before"), (self.memory[GUARD + self.size :], "behind"))
         places = [where for zone, where in zones if not _holds(zone, self.pattern)]
         return [f"{where} a tensor that it allocated ({self.what})" for where in places]
 
 
 class OperationWatch(TorchDispatchMode):
-    """Inside, torch operations are counted by name, with the elements that they touch."""
+    """A context in which torch's operations are counted by name, with the elements that they touch."""
 
     def __init__(self, *, guarded: bool = True) -> None:
-        """``guarded``: fresh memory lies between guard zones."""
+        """``guarded``: put fresh memory between guard zones."""
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         self.elements: Counter[str] = Counter()
         self._guarded = guarded
@@ -96,12 +97,12 @@ class OperationWatch(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Nothing is compiled inside, and the precaution would import the whole compiler, some three seconds."""
+        """Returns False: nothing is compiled inside, and True would import the compiler (three seconds)."""
         return False
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Inside, nothing is counted: Triton's own housekeeping around a launch."""
+        """A context in which nothing is counted, for torch operations of Triton itself around a launch."""
         self._paused += 1
         try:
             yield
@@ -109,7 +110,7 @@ class OperationWatch(TorchDispatchMode):
             self._paused -= 1
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Count one operation; guard what it allocates."""
+        """Run and count one operation; put memory that it allocates between guard zones."""
         result = func(*args, **(kwargs or {}))
         if self._paused:
             return result
@@ -121,7 +122,7 @@ class OperationWatch(TorchDispatchMode):
         return result
 
     def _between_guards(self, fresh: torch.Tensor, *, written: bool) -> torch.Tensor:
-        """The same tensor in a block with a guard zone on either side."""
+        """Returns an equal tensor in a block with a guard zone on either side."""
         size = fresh.untyped_storage().nbytes()
         pattern = PATTERNS[self._made % len(PATTERNS)]
         self._made += 1
@@ -130,7 +131,7 @@ class OperationWatch(TorchDispatchMode):
         holder = _Inside(block, size) if block.is_cuda else block.numpy()
         inner = _storage_inside(holder, size)
         if not written and fresh.dtype == torch.bool:
-            inner.fill_(1)  # other bytes are no booleans
+            inner.fill_(1)  # other bytes are not valid booleans
         tensor = torch.empty(0, dtype=fresh.dtype, device=fresh.device)
         tensor.set_(inner.untyped_storage(), 0, fresh.size(), fresh.stride())
         if written:
@@ -139,11 +140,11 @@ class OperationWatch(TorchDispatchMode):
         self._blocks.append(_Block(block, size, pattern, what, weakref.ref(holder)))
         self._bytes += block.nbytes
         if self._bytes > self._bound:
-            self._let_go()
+            self._release_freed()
         return tensor
 
-    def _let_go(self) -> None:
-        """Of blocks that the candidate has let go: a call may go on for ever."""
+    def _release_freed(self) -> None:
+        """Check and release blocks that the candidate has freed, to bound the memory of long calls."""
         held = []
         for block in self._blocks:
             if block.holder() is not None:
@@ -154,19 +155,19 @@ class OperationWatch(TorchDispatchMode):
         self._bound = HELD + 2 * self._bytes
 
     def broken_guards(self) -> list[str]:
-        """What was written outside, in words: ``before`` or ``behind`` which tensor."""
-        return self._broken + [said for block in self._blocks for said in block.broken()]
+        """Describes all writes to guard zones: ``before`` or ``behind`` which tensor."""
+        return self._broken + [text for block in self._blocks for text in block.broken()]
 
 
 def _holds(zone: torch.Tensor, pattern: int) -> bool:
-    """Whether all of a zone, which ends with a whole word, still holds the pattern."""
+    """Whether a guard zone, which ends with a whole word, still holds its pattern everywhere."""
     odd = zone.numel() % 2
     words_kept = (zone[odd:].view(torch.int16) == pattern).all()
     return bool(words_kept) and (not odd or int(zone[0]) == pattern >> 8)
 
 
 class _Inside:
-    """Part of a block of GPU memory, for whoever speaks ``__cuda_array_interface__``. Keeps the block alive."""
+    """Exposes part of a block of GPU memory by ``__cuda_array_interface__``. Keeps the block alive."""
 
     def __init__(self, block: torch.Tensor, size: int) -> None:
         self.block = block
@@ -179,7 +180,10 @@ class _Inside:
 
 
 def _storage_inside(holder: Any, size: int) -> torch.Tensor:
-    """Bytes between the guard zones, as a storage of their own: ``as_strided`` counts from where a storage starts."""
+    """Returns the bytes between the guard zones as a storage of their own.
+
+    ``as_strided`` counts from the start of a storage.
+    """
     if isinstance(holder, _Inside):
         return torch.as_tensor(holder, device=holder.block.device)
     return torch.frombuffer(holder, dtype=torch.uint8, count=size, offset=GUARD)

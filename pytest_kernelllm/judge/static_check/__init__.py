@@ -1,1 +1,1 @@
-"""Refuses kernel modules by reading them, before anything of them runs."""
+"""Checks a kernel module's source before any of it runs."""

@@ -1,8 +1,8 @@
 # ruff: noqa: SIM905 (words are easier to read and to sort than quoted strings)
-"""What a kernel module may touch: the modules it may import from, and by their full paths the names it may use there.
+"""Lists what a kernel module may use: modules, the names in them, and attributes of objects.
 
-Everything not listed is refused, so a new release of torch or triton cannot widen what a candidate reaches. No name
-listed here is a module or leads to one. Words of in-place variants (``add_``) are not listed: they follow ``add``.
+Everything else is refused, so that a new release of torch or triton cannot widen what a candidate reaches. No name
+listed here is a module or leads to one. In-place variants (``add_``) are not listed; they follow from ``add``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BOTH = """
     transpose triangular_solve tril triu true_divide trunc unbind unflatten unique unique_consecutive
     unsafe_chunk unsafe_split unsafe_split_with_sizes unsqueeze var vdot vsplit where xlogy
 """.split()
-"""Functions of torch that are methods of tensors, too."""
+"""Functions of torch that are also methods of tensors."""
 
 _TORCH = """
     Size Tensor adaptive_avg_pool1d adaptive_max_pool1d alpha_dropout arange as_tensor asarray
@@ -63,7 +63,7 @@ _METHODS = """
     new_zeros repeat requires_grad reshape_as shape size storage_offset stride sum_to_size to to_dense
     type type_as unfold view view_as
 """.split()
-"""What only a tensor has."""
+"""Attributes and methods that only tensors have."""
 
 _IN_PLACE = "cauchy_ copy_ exponential_ fill_ fill_diagonal_ geometric_ log_normal_ normal_ random_ uniform_ zero_".split()
 
@@ -180,10 +180,10 @@ NAMESPACES: dict[str, frozenset[str]] = {
         "triton.runtime.driver.active.utils": ["get_device_properties"],
     }.items()
 }
-"""By the path of a module (or of what holds names as a module does), the names that may be used."""
+"""The names that may be used, by the path of the module (or of the object that has names like a module)."""
 
 MEMBERS = frozenset([*_BOTH, *(f"{name}_" for name in _BOTH), *_METHODS, *_IN_PLACE])
-"""What may be touched of a tensor. Not ``tolist``: a kernel has no use for all the values in Python."""
+"""Attributes of tensors that may be used. Not ``tolist``: a kernel does not need all the values in Python."""
 
 _KERNEL_MEMBERS = "n_regs n_spills run warmup".split()
 _GRADIENT_MEMBERS = "apply backward forward mark_non_differentiable saved_tensors save_for_backward".split()
@@ -193,11 +193,11 @@ _PLAIN_MEMBERS = """
 """.split()
 
 WITH_CONTEXT = frozenset(["backward", "forward", "setup_context"])
-"""Methods of an autograd function that autograd calls, with an object to keep things on from one to the other."""
+"""Methods of an autograd function that get a ``ctx``, on which they may store tensors for each other."""
 
 OTHER_MEMBERS = frozenset([*_KERNEL_MEMBERS, *_GRADIENT_MEMBERS, *_PLAIN_MEMBERS])
-"""What may be touched of kernels, autograd functions, layers, types and GPU properties, although some object behind the
-same name would be refused it."""
+"""Attributes of kernels, autograd functions, layers, types and GPU properties that may be used, although they are
+refused for some other objects."""
 
 INSIDE_TRITON = frozenset(
     """
@@ -208,8 +208,8 @@ INSIDE_TRITON = frozenset(
     user_defined_post_hook user_defined_pre_hook
     """.split()
 )
-"""What Triton's functions, their configurations and partial functions have beside what may be touched: by it they could
-be changed after they were read, or keep something."""
+"""Attributes of Triton's functions, configurations and partial functions that are refused: they could change a kernel
+after the check, or keep state."""
 
 BUILTINS = frozenset(
     """
@@ -221,12 +221,12 @@ BUILTINS = frozenset(
     slice sorted staticmethod str sum super tuple zip
     """.split()
 )
-"""Builtins a kernel module may name; the others run code, open files or look into other objects."""
+"""Builtins that a kernel module may use; the others run code, open files or inspect other objects."""
 
 DUNDERS = frozenset(
     "__all__ __call__ __doc__ __getitem__ __init__ __iter__ __len__ __name__ __repr__ __str__".split()
 )
-"""Names with two underscores that may be bound or defined: nothing but Python's own grammar calls them."""
+"""Names with two underscores that may be bound or defined; only Python itself calls them."""
 
 BASES = frozenset(
     [
@@ -239,4 +239,4 @@ BASES = frozenset(
         "typing.NamedTuple",
     ]
 )
-"""What a class may derive from, beside the module's own classes."""
+"""What a class may derive from, besides the module's own classes."""

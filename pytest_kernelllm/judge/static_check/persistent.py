@@ -1,4 +1,7 @@
-"""What the names hold that outlive a call: those of the module and of its classes, and default arguments."""
+"""Finds out which names outlive a call, and whether their values can change between calls.
+
+Such names are those of the module, of its classes, and of arguments with defaults.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from pytest_kernelllm.judge.static_check.allowed import NAMESPACES
 from pytest_kernelllm.judge.static_check.scopes import LexicalScope, ScopedNode, paths
 
 Kind = Literal["immutable", "container", "mutable"]
-"""Of a value, from good to bad: one that cannot change; a list or dictionary of such; anything else."""
+"""How a value may change: not at all; a list, set or dictionary of immutable values; anything else."""
 
 _WORSE = ("immutable", "container", "mutable")
 
@@ -23,7 +26,7 @@ _IMMUTABLE_BUILTINS = frozenset(
 _CONTAINER_BUILTINS = frozenset(["dict", "list", "set", "sorted"])
 _PASSING_ON = frozenset(["enumerate", "reversed", "zip"])
 _READING_BUILTINS = frozenset([*_IMMUTABLE_BUILTINS, *_CONTAINER_BUILTINS, *_PASSING_ON, "all", "any"])
-"""Builtins that only read a list or dictionary they are given."""
+"""Builtins that only read a container that they are given."""
 _READING_METHODS = frozenset(["copy", "count", "get", "index", "items", "keys", "values"])
 _IMMUTABLE_FUNCTIONS = frozenset(
     (
@@ -35,27 +38,27 @@ _IMMUTABLE_FUNCTIONS = frozenset(
         "functools.partial",
     )
 )
-"""Of what is fixed they make what is fixed; so do those of ``math``."""
+"""Functions that return immutable values for immutable arguments, as all of ``math`` do."""
 _LAUNCHED = frozenset(["triton.autotune", "triton.heuristics", "triton.jit"])
-"""What they make of a function can be launched, whatever they are given."""
+"""Decorators that return kernels, which are immutable for this check."""
 _CONTAINER_CALLS = frozenset(["triton.runtime.driver.active.utils.get_device_properties"])
 _COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp
 
 
 class PersistentNames:
-    """The names of one module that outlive a call, and the kinds of what they hold."""
+    """The names of one module that outlive a call, with the kind of their values."""
 
     def __init__(self, every: list[ScopedNode]) -> None:
-        """Read all that happens on import."""
+        """Determine the kind of every name that is bound on import."""
         self._tree = every[0].node
         self.scopes = {id(place.scope.node): place.scope for place in every}
         self.changeable: dict[tuple[int, str], Kind] = {}
-        """By the id of a scope's node and the name; other names hold what is fixed."""
+        """Kinds by the id of a scope's node and the name; names that are not listed are immutable."""
         importing = {id(scope) for scope in self.scopes.values() if not runs_in_a_call(scope)}
         self.on_import = [place for place in every if id(place.scope) in importing]
-        """What is evaluated while the module is imported; the rest runs when some function is called."""
+        """Nodes that are evaluated when the module is imported."""
         self.in_calls = [place for place in every if id(place.scope) not in importing]
-        # What is built of names is known once these are. Kinds only get worse, so it ends.
+        # A fixed point: values may depend on names that are bound later. Kinds only get worse, so it ends.
         before: dict[tuple[int, str], Kind] = {(0, ""): "immutable"}
         while before != self.changeable:
             before = dict(self.changeable)
@@ -64,7 +67,7 @@ class PersistentNames:
 
     @cached_property
     def parents(self) -> dict[int, ast.AST]:
-        """By the id of a node, the one it stands in."""
+        """The parent of each node, by the node's id."""
         found: dict[int, ast.AST] = {}
         stack = [self._tree]
         while stack:
@@ -75,12 +78,12 @@ class PersistentNames:
         return found
 
     def is_called(self, node: ast.AST) -> bool:
-        """Whether an expression stands for what is called, and nothing else."""
+        """Whether an expression is the function of a call."""
         call = self.parents[id(node)]
         return isinstance(call, ast.Call) and call.func is node
 
     def assigned_in_call(self, name: str, scope: LexicalScope) -> list[ast.expr]:
-        """Everything that a name of a function stands for there; empty where that is not all there to read."""
+        """Returns all values that are assigned to a function's local name; empty if one is unknown."""
         holders = scope.holders(name)
         holder = holders[0] if len(holders) == 1 else scope
         if not isinstance(holder.node, ast.FunctionDef):
@@ -101,7 +104,7 @@ class PersistentNames:
         return [] if name in arguments else values
 
     def kind_of_name(self, name: str, scope: LexicalScope) -> Kind:
-        """The worst of what a name may hold that was there before the call."""
+        """Returns the worst kind of a name over all scopes in which Python may find it."""
         return max(
             (self.held_in(holder, name) for holder in scope.holders(name)),
             key=_WORSE.index,
@@ -109,18 +112,18 @@ class PersistentNames:
         )
 
     def held_in(self, holder: LexicalScope, name: str) -> Kind:
-        """What a scope's name holds."""
+        """Returns the kind of a name in one scope."""
         return self.changeable.get((id(holder.node), name), "immutable")
 
     def only_read(self, node: ast.Name, scope: LexicalScope) -> bool:
-        """Whether a table's name stands where the table can neither be changed nor handed on."""
+        """Whether a container's name is used in a way that neither changes the container nor passes it on."""
         match parent := self.parents[id(node)]:
             case ast.Subscript(value=value, ctx=ast.Load()):
                 return value is node
             case ast.Attribute(attr=name):
                 return name in _READING_METHODS and self.is_called(parent)
             case ast.Call(func=ast.Name(id=name), args=args):
-                # Of several these may return the table itself.
+                # With several arguments these may return the container itself.
                 own = len(args) == 1 or name not in ("max", "min", "sum")
                 return own and name in _READING_BUILTINS and not scope.holders(name)
             case ast.For(iter=source) | ast.comprehension(iter=source):
@@ -134,7 +137,7 @@ class PersistentNames:
         return False
 
     def kind(self, node: ast.expr, scope: LexicalScope) -> Kind:
-        """Of the value that an expression has on import."""
+        """Returns the kind of an expression's value on import."""
         match node:
             case ast.Constant() | ast.Lambda() | ast.JoinedStr():
                 return "immutable"
@@ -183,7 +186,7 @@ class PersistentNames:
         return self._whole("container", parts, inside) if readable else "mutable"
 
     def _can_be_read(self, source: ast.expr, scope: LexicalScope) -> bool:
-        """Whether what a loop goes over gives values that cannot change."""
+        """Whether iterating over an expression yields immutable values."""
         match source:
             case ast.Call(func=ast.Name(id=name), args=args) if name in _PASSING_ON and not scope.holders(
                 name
@@ -244,19 +247,19 @@ class PersistentNames:
             case ast.FunctionDef() | ast.Lambda():
                 self._defaults(node.args, self.scopes.get(id(node)), scope)
             case ast.Name(id=name, ctx=ast.Load()):
-                # A table that somebody else gets hold of may be changed, or filled with what can be.
+                # A container that is passed on may be changed, or filled with mutable values.
                 if self.kind_of_name(name, scope) == "container" and not self.only_read(node, scope):
                     for holder in scope.holders(name):
                         self._record(holder, name, "mutable")
 
     def _bind(self, target: ast.expr, value: ast.expr, scope: LexicalScope, alone: bool = True) -> None:
-        """``alone``: whether nothing else than the target gets hold of the value."""
+        """``alone``: whether the value gets no other name than the target."""
         match target, value:
             case ast.Name(id=name), _:
                 kind = self.kind(value, scope)
-                # A table with two names could be changed by one and read by the other.
+                # A container with two names could be changed by one and read by the other.
                 shared = kind == "container" and (isinstance(value, ast.Name) or not alone)
-                # Of an assignment expression in a comprehension the holder is further out.
+                # An assignment expression in a comprehension binds in the scope around it.
                 for holder in scope.holders(name):
                     self._record(holder, name, "mutable" if shared else kind)
             case _ if _starred(target):
@@ -268,7 +271,7 @@ class PersistentNames:
                 self._mark_mutable(target, scope)
 
     def _defaults(self, arguments: ast.arguments, inside: LexicalScope | None, scope: LexicalScope) -> None:
-        if inside is None:  # a body in which nothing stands
+        if inside is None:  # an empty body
             return
         by_position = [*arguments.posonlyargs, *arguments.args]
         pairs: list[tuple[ast.arg, ast.expr | None]] = [
@@ -292,7 +295,7 @@ class PersistentNames:
 
 
 def runs_in_a_call(scope: LexicalScope | None) -> bool:
-    """Whether a scope's code runs when some function is called, and not on import."""
+    """Whether a scope's code runs when a function is called, and not on import."""
     while scope is not None:
         if scope.kind == "function":
             return True

@@ -1,7 +1,8 @@
-"""Which module or object a name in a kernel module stands for, as far as reading tells: Python's scopes and imports.
+"""Resolves names in a kernel module to the modules and objects that they stand for.
 
-A *path* is a dotted name (``torch.nn.functional``); ``SELF`` and what begins with it is the target's instance; ``OWN_CLASS``
-is a class that the module defines; ``UNKNOWN`` is everything else: tensors, numbers, results of calls.
+A *path* is a dotted name (``torch.nn.functional``). ``SELF``, and paths that begin with it, is the
+target's instance; ``OWN_CLASS`` is a class that the module defines; ``UNKNOWN`` is everything else:
+tensors, numbers, results of calls.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ SELF = "self"
 OWN_CLASS = "class"
 
 _DEEPEST = 6
-"""Attributes behind a name that are followed; no allowed module lies deeper."""
+"""Most attributes after a name that are resolved; no allowed module lies deeper."""
 _PATIENCE = 2000
-"""Steps in which one expression must be understood; honest code needs a dozen."""
+"""Most steps to resolve one expression; honest code needs about a dozen."""
 
 _Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 _WITHOUT_NAMES = ast.expr_context | ast.operator | ast.unaryop | ast.cmpop | ast.boolop | ast.Constant
@@ -26,11 +27,11 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 class TooManyAliases(ValueError):
-    """Names stand for each other in more ways than are worth following."""
+    """An expression goes through too many aliases to resolve it."""
 
 
 class Alias(NamedTuple):
-    """Another name and the attributes behind it: ``F = nn.functional`` makes ``F`` an alias of those two."""
+    """Another name and the attributes after it: ``F = nn.functional`` makes ``F`` an alias of those two."""
 
     name: str
     tail: tuple[str, ...]
@@ -38,7 +39,7 @@ class Alias(NamedTuple):
 
 @dataclass
 class LexicalScope:
-    """One scope, the names it binds and the one around it."""
+    """One of Python's scopes, with the names that it binds and the scope around it."""
 
     kind: str
     node: ast.AST
@@ -46,13 +47,14 @@ class LexicalScope:
     bindings: dict[str, set[str | Alias]] = field(default_factory=dict)
 
     def bind(self, name: str, value: str | Alias = UNKNOWN) -> None:
-        """Add one thing that a name may stand for: a path, or an alias."""
+        """Add a path or an alias that a name may stand for."""
         self.bindings.setdefault(name, set()).add(value)
 
     def holders(self, name: str) -> list[LexicalScope]:
-        """The scopes in which Python may find a name.
+        """Returns the scopes in which Python may find a name.
 
-        More than one: in a class body a name that is not bound yet is looked up further out.
+        There may be several: in a class body, a name that is not bound yet is looked up in the scopes
+        around it.
         """
         found: list[LexicalScope] = []
         scope: LexicalScope | None = self
@@ -65,19 +67,19 @@ class LexicalScope:
         return found
 
     def certain(self, name: str) -> bool:
-        """Whether a name is never looked up among the builtins, as those of modules and classes are until they are bound."""
+        """Whether a name never means a builtin. In modules and classes it may, until it is bound."""
         return any(scope.kind in ("function", "comprehension") for scope in self.holders(name))
 
 
 class ScopedNode(NamedTuple):
-    """A node of the syntax tree and the scope it is evaluated in."""
+    """A node of the syntax tree and the scope in which it is evaluated."""
 
     node: ast.AST
     scope: LexicalScope
 
 
 def scoped_nodes(tree: ast.Module) -> list[ScopedNode]:
-    """Every node with its scope; all names are bound when it returns."""
+    """Returns every node with its scope; all names are bound when it returns."""
     found: list[ScopedNode] = []
     aliases: set[int] = set()
     stack: list[tuple[ast.AST, LexicalScope]] = [(tree, LexicalScope("module", tree))]
@@ -92,7 +94,7 @@ def scoped_nodes(tree: ast.Module) -> list[ScopedNode]:
 
 
 def paths(node: ast.expr, scope: LexicalScope) -> frozenset[str]:
-    """Everything that an expression may stand for.
+    """Returns the paths of everything that an expression may stand for.
 
     Raises:
         TooManyAliases: too many aliases of aliases.
@@ -126,7 +128,7 @@ def paths(node: ast.expr, scope: LexicalScope) -> frozenset[str]:
 
 
 def _alias(node: ast.expr) -> Alias | None:
-    """A name and the attributes behind it; None for anything else, and for what is too deep to be a module."""
+    """Returns a name and the attributes after it; None for other expressions, and for too many attributes."""
     tail: list[str] = []
     while isinstance(node, ast.Attribute) and len(tail) <= _DEEPEST:
         tail.append(node.attr)
@@ -135,7 +137,7 @@ def _alias(node: ast.expr) -> Alias | None:
 
 
 def _bind(node: ast.AST, scope: LexicalScope, aliases: set[int]) -> None:
-    """Bind what a node itself binds in its scope; ``aliases`` holds targets that are bound already."""
+    """Bind the names that a node binds in its scope; ``aliases`` holds targets that are bound already."""
     match node:
         case ast.Import(names=names):
             for alias in names:
@@ -170,7 +172,7 @@ def _bind(node: ast.AST, scope: LexicalScope, aliases: set[int]) -> None:
 
 
 def _children(node: ast.AST, scope: LexicalScope) -> Iterator[tuple[ast.AST, LexicalScope]]:
-    """The nodes below, each with the scope it is evaluated in."""
+    """Yields a node's children, each with the scope in which it is evaluated."""
     inside = scope
     outside: list[ast.AST] = []
     if isinstance(node, _Function):

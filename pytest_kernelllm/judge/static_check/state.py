@@ -1,7 +1,9 @@
-"""What could carry something from one call to the next: refused, because no number of calls shows what a later one does.
+"""Finds state that a kernel module could keep between calls.
 
-Names that outlive a call may hold what cannot change (numbers, strings, tuples of them, dtypes, functions), and lists
-and dictionaries of such that are only read.
+It is refused, because tests cannot show what later calls do.
+
+Names that outlive a call may hold immutable values (numbers, strings, tuples of them, dtypes, functions),
+and lists and dictionaries of those that are only read.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from pytest_kernelllm.judge.static_check.scopes import (
 _CHANGING_METHODS = frozenset(
     ["append", "clear", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"]
 )
-"""Of lists and dictionaries; tensors have none of these."""
+"""Methods that change lists and dictionaries; tensors have none of these."""
 _DECORATORS = frozenset(["classmethod", "property", "staticmethod"])
 _MAKERS = ast.FunctionDef | ast.Lambda | ast.GeneratorExp | ast.Yield | ast.YieldFrom
 
@@ -31,12 +33,12 @@ Definitions = dict[str, list[ast.FunctionDef | ast.ClassDef]]
 
 
 def find_kept_state(every: list[ScopedNode]) -> Iterator[tuple[int, str]]:
-    """Lines and reasons: every way in which a module's Python could keep something between calls."""
+    """Yields the line and the reason of everything by which a module could keep state between calls."""
     persistent = PersistentNames(every)
     own = _own_definitions(every)
-    passing = [scope for scope in persistent.scopes.values() if _is_gone(scope)]
-    # Nearly no name is of interest.
-    names = {name for _, name in persistent.changeable}.union(*(scope.bindings for scope in passing))
+    finished = [scope for scope in persistent.scopes.values() if _is_finished(scope)]
+    # Only a few names need a check.
+    names = {name for _, name in persistent.changeable}.union(*(scope.bindings for scope in finished))
     for node, scope in persistent.on_import:
         if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Call | ast.Attribute):
             yield from ((node.lineno, reason) for reason in _on_import(node, scope, persistent, own))
@@ -59,19 +61,19 @@ def find_kept_state(every: list[ScopedNode]) -> Iterator[tuple[int, str]]:
 def _read(node: ast.Name, scope: LexicalScope, persistent: PersistentNames) -> Iterator[str]:
     for holder in scope.holders(node.id):
         kind = persistent.held_in(holder, node.id)
-        if kind == "mutable" or _is_gone(holder):
+        if kind == "mutable" or _is_finished(holder):
             yield f"may keep state between calls in `{node.id}`, which holds more than numbers and names"
         elif kind == "container" and not persistent.only_read(node, scope):
             yield f"may keep state between calls in `{node.id}`: lists and dictionaries can only be read here"
 
 
-def _is_gone(scope: LexicalScope) -> bool:
-    """Whether it is a comprehension's on import: what still reads its names has kept them."""
+def _is_finished(scope: LexicalScope) -> bool:
+    """Whether a scope is that of a comprehension that ran on import; a later reader has kept its names."""
     return scope.kind == "comprehension" and not runs_in_a_call(scope)
 
 
 def _changed(node: ast.AST) -> ast.expr | None:
-    """What a node changes if it is a list or dictionary."""
+    """Returns the list or dictionary that a node may change, or None."""
     match node:
         case ast.Call(func=ast.Attribute(value=value, attr=name)) if name in _CHANGING_METHODS:
             return value
@@ -81,7 +83,7 @@ def _changed(node: ast.AST) -> ast.expr | None:
 
 
 def _is_of_another(changed: ast.expr, scope: LexicalScope) -> bool:
-    """Whether a list or dictionary may belong to the target, a function or any other object: not only to this call."""
+    """Whether a list or dictionary may belong to the target or another object, not to this call only."""
     if any(path.partition(".")[0] == SELF for path in paths(changed, scope)):
         return True
     return isinstance(changed, ast.Attribute) and changed.attr not in MEMBERS
@@ -90,9 +92,10 @@ def _is_of_another(changed: ast.expr, scope: LexicalScope) -> bool:
 def _is_tritons(
     node: ast.Attribute, scope: LexicalScope, persistent: PersistentNames, own: Definitions
 ) -> bool:
-    """Whether it may be the list or dictionary of this name that Triton's functions have.
+    """Whether ``.keys`` or ``.values`` may be the list or dictionary of that name on Triton's functions.
 
-    It is not where it is called, as a dictionary's methods are, and not as the values that ``torch.max`` finds.
+    It is not if it is called, like a dictionary's method, and not if it is the ``values`` of
+    ``torch.max``'s result.
     """
     if node.attr not in ("keys", "values") or persistent.is_called(node):
         return False
@@ -103,7 +106,7 @@ def _is_tritons(
 
 
 def _is_autograds(node: ast.Attribute, scope: LexicalScope, persistent: PersistentNames) -> bool:
-    """Whether a method that writes on its first argument may be given something that outlives the call."""
+    """Whether a method that stores on its ``ctx`` may get an object that outlives the call."""
     if node.attr not in WITH_CONTEXT or paths(node.value, scope).isdisjoint((UNKNOWN, OWN_CLASS)):
         return False
     call = persistent.parents[id(node)]
@@ -113,7 +116,7 @@ def _is_autograds(node: ast.Attribute, scope: LexicalScope, persistent: Persiste
         case [ast.Constant(value=None), *_]:
             return False
         case [ast.Name(id=name), *_]:
-            # An autograd function's own context, handed on.
+            # An autograd function passes on its own context.
             return not any(_is_context(name, holder) for holder in scope.holders(name))
     return True
 
@@ -131,7 +134,7 @@ def _is_context(name: str, holder: LexicalScope) -> bool:
 
 
 def _is_torchs(node: ast.expr, scope: LexicalScope, own: Definitions) -> bool:
-    """Whether an expression is what a function of torch or a method of a tensor returns."""
+    """Whether an expression is the result of a torch function or of a tensor's method."""
     match node:
         case ast.Call(func=ast.Attribute(attr=name)) if name in MEMBERS:
             return name not in own
@@ -143,7 +146,7 @@ def _is_torchs(node: ast.expr, scope: LexicalScope, own: Definitions) -> bool:
 def _on_import(
     node: ast.AST, scope: LexicalScope, persistent: PersistentNames, own: Definitions
 ) -> Iterator[str]:
-    """Functions that bring variables of their own along: they keep something without being read by name."""
+    """Yields reasons for functions that may keep state in variables of their own."""
     match node:
         case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
             if any(_is_own(each, scope) for each in node.decorator_list):
@@ -156,11 +159,11 @@ def _on_import(
                 yield "makes a function on import, which may keep state between calls"
         case ast.Attribute(value=ast.Name(id=owner), attr=name):
             if persistent.kind_of_name(owner, scope) != "immutable" and not persistent.is_called(node):
-                yield f"hands on `{owner}.{name}`, which may keep state between calls"
+                yield f"passes on `{owner}.{name}`, which may keep state between calls"
 
 
 def _own_definitions(every: list[ScopedNode]) -> Definitions:
-    """By name, the functions and classes of the module, wherever they stand."""
+    """Returns all functions and classes of the module, nested ones too, by name."""
     found: Definitions = {}
     for node, _ in every:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -169,7 +172,7 @@ def _own_definitions(every: list[ScopedNode]) -> Definitions:
 
 
 def _is_own(decorator: ast.expr, scope: LexicalScope) -> bool:
-    """Whether it may be a function of the module's own; whether others are allowed is asked where they come in."""
+    """Whether a decorator may be a function of the module itself and not an imported one."""
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
     if isinstance(called, ast.Name) and called.id in _DECORATORS and not scope.holders(called.id):
         return False
@@ -177,7 +180,7 @@ def _is_own(decorator: ast.expr, scope: LexicalScope) -> bool:
 
 
 def _makes_functions(called: ast.expr, own: Definitions, persistent: PersistentNames) -> bool:
-    """Whether a call may make functions, generators or objects, which would keep the variables around them."""
+    """Whether a call may create functions, generators or objects, which keep the variables around them."""
     seen: set[int] = set()
     work = _named(called, own)
     while work:
@@ -196,7 +199,7 @@ def _makes_functions(called: ast.expr, own: Definitions, persistent: PersistentN
 
 
 def _makes_one(node: ast.AST, scope: LexicalScope, persistent: PersistentNames) -> bool:
-    """Whether one node of a function does. A generator is fine where it is gone with the call it is handed to."""
+    """Whether a node creates one. A generator expression that is a call's argument ends with that call."""
     if isinstance(node, ast.Call):
         return "functools.partial" in paths(node.func, scope)
     return isinstance(node, _MAKERS) and not (
@@ -205,7 +208,7 @@ def _makes_one(node: ast.AST, scope: LexicalScope, persistent: PersistentNames) 
 
 
 def _named(node: ast.AST, own: Definitions) -> list[ast.FunctionDef | ast.ClassDef | ast.Lambda]:
-    """The module's own functions and classes that an expression or a body names, and the lambdas in it."""
+    """Returns the module's own functions and classes that a node names, and the lambdas in it."""
     found: list[ast.FunctionDef | ast.ClassDef | ast.Lambda] = []
     for each in ast.walk(node):
         if isinstance(each, ast.Lambda):

@@ -1,7 +1,7 @@
-"""The static check: refuses a kernel module by reading it, before anything of it runs.
+"""The static check: refuses a kernel module by its source, before any of it runs.
 
-It is the first line of defence, not the last: what it lets through still runs in an isolated worker and is compared
-with the original.
+It is the first line of defence and not the last: what it accepts still runs in an isolated worker and is
+compared with the original.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from pytest_kernelllm.judge.static_check.scopes import (
 from pytest_kernelllm.judge.static_check.state import find_kept_state
 
 LONGEST_SOURCE = 1 << 20
-"""Characters a kernel module may have: reading it must not be the attack."""
+"""Most characters of a kernel module, to bound the time of the check."""
 
 _INSIDE_PYTHON = (
     types.GeneratorType,
@@ -57,23 +57,27 @@ _DECLARES_ENCODING = re.compile(r"#.*?coding[:=][ \t]*([-\w.]+)")
 
 @dataclass(frozen=True)
 class Violation:
-    """Something that a kernel has no use for: its line, and a reason that follows the word "it"."""
+    """Something in the source that a kernel must not use; the reason follows the word "it"."""
 
     line: int
     reason: str
 
 
 def find_violations(source: str) -> list[Violation]:
-    """Find what a kernel module has no use for: one violation a line, in order of lines; none when it may run."""
+    """Find what a kernel module must not contain, at most one violation per line; empty if it may run."""
     if len(source) > LONGEST_SOURCE:
         return [Violation(1, f"is longer than {LONGEST_SOURCE:,} characters")]
     if encoding := _other_encoding(source):
-        return [Violation(1, f"declares the encoding {encoding}: what runs would not be what is read here")]
+        return [
+            Violation(
+                1, f"declares the encoding {encoding}, so Python would run other code than the check reads"
+            )
+        ]
     try:
         tree = parse(source.encode())
         violations = _read(tree)
     except TooManyAliases as error:
-        return [Violation(1, f"cannot be followed: {error}")]
+        return [Violation(1, f"has names that cannot be resolved: {error}")]
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return [Violation(getattr(error, "lineno", 0) or 1, f"is not Python: {error}")]
     if "forward" not in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}:
@@ -85,7 +89,7 @@ def find_violations(source: str) -> list[Violation]:
 
 
 def _other_encoding(source: str) -> str | None:
-    """An encoding other than UTF-8 that Python would read the file in; it may turn a comment into code."""
+    """Returns an encoding other than UTF-8 that the file declares, or None. It may turn a comment into code."""
     for line in re.split(r"[\r\n]", source, maxsplit=4)[:4]:
         declared = _DECLARES_ENCODING.search(line)
         if declared and declared[1].lower().replace("_", "-") not in ("utf-8", "utf8"):
@@ -95,7 +99,7 @@ def _other_encoding(source: str) -> str | None:
 
 def _read(tree: ast.Module) -> list[Violation]:
     every = scoped_nodes(tree)
-    roots = _where_modules_may_stand(every)
+    roots = _module_positions(every)
     violations = []
     for scoped in every:
         line = getattr(scoped.node, "lineno", 1)
@@ -104,8 +108,11 @@ def _read(tree: ast.Module) -> list[Violation]:
     return violations + [Violation(line, reason) for line, reason in find_kept_state(every)]
 
 
-def _where_modules_may_stand(every: list[ScopedNode]) -> set[int]:
-    """Nodes that may be a module: before a dot, behind a plain ``name =``, in ``hasattr`` and in tests for None."""
+def _module_positions(every: list[ScopedNode]) -> set[int]:
+    """Returns the ids of nodes that may be a module.
+
+    They are before a dot, after ``name =``, in ``hasattr`` and in conditions.
+    """
     found: set[int] = set()
     for scoped in every:
         match scoped.node:
@@ -132,11 +139,11 @@ def _module_as_value(scoped: ScopedNode, roots: set[int]) -> Iterator[str]:
         and id(node) not in roots
     ):
         for path in sorted(paths(node, scoped.scope) & NAMESPACES.keys()):
-            yield f"hands the module `{path}` around"
+            yield f"passes the module `{path}` around"
 
 
 def _node(scoped: ScopedNode) -> Iterator[str]:
-    """What is wrong with one node."""
+    """Yields what is wrong with one node."""
     node, scope = scoped.node, scoped.scope
     match node:
         case ast.Import(names=names):
@@ -178,7 +185,7 @@ def _attribute(node: ast.Attribute, scope: LexicalScope) -> Iterator[str]:
         yield from _changed_attribute(node, scope)
     elif name in ("format", "format_map"):
         if not (name == "format" and _is_plain_template(node.value)):
-            yield f"uses `.{name}`, which looks into objects; an f-string does not"
+            yield f"uses `.{name}`, which can read any attribute; use an f-string"
     elif name == "__init__" and _is_super(node.value):
         return
     else:
@@ -190,7 +197,7 @@ def _attribute(node: ast.Attribute, scope: LexicalScope) -> Iterator[str]:
 
 
 def _member(path: str, name: str) -> str | None:
-    """What is wrong with ``path.name``; what is wrong with ``path`` itself is said where that stands."""
+    """Returns what is wrong with the attribute ``path.name``, or None."""
     if path in NAMESPACES:
         fine = name in NAMESPACES[path] or f"{path}.{name}" in NAMESPACES
         return None if fine else f"uses {path}.{name}, which no kernel needs"
@@ -211,7 +218,10 @@ def _member(path: str, name: str) -> str | None:
 
 
 def _changed_attribute(node: ast.Attribute, scope: LexicalScope) -> Iterator[str]:
-    """``x.name = …`` is for an autograd function's ``ctx`` and for a constructor's ``self``, in classes of one's own."""
+    """Yields what is wrong with ``x.name = …``.
+
+    Only an autograd function's ``ctx`` and a constructor's ``self`` may be assigned to, in the module's own classes.
+    """
     base = node.value
     if isinstance(base, ast.Name) and not _is_dunder(node.attr):
         for holder in scope.holders(base.id):
@@ -249,7 +259,7 @@ def _is_dunder(name: str) -> bool:
 
 
 def _is_guarded(name: str, private: bool = True) -> bool:
-    """Whether a name may not be touched of an object that reading cannot tell."""
+    """Whether an attribute is refused on an object of unknown type."""
     if name in MEMBERS or name in OTHER_MEMBERS:
         return False
     return name in _guarded() or _is_dunder(name) or (private and name.startswith("_"))
@@ -257,16 +267,16 @@ def _is_guarded(name: str, private: bool = True) -> bool:
 
 @cache
 def _inside_python() -> frozenset[str]:
-    """Names that lead from generators, functions, frames and errors to code, globals, callers and modules."""
+    """Returns attributes by which Python's own objects lead to code, globals, callers and modules."""
     return frozenset({"obj", *(name for cls in _INSIDE_PYTHON for name in dir(cls) if not _is_dunder(name))})
 
 
 @cache
 def _guarded() -> frozenset[str]:
-    """Every name that tensors, layers, Triton's functions or Python's insides have.
+    """Returns all attributes of tensors, layers, Triton's functions and Python's internals.
 
-    What is in here and not among the allowed members is refused of any object; a name that none of them has is
-    an attribute of the target's own.
+    Those that are not among the allowed members are refused on any object. A name that is not in here is
+    an attribute of the target.
     """
     from torch import Tensor, nn
 
@@ -279,7 +289,7 @@ def _is_super(node: ast.expr) -> bool:
 
 
 def _is_plain_template(node: ast.expr) -> bool:
-    """Whether a string literal's fields name arguments and nothing inside of them."""
+    """Whether a string literal's fields name whole arguments and not attributes of them."""
     if not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
         return False
     try:

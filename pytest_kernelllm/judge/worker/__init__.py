@@ -1,1 +1,1 @@
-"""The untrusted side: the fork server, and the process in which a candidate runs."""
+"""The untrusted side: the fork server, and the worker process in which a candidate runs."""

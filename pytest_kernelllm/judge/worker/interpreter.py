@@ -1,8 +1,8 @@
-"""Triton's interpreter, made to compute what a GPU computes, and to take less time over it.
+"""Patches Triton's interpreter to compute bfloat16 as a GPU does, and to run faster.
 
-It keeps bfloat16 as raw bits, which it adds and multiplies as integers (seen in 3.7); it truncates where a GPU rounds to
-nearest even, and knows no bfloat16 constants. Here operations on bfloat16 are done in float32 and rounded, as Triton's
-compiled code does.
+Triton 3.7's interpreter stores bfloat16 as raw bits, which it adds and multiplies as integers. It
+truncates where a GPU rounds to nearest even, and has no bfloat16 constants. The patch computes in float32
+and rounds the result, as Triton's compiled code does.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from triton.runtime.interpreter import InterpreterBuilder, TensorHandle, interpr
 
 
 def widen(bits: np.ndarray) -> np.ndarray:
-    """bfloat16 bits (uint16) as float32."""
+    """Converts bfloat16 bits (uint16) to float32."""
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 def narrow(values: np.ndarray) -> np.ndarray:
-    """Numbers as bfloat16 bits (uint16), rounded to nearest even; NaN stays NaN."""
+    """Converts numbers to bfloat16 bits (uint16), rounding to nearest even; NaN stays NaN."""
     bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     return np.where(np.isnan(values), np.uint32(0x7FC0), rounded).astype(np.uint16)
 
 
 def fix_bfloat16() -> None:
-    """Patch the interpreter of this process."""
+    """Patch this process's interpreter to compute bfloat16 correctly."""
     cast, to_float = InterpreterBuilder.cast_impl, InterpreterBuilder.create_fp_to_fp
     binary, unary = InterpreterBuilder.binary_op, InterpreterBuilder.unary_op
 
@@ -61,10 +61,10 @@ def fix_bfloat16() -> None:
 
 
 def speed_up() -> None:
-    """Leave out what takes most of the interpreter's time and changes no result.
+    """Patch this process's interpreter to skip slow work that does not change results.
 
-    Half of it goes into asking after every operation on integers whether it overflowed; a quarter of the rest into
-    patching ``triton.language`` again at every call of a function within a kernel.
+    Half of its time goes into overflow checks after every integer operation, and a quarter of the rest
+    into patching ``triton.language`` again for every function that a kernel calls.
     """
     interpreter_builder.options = replace(interpreter_builder.options, sanitize_overflow=False)
     patch, launch = interpreter._patch_lang, interpreter.GridExecutor.__call__
@@ -89,7 +89,7 @@ def _wide(handle: Any) -> Any:
 
 @contextlib.contextmanager
 def last_program_first() -> Iterator[None]:
-    """Inside, the programs of a grid run in the opposite order: a GPU promises none."""
+    """A context in which the programs of a grid run in reverse order; a GPU guarantees no order."""
     forward = InterpreterBuilder.set_grid_idx
 
     def backward(builder: Any, *index: int) -> None:

@@ -1,4 +1,4 @@
-"""Kernel launches in a worker: counted, left out on request, and timed one by one."""
+"""Counts, skips and times kernel launches in a worker."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from pytest_kernelllm.judge.shared.watch import OperationWatch
 
 
 class LaunchRecorder:
-    """Sees every launch once ``install`` has been called."""
+    """Intercepts every kernel launch once ``install`` has been called."""
 
     def __init__(self) -> None:
-        """Nothing counted yet."""
+        """Start with no launches counted."""
         self.count = 0
         self._left_out = False
         self._spans: list[tuple[Event, Event]] | None = None
         self._watch = OperationWatch()
 
     def install(self) -> None:
-        """Put this object between the candidate and Triton. Not undone: a worker serves one candidate."""
+        """Patch Triton's launch functions. Not reversible: a worker serves one candidate."""
         for cls in (jit.JITFunction, interpreter.InterpretedFunction):
             self._wrap(cls)
         tune = autotuner.Autotuner.run
 
         def run(tuner: Any, *args: Any, **kwargs: Any) -> Any:
-            # What the autotuner does with torch to time its configurations is not the candidate's work.
+            # Torch operations by which the autotuner times configurations are not the candidate's work.
             with self._watch.paused():
                 return tune(tuner, *args, **kwargs)
 
@@ -60,14 +60,14 @@ class LaunchRecorder:
 
     @contextlib.contextmanager
     def watched(self, watch: OperationWatch) -> Iterator[None]:
-        """Inside, ``watch`` counts torch's operations, without those of launches."""
+        """A context in which ``watch`` counts torch's operations, except those inside launches."""
         self._watch = watch
         with watch:
             yield
 
     @contextlib.contextmanager
     def left_out(self) -> Iterator[None]:
-        """Inside, launches do nothing."""
+        """A context in which launches do nothing."""
         self._left_out = True
         try:
             yield
@@ -76,7 +76,7 @@ class LaunchRecorder:
 
     @contextlib.contextmanager
     def timed(self) -> Iterator[list[tuple[Event, Event]]]:
-        """Inside, every launch is put between two CUDA events. Gives their list."""
+        """A context in which every launch is put between two CUDA events; yields their list."""
         spans: list[tuple[Event, Event]] = []
         self._spans = spans
         try:
@@ -86,6 +86,6 @@ class LaunchRecorder:
 
 
 def milliseconds(spans: list[tuple[Event, Event]]) -> float:
-    """Sum over spans whose events have completed."""
+    """Wait for the GPU and return the sum of the times between pairs of events, in ms."""
     torch.cuda.synchronize()
     return float(sum(start.elapsed_time(end) for start, end in spans))

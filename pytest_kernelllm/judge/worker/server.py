@@ -1,8 +1,9 @@
-"""The fork server: a process that has imported torch and triton, never touched CUDA, and forks one worker a candidate.
+"""The fork server: a process that has imported torch and triton, and forks one worker per candidate.
 
-Run as ``python -m pytest_kernelllm.judge.worker.server FD OPTIONS``; FD is a Unix socket to the judge, OPTIONS is JSON.
-Orders arrive as one JSON datagram each, with the worker's channel and allocator as file descriptors beside it; what becomes
-of a worker is reported the same way.
+It never initialises CUDA. Run it as ``python -m pytest_kernelllm.judge.worker.server FD OPTIONS``, where
+FD is a Unix socket to the judge and OPTIONS is JSON. Each request is one JSON datagram, with the worker's
+channel and the file of shared buffers as descriptors. The server reports the start and end of workers the
+same way.
 """
 
 from __future__ import annotations
@@ -38,43 +39,43 @@ from pytest_kernelllm.judge.isolation.reachable import gpu_devices, reachable
 PR_SET_CHILD_SUBREAPER = 36
 
 CHECK_INTERVAL = 0.25
-"""Seconds between two looks at what workers hold."""
+"""Seconds between two checks of the resources that workers use."""
 
 
 @dataclass(frozen=True)
 class WorkerRecord:
-    """One worker, as the server knows it."""
+    """What the server knows about one worker."""
 
     number: int
-    """The judge's name for it."""
+    """The judge's number for the worker."""
     directory: Path
-    allocator: int
-    """The inode of its allocator, -1 without."""
+    buffers: int
+    """The inode of the file of shared buffers; -1 if there is none."""
     bounds: ResourceBounds
 
 
 class Server:
-    """The server's state: who is alive, and what each may reach and hold."""
+    """Forks workers on request, enforces their bounds, and reports their ends."""
 
     def __init__(self, control: socket.socket, isolation: Isolation, arch: str) -> None:
-        """``control`` leads to the judge."""
+        """``control`` is connected to the judge."""
         self._control = control
         self._isolation = isolation
         self._arch = arch
         self._reachable = reachable(gpu=isolation.gpu)
         self._workers: dict[int, WorkerRecord] = {}
         self._why: dict[int, str] = {}
-        # A child's end wakes the select below.
+        # The end of a child wakes up the `select` in `serve`.
         self._wake, wake_write = os.pipe()
         os.set_blocking(wake_write, False)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def check_sealing(self) -> None:
-        """Seal a child that does nothing, so that a machine where sealing fails is found before any candidate.
+        """Seal a child process that does nothing, to find out before any candidate runs if sealing fails.
 
         Raises:
-            SystemExit: it failed; the reason is on standard error.
+            SystemExit: sealing failed; the reason is on standard error.
         """
         with tempfile.TemporaryDirectory(dir=".") as folder:
             pid = os.fork()
@@ -89,7 +90,7 @@ class Server:
                 raise SystemExit(1)
 
     def serve(self) -> None:
-        """Work until the judge closes its end."""
+        """Handle requests until the judge closes the socket."""
         self._report({"ready": os.getpid()})
         checked = time.monotonic()
         while True:
@@ -117,7 +118,7 @@ class Server:
                     self._start(request, fds)
 
     def _start(self, request: dict[str, Any], fds: list[int]) -> None:
-        allocator = os.fstat(fds[1]) if len(fds) > 1 else None
+        buffers = os.fstat(fds[1]) if len(fds) > 1 else None
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
@@ -127,13 +128,11 @@ class Server:
             os.close(fd)
         directory = Path(request["directory"])
         bounds = ResourceBounds(**request["bounds"])
-        self._workers[pid] = WorkerRecord(
-            request["id"], directory, allocator.st_ino if allocator else -1, bounds
-        )
+        self._workers[pid] = WorkerRecord(request["id"], directory, buffers.st_ino if buffers else -1, bounds)
         self._report({"started": request["id"]})
 
     def _become_worker(self, request: dict[str, Any], fds: list[int]) -> None:
-        """In the child: leave the group, give up what it has no use for, then serve. Never returns."""
+        """In the child process: leave the process group, apply the isolation, then serve. Never returns."""
         from pytest_kernelllm.judge.worker.warm import seed_cache
 
         status = 1
@@ -162,19 +161,19 @@ class Server:
                 Worker(channel, directory, fds[1] if len(fds) > 1 else -1, self._arch).serve()
             status = 0
         except Exception:
-            traceback.print_exc()  # to the server's log, as long as this process is not sealed
+            traceback.print_exc()  # to the server's log, until standard error is closed
         finally:
-            # No atexit handlers and no finalisers: they belong to the server.
+            # Skip atexit handlers and finalisers: they belong to the server.
             os._exit(status)
 
     def _reachable_files(self) -> list[Allowed]:
         return [*self._reachable, *(gpu_devices() if self._isolation.gpu else ())]
 
     def _enforce_bounds(self) -> None:
-        """End workers that hold too much, and what has slipped out of a worker's members."""
+        """End workers that exceed their bounds, and processes that detached from their worker."""
         table = process_table()
         for pid, record in self._workers.items():
-            why = excess(pid, record.directory, table, record.bounds, record.allocator)
+            why = excess(pid, record.directory, table, record.bounds, record.buffers)
             if why:
                 self._why[record.number] = why
                 self._end([pid])
@@ -186,7 +185,7 @@ class Server:
         kill_all(lambda table: descendants(roots, table))
 
     def _reap(self) -> None:
-        """Report workers that have ended, and end what they left behind."""
+        """Report workers that have ended, and end the processes that they left behind."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -205,16 +204,16 @@ class Server:
 
 
 def main(argv: list[str]) -> None:
-    """Serve until the judge closes its end."""
+    """Run the fork server until the judge closes the socket."""
     options = json.loads(argv[2])
-    # Orphans of a dead worker come back to this process, which ends them.
+    # Orphans of an ended worker become children of this process, which ends them.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
-    # Imported here, once, for every worker.
-    import torch  # noqa: F401  (to be there)
-    import triton  # noqa: F401  (to be there)
+    # Imported here once for all workers.
+    import torch  # noqa: F401  (preloaded)
+    import triton  # noqa: F401  (preloaded)
 
-    from pytest_kernelllm.judge.worker import worker  # noqa: F401  (to be there)
+    from pytest_kernelllm.judge.worker import worker  # noqa: F401  (preloaded)
     from pytest_kernelllm.judge.worker.warm import warm_up
 
     isolation = Isolation(**options["isolation"])

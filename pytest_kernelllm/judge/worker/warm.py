@@ -1,4 +1,4 @@
-"""What every worker would do first, done once before any is forked. Nothing here touches CUDA."""
+"""Does what every worker would do first, once, before any is forked. Never initialises CUDA."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import shutil
 from pathlib import Path
 
 SEED = "triton-seed"
-"""Folder, beside the workers' own, with what Triton compiles once a machine."""
+"""Folder next to the workers' folders, with what Triton compiles once per machine."""
 
 
 def warm_up(scratch: Path, *, gpu: bool) -> None:
-    """Import what the first launch imports, hash Triton's sources, build its CUDA helper: about a second each time.
+    """Import what the first launch imports, hash Triton's sources, and build its CUDA helper.
+
+    This takes about a second, which every worker saves.
 
     Args:
         scratch: the fork server's folder.
@@ -23,7 +25,7 @@ def warm_up(scratch: Path, *, gpu: bool) -> None:
 
     triton_key()
     with contextlib.suppress(ImportError):  # not in every version of Triton
-        importlib.import_module("triton.experimental.gluon.nvidia.hopper")  # the first launch asks for it
+        importlib.import_module("triton.experimental.gluon.nvidia.hopper")  # the first launch imports it
     if gpu:
         from triton.backends.nvidia.driver import CudaUtils
 
@@ -32,7 +34,7 @@ def warm_up(scratch: Path, *, gpu: bool) -> None:
 
 
 def seed_cache(scratch: Path, cache: Path) -> None:
-    """Give a worker its own copy of what ``warm_up`` compiled."""
+    """Copy what ``warm_up`` compiled to a worker's own Triton cache."""
     seed = scratch / SEED
     if seed.is_dir():
         shutil.copytree(seed, cache)

@@ -1,7 +1,7 @@
-"""The worker: the process in which one candidate runs. Untrusted from the moment the candidate is loaded.
+"""The worker: the process in which one candidate runs. Untrusted once the candidate is loaded.
 
-It answers seven orders on its channel: ``context``, ``load``, ``state``, ``run``, ``loop``, ``share`` and ``compile``. It only ever
-sees inputs and writes outputs; what is right it does not know.
+It answers seven requests on its channel: ``context``, ``load``, ``state``, ``run``, ``loop``, ``share`` and
+``compile``. It gets inputs and writes outputs; it never gets expected outputs.
 """
 
 from __future__ import annotations
@@ -41,36 +41,35 @@ VENDOR_LAYERS = frozenset(
         "sparse.Embedding",
     )
 )
-"""Stock layers a kernel may call on ``self``: the vendor library's GEMMs, convolutions and look-ups."""
-
+"""Stock layers that a kernel may call on ``self``: vendor libraries' GEMMs, convolutions and look-ups."""
 
 MEMORY_SHARE = 0.5
-"""Of the GPU's memory, that a worker may allocate."""
+"""Share of the GPU's memory that a worker may allocate."""
 
 
 class StandIn:
-    """What a candidate gets as ``self``: the target's values by name, none of its methods."""
+    """What a candidate gets as ``self``: the target's values by name, without its methods."""
 
     def __init__(self, values: dict[str, Any]) -> None:
-        """Take the values as attributes."""
+        """Set the values as attributes."""
         self.__dict__.update(values)
 
     def __getattr__(self, name: str) -> Any:
-        """Say in words what is missing."""
+        """Raise an error that names the missing attribute."""
         raise AttributeError(f"the target has no plain attribute, parameter or buffer `{name}`")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Submodules are not callable: the original is not to be had here."""
+        """Raise an error: submodules are not callable, because the original does not exist here."""
         raise TypeError(
-            "a kernel cannot call the target's own submodules; only stock GEMM and convolution layers"
+            "a kernel cannot call the target's own submodules, only stock GEMM and convolution layers"
         )
 
 
 class Worker:
-    """Serves one channel; ``directory`` is its scratch folder."""
+    """Answers the requests of one channel; ``directory`` is the worker's scratch folder."""
 
     def __init__(self, channel: Channel, directory: Path, fd: int, compile_target: str) -> None:
-        """Take the allocator's file descriptor, -1 on a GPU; ``compile_target`` is set in compile-only workers."""
+        """``fd`` is the file of shared buffers, -1 on a GPU; ``compile_target`` is for compile-only workers."""
         self.channel = channel
         self.directory = directory
         self.fd = fd
@@ -83,7 +82,7 @@ class Worker:
         self.clock = GpuClock()
 
     def serve(self) -> None:
-        """Answer orders until the judge closes the channel."""
+        """Answer requests until the judge closes the channel."""
         handlers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "context": self.context,
             "load": self.load,
@@ -100,12 +99,12 @@ class Worker:
                 return
             try:
                 reply = handlers[request["op"]](request)
-            except Exception as error:  # the candidate's own failure is an answer, whatever it is
+            except Exception as error:  # whatever the candidate raises is reported
                 reply = {"error": _describe(error, self.directory)}
             self.channel.send(reply)
 
     def context(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Make this process's CUDA context, and bound what it may allocate: others are on the GPU as well."""
+        """Create this process's CUDA context and limit its memory: other processes use the GPU, too."""
         torch.cuda.set_per_process_memory_fraction(MEMORY_SHARE)
         torch.zeros(1, device="cuda")
         return {"ok": True}
@@ -125,7 +124,7 @@ class Worker:
         return {"ok": True}
 
     def state(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Build the stand-in for ``self`` from tensors in buffers and plain values."""
+        """Build the stand-in for ``self`` from tensors in shared buffers and plain values."""
         if request["allocator"] is not None:
             self.block = attach(request["allocator"], self.fd)
         self.state_tensors = {}
@@ -133,11 +132,11 @@ class Worker:
         return {"ok": True}
 
     def run(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Call ``forward`` once and copy its outputs to the buffers it was given.
+        """Call ``forward`` once, copy its outputs to the given buffers, and describe the call.
 
-        The request's ``how`` is one of: ``watched`` (torch's operations are counted, memory is guarded), ``reversed``
-        (the same, the last program first, in the interpreter), ``no kernels`` (the same, launches left out), or
-        ``timed`` (on a GPU, behind ``flushes`` overwrites of L2).
+        The request's ``how`` is ``watched`` (torch's operations are counted, memory is guarded),
+        ``reversed`` (the same, with programs in reverse order in Triton's interpreter), ``no kernels``
+        (the same, with launches skipped), or ``timed`` (on a GPU, behind ``flushes`` overwrites of L2).
         """
         call, inputs = self._call(request["inputs"])
         if "grad" in request:
@@ -165,7 +164,7 @@ class Worker:
         return report
 
     def loop(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Call ``forward`` many times over, see ``GpuClock.many``; the last call's outputs go to the buffers."""
+        """Time many calls of ``forward``, see ``GpuClock.many``; write the last call's outputs."""
         calls = [self._call(inputs)[0] for inputs in request["inputs"]]
         outputs, events = self.clock.many(calls, request["count"], request["flushes"])
         structure, flat = flatten(outputs)
@@ -173,14 +172,14 @@ class Worker:
         return {"structure": structure, "leaves": [leaves.describe(leaf) for leaf in flat], "events": events}
 
     def share(self, request: dict[str, Any]) -> dict[str, Any]:
-        """ms that a call takes on the GPU, and ms of it in launches of the candidate's own."""
+        """Measure the ms that a call takes on the GPU, and those that the candidate's own launches take."""
         call, _ = self._call(request["inputs"])
         with self.launches.timed() as spans:
             _, microseconds = self.clock.one(call, request["flushes"])
         return {"own": milliseconds(spans), "all": microseconds / 1000.0}
 
     def compile(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Compile every kernel that ``forward`` launches, for the named architecture, launching none."""
+        """Compile every kernel that ``forward`` launches for the GPU architecture, without launching any."""
         with compile_only(self.compile_target) as compiled:
             try:
                 self._call(request["inputs"])[0]()
@@ -197,7 +196,7 @@ class Worker:
     def _with_gradients(
         self, call: Callable[[], Any], inputs: dict[str, Any], request: dict[str, Any]
     ) -> Callable[[], Any]:
-        """The call, followed by its backward pass, see ``judge.references.gradients``."""
+        """Returns a function that makes the call and its backward pass, see ``judge.reference.gradients``."""
         named = {**inputs, **self.state_tensors}
         sources = [named[name] for name in request["wrt"]]
 
@@ -234,7 +233,7 @@ class Worker:
         return contextlib.nullcontext()
 
     def _write(self, flat: list[Any], descriptions: list[dict[str, Any]]) -> None:
-        """Copy outputs to their buffers, where they are of the right kind; anything else the judge sees described."""
+        """Copy outputs to their buffers where shape and dtype match; the judge rejects all others."""
         buffers = [self._tensor(buffer) for buffer in descriptions]
         for leaf, buffer in zip(flat, buffers, strict=False):
             if type(leaf) is torch.Tensor and leaf.shape == buffer.shape and leaf.dtype == buffer.dtype:
@@ -246,7 +245,7 @@ class Worker:
         return view(self.block, buffer["offset"], buffer["shape"], getattr(torch, buffer["dtype"]))
 
     def _value(self, value: Any) -> Any:
-        """A JSON value with buffers in it, as the candidate sees it."""
+        """Converts a JSON value from the judge to what the candidate gets."""
         if isinstance(value, dict):
             if "buffer" in value:
                 return self._tensor(value["buffer"])
@@ -280,7 +279,7 @@ class Worker:
     def _prepare_triton(self) -> None:
         self.launches.install()
         if os.environ.get("TRITON_INTERPRET") == "1":
-            # An autotuner has nothing to time in the interpreter: take its first configuration.
+            # Timing is pointless in the interpreter, so the autotuner takes its first configuration.
             from triton.runtime.autotuner import Autotuner
 
             from pytest_kernelllm.judge.worker.interpreter import fix_bfloat16, speed_up
@@ -296,14 +295,16 @@ def _first_configuration(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 class NotCompiled(Exception):
-    """A kernel was refused by the compiler; the cause says why."""
+    """The compiler refused a kernel; the cause says why."""
 
 
 @contextlib.contextmanager
 def compile_only(arch: str) -> Iterator[list[str]]:
-    """Inside, ``kernel[grid](...)`` compiles for ``arch`` (``sm_90``) instead of launching; no GPU is needed.
+    """A context in which ``kernel[grid](...)`` compiles for ``arch`` (``sm_90``) instead of launching.
 
-    Yields the names of the kernels compiled so far.
+    Needs no GPU.
+
+    Yields the list of names of the kernels compiled so far.
     """
     from triton.backends.compiler import GPUTarget
     from triton.runtime.autotuner import Autotuner
@@ -341,10 +342,10 @@ def compile_only(arch: str) -> Iterator[list[str]]:
 
 
 def _describe(error: BaseException, directory: Path) -> dict[str, Any]:
-    """The error and the candidate's line it came from; the message is for people only."""
+    """Returns an error's type and message, and the line of the candidate that it came from."""
     line = None
     for frame in traceback.extract_tb(error.__traceback__):
         if Path(frame.filename).parent == directory:
             line = frame.lineno
-    message = " ".join(str(error).split("\nSearch for `cuda")[0].split())  # CUDA's advice helps nobody here
+    message = " ".join(str(error).split("\nSearch for `cuda")[0].split())  # without CUDA's generic advice
     return {"type": type(error).__name__, "message": message[:600], "line": line}

@@ -213,7 +213,7 @@ class Fields(dict):
         (lambda x: Pair(x, x), "a Pair"),
         (lambda x: (x, (Fields(a=x),)), "returns a Fields"),
         (lambda x: x.max(-1), "returns a max"),
-        (lambda x: (x, 3), "something else than tensors"),
+        (lambda x: (x, 3), "must return tensors"),
         (lambda x: (None,), "an empty tuple"),
         (lambda x: torch.view_as_complex(x.view(-1, 2)), "complex"),
         (lambda x: x.no_such_thing(), "the original fails at default, n=6.*no_such_thing"),
@@ -246,7 +246,7 @@ def test_an_original_that_cannot_run_in_float64_is_compared_with_as_it_is():
         return x.sin()
 
     prepared = ask(references(of(single_only)))
-    assert "does not run in float64 (AssertionError)" in prepared.expected.note
+    assert "fails in float64 (AssertionError)" in prepared.expected.note
     [out] = prepared.expected.original
     assert compare(out * (1 + 1e-6), prepared.expected, 0, POLICY, None).passed
     assert not compare(out * 1.001, prepared.expected, 0, POLICY, None).passed
@@ -254,7 +254,7 @@ def test_an_original_that_cannot_run_in_float64_is_compared_with_as_it_is():
 
 @pytest.mark.parametrize(
     ("room", "note"),
-    [(0, "float64 takes more memory than there is"), (20_000, "small perturbations of the inputs")],
+    [(0, "too little memory for float64"), (20_000, "small perturbations of the inputs")],
 )
 def test_too_little_memory_makes_a_weaker_question_that_says_so(room, note):
     policy = dataclasses.replace(POLICY, judge_bytes=room)

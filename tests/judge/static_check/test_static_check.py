@@ -77,18 +77,18 @@ REFUSED = {
     "t: object = torch\nu = t\nu.load": "uses torch.load",
     "def f():\n    g = torch.cuda\n    def h():\n        return g.Stream()": "uses torch.cuda.Stream",
     "class A:\n    torch = 1\n    x = torch.save": "uses torch.save",
-    "[torch][0].save": "hands the module `torch` around",
-    "a, b = torch, 1": "hands the module `torch` around",
-    "(t := torch).save": "hands the module `torch` around",
-    "t = torch if BLOCK else tl": "hands the module `torch` around",
-    "def f(t=torch):\n    return t.save": "hands the module `torch` around",
-    "f = lambda: torch": "hands the module `torch` around",
-    "for t in (torch,):\n    t.save": "hands the module `torch` around",
-    "x = [t.save for t in [torch]]": "hands the module `torch` around",
-    "def f() -> torch.cuda:\n    pass": "hands the module `torch.cuda` around",
-    "match torch:\n    case object(save=s):\n        s": "hands the module `torch` around",
-    "with torch.nn.functional as f:\n    f": "hands the module `torch.nn.functional` around",
-    "print(f'{torch}')": "hands the module `torch` around",
+    "[torch][0].save": "passes the module `torch` around",
+    "a, b = torch, 1": "passes the module `torch` around",
+    "(t := torch).save": "passes the module `torch` around",
+    "t = torch if BLOCK else tl": "passes the module `torch` around",
+    "def f(t=torch):\n    return t.save": "passes the module `torch` around",
+    "f = lambda: torch": "passes the module `torch` around",
+    "for t in (torch,):\n    t.save": "passes the module `torch` around",
+    "x = [t.save for t in [torch]]": "passes the module `torch` around",
+    "def f() -> torch.cuda:\n    pass": "passes the module `torch.cuda` around",
+    "match torch:\n    case object(save=s):\n        s": "passes the module `torch` around",
+    "with torch.nn.functional as f:\n    f": "passes the module `torch.nn.functional` around",
+    "print(f'{torch}')": "passes the module `torch` around",
     # parts of torch no kernel needs
     "torch.load('x')": "torch.load",
     "torch.from_file('x')": "torch.from_file",
@@ -261,7 +261,7 @@ def test_text_that_is_hard_to_read_is_refused_and_not_fallen_over():
 
 def test_names_that_stand_for_each_other_cannot_keep_the_screen_busy():
     tangle = "".join(f"a = b.x{i}\nb = a.y{i}\n" for i in range(9))
-    assert "cannot be followed" in find_violations(GOOD + tangle + "a.save")[0].reason
+    assert "cannot be resolved" in find_violations(GOOD + tangle + "a.save")[0].reason
     assert (
         "too many things"
         in find_violations(GOOD + "".join(f"a = b{i}\n" for i in range(3000)) + "a.save")[0].reason
