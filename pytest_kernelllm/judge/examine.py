@@ -58,16 +58,22 @@ def examine(
         for rule in rules:
             rule.check_case(CaseRun(first))
     every = [*main, *runs(plan.further)]
-    weak = [
+    indistinct = [
         f"{run.prepared.trivial} would pass as its output at {run.where}"
         for run in every
         if run.prepared.trivial is not None
     ]
-    counts = len(weak) < len(every)
+    counts = len(indistinct) < len(every)
     broken = (
-        f"the inputs of case {plan.case.name} cannot tell right from wrong: {weak[-1] if weak else ''}; "
+        f"the inputs of case {plan.case.name} cannot tell right from wrong: {indistinct[-1] if indistinct else ''}; "
         "give inputs whose outputs differ"
     )
-    check = Check("discriminating inputs", counts, weak[-1] if weak else None, None, "" if counts else broken)
+    check = Check(
+        "discriminating inputs",
+        counts,
+        indistinct[-1] if indistinct else None,
+        None,
+        "" if counts else broken,
+    )
     judging.findings.checks.append(check)
     return counts

@@ -53,6 +53,6 @@ class WorkerHandle:
         except ChannelClosed:
             raise WorkerDied(f"the process ended during `{op}`: {self._exit_reason()}") from None
         except ChannelError as error:
-            raise WorkerDied(f"it answered `{op}` with {error}") from None
+            raise WorkerDied(f"its reply to `{op}` is invalid: {error}") from None
         finally:
             self._left -= time.monotonic() - start

@@ -73,7 +73,7 @@ class Judge:
 
         Args:
             environment: what verdicts will hold for.
-            deadline: seconds a candidate's worker may spend on its answers.
+            deadline: seconds a candidate's worker may take for all its replies.
             gpu_uuid: names the GPU's lock.
             isolation: how workers are isolated; by default as well as this machine allows.
             policy: thresholds other than the published ones, for tests of the judge itself.
@@ -168,8 +168,8 @@ class Judge:
                 if examine(judging, plan, self.rules, sharing=self._sharing, before_each=check_compiled):
                     findings.cases.append(plan.case.name)
             if not findings.cases:
-                weak = next(c for c in findings.checks if c.name == "discriminating inputs")
-                raise Decision("inconclusive", "correctness", weak.detail)
+                check = next(c for c in findings.checks if c.name == "discriminating inputs")
+                raise Decision("inconclusive", "correctness", check.detail)
             if timed:
                 counted = [plan for plan in plans if plan.case.name in findings.cases]
                 untimed = [plan for plan in counted if not self._time(judging, plan, plan.sizes)]

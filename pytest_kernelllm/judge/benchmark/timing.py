@@ -59,7 +59,7 @@ def flushes_to_hide(implementations: Sequence[Implementation], flush_us: float) 
 
 
 def interleave(
-    implementations: Sequence[Implementation], flushes: dict[str, int], policy: Policy, order: random.Random
+    implementations: Sequence[Implementation], flushes: dict[str, int], policy: Policy, rng: random.Random
 ) -> dict[str, Series]:
     """Time all implementations in rounds, each in a new order, so that drift affects all alike.
 
@@ -70,7 +70,7 @@ def interleave(
     longest = max(c.cold(flushes[c.name]) for c in implementations)
     calls = max(2, min(policy.timing_calls, int(10_000 / longest)))
     for _ in range(policy.timing_rounds):
-        for implementation in order.sample(implementations, len(implementations)):
+        for implementation in rng.sample(implementations, len(implementations)):
             name = implementation.name
             cold[name].append(tuple(implementation.cold(flushes[name]) for _ in range(calls)))
             warm[name].append(implementation.loop(calls)[0])

@@ -1,6 +1,6 @@
 """Computes reference gradients, for targets marked ``backward=True``. Used in the judge's process only.
 
-The request ``run`` asks a worker for gradients like this::
+The request ``run`` names the gradients to compute like this::
 
     "grad": {"wrt": ["x", "self.weight"], "outputs": [buffer, null], "buffers": [buffer, buffer]}
 
@@ -73,8 +73,8 @@ def expected_gradients(
         NoGradients: autograd finds no dependence of an output on an input or parameter.
     """
     leaves, sources = _call(module, arguments, None)
-    into = _into(leaves, seed)
-    found = _pull(leaves, list(sources.values()), into)
+    into = _output_gradients(leaves, seed)
+    found = _differentiate(leaves, list(sources.values()), into)
     names = [name for name, gradient in zip(sources, found, strict=True) if gradient is not None]
     if not names:
         raise NoGradients(
@@ -86,10 +86,10 @@ def expected_gradients(
         with Float64Mode():  # type: ignore[no-untyped-call]  # torch leaves it untyped
             leaves, sources = _call(module, arguments, change)
             wide = [None if g is None else to_float64(g) for g in into]
-            pulled = _pull(leaves, [sources[name] for name in names], wide)
+            float64_gradients = _differentiate(leaves, [sources[name] for name in names], wide)
         return [
             torch.zeros_like(o, dtype=torch.float64) if g is None else g
-            for o, g in zip(original, pulled, strict=True)
+            for o, g in zip(original, float64_gradients, strict=True)
         ]
 
     nearby = [in_float64(change) for change in perturbations]
@@ -119,7 +119,7 @@ def _call(
         return flatten(fresh(**passed))[1], sources
 
 
-def _into(leaves: list[Any], seed: int) -> list[torch.Tensor | None]:
+def _output_gradients(leaves: list[Any], seed: int) -> list[torch.Tensor | None]:
     """Returns random gradients for the leaves that require one."""
     into: list[torch.Tensor | None] = []
     for i, leaf in enumerate(leaves):
@@ -132,7 +132,7 @@ def _into(leaves: list[Any], seed: int) -> list[torch.Tensor | None]:
     return into
 
 
-def _pull(
+def _differentiate(
     leaves: list[Any], sources: Tensors, into: list[torch.Tensor | None]
 ) -> tuple[torch.Tensor | None, ...]:
     """Returns the gradients of the sources; None for those that no leaf depends on."""

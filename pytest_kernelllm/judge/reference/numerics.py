@@ -151,7 +151,7 @@ def compare(
         error = (wide - t).abs_().div_(_scale(t, bounds.scale[start:stop], got.dtype, bounds.finite))
         close = error <= allowed
         if not (bounds.finite and _all_finite(wide)):
-            close |= _excused(g, o, t, allowed, expected.free)
+            close |= _accepted_nonfinite(g, o, t, allowed, expected.free)
             misplaced = ~close & (g.isfinite() != o.isfinite())
             if bool(misplaced.any()):
                 first = start * t.shape[1] + int(misplaced.reshape(-1).to(torch.uint8).argmax())
@@ -172,16 +172,16 @@ def compare(
     return Difference(False, measured, permitted, _where(place, got, exact))
 
 
-def _excused(
+def _accepted_nonfinite(
     got: torch.Tensor, original: torch.Tensor, exact: torch.Tensor, allowed: torch.Tensor, free: bool
 ) -> torch.Tensor:
     """Returns a mask of elements that are right although they, or the expected ones, are not finite."""
     largest = torch.finfo(got.dtype).max
-    strange = ~original.isfinite()
-    excused = ((got == original) | (got.isnan() & original.isnan())) & strange
+    nonfinite = ~original.isfinite()
+    accepted = ((got == original) | (got.isnan() & original.isnan())) & nonfinite
     # A value so near to overflow that rounding decides may overflow, or not.
-    excused |= (got == exact.sign() * math.inf) & (exact.abs() * (1 + allowed) >= largest)
-    return excused | (strange & ~exact.isfinite()) if free else excused
+    accepted |= (got == exact.sign() * math.inf) & (exact.abs() * (1 + allowed) >= largest)
+    return accepted | (nonfinite & ~exact.isfinite()) if free else accepted
 
 
 def floor_of(output: torch.Tensor, elements: int, policy: Policy) -> float:
@@ -233,13 +233,13 @@ def _bounds(
     typical_row = errs.median() if rows else errs.sum()
     own = factor * torch.maximum(errs, typical_row)
     usual = (factor * typical_row).clamp_min(floor)
-    strays = 0
+    outlying = 0
     for start, stop in _chunks(truth, policy):
         o, t = _rows(original)[start:stop], _rows(truth)[start:stop]
         unit = _scale(t, scale[start:stop], original.dtype, finite)
         bound = usual if sensitivity is None else torch.maximum(usual, sensitivity[start:stop])
-        strays += int((_distance(o.double(), t) / unit > bound).sum())
-    outliers = min(int(factor * strays), int(policy.outlier_share * original.numel()))
+        outlying += int((_distance(o.double(), t) / unit > bound).sum())
+    outliers = min(int(factor * outlying), int(policy.outlier_share * original.numel()))
     worst = factor * float(errs.max()) if rows else 0.0
     return ErrorBounds(scale, own, sensitivity, outliers, worst, finite, floor)
 

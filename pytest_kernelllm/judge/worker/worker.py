@@ -1,6 +1,6 @@
 """The worker: the process in which one candidate runs. Untrusted once the candidate is loaded.
 
-It answers seven requests on its channel: ``context``, ``load``, ``state``, ``run``, ``loop``, ``share`` and
+It handles seven requests on its channel: ``context``, ``load``, ``state``, ``run``, ``loop``, ``share`` and
 ``compile``. It gets inputs and writes outputs; it never gets expected outputs.
 """
 
