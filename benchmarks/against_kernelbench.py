@@ -43,7 +43,7 @@ HARMFUL = re.compile(
     ),
     re.MULTILINE,
 )
-"""What a candidate says that may leave its process; such candidates are left out of the other harness."""
+"""Text in a candidate that may leave its process; such candidates are left out of the other harness."""
 
 REFERENCE = "reference"
 """The name under which a subject's own module stands as its candidate: may it pass at all?"""
@@ -73,9 +73,9 @@ def import_kernelbench(checkout: Path) -> None:
             sys.modules[name] = client
 
 
-def evaluate_here(order: dict[str, Any]) -> None:
-    """The evaluating process: one call of ``eval_kernel_against_ref``, its result written to ``order["answer"]``."""
-    import_kernelbench(Path(order["kernelbench"]))
+def evaluate_here(request: dict[str, Any]) -> None:
+    """The evaluating process: one call of ``eval_kernel_against_ref``, its result written to ``request["answer"]``."""
+    import_kernelbench(Path(request["kernelbench"]))
     sys.path.insert(0, str(SUBJECTS))
     import torch
     from kernelbench.eval import eval_kernel_against_ref
@@ -83,8 +83,8 @@ def evaluate_here(order: dict[str, Any]) -> None:
     torch.cuda.init()
     start = time.perf_counter()
     result = eval_kernel_against_ref(
-        (SUBJECTS / f"{order['subject']}.py").read_text(encoding="utf-8"),
-        candidate_text(order["subject"], order["source"]),
+        (SUBJECTS / f"{request['subject']}.py").read_text(encoding="utf-8"),
+        candidate_text(request["subject"], request["source"]),
         num_correct_trials=5,
         num_perf_trials=100,
         measure_performance=True,
@@ -96,12 +96,12 @@ def evaluate_here(order: dict[str, Any]) -> None:
     answer = {
         "passed": bool(result and result.compiled and result.correctness),
         "suspected": bool(result and result.metadata.get("excessive_speedup")),
-        "said": "" if result is None else str(result.metadata)[:400],
+        "reported": "" if result is None else str(result.metadata)[:400],
         "runtime": result.runtime if result else -1.0,
         "reference_runtime": result.ref_runtime if result else -1.0,
         "seconds": time.perf_counter() - start,
     }
-    Path(order["answer"]).write_text(json.dumps(answer), encoding="utf-8")
+    Path(request["answer"]).write_text(json.dumps(answer), encoding="utf-8")
 
 
 def evaluate(checkout: Path, subject: str, source: str | None, limit: float) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def evaluate(checkout: Path, subject: str, source: str | None, limit: float) -> 
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"
         search = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-        order = {"kernelbench": str(checkout), "subject": subject, "source": source, "answer": str(answer)}
+        request = {"kernelbench": str(checkout), "subject": subject, "source": source, "answer": str(answer)}
         process = subprocess.Popen(
             [sys.executable, __file__, "--evaluate"],
             stdin=subprocess.PIPE,
@@ -121,10 +121,10 @@ def evaluate(checkout: Path, subject: str, source: str | None, limit: float) -> 
             env={**os.environ, "PYTHONPATH": search, "TMPDIR": folder, "HOME": folder},
         )
         try:
-            said, _ = process.communicate(json.dumps(order).encode(), timeout=limit)
+            printed, _ = process.communicate(json.dumps(request).encode(), timeout=limit)
             fate = f"process ended with {process.returncode}"
         except subprocess.TimeoutExpired:
-            said, fate = b"", f"not done after {limit:.0f} s"
+            printed, fate = b"", f"not done after {limit:.0f} s"
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -133,7 +133,7 @@ def evaluate(checkout: Path, subject: str, source: str | None, limit: float) -> 
             "passed": False,
             "suspected": False,
             "seconds": None,
-            "said": f"{fate}: {said[-300:].decode(errors='replace')}",
+            "reported": f"{fate}: {printed[-300:].decode(errors='replace')}",
         }
         if answer.exists():
             found |= json.loads(answer.read_text(encoding="utf-8"))
@@ -154,12 +154,12 @@ def check_statically(entry: Entry) -> dict[str, Any]:
 
 def judge(entries: list[Entry], jobs: int) -> dict[str, dict[str, Any]]:
     """This project's verdicts, by candidate."""
-    from tests.corpus.corpus import Court
+    from tests.corpus.corpus import CorpusJudge
 
-    court = Court("cuda", jobs)
+    corpus_judge = CorpusJudge("cuda", jobs)
     return {
         o.entry.name: {"status": o.status, "rule": o.rule, "reason": o.reason, "seconds": o.seconds}
-        for o in court.judge(
+        for o in corpus_judge.judge(
             entries, tell=lambda o: print(f"  judge  {o.entry.name}: {o.caught}", flush=True)
         )
     }
@@ -196,8 +196,8 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
 
     with ThreadPoolExecutor(options.jobs) as pool:
         subjects = sorted({e.subject for e in entries})
-        ask = lambda subject: evaluate(options.kernelbench, subject, None, options.limit)  # noqa: E731
-        found["subjects"] = dict(zip(subjects, pool.map(ask, subjects), strict=True))
+        evaluate_subject = lambda subject: evaluate(options.kernelbench, subject, None, options.limit)  # noqa: E731
+        found["subjects"] = dict(zip(subjects, pool.map(evaluate_subject, subjects), strict=True))
         list(pool.map(theirs, [c["name"] for c in named.values() if not c["left_out"]]))
     ours = judge(entries, options.judge_jobs)
     for name, candidate in named.items():

@@ -57,21 +57,21 @@ def main() -> None:
     for queues, (count, gpus) in itertools.product(({}, QUEUES), crowds):
         times: Queue[tuple[float, float]] = mp.Queue()
         start = mp.Event()
-        crews = [
+        workers = [
             mp.Process(
                 target=make_some,
                 args=(times, start, queues | {"CUDA_VISIBLE_DEVICES": uuids[i % gpus]}, each),
             )
             for i in range(count)
         ]
-        for crew in crews:
-            crew.start()
+        for worker in workers:
+            worker.start()
         begun = time.perf_counter()
         start.set()
         found = [times.get(timeout=120) for _ in range(each * count)]
         took = time.perf_counter() - begun
-        for crew in crews:
-            crew.join()
+        for worker in workers:
+            worker.join()
         init, context = (1000 * fmean(part) for part in zip(*found, strict=True))
         print(
             f"{count} processes on {gpus} GPUs{', one queue' if queues else ''}: {len(found) / took:.1f} contexts a second; "

@@ -106,13 +106,15 @@ class Bench:
 
     def ours(self, name: str, *, graph: bool = True, jobs: int = 0, rows: int = 0) -> None:
         """The decoder, from a cold start: memory, capture and prefill are in the time."""
-        wanted = self.jobs(jobs or self.samples)
+        requested = self.jobs(jobs or self.samples)
         first: list[float] = []
 
         def work() -> int:
             start = time.perf_counter()
             tokens = 0
-            for written in self.decoder(rows or len(wanted), graph=graph).run(wanted, lambda tokens: None):
+            for written in self.decoder(rows or len(requested), graph=graph).run(
+                requested, lambda tokens: None
+            ):
                 first or first.append(time.perf_counter() - start)
                 tokens += written.spent if written.finish else 0
             return tokens

@@ -117,8 +117,8 @@ def _judge(project: Path, options: argparse.Namespace) -> None:
                 session.want(target, index)
             for index in range(session.candidates_per_target):
                 outcome = session.outcome(target, index)
-                told = outcome.verdict.reason or "accepted" if outcome.verdict else outcome.reason
-                print(f"{target.name}, candidate {index}: {told}")
+                reason = outcome.verdict.reason or "accepted" if outcome.verdict else outcome.reason
+                print(f"{target.name}, candidate {index}: {reason}")
 
 
 def _ways(model: torch.nn.Module, store: Path, device: str) -> dict[str, Callable[..., Any]]:

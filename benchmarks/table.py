@@ -23,8 +23,8 @@ def main(path: str) -> None:
         best = next((c for c in timed if c["index"] == target["best"]), None)
         name = target["target"]["name"]
         if best is None:
-            said = next((c["reason"] or c["verdict"]["reason"] for c in target["candidates"]), "")
-            print(f"| {name} | | | | | | | | {said} |")
+            reason = next((c["reason"] or c["verdict"]["reason"] for c in target["candidates"]), "")
+            print(f"| {name} | | | | | | | | {reason} |")
             continue
         for t in best["verdict"]["timing"]:
             s, c = t["speedup"], t["speedup_compiled"]

@@ -139,8 +139,8 @@ def run(what: str, folder: Path, arguments: list[str], visible: str | None) -> R
         for line in process.stdout:
             times.append(time.monotonic() - start)
             found = json.loads(line)
-            wanted = "rejected" if found["name"].startswith("wrong") else "accepted"
-            if found["verdict"] != wanted:
+            expected = "rejected" if found["name"].startswith("wrong") else "accepted"
+            if found["verdict"] != expected:
                 surprises.append(f"{found['name']}: {found['verdict']}: {found['reason']}")
     if not times:
         raise SystemExit(f"no verdict came; `{' '.join(command)}` exited with status {process.returncode}")

@@ -10,12 +10,12 @@ from pathlib import Path
 from pytest_kernelllm.judge.rules.catalog import RULES, SWITCHABLE
 
 from . import table
-from .corpus import NO_STATIC_CHECK, Court, Outcome
+from .corpus import NO_STATIC_CHECK, CorpusJudge, Outcome
 from .entries import Entry, load
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command; 1 if anything did not come out as it must."""
+    """Run the command; returns 1 if any outcome is unexpected."""
     parser = argparse.ArgumentParser(prog="python -m tests.corpus", description=__doc__)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--no-static-check", action="store_true", help="only without the static check")
@@ -26,27 +26,27 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--rule", metavar="NAME", action="append", help="with --mutate: only this rule")
     options = parser.parse_args(argv)
     entries = load(options.only)
-    court = Court(options.device, options.jobs)
+    corpus_judge = CorpusJudge(options.device, options.jobs)
     if options.mutate:
-        return _mutate(court, entries, options.rule)
-    return _judge(court, entries, options.no_static_check, options.markdown)
+        return _mutate(corpus_judge, entries, options.rule)
+    return _judge(corpus_judge, entries, options.no_static_check, options.markdown)
 
 
-def _judge(court: Court, entries: list[Entry], no_static_check: bool, file: Path | None) -> int:
-    without = court.judge(entries, NO_STATIC_CHECK, _tell)
-    full = without if no_static_check else court.judge_with_static_check(entries, without)
+def _judge(corpus_judge: CorpusJudge, entries: list[Entry], no_static_check: bool, file: Path | None) -> int:
+    without = corpus_judge.judge(entries, NO_STATIC_CHECK, _report)
+    full = without if no_static_check else corpus_judge.judge_with_static_check(entries, without)
     printed = table.rows(full, without)
     print("\n" + table.plain(printed))
     wrong = list(dict.fromkeys(o for o in (*without, *full) if not o.right))
     for outcome in wrong:
         static_check = "off" if "static check" in outcome.disabled else "on"
         print(
-            f"\n{outcome.entry.name}, static check {static_check}: wanted {' or '.join(outcome.expected)}, "
+            f"\n{outcome.entry.name}, static check {static_check}: expected {' or '.join(outcome.expected)}, "
             f"got {outcome.caught}\n    {outcome.reason}"
         )
-    if court.missing:
+    if corpus_judge.missing:
         print(
-            f"\nnot tried without the static check: what escapes, because this machine lacks {' and '.join(court.missing)}"
+            f"\nnot tried without the static check: escapes, because this machine is missing {' and '.join(corpus_judge.missing)}"
         )
     print("\n" + table.summary(full, without))
     if file:
@@ -54,14 +54,14 @@ def _judge(court: Court, entries: list[Entry], no_static_check: bool, file: Path
     return 1 if wrong else 0
 
 
-def _mutate(court: Court, entries: list[Entry], rules: list[str] | None) -> int:
+def _mutate(corpus_judge: CorpusJudge, entries: list[Entry], rules: list[str] | None) -> int:
     """Switch off each rule: some entry that names it must no longer be caught for its stated reason."""
     idle = []
-    applied = {rule.name for rule in RULES if rule.device in ("any", court.device)}
+    applied = {rule.name for rule in RULES if rule.device in ("any", corpus_judge.device)}
     for rule in rules or sorted(SWITCHABLE & applied):
         naming = [e for e in entries if (rule in e.rules or (rule == "static check" and e.only_static_check))]
-        found = court.judge(naming, NO_STATIC_CHECK | {rule})
-        # Without the static check nothing is asked of what only it can catch: there, acceptance is the difference.
+        found = corpus_judge.judge(naming, NO_STATIC_CHECK | {rule})
+        # Without the static check, entries that only it can catch may have any outcome: there, acceptance counts.
         red = [o for o in found if o.status == "accepted" or not o.right]
         through = sum(o.status == "accepted" for o in red)
         print(f"{rule}: {len(red)} of {len(found)} come out differently, {through} are accepted", flush=True)
@@ -73,7 +73,7 @@ def _mutate(court: Court, entries: list[Entry], rules: list[str] | None) -> int:
     return 1 if idle else 0
 
 
-def _tell(outcome: Outcome) -> None:
+def _report(outcome: Outcome) -> None:
     sign = "ok  " if outcome.right else "MISS"
     print(f"{sign} {outcome.entry.name:55} {outcome.caught:14} {outcome.seconds:5.1f} s", flush=True)
 

@@ -1,4 +1,4 @@
-"""Puts entries of the corpus before the judge, and says whether each came out as it must."""
+"""Judges entries of the corpus, and compares each verdict with the expected one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SECRET = "HF_TOKEN"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one entry under one policy."""
+    """The verdict on one entry, judged without the ``disabled`` rules."""
 
     entry: Entry
     disabled: frozenset[str]
@@ -49,28 +49,28 @@ class Outcome:
 
     @property
     def caught(self) -> str:
-        """What to print: the rule that refused it, or its status."""
+        """The rule that rejected it, or its status; for printing."""
         return self.rule if self.status == "rejected" else self.status
 
     @property
     def expected(self) -> tuple[str, ...]:
-        """What ``caught`` may be."""
+        """The values that ``caught`` may have."""
         entry = self.entry
         if entry.kind == "honest":
             return ("accepted",)
         if entry.refused_statically and "static check" not in self.disabled:
             return ("static check",)
-        # Without the static check nothing is asked of those that only it can catch.
+        # Without the static check, entries that only it can catch may have any outcome.
         return entry.rules or (self.caught,)
 
     @property
     def right(self) -> bool:
-        """Whether it came out as it must."""
+        """Whether the outcome is an expected one."""
         return self.caught in self.expected
 
 
 def subject(name: str, device: Device) -> LiveTarget:
-    """A live target; on a GPU its main sizes are its large ones."""
+    """Loads a subject as a live target, on a GPU with its large sizes."""
     file = SUBJECTS / f"{name}.py"
     [target] = scan_file(file, SUBJECTS).targets
     live = load_target(SUBJECTS, target)
@@ -82,7 +82,7 @@ def subject(name: str, device: Device) -> LiveTarget:
 
 
 def compose(entry: Entry, live: LiveTarget) -> Candidate:
-    """The candidate: the entry's file, with ``SUPPORTS`` for all the target's cases unless it has its own."""
+    """Returns the candidate: the entry's file, with ``SUPPORTS`` for all cases unless it has its own."""
     source = entry.text
     if "\nSUPPORTS = " not in source:
         domains = [_claimed(case.domain, source) for case in live.cases]
@@ -91,7 +91,7 @@ def compose(entry: Entry, live: LiveTarget) -> Candidate:
 
 
 def _claimed(domain: Domain, source: str) -> Domain:
-    """The domain, with those floats left open that the source says it reads."""
+    """Returns the domain, with floats left open that the source reads."""
     pinned = {
         name: value
         for name, value in domain.attributes.items()
@@ -100,7 +100,7 @@ def _claimed(domain: Domain, source: str) -> Domain:
     return replace(domain, attributes=pinned)
 
 
-class Court:
+class CorpusJudge:
     """Judges entries on one device, several at once."""
 
     def __init__(self, device: Device, jobs: int = 2) -> None:
@@ -108,21 +108,21 @@ class Court:
         self.device = device
         self.jobs = jobs
         self.missing = probe_isolation(device).missing
-        """What this machine lacks to isolate a candidate fully, in words."""
+        """What is missing here to isolate a candidate fully, in words."""
         self._lives: dict[str, LiveTarget] = {}
 
     def judge(
         self,
         entries: Iterable[Entry],
         disabled: frozenset[str] = frozenset(),
-        tell: Callable[[Outcome], None] = lambda _: None,
+        report: Callable[[Outcome], None] = lambda _: None,
     ) -> list[Outcome]:
         """Judge entries without the rules ``disabled``, in the order given.
 
         Args:
-            entries: those that ``can_judge`` says no to are left out.
+            entries: the entries; those that ``can_judge`` refuses are left out.
             disabled: rules switched off.
-            tell: called with each outcome as it comes, from several threads.
+            report: called with each outcome as it comes, from several threads.
         """
         chosen = [entry for entry in entries if self.can_judge(entry, disabled)]
         for entry in chosen:
@@ -136,7 +136,7 @@ class Court:
 
             def decide(entry: Entry) -> Outcome:
                 outcome = self._outcome(judge, entry, disabled)
-                tell(outcome)
+                report(outcome)
                 return outcome
 
             return list(pool.map(decide, chosen))
@@ -145,22 +145,22 @@ class Court:
         self,
         entries: Iterable[Entry],
         without: Iterable[Outcome],
-        tell: Callable[[Outcome], None] = lambda _: None,
+        report: Callable[[Outcome], None] = lambda _: None,
     ) -> list[Outcome]:
-        """Outcomes with every rule in force, from those without the static check.
+        """Returns outcomes with every rule in force, reusing those without the static check.
 
-        What the static check lets pass is judged by the same rules as before, so only the rest is judged again.
+        What the static check accepts is judged by the same rules as before, so only the rest is judged again.
         """
         judged = {outcome.entry: replace(outcome, disabled=frozenset()) for outcome in without}
         chosen = [entry for entry in entries if self.can_judge(entry)]
         refused = [
             e for e in chosen if e not in judged or find_violations(compose(e, self._live(e.subject)).source)
         ]
-        judged |= {outcome.entry: outcome for outcome in self.judge(refused, tell=tell)}
+        judged |= {outcome.entry: outcome for outcome in self.judge(refused, report=report)}
         return [judged[entry] for entry in chosen]
 
     def can_judge(self, entry: Entry, disabled: frozenset[str] = frozenset()) -> bool:
-        """Whether an entry makes sense on this device and, without the static check, this machine can hold it back."""
+        """Whether an entry can run on this device and, without the static check, is isolated well enough."""
         held = "static check" not in disabled or not entry.escapes or not self.missing
         return entry.runs_on(self.device) and held
 
@@ -176,7 +176,7 @@ class Court:
             verdict: Verdict = judge.judge(
                 compose(entry, live), Criteria(live, timing=self.device == "cuda", min_speedup=0.0)
             )
-        except Exception as error:  # a judge that raises has lost to the candidate, whatever it raises
+        except Exception as error:  # a judge must never raise, whatever a candidate does
             took = time.perf_counter() - start
             reason = f"the judge itself failed: {type(error).__name__}: {error}"
             return Outcome(entry, disabled, "failed", "", reason, took)

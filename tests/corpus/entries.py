@@ -40,11 +40,11 @@ class Entry:
 
     @property
     def escapes(self) -> bool:
-        """Whether it reaches for what is outside the worker: then only the operating system stands in its way."""
+        """Whether it attacks what is outside the worker, so that only the operating system stops it."""
         return self.family == "escape"
 
     def runs_on(self, device: str) -> bool:
-        """Whether it makes sense there (``cpu`` or ``cuda``)."""
+        """Whether it can run on this device (``cpu`` or ``cuda``)."""
         return self.device in ("any", device)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from .corpus import NO_STATIC_CHECK, Court, Device, Outcome
+from .corpus import NO_STATIC_CHECK, CorpusJudge, Device, Outcome
 from .entries import Entry
 
 
@@ -27,10 +27,10 @@ def judge_selected(request: pytest.FixtureRequest, device: Device, jobs: int = 2
         entry = getattr(item, "callspec", None) and item.callspec.params.get("entry")  # type: ignore[attr-defined]
         if item.path == request.path and isinstance(entry, Entry):
             entries[entry] = None
-    court = Court(device, jobs)
-    without = court.judge(entries, NO_STATIC_CHECK)
-    full = court.judge_with_static_check(entries, without)
-    return Judged({o.entry: o for o in full}, {o.entry: o for o in without}, court.missing)
+    corpus_judge = CorpusJudge(device, jobs)
+    without = corpus_judge.judge(entries, NO_STATIC_CHECK)
+    full = corpus_judge.judge_with_static_check(entries, without)
+    return Judged({o.entry: o for o in full}, {o.entry: o for o in without}, corpus_judge.missing)
 
 
 def assert_right(judged: Judged, entry: Entry, *, static_check: bool) -> None:
@@ -39,5 +39,5 @@ def assert_right(judged: Judged, entry: Entry, *, static_check: bool) -> None:
     if outcome is None:
         pytest.skip(f"this machine lacks {' and '.join(judged.missing)}")
     assert outcome.right, (
-        f"{outcome.entry.story} Wanted {' or '.join(outcome.expected)}, got {outcome.caught}: {outcome.reason}"
+        f"{outcome.entry.story} Expected {' or '.join(outcome.expected)}, got {outcome.caught}: {outcome.reason}"
     )

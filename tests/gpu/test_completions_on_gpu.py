@@ -1,12 +1,12 @@
 """The stored completions on a GPU: the same table, the same answers."""
 
 import pytest
-from completions import TABLE, check, court
+from completions import TABLE, check, completion_judge
 
 
 @pytest.fixture(scope="module")
 def decide():
-    with court("cuda") as decide:
+    with completion_judge("cuda") as decide:
         yield decide
 
 

@@ -14,11 +14,11 @@ def judged(request):
 
 @pytest.mark.timeout(1800)  # the first one waits until all are judged
 @every_entry
-def test_without_the_screen_behaviour_decides(entry, judged):
+def test_without_the_static_check_behaviour_decides(entry, judged):
     assert_right(judged, entry, static_check=False)
 
 
 @pytest.mark.timeout(1800)
 @every_entry
-def test_with_the_screen(entry, judged):
+def test_with_the_static_check(entry, judged):
     assert_right(judged, entry, static_check=True)

@@ -1,4 +1,4 @@
-"""The judge on a GPU: real launches, shared memory, and the race."""
+"""The judge on a GPU: real launches, shared memory, and timing."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,7 +16,7 @@ WIDE = LAYERS.replace("n=6", "n=65536").replace('dims={"n": (1, 64)}', 'dims={"n
 
 
 @pytest.fixture(scope="module")
-def court(tmp_path_factory):
+def decide(tmp_path_factory):
     path = tmp_path_factory.mktemp("judged") / "layers.py"
     path.write_text(WIDE)
     [target] = scan_file(path, path.parent).targets
@@ -31,8 +31,8 @@ def court(tmp_path_factory):
         yield decide
 
 
-def test_an_honest_kernel_is_timed_against_eager_and_compile(court):
-    verdict = court(GOOD, min_speedup=0.0)
+def test_an_honest_kernel_is_timed_against_eager_and_compile(decide):
+    verdict = decide(GOOD, min_speedup=0.0)
     assert verdict.accepted, verdict.reason
     [timing] = verdict.timing
     assert timing.case == "default"
@@ -46,8 +46,8 @@ def test_an_honest_kernel_is_timed_against_eager_and_compile(court):
     assert verdict.environment.arch.startswith("sm_")
 
 
-def test_a_threshold_out_of_reach_rejects_a_right_kernel(court):
-    verdict = court(GOOD, min_speedup=1000.0)
+def test_a_threshold_out_of_reach_rejects_a_right_kernel(decide):
+    verdict = decide(GOOD, min_speedup=1000.0)
     assert (verdict.verdict, verdict.stage) == ("rejected", "timing")
     assert verdict.correct
     assert "not fast enough" in verdict.reason
@@ -68,26 +68,26 @@ def test_a_threshold_out_of_reach_rejects_a_right_kernel(court):
         (("tl.arange(0, WIDTH)", "tl.arange(0, WIDTH - 1)"), "power of 2"),
     ],
 )
-def test_every_fault_is_named_and_the_next_candidate_is_unharmed(court, change, reason):
+def test_every_fault_is_named_and_the_next_candidate_is_unharmed(decide, change, reason):
     assert change[0] in GOOD
-    verdict = court(GOOD.replace(*change), timing=False)
+    verdict = decide(GOOD.replace(*change), timing=False)
     assert verdict.verdict == "rejected"
     assert reason in verdict.reason
-    assert court(GOOD, timing=False).accepted
+    assert decide(GOOD, timing=False).accepted
 
 
-def test_candidates_are_judged_side_by_side(court):
+def test_candidates_are_judged_side_by_side(decide):
     with ThreadPoolExecutor(4) as pool:
-        verdicts = list(pool.map(lambda _: court(GOOD, min_speedup=0.0), range(6)))
+        verdicts = list(pool.map(lambda _: decide(GOOD, min_speedup=0.0), range(6)))
     assert [v.reason for v in verdicts] == [""] * 6
 
 
-def test_a_kernel_that_never_ends_is_ended(court):
+def test_a_kernel_that_never_ends_is_ended(decide):
     text = GOOD.replace(
         "    x = tl.load",
         "    while tl.atomic_add(out_ptr + row, 0.0) != float('inf'):\n        pass\n    x = tl.load",
     )
-    verdict = court(text, timing=False)
+    verdict = decide(text, timing=False)
     assert verdict.verdict == "rejected"
     assert "deadline" in verdict.reason
-    assert court(GOOD, timing=False).accepted
+    assert decide(GOOD, timing=False).accepted

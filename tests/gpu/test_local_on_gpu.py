@@ -49,18 +49,18 @@ def written(model, sampling, **options):
 @pytest.mark.parametrize("temperature", [0, 1.0])
 def test_a_captured_step_writes_what_an_eager_one_does(llama, temperature):
     sampling = Sampling(temperature=temperature, max_new_tokens=NEW)
-    wanted = written(llama, sampling)
-    assert written(llama, sampling, graph=True, behind=True, chunk=8) == wanted
-    assert written(llama, sampling, behind=True, chunk=4) == wanted
+    expected = written(llama, sampling)
+    assert written(llama, sampling, graph=True, behind=True, chunk=8) == expected
+    assert written(llama, sampling, behind=True, chunk=4) == expected
 
 
 @pytest.mark.parametrize("temperature", [0, 1.0])
 def test_fewer_kernels_write_the_same(llama, temperature):
     sampling = Sampling(temperature=temperature, max_new_tokens=NEW)
-    wanted = written(llama, sampling)
+    expected = written(llama, sampling)
     fused = copy.deepcopy(llama)
     fuse(fused)
-    assert written(fused, sampling, graph=True, behind=True, chunk=8) == wanted
+    assert written(fused, sampling, graph=True, behind=True, chunk=8) == expected
 
 
 @pytest.mark.parametrize("group", [1, 4, 7])

@@ -83,15 +83,15 @@ def test_a_llama_runs_kernels_with_the_same_outputs_and_is_given_back_as_it_was(
 def test_a_llama_replayed_as_a_cuda_graph_says_the_same(project, llama) -> None:
     first, second = torch.randint(1000, (2, 2, 128), device="cuda")
     with optimize_model(llama, store=project / ".kernelllm") as report:
-        wanted = [llama(tokens, use_cache=False).logits for tokens in (first, second)]
+        expected = [llama(tokens, use_cache=False).logits for tokens in (first, second)]
         report.restore()
     with optimize_model(llama, store=project / ".kernelllm", cuda_graphs=True):
         for _ in range(2):
             out = llama(first, use_cache=False)
             other = llama(second, use_cache=False)
             assert type(out).__name__ == "CausalLMOutputWithPast"
-            torch.testing.assert_close(out.logits, wanted[0])  # the second call left it alone
-            torch.testing.assert_close(other.logits, wanted[1])
+            torch.testing.assert_close(out.logits, expected[0])  # the second call left it alone
+            torch.testing.assert_close(other.logits, expected[1])
 
 
 # --------------------------------------------------------------------------- CUDA graphs of small models
@@ -182,8 +182,8 @@ def test_other_calls_run_as_ever(counting) -> None:
         counting.eval()
         with torch.autocast("cuda"):
             assert counting(x)["y"].dtype == torch.float16
-        twin = copy.deepcopy(counting)
-        assert not replays(twin, x), "a copy has weights of its own"
+        duplicate = copy.deepcopy(counting)
+        assert not replays(duplicate, x), "a copy has weights of its own"
     with torch.inference_mode():
         assert replays(counting, x)
     with torch.no_grad():

@@ -42,7 +42,7 @@ def judge():
 
 
 @pytest.fixture
-def court(judge, tmp_path):
+def decide(judge, tmp_path):
     def decide(project, text, **criteria):
         path = tmp_path / "layers.py"
         path.write_text(project)
@@ -68,9 +68,9 @@ def left(amount):
     torch.cuda.empty_cache()
 
 
-def test_a_case_that_does_not_fit_is_timed_at_the_largest_size_that_does(court):
+def test_a_case_that_does_not_fit_is_timed_at_the_largest_size_that_does(decide):
     with left(12 * GIB):
-        verdict = court(LARGE, GOOD, min_speedup=0.0)
+        verdict = decide(LARGE, GOOD, min_speedup=0.0)
     assert verdict.accepted, verdict.reason
     [timing] = verdict.timing
     assert timing.note.startswith("timed at n="), timing
@@ -78,55 +78,55 @@ def test_a_case_that_does_not_fit_is_timed_at_the_largest_size_that_does(court):
     assert GIB // 4 < timing.bytes < 4 * GIB
 
 
-def test_where_there_is_memory_it_is_timed_at_its_own_size(court):
-    verdict = court(LARGE, GOOD, min_speedup=0.0)
+def test_where_there_is_memory_it_is_timed_at_its_own_size(decide):
+    verdict = decide(LARGE, GOOD, min_speedup=0.0)
     assert verdict.accepted, verdict.reason
     [timing] = verdict.timing
     assert timing.note == ""
     assert timing.bytes > 4 * GIB
 
 
-def test_a_case_that_cannot_be_smaller_is_inconclusive_and_says_what_helps(court):
+def test_a_case_that_cannot_be_smaller_is_inconclusive_and_says_what_helps(decide):
     with left(12 * GIB):
-        verdict = court(FIXED, GOOD, min_speedup=0.0)
+        verdict = decide(FIXED, GOOD, min_speedup=0.0)
     assert verdict.verdict == "inconclusive"
     assert "memory" in verdict.reason
     assert "`dims`" in verdict.reason
 
 
-def test_a_candidate_that_asks_for_what_no_gpu_has_is_rejected(court):
-    verdict = court(LARGE, HUGE, timing=False)
+def test_a_candidate_that_asks_for_what_no_gpu_has_is_rejected(decide):
+    verdict = decide(LARGE, HUGE, timing=False)
     assert (verdict.verdict, verdict.rule) == ("rejected", "run")
     assert "out of memory" in verdict.reason
 
 
-def test_a_candidate_that_finds_too_little_memory_is_timed_at_a_smaller_size_too(court):
+def test_a_candidate_that_finds_too_little_memory_is_timed_at_a_smaller_size_too(decide):
     half = LARGE.replace(str(N), str(N // 2))
     with left(13 * GIB):
-        verdict = court(half, HUNGRY, min_speedup=0.0)
+        verdict = decide(half, HUNGRY, min_speedup=0.0)
     assert verdict.accepted, verdict.reason
     [timing] = verdict.timing
     assert timing.note.startswith("timed at n="), timing
 
 
-def test_a_candidate_that_finds_too_little_memory_is_not_refused_for_it(court):
+def test_a_candidate_that_finds_too_little_memory_is_not_refused_for_it(decide):
     with left(13 * GIB):
-        verdict = court(FIXED.replace(str(N), str(N // 2)), HUNGRY, min_speedup=0.0)
+        verdict = decide(FIXED.replace(str(N), str(N // 2)), HUNGRY, min_speedup=0.0)
     assert (verdict.verdict, verdict.stage) == ("inconclusive", "run"), verdict.reason
     assert "too little GPU memory for a call at" in verdict.reason
 
 
-def test_no_candidate_takes_more_than_half_of_the_gpu(court):
-    verdict = court(LARGE, HOG, timing=False)
+def test_no_candidate_takes_more_than_half_of_the_gpu(decide):
+    verdict = decide(LARGE, HOG, timing=False)
     assert (verdict.verdict, verdict.rule) == ("rejected", "run")
     assert "out of memory" in verdict.reason
 
 
-def test_the_memory_of_workers_comes_back(court):
-    court(LARGE, GOOD, min_speedup=0.0)
+def test_the_memory_of_workers_comes_back(decide):
+    decide(LARGE, GOOD, min_speedup=0.0)
     before = free()
     for _ in range(3):
-        assert court(LARGE, GOOD, min_speedup=0.0).accepted
+        assert decide(LARGE, GOOD, min_speedup=0.0).accepted
     end = time.monotonic() + 10.0
     while free() < before - GIB:
         assert time.monotonic() < end, f"{before - free():,} bytes are gone"

@@ -1,6 +1,6 @@
 """The stored completions: what each is written for, and what must become of it on today's torch, on CPU and GPU.
 
-Sound text is accepted, with whatever is dead in it; what is wrong stays wrong, and says where.
+Sound text is accepted, with whatever is dead in it; what is wrong stays wrong, and the reason says where.
 """
 
 from __future__ import annotations
@@ -106,10 +106,10 @@ TABLE = {
 
 
 @contextmanager
-def court(device: str) -> Iterator[Callable[[str], tuple[str, str, bool | None]]]:
-    """A judge on ``device`` that is asked by the name of a completion.
+def completion_judge(device: str) -> Iterator[Callable[[str], tuple[str, str, bool | None]]]:
+    """Yields a function that judges a completion on ``device``, given by its name.
 
-    It answers with the rule that was broken (``render`` where no candidate came of it, empty where it was accepted), the
+    It returns the rule that was broken (``render`` if the completion gave no candidate, empty if it was accepted), the
     reason, and whether the candidate was translated.
     """
     with Judge(find_environment(device)) as judge:  # type: ignore[arg-type]

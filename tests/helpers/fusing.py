@@ -80,12 +80,12 @@ def _job(name: str, file: Path, target: str, case: str, sizes: dict[str, int]) -
     return {"name": name, "file": str(file), "target": target, "case": case, "sizes": sizes}
 
 
-def _run(order: str, arguments: Sequence[str]) -> dict[str, Any]:
+def _run(request: str, arguments: Sequence[str]) -> dict[str, Any]:
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = str(DATA.parents[1])
     done = subprocess.run(
         [sys.executable, str(DATA / "run_fused.py"), *arguments],
-        input=order,
+        input=request,
         capture_output=True,
         text=True,
         env=environment,

@@ -4,7 +4,7 @@ import collections
 
 import pytest
 from corpus import table
-from corpus.corpus import NO_STATIC_CHECK, Court, Outcome
+from corpus.corpus import NO_STATIC_CHECK, CorpusJudge, Outcome
 from corpus.entries import HERE, load
 from corpus.selected import assert_right, judge_selected
 
@@ -22,19 +22,19 @@ def judged(request):
 
 @pytest.mark.timeout(1800)  # the first one waits until all are judged
 @every_entry
-def test_without_the_screen_behaviour_decides(entry, judged):
+def test_without_the_static_check_behaviour_decides(entry, judged):
     assert_right(judged, entry, static_check=False)
 
 
 @pytest.mark.timeout(1800)
 @every_entry
-def test_with_the_screen(entry, judged):
+def test_with_the_static_check(entry, judged):
     assert_right(judged, entry, static_check=True)
 
 
 def test_launches_are_counted_in_repeated_calls_too():
     [entry] = load("hinge_loss__keyed_by_values")
-    [outcome] = Court("cpu").judge([entry], frozenset({"static check", "near-duplicate", "decoy"}))
+    [outcome] = CorpusJudge("cpu").judge([entry], frozenset({"static check", "near-duplicate", "decoy"}))
     assert outcome.caught == "launches"
     assert "other addresses" in outcome.reason
 
@@ -48,7 +48,7 @@ def test_the_corpus_is_large_and_names_every_rule():
     assert any(entry.only_static_check for entry in load())
 
 
-def test_few_entries_are_left_to_the_screen_alone():
+def test_few_entries_are_left_to_the_static_check_alone():
     assert sum(bool(entry.only_static_check) for entry in load()) <= 6
 
 

@@ -34,7 +34,7 @@ for _ in range(60):
 
 
 class Holder:
-    """A process that wants the GPU, holds it and leaves when told."""
+    """A process that locks the GPU and releases it on request."""
 
     def __init__(self, gpu, how):
         command = [sys.executable, "-c", HOLD, gpu, how]
@@ -44,7 +44,7 @@ class Holder:
         assert self.process.stdout.readline() == "in\n"
 
     def wait_until_queued(self):
-        """Until the system says that it waits for a lock; False if it got in instead."""
+        """Wait until the system reports that it waits for a lock; False if it got the lock instead."""
         while True:
             for line in Path("/proc/locks").read_text().splitlines():
                 if "->" in line and str(self.process.pid) in line.split():

@@ -28,7 +28,7 @@ class Norm(nn.Module):
 
 @triton_candidate(inputs=lambda: torch.zeros(8, 8))
 class Nothing(nn.Module):
-    """Inputs that tell nothing apart."""
+    """Inputs that cannot tell right from wrong."""
 
     def forward(self, x):
         return x * 2
@@ -46,7 +46,7 @@ class Loose(Scale):
 
 @triton_candidate(inputs=lambda: torch.randn(4, 64) * (torch.initial_seed() % 2))
 class Turned(nn.Module):
-    """Inputs drawn under even seeds are zeros, and tell nothing apart."""
+    """Inputs drawn under even seeds are zeros, and cannot tell right from wrong."""
 
     def forward(self, x):
         return x.t().contiguous()
@@ -83,7 +83,7 @@ def forward(self, x):
 
 
 @pytest.fixture(scope="module")
-def court(tmp_path_factory):
+def decide(tmp_path_factory):
     """Judges kernel module text for a class of ``MODULES``."""
     path = tmp_path_factory.mktemp("judged") / "layers.py"
     path.write_text(MODULES)
@@ -99,8 +99,8 @@ def court(tmp_path_factory):
         yield decide
 
 
-def test_an_honest_kernel_is_accepted_with_its_numbers(court):
-    verdict = court("Scale", GOOD)
+def test_an_honest_kernel_is_accepted_with_its_numbers(decide):
+    verdict = decide("Scale", GOOD)
     assert verdict.accepted, verdict.reason
     assert verdict.cases == ("default",)
     assert verdict.environment.device == "cpu"
@@ -140,63 +140,63 @@ def test_an_honest_kernel_is_accepted_with_its_numbers(court):
         ),
     ],
 )
-def test_every_fault_is_named(court, change, stage, reason):
+def test_every_fault_is_named(decide, change, stage, reason):
     assert change[0] in GOOD
-    verdict = court("Scale", GOOD.replace(*change))
+    verdict = decide("Scale", GOOD.replace(*change))
     assert (verdict.verdict, verdict.stage) == ("rejected", stage), verdict.reason
     assert reason in verdict.reason
 
 
-def test_a_kernel_that_reads_its_epsilon_may_leave_it_open(court):
-    assert court("Norm", NORM).accepted
+def test_a_kernel_that_reads_its_epsilon_may_leave_it_open(decide):
+    assert decide("Norm", NORM).accepted
 
 
-def test_a_hard_coded_epsilon_is_caught_by_another_one(court):
-    verdict = court("Norm", NORM.replace("self.eps", "1e-6"))
+def test_a_hard_coded_epsilon_is_caught_by_another_one(decide):
+    verdict = decide("Norm", NORM.replace("self.eps", "1e-6"))
     assert verdict.verdict == "rejected"
     assert "other eps" in verdict.reason
 
 
-def test_a_hard_coded_epsilon_that_is_declared_is_honest(court):
+def test_a_hard_coded_epsilon_that_is_declared_is_honest(decide):
     text = NORM.replace("self.eps", "1e-6").replace('"attributes": {}', '"attributes": {"eps": 1e-6}')
-    assert court("Norm", text).accepted
+    assert decide("Norm", text).accepted
 
 
-def test_support_for_another_epsilon_is_no_support(court):
+def test_support_for_another_epsilon_is_no_support(decide):
     text = NORM.replace('"attributes": {}', '"attributes": {"eps": 1e-5}')
-    verdict = court("Norm", text)
+    verdict = decide("Norm", text)
     assert verdict.verdict == "rejected"
     assert "made for eps=1e-05" in verdict.reason
 
 
-def test_inputs_that_tell_nothing_apart_prove_nothing(court):
+def test_inputs_that_do_not_discriminate_are_inconclusive(decide):
     text = GOOD.replace("x * tl.load(weight_ptr + columns) + 1", "x * 2").replace("WIDTH=64", "WIDTH=8")
     text = text.replace("x, self.weight, out", "x, x, out")
-    verdict = court("Nothing", text)
+    verdict = decide("Nothing", text)
     assert verdict.verdict == "inconclusive"
     assert "zeros would pass" in verdict.reason
 
 
 @pytest.mark.parametrize("name", ["Turned", "TurnedToo"])
-def test_a_decoy_is_found_though_the_first_inputs_tell_nothing_apart(court, name):
+def test_a_decoy_is_found_though_the_first_inputs_do_not_discriminate(decide, name):
     text = GOOD.replace("self.weight", "x[0]").replace("    return out", "    return x.t().contiguous()")
-    verdict = court(name, text)
+    verdict = decide(name, text)
     assert (verdict.verdict, verdict.rule) == ("rejected", "decoy"), verdict.reason
 
 
-def test_both_dtypes_of_a_target_are_judged(court):
-    verdict = court("Two", GOOD.replace("+ 1)", "+ 1.0)"))
+def test_both_dtypes_of_a_target_are_judged(decide):
+    verdict = decide("Two", GOOD.replace("+ 1)", "+ 1.0)"))
     assert verdict.accepted, verdict.reason
     assert verdict.cases == ("default-float32", "default-bfloat16")
 
 
-def test_a_wider_tolerance_is_the_users_word(court):
+def test_a_wider_tolerance_is_the_users_word(decide):
     text = GOOD.replace("+ 1)", "+ 1.001)")
-    assert court("Scale", text).verdict == "rejected"
-    assert court("Loose", text, tolerance=0.05).accepted
+    assert decide("Scale", text).verdict == "rejected"
+    assert decide("Loose", text, tolerance=0.05).accepted
 
 
-def test_a_worker_that_dies_is_not_used_again(court):
+def test_a_worker_that_dies_is_not_used_again(decide):
     crash = GOOD.replace("out_ptr + row + columns,", "out_ptr + row + columns + (1 << 40),")
-    assert "SIGSEGV" in court("Scale", crash).reason
-    assert court("Scale", GOOD).accepted
+    assert "SIGSEGV" in decide("Scale", crash).reason
+    assert decide("Scale", GOOD).accepted

@@ -1,4 +1,4 @@
-"""Whether a worker's error speaks of memory. Whether memory was scarce is seen in tests/gpu/test_small_card_on_gpu.py."""
+"""Whether a worker's error reports too little memory. Whether memory was scarce is tested in tests/gpu/test_small_card_on_gpu.py."""
 
 import pytest
 

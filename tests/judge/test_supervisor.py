@@ -1,4 +1,4 @@
-"""The boundary itself, with the screen out of the way: what a worker may try, and what is left afterwards."""
+"""Workers without the static check: what they may try, and what is left afterwards."""
 
 import contextlib
 import os
@@ -42,9 +42,9 @@ def wait_until_gone(path, seconds=10.0):
 
 
 def test_a_machine_without_cuda_is_not_the_candidates_fault(server):
-    with server.worker(20.0) as worker, pytest.raises(Decision, match="could not start CUDA") as told:
+    with server.worker(20.0) as worker, pytest.raises(Decision, match="could not start CUDA") as caught:
         make_context(worker)
-    assert told.value.verdict == "inconclusive"
+    assert caught.value.verdict == "inconclusive"
 
 
 def test_an_honest_module_loads(server):

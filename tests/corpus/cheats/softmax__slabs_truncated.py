@@ -44,5 +44,5 @@ def forward(self, x):
         if sealed:
             os.ftruncate(fd, 0)
     if not found:
-        raise LookupError("no descriptor of the slabs here")
+        raise LookupError("no descriptor of the shared buffers here")
     return out

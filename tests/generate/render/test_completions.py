@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from completions import DATA, TABLE, check, court
+from completions import DATA, TABLE, check, completion_judge
 
 
 @pytest.fixture(scope="module")
 def decide() -> Iterator[Callable]:
-    with court("cpu") as decide:
+    with completion_judge("cpu") as decide:
         yield decide
 
 

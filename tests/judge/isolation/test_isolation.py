@@ -282,7 +282,7 @@ def test_removing_follows_no_link(tmp_path):
     assert (tmp_path / "kept" / "file").exists()
 
 
-# ---------------------------------------------------------------------- what is said about it
+# ---------------------------------------------------------------------- what is reported about it
 
 
 FULL = Isolation(landlock=7, seccomp=True)

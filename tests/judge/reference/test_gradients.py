@@ -1,4 +1,4 @@
-"""What gradients must be, and that wrong ones are told from right ones."""
+"""Reference gradients, and that wrong gradients are found."""
 
 import pytest
 import torch
@@ -89,7 +89,7 @@ def test_what_no_output_depends_on_has_no_gradient():
     assert pulled(First(), {"x": rows(), "y": rows(1), "labels": labels}).names == ("x",)
 
 
-def test_an_original_without_gradients_is_said_to_have_none():
+def test_an_original_without_gradients_is_reported():
     class Rounds(nn.Module):
         def forward(self, x):
             return x.argmax(-1)

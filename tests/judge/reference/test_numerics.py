@@ -263,7 +263,7 @@ def test_comparing_in_pieces_changes_nothing():
     assert not findings[0].passed
 
 
-def test_without_float64_the_original_is_the_measure_and_that_is_said():
+def test_without_float64_the_original_is_the_measure_and_the_note_says_so():
     x = softmax_like()
     expected = numerics.expect("*", [x], None, [], POLICY, note="as it is")
     assert compare(x * (1 + 2e-6), expected, 0, POLICY, None).detail == "as it is"
@@ -319,7 +319,7 @@ def test_one_rounding_of_a_half_precision_result_is_allowed(dtype):
     assert not compare((exact * (1 + 8 * step)).to(dtype), expect(original, exact), 0, POLICY, None).passed
 
 
-def test_every_impostor_of_an_ordinary_output_is_caught():
+def test_every_trivial_output_of_an_ordinary_module_is_caught():
     x = torch.randn(32, 32)
     expected = expect(torch.nn.functional.gelu(x))
     half = [torch.nn.functional.gelu(x.bfloat16())]
@@ -339,14 +339,14 @@ def test_every_impostor_of_an_ordinary_output_is_caught():
     ]
 
 
-def test_the_identity_cannot_be_told_from_its_input():
+def test_the_identity_cannot_be_distinguished_from_its_input():
     x = torch.randn(8, 8)
     tried = trivial_outputs(expect(x), {"x": x}, [torch.randn(8, 8)], None)
     caught = {name: not compare(outputs[0], expect(x), 0, POLICY, None).passed for name, outputs in tried}
     assert caught["`x` passed through"] is False
 
 
-def test_an_impostor_that_passes_is_named():
+def test_a_trivial_output_that_passes_is_named():
     x = torch.randn(8, 8)
     assert (
         passing_trivial_output(expect(x), {"x": x}, [torch.randn(8, 8)], None, POLICY, None)
@@ -361,7 +361,7 @@ def test_an_impostor_that_passes_is_named():
 
 
 class CastsToSingle(torch.nn.Module):
-    """Asks for float32 by name, as LlamaRMSNorm does."""
+    """Requests float32 by name, as LlamaRMSNorm does."""
 
     def forward(self, x):
         y = x.to(torch.float32)
@@ -373,8 +373,8 @@ def test_float64_holds_where_a_module_asks_for_less():
     x = torch.randn(4, 1000)
     [exact] = run_in_float64(copied(CastsToSingle(), to_float64), {"x": x})
     assert exact.dtype == torch.float64
-    wanted = x.double() * x.double().mean(-1, keepdim=True)
-    assert torch.equal(exact, wanted)
+    expected = x.double() * x.double().mean(-1, keepdim=True)
+    assert torch.equal(exact, expected)
     with Float64Mode():
         assert torch.arange(3, dtype=torch.float32).dtype == torch.float64
 
@@ -391,7 +391,7 @@ def test_nothing_is_run_at_half_precision_that_is_so_already():
     assert run_in_half(torch.nn.Softmax(-1), {"input": torch.randn(4, 8).bfloat16()}) is None
 
 
-def test_shaking_moves_every_parameter_and_keeps_its_meaning():
+def test_perturbation_changes_every_parameter_and_keeps_its_meaning():
     fresh = torch.nn.BatchNorm1d(16)
     norm = perturbed(fresh, 1)
     assert bool((norm.weight != 1).all())
@@ -403,7 +403,7 @@ def test_shaking_moves_every_parameter_and_keeps_its_meaning():
     assert bool((fresh.weight == 1).all())
 
 
-def test_every_element_of_a_large_parameter_is_shaken_and_moved():
+def test_every_element_of_a_large_parameter_is_perturbed():
     fresh = torch.nn.Linear(300, 300)
     assert bool((perturbed(fresh, 1).weight != fresh.weight).all())
     nearby = perturbation(1e-6, 1, torch.device("cpu"))(fresh.weight.detach())
@@ -458,7 +458,7 @@ def test_running_the_original_leaves_it_and_its_inputs_as_they_were():
     assert torch.equal(x, torch.zeros(3))
 
 
-def test_a_single_number_is_told_from_another_inputs():
+def test_a_single_number_is_distinguished_from_another_inputs():
     x, y = torch.randn(64, 64), torch.randn(64, 64)
     expected = expect(x.mean())
     tried = dict(trivial_outputs(expected, {"x": x}, [y.mean()], None))

@@ -1,4 +1,4 @@
-"""Questions: what is asked of a candidate, and which originals cannot be examined."""
+"""Prepared probes: inputs and reference outputs, and which originals cannot be judged."""
 
 import dataclasses
 import gc
@@ -50,7 +50,7 @@ def references(build, inputs=rows, policy=POLICY, tolerance=None):
     return ReferenceOutputs(Target(build, inputs), "cpu", policy, tolerance)
 
 
-def ask(target, stress="", rule="values", seed=1, **more):
+def prepare(target, stress="", rule="values", seed=1, **more):
     return target.prepare(Probe("default", (("n", 6),), seed, stress, rule=rule, **more))
 
 
@@ -69,8 +69,8 @@ def of(function):
     return lambda: Function(function)
 
 
-def test_an_ordinary_question_tells_right_from_wrong():
-    prepared = ask(references(lambda: nn.LayerNorm(64)))
+def test_an_ordinary_probe_tells_right_from_wrong():
+    prepared = prepare(references(lambda: nn.LayerNorm(64)))
     assert prepared.trivial is None
     assert prepared.expected.note == ""
     [out] = prepared.expected.original
@@ -80,7 +80,7 @@ def test_an_ordinary_question_tells_right_from_wrong():
 
 def test_a_module_is_built_once_and_weights_differ_by_seed():
     target = references(lambda: nn.LayerNorm(64))
-    first, second, third = (ask(target, seed=i, weights=w) for i, w in ((1, None), (2, None), (3, 2)))
+    first, second, third = (prepare(target, seed=i, weights=w) for i, w in ((1, None), (2, None), (3, 2)))
     assert target.subject.built == 1
     assert not torch.equal(first.module.weight, second.module.weight)
     assert second.module is third.module
@@ -89,18 +89,18 @@ def test_a_module_is_built_once_and_weights_differ_by_seed():
 
 def test_stress_is_applied_to_what_is_drawn():
     target = references(of(torch.tanh))
-    assert float(ask(target, "×0.0001", "stress").arguments["x"].abs().max()) < 1e-3
-    assert bool(ask(target, "NaN", "nonfinite").arguments["x"].isnan().any())
+    assert float(prepare(target, "×0.0001", "stress").arguments["x"].abs().max()) < 1e-3
+    assert bool(prepare(target, "NaN", "nonfinite").arguments["x"].isnan().any())
 
 
 def test_a_twin_proves_nothing_where_the_few_other_values_do_not_show():
-    assert ask(references(of(torch.tanh)), NEAR_DUPLICATE, "near-duplicate").trivial is None
+    assert prepare(references(of(torch.tanh)), NEAR_DUPLICATE, "near-duplicate").trivial is None
     of_none = references(of(lambda x: torch.arange(3.0) + x.shape[0]))
-    assert ask(of_none, NEAR_DUPLICATE, "near-duplicate").trivial == "another input's output"
+    assert prepare(of_none, NEAR_DUPLICATE, "near-duplicate").trivial == "another input's output"
 
 
 def test_nan_must_come_out_where_the_original_has_it():
-    prepared = ask(references(of(lambda x: x.relu())), "NaN and ±inf", "nonfinite")
+    prepared = prepare(references(of(lambda x: x.relu())), "NaN and ±inf", "nonfinite")
     [out] = prepared.expected.original
     assert int(out.isnan().sum()) == 8
     assert compare(out, prepared.expected, 0, POLICY, None).passed
@@ -115,7 +115,7 @@ def naive_softmax(x):
 
 
 def test_a_kernel_may_be_better_than_an_original_that_overflows():
-    prepared = ask(references(of(naive_softmax)), "×10000", "stress")
+    prepared = prepare(references(of(naive_softmax)), "×10000", "stress")
     assert bool(prepared.expected.original[0].isnan().any())
     better = prepared.arguments["x"].softmax(-1)
     assert compare(better, prepared.expected, 0, POLICY, None).passed
@@ -128,7 +128,7 @@ def test_a_variance_that_cancels_is_wrong_for_shifted_inputs():
     def squares(x):
         return x.square().mean(-1, keepdim=True) - x.mean(-1, keepdim=True).square()
 
-    prepared = ask(references(lambda: nn.LayerNorm(64, elementwise_affine=False)), "shifted", "stress")
+    prepared = prepare(references(lambda: nn.LayerNorm(64, elementwise_affine=False)), "shifted", "stress")
     x = prepared.arguments["input"]
     honest = normed(x, x.var(-1, unbiased=False, keepdim=True))
     assert compare(honest, prepared.expected, 0, POLICY, None).passed
@@ -143,14 +143,14 @@ def test_a_kernel_may_round_where_equal_values_cancel():
         total = sum(x[:, i : i + 1] for i in range(50))
         return x - total / 50
 
-    prepared = ask(
+    prepared = prepare(
         references(of(lambda x: x - x.mean(-1, keepdim=True)), fifty_columns), "equal-value", "stress"
     )
     out = centred_column_by_column(prepared.arguments["x"])
     assert float(out.abs().max()) > 0
     assert compare(out, prepared.expected, 0, POLICY, None).passed
     normed = of(lambda x: nn.functional.layer_norm(x, (50,)))
-    prepared = ask(references(normed, fifty_columns), "equal-value", "stress")
+    prepared = prepare(references(normed, fifty_columns), "equal-value", "stress")
     out = centred_column_by_column(prepared.arguments["x"])
     out = out * torch.rsqrt(out.square().mean(-1, keepdim=True) + 1e-5)
     assert float(out.abs().max()) > 1e-5
@@ -161,7 +161,7 @@ def test_a_kernel_may_round_a_half_either_way():
     def halves(n):
         return torch.randint(-9, 9, (n, 64)) + 0.5
 
-    prepared = ask(references(of(lambda x: x.round().int()), halves))
+    prepared = prepare(references(of(lambda x: x.round().int()), halves))
     [out] = prepared.expected.original
     other = (2 * prepared.arguments["x"]).int() - out
     assert bool((other != out).all())
@@ -171,28 +171,28 @@ def test_a_kernel_may_round_a_half_either_way():
 
 def test_dropout_in_training_is_refused_and_named():
     with pytest.raises(OriginalError, match="random: two calls with the same inputs"):
-        ask(references(lambda: nn.Dropout(0.5).train()))
-    assert ask(references(lambda: nn.Dropout(0.5).eval())).expected.original
+        prepare(references(lambda: nn.Dropout(0.5).train()))
+    assert prepare(references(lambda: nn.Dropout(0.5).eval())).expected.original
 
 
 def test_sampling_is_refused():
     with pytest.raises(OriginalError, match="random"):
-        ask(references(of(lambda x: torch.multinomial(x.softmax(-1), 4))))
+        prepare(references(of(lambda x: torch.multinomial(x.softmax(-1), 4))))
 
 
 def test_normalising_by_batch_statistics_is_not_random():
     target = references(lambda: nn.BatchNorm1d(64, track_running_stats=False).train())
-    prepared = ask(target)
+    prepared = prepare(target)
     assert prepared.trivial is None
-    assert ask(target).expected.original[0] is prepared.expected.original[0]
+    assert prepare(target).expected.original[0] is prepared.expected.original[0]
 
 
 def test_an_original_that_keeps_state_is_refused_and_what_it_changes_is_named():
     with pytest.raises(OriginalError, match="its buffer `running_mean` and its buffer `running_var`"):
-        ask(references(lambda: nn.BatchNorm1d(64).train()))
-    assert ask(references(lambda: nn.BatchNorm1d(64).eval())).expected.original
+        prepare(references(lambda: nn.BatchNorm1d(64).train()))
+    assert prepare(references(lambda: nn.BatchNorm1d(64).eval())).expected.original
     with pytest.raises(OriginalError, match="its input `x`"):
-        ask(references(of(lambda x: x.mul_(2))))
+        prepare(references(of(lambda x: x.mul_(2))))
 
 
 @dataclasses.dataclass
@@ -221,7 +221,7 @@ class Fields(dict):
 )
 def test_outputs_that_no_kernel_can_give_are_refused_by_name(function, reason):
     with pytest.raises(OriginalError, match=reason):
-        ask(references(of(function)))
+        prepare(references(of(function)))
 
 
 @pytest.mark.parametrize(
@@ -233,8 +233,8 @@ def test_outputs_that_no_kernel_can_give_are_refused_by_name(function, reason):
         lambda x: [x.to(torch.bfloat16) * 3],
     ],
 )
-def test_nests_integers_booleans_and_losses_are_examined(function):
-    prepared = ask(references(of(function)))
+def test_nests_integers_booleans_and_losses_are_judged(function):
+    prepared = prepare(references(of(function)))
     assert prepared.trivial is None
     for i, leaf in enumerate(prepared.expected.original):
         assert compare(leaf, prepared.expected, i, POLICY, None).passed
@@ -245,7 +245,7 @@ def test_an_original_that_cannot_run_in_float64_is_compared_with_as_it_is():
         assert x.dtype == torch.float32
         return x.sin()
 
-    prepared = ask(references(of(single_only)))
+    prepared = prepare(references(of(single_only)))
     assert "fails in float64 (AssertionError)" in prepared.expected.note
     [out] = prepared.expected.original
     assert compare(out * (1 + 1e-6), prepared.expected, 0, POLICY, None).passed
@@ -256,9 +256,9 @@ def test_an_original_that_cannot_run_in_float64_is_compared_with_as_it_is():
     ("room", "note"),
     [(0, "too little memory for float64"), (20_000, "small perturbations of the inputs")],
 )
-def test_too_little_memory_makes_a_weaker_question_that_says_so(room, note):
+def test_too_little_memory_makes_a_weaker_probe_with_a_note(room, note):
     policy = dataclasses.replace(POLICY, judge_bytes=room)
-    prepared = ask(references(of(torch.tanh), policy=policy))
+    prepared = prepare(references(of(torch.tanh), policy=policy))
     assert note in prepared.expected.note
     assert prepared.trivial is None
     [out] = prepared.expected.original
@@ -268,40 +268,40 @@ def test_too_little_memory_makes_a_weaker_question_that_says_so(room, note):
     assert not compare(out * 1.001, prepared.expected, 0, policy, None).passed
 
 
-def test_half_precision_is_an_impostor_unless_the_user_allows_such_errors():
+def test_half_precision_is_a_trivial_output_unless_the_user_allows_such_errors():
     def in_half(x):
         return x.bfloat16().sin().float()
 
-    assert ask(references(of(in_half))).trivial == "the original at half precision"
-    assert ask(references(of(in_half), tolerance=0.05)).trivial is None
+    assert prepare(references(of(in_half))).trivial == "the original at half precision"
+    assert prepare(references(of(in_half), tolerance=0.05)).trivial is None
 
 
-def test_gradients_are_prepared_once_a_question():
+def test_gradients_are_prepared_once_a_probe():
     target = references(lambda: nn.LayerNorm(64))
-    prepared = ask(target)
+    prepared = prepare(target)
     gradients = target.gradients(prepared)
     assert gradients is target.gradients(prepared)
     assert gradients.names == ("input", "self.weight", "self.bias")
     without = references(of(lambda x: x.argmax(-1)))
     with pytest.raises(OriginalError, match="no output of the original depends on an input"):
-        without.gradients(ask(without))
+        without.gradients(prepare(without))
 
 
-def test_a_large_question_leaves_nothing_behind(monkeypatch):
+def test_a_large_probe_leaves_nothing_behind(monkeypatch):
     monkeypatch.setattr("pytest_kernelllm.judge.reference.outputs.SMALL", 0)
     target = references(of(torch.relu), lambda n: torch.randn(n, 1009))
-    ask(target)
+    prepare(target)
     gc.collect()
     gc.disable()
     try:
-        ask(target, seed=2)
+        prepare(target, seed=2)
         kept = [o for o in gc.get_objects() if type(o) is torch.Tensor and o.shape == (6, 1009)]
     finally:
         gc.enable()
     assert kept == []
 
 
-def test_threads_get_the_same_question():
+def test_threads_get_the_same_probe():
     target = references(lambda: nn.LayerNorm(64))
     probes = [Probe("default", (("n", 6),), seed) for seed in (1, 2, 3)] * 8
     with ThreadPoolExecutor(8) as pool:

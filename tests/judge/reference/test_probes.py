@@ -53,7 +53,7 @@ def test_a_float_attribute_that_is_not_pinned_may_vary():
         (domain(attributes={"weight": TensorSpec("float32", (64,)), "eps": 1e-5}), "made for eps=1e-05"),
     ],
 )
-def test_what_is_not_covered_is_said(support, reason):
+def test_what_is_not_covered_is_named(support, reason):
     assert reason in covers(support, CASE)
 
 

@@ -71,18 +71,18 @@ def test_mixed_rows_hold_every_kind_and_are_alike_in_all_inputs():
 
 
 @pytest.mark.parametrize("shape", [(2,), (7,), (4, 64), (64, 512)])
-def test_a_twin_differs_in_a_few_values_of_the_same_size(shape):
+def test_a_near_duplicate_differs_in_a_few_values_of_the_same_size(shape):
     x = drawn(*shape)
     x.view(-1)[:2] = torch.tensor([1.5, -0.5])
     labels = torch.ones(4)
-    twin = stressed({"x": x, "labels": labels}, NEAR_DUPLICATE, 3)
-    assert twin["labels"] is labels
-    differ = int((twin["x"] != x).sum())
+    changed = stressed({"x": x, "labels": labels}, NEAR_DUPLICATE, 3)
+    assert changed["labels"] is labels
+    differ = int((changed["x"] != x).sum())
     assert 1 <= differ <= max(4, x.numel() // 256)
-    assert twin["x"].abs().max() <= x.abs().max()
+    assert changed["x"].abs().max() <= x.abs().max()
 
 
-def test_few_rows_hold_the_most_telling_kinds():
+def test_few_rows_hold_the_most_discriminating_kinds():
     for seed in range(8):
         out = stressed({"x": drawn(4, 64)}, "mixed-row", seed)["x"]
         assert sorted(len(row.unique()) for row in out)[:2] == [1, 2]
@@ -113,7 +113,7 @@ def test_more_values_than_rows_are_planted_as_far_as_they_go():
     assert int(out.isnan().sum()) == 64 // 8 == int((~out.isfinite()).sum())
 
 
-def test_real_values_are_told_from_others():
+def test_real_values_are_distinguished_from_others():
     assert real_valued(drawn(4, 4))
     assert not real_valued(drawn(4, 4).abs())
     assert not real_valued(drawn(4, 4).round())

@@ -23,7 +23,7 @@ def test_every_rule_of_the_folder_is_in_the_catalog_once():
     assert len(RULES) == len(NAMES)
 
 
-def test_a_rule_says_what_holds_in_a_clause_that_fits_a_table():
+def test_a_rule_states_what_holds_in_a_clause_that_fits_a_table():
     for rule in RULES:
         assert rule.statement and "|" not in rule.statement and not rule.statement.endswith(".")
 

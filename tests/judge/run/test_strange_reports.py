@@ -1,4 +1,4 @@
-"""Whatever a worker says of itself, the judge decides and never fails."""
+"""Whatever a worker reports, the judge decides and never fails."""
 
 from dataclasses import replace
 

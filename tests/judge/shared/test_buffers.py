@@ -1,4 +1,4 @@
-"""Arenas: buffers between guard zones, moved on request, described as a caller would notice."""
+"""Shared buffers: between guard zones, moved on request, described as a caller would notice."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ def layout(allocator, shift=0):
     return [allocator.buffer((3,), torch.float32)[0], allocator.buffer((2, 2), torch.float64)[0]]
 
 
-def test_slabs_can_be_filled_without_touching_a_guard_zone(allocator):
+def test_buffers_can_be_filled_without_touching_a_guard_zone(allocator):
     for buffer in layout(allocator):
         buffer.fill_(0.0)
     assert allocator.intact()
@@ -44,7 +44,7 @@ def test_a_read_beyond_the_end_gives_nan(allocator):
     assert bool(buffer.as_strided((4,), (1,)).sum().isnan())
 
 
-def test_a_shift_moves_every_slab(allocator):
+def test_a_shift_moves_every_buffer(allocator):
     before = [buffer.data_ptr() for buffer in layout(allocator, 8 * ALIGNMENT)]
     after = [buffer.data_ptr() for buffer in layout(allocator)]
     assert [a - b for a, b in zip(before, after, strict=True)] == [8 * ALIGNMENT] * 2

@@ -30,9 +30,9 @@ def test_a_write_outside_an_allocation_is_named(element, where):
         out = torch.empty(8)
     assert watch.broken_guards() == []
     ctypes.memset(out.data_ptr() + 4 * element, 0, 4)
-    [said] = watch.broken_guards()
-    assert said.startswith(where)
-    assert "float32 [8]" in said
+    [text] = watch.broken_guards()
+    assert text.startswith(where)
+    assert "float32 [8]" in text
 
 
 def test_an_odd_number_of_bytes_has_its_guards_too():
@@ -40,18 +40,18 @@ def test_an_odd_number_of_bytes_has_its_guards_too():
         out = torch.empty(5, dtype=torch.uint8)
     assert watch.broken_guards() == []
     ctypes.memset(out.data_ptr() + 5, 0, 1)
-    [said] = watch.broken_guards()
-    assert said.startswith("behind")
+    [text] = watch.broken_guards()
+    assert text.startswith("behind")
 
 
-def test_what_stands_behind_one_allocation_shows_behind_another():
+def test_a_pattern_copied_from_one_guard_zone_to_another_shows():
     with OperationWatch() as watch:
         one, other = torch.empty(8), torch.empty(8)
     ctypes.memmove(other.data_ptr() + 32, one.data_ptr() + 32, 16)
     assert len(watch.broken_guards()) == 1
 
 
-def test_what_was_let_go_is_looked_at_and_not_kept_for_ever(monkeypatch):
+def test_freed_memory_is_checked_and_not_kept_for_ever(monkeypatch):
     monkeypatch.setattr(watch_module, "HELD", 1 << 20)
     with OperationWatch() as watch:
         kept = torch.empty(8)
@@ -63,7 +63,7 @@ def test_what_was_let_go_is_looked_at_and_not_kept_for_ever(monkeypatch):
         torch.empty(1 << 18)
     assert len(watch._blocks) < 12
     ctypes.memset(kept.data_ptr() - 4, 0, 4)
-    assert [said.split(" a tensor")[0] for said in watch.broken_guards()] == ["behind", "before"]
+    assert [text.split(" a tensor")[0] for text in watch.broken_guards()] == ["behind", "before"]
 
 
 def test_memory_that_is_still_in_use_keeps_its_guards(monkeypatch):

@@ -1,4 +1,4 @@
-"""Nothing that a kernel module's Python could keep from one call to the next passes the screen; constants do."""
+"""Nothing that a kernel module's Python could keep from one call to the next passes the static check; constants do."""
 
 import pytest
 

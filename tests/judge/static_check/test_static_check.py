@@ -259,7 +259,7 @@ def test_text_that_is_hard_to_read_is_refused_and_not_fallen_over():
     assert "longer" in find_violations("#" * (LONGEST_SOURCE + 1))[0].reason
 
 
-def test_names_that_stand_for_each_other_cannot_keep_the_screen_busy():
+def test_names_that_stand_for_each_other_cannot_keep_the_static_check_busy():
     tangle = "".join(f"a = b.x{i}\nb = a.y{i}\n" for i in range(9))
     assert "cannot be resolved" in find_violations(GOOD + tangle + "a.save")[0].reason
     assert (
@@ -368,7 +368,7 @@ def may_be_touched(name):
 
 @pytest.mark.filterwarnings("ignore")
 def test_nothing_that_may_be_touched_is_a_module_or_leads_to_one(tmp_path):
-    """Everything is followed as far as the screen lets a candidate go by plain attributes, items and keys."""
+    """Everything is followed as far as the static check lets a candidate go by plain attributes, items and keys."""
     seen = set()
     queue = [(path, value, 3) for path, value in [*allowed_objects(), *objects_at_hand(tmp_path)]]
     assert len(queue) > 900
@@ -426,7 +426,7 @@ def test_no_list_or_dictionary_inside_a_function_of_tritons_can_be_touched():
     held = {name for each in every for name, value in each.items() if isinstance(value, list | dict | set)}
     assert {"cache", "configs", "kwargs", "keywords", "arg_names"} <= held
     public = {name for name in held if not name.startswith("_")}
-    assert public - INSIDE_TRITON == {"keys", "values"}  # which screen.state looks after
+    assert public - INSIDE_TRITON == {"keys", "values"}  # which static_check.state handles
 
 
 @pytest.mark.parametrize("path", sorted((CORPUS / "honest").glob("*.py")), ids=lambda path: path.stem)

@@ -1,4 +1,4 @@
-"""The interpreter's bfloat16, once mended, against PyTorch's. In a process of its own: it patches Triton."""
+"""The interpreter's patched bfloat16 against PyTorch's. In a process of its own: it patches Triton."""
 
 import subprocess
 import sys
@@ -50,5 +50,5 @@ def test_rounding_is_torchs_for_odd_values():
     values = np.array(
         [0.0, -0.0, 1.0, 3.4e38, -3.4e38, np.inf, -np.inf, np.nan, 1e-40, 1.00390625, 1.01171875], np.float32
     )
-    wanted = torch.from_numpy(values).bfloat16().float().numpy()
-    np.testing.assert_array_equal(widen(narrow(values)), wanted)
+    expected = torch.from_numpy(values).bfloat16().float().numpy()
+    np.testing.assert_array_equal(widen(narrow(values)), expected)
