@@ -13,7 +13,7 @@ class Aliasing(Rule):
     """Outputs share memory with inputs and with each other only where the original's do."""
 
     name = "aliasing"
-    statement = "outputs share memory with inputs and with each other only where the original's do"
+    says = "outputs share memory with inputs and with each other only where the original's do"
 
     def check_case(self, case: CaseRun) -> None:
         """Compare the overlapping tensors that the worker reports with the original's."""

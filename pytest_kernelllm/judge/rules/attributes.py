@@ -18,7 +18,7 @@ class Attributes(OutputRule):
     """Outputs are right when the float attributes that ``SUPPORTS`` leaves open have other values."""
 
     name = "attributes"
-    statement = "outputs are right with other values of the attributes that SUPPORTS leaves open"
+    says = "outputs are right with other values of the attributes that SUPPORTS leaves open"
 
     def probes(self, supported: SupportedCase) -> Iterable[Probe]:
         """Returns one probe with all open attributes perturbed."""

@@ -15,7 +15,7 @@ class Clocks(Rule):
     """The worker's CUDA events report no less time than the judge's clock, for single calls and for loops."""
 
     name = "clocks"
-    statement = "the worker's clock and the judge's own agree"
+    says = "the worker's clock and the judge's own agree"
     stage = "timing"
     device = "cuda"
 

@@ -12,6 +12,6 @@ class Compile(Rule):
     """Every kernel compiles for the GPU architecture. Checked where there is no GPU to run it on."""
 
     name = "compile"
-    statement = "every kernel compiles for the named GPU architecture"
+    says = "every kernel compiles for the named GPU architecture"
     stage = "compile"
     device = "cpu"

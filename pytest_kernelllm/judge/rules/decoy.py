@@ -15,7 +15,7 @@ class Decoy(Rule):
     """The kernels that are launched compute the outputs."""
 
     name = "decoy"
-    statement = "outputs are wrong when the kernels are left out, at a probe where a wrong output shows"
+    says = "outputs are wrong when the kernels are left out, at a probe where a wrong output shows"
 
     def check_case(self, case: CaseRun) -> None:
         """Run a discriminating probe with kernel launches skipped."""

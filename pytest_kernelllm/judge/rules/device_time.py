@@ -27,7 +27,7 @@ class DeviceTime(Rule):
     """
 
     name = "device time"
-    statement = "the candidate's own kernels take most of the GPU's time that no vendor library takes"
+    says = "the candidate's own kernels take most of the GPU's time that no vendor library takes"
     stage = "timing"
     device = "cuda"
 

@@ -15,7 +15,7 @@ class FreshAddress(Rule):
     """No result is cached by address, and no address is assumed."""
 
     name = "fresh address"
-    statement = "the same values at other addresses give right outputs"
+    says = "the same values at other addresses give right outputs"
 
     def check_case(self, case: CaseRun) -> None:
         """Run the probe again with every tensor at another address."""

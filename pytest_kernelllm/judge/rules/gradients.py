@@ -19,7 +19,7 @@ class GradientsRule(Rule):
     """Gradients of inputs and parameters are right, for targets marked ``backward=True``."""
 
     name = "gradients"
-    statement = "gradients are right, where the target asks for them"
+    says = "gradients are right, where the target asks for them"
 
     def check_run(self, run: ProbeRun) -> None:
         """Run the probe again with its backward pass, and compare the gradients."""

@@ -13,7 +13,7 @@ class Guards(Rule):
     """The guard zones around every tensor are intact, in shared buffers and in the worker's own memory."""
 
     name = "guards"
-    statement = "nothing is written before or after any tensor"
+    says = "nothing is written before or after any tensor"
 
     def check_run(self, run: ProbeRun) -> None:
         """Check the judge's guard zones, and those that the worker reports."""

@@ -19,7 +19,7 @@ class InputsKept(Rule):
     """Inputs, parameters and buffers hold the same bytes as before the call."""
 
     name = NAME
-    statement = "inputs, parameters and buffers hold the same bytes after the call"
+    says = "inputs, parameters and buffers hold the same bytes after the call"
 
     def check_run(self, run: ProbeRun) -> None:
         """Compare the shared buffers with what the judge wrote to them."""

@@ -20,7 +20,7 @@ class Launches(Rule):
     """Every call launches a kernel of the candidate."""
 
     name = NAME
-    statement = (
+    says = (
         "every call that is watched or timed by itself, repeated ones too, launches Triton kernels of the "
         "candidate's own"
     )

@@ -12,6 +12,6 @@ class Load(Rule):
     """The kernel module can be imported in a worker."""
 
     name = "load"
-    statement = "the kernel module can be imported"
+    says = "the kernel module can be imported"
     stage = "load"
     switchable = False

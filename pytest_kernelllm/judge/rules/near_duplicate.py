@@ -16,7 +16,7 @@ class NearDuplicate(OutputRule):
     """Outputs are right where a kernel that knows inputs by some of their values would be wrong."""
 
     name = "near-duplicate"
-    statement = "outputs are right for inputs that differ from earlier ones in a few values only"
+    says = "outputs are right for inputs that differ from earlier ones in a few values only"
     main = True
     context = "after inputs that differ in a few values only, "
 

@@ -19,7 +19,7 @@ class Nonfinite(OutputRule):
     """NaN and infinities come out as in the original, unless the target is marked ``nonfinite=False``."""
 
     name = "nonfinite"
-    statement = "NaN and infinities in the inputs come out where the original has them"
+    says = "NaN and infinities in the inputs come out where the original has them"
 
     apart: tuple[str, ...] = ("NaN", "+inf", "-inf")
     """Values planted in the inputs (``reference.stress.PLANTED``), each in a probe of its own…"""

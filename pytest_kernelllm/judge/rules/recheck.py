@@ -14,7 +14,7 @@ class Recheck(Rule):
     """Timed calls compute the right outputs, too: what is timed is what was judged."""
 
     name = "recheck"
-    statement = "outputs of calls in the timed loop, chosen in secret, are right"
+    says = "outputs of calls in the timed loop, chosen in secret, are right"
     stage = "timing"
     device = "cuda"
 

@@ -15,7 +15,7 @@ class Repeat(Rule):
     """No program of a grid depends on whether another one has already run."""
 
     name = "repeat"
-    statement = "outputs stay right when programs run in another order, or beside other work"
+    says = "outputs stay right when programs run in another order, or beside other work"
 
     in_interpreter: int = 1
     """Further runs in Triton's interpreter, where programs run in reverse order: it is deterministic."""

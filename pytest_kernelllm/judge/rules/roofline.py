@@ -15,7 +15,7 @@ class RooflineRule(Rule):
     """No call is faster than the GPU can move the bytes that the call must read and write."""
 
     name = "roofline"
-    statement = "no call is faster than this GPU can move the bytes it must"
+    says = "no call is faster than this GPU can move the bytes it must"
     stage = "timing"
     device = "cuda"
 

@@ -95,7 +95,7 @@ class Rule:
 
     name: ClassVar[str]
     """The rule's name in verdicts, reports and the corpus."""
-    statement: ClassVar[str]
+    says: ClassVar[str]
     """What holds for every accepted candidate; the documentation prints this sentence."""
     stage: ClassVar[Stage] = "correctness"
     """The stage of a verdict that rejects a candidate by this rule."""

@@ -12,6 +12,6 @@ class RunRule(Rule):
     """Every call returns without an error and in time, and the process stays alive."""
 
     name = "run"
-    statement = "every call ends, without an error, in time and with the process alive"
+    says = "every call ends, without an error, in time and with the process alive"
     stage = "run"
     switchable = False

@@ -21,7 +21,7 @@ class Sizes(OutputRule):
     """Outputs are right at random prime sizes, at all low ends of the ranges, and at each high end."""
 
     name = "sizes"
-    statement = "outputs are right at the corners of the declared sizes and at primes"
+    says = "outputs are right at the corners of the declared sizes and at primes"
 
     def probes(self, supported: SupportedCase) -> Iterable[Probe]:
         """Returns one probe for each corner of the domain that is not the main sizes."""

@@ -16,7 +16,7 @@ class Speed(Rule):
     """At least one case reaches the user's ``min_speedup``, and no case gets slower."""
 
     name = "speed"
-    statement = "the lower end of the speedup's interval clears the threshold"
+    says = "the lower end of the speedup's interval clears the threshold"
     stage = "timing"
     switchable = False
     device = "cuda"

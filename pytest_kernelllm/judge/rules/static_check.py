@@ -15,7 +15,7 @@ class StaticCheck(Rule):
     """The source uses nothing that a kernel does not need."""
 
     name = "static check"
-    statement = "reading the source finds nothing that a kernel has no use for"
+    says = "reading the source finds nothing that a kernel has no use for"
     stage = "static check"
 
     def check_source(self, source: str, findings: Findings) -> None:

@@ -18,7 +18,7 @@ class Stress(OutputRule):
     """Outputs are right for numerically difficult inputs."""
 
     name = "stress"
-    statement = "outputs are right for scaled, shifted, sparse, equal and extreme inputs"
+    says = "outputs are right for scaled, shifted, sparse, equal and extreme inputs"
 
     all_kinds: tuple[str, ...] = (
         "×0.0001",

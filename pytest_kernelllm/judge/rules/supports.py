@@ -12,6 +12,6 @@ class Supports(Rule):
     """The kernel module declares what it supports, and supports at least one case of the target."""
 
     name = "supports"
-    statement = "SUPPORTS has the published form and covers a case of the target"
+    says = "SUPPORTS has the published form and covers a case of the target"
     stage = "static check"
     switchable = False

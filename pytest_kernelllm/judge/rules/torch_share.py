@@ -16,7 +16,7 @@ class TorchShare(Rule):
     """Torch does little work besides what the target itself leaves to a vendor library."""
 
     name = "torch's share"
-    statement = "torch does no more of the work than views, allocation, casts and small glue"
+    says = "torch does no more of the work than views, allocation, casts and small glue"
 
     share: float = 0.25
     """Elements that torch may compute on in a call, besides layout and vendor libraries, as a share of

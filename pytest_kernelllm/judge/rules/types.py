@@ -15,7 +15,7 @@ class Types(Rule):
     """Outputs nest like the original's and have its exact types."""
 
     name = "types"
-    statement = "outputs nest like the original's, with its exact types, dtypes, shapes, strides and device"
+    says = "outputs nest like the original's, with its exact types, dtypes, shapes, strides and device"
 
     def check_run(self, run: ProbeRun) -> None:
         """Compare the worker's description of the outputs with the original's."""

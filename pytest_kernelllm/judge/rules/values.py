@@ -29,7 +29,7 @@ class Values(OutputRule):
     """Outputs are right for fresh values in the same memory: no result of an earlier call is reused."""
 
     name = "values"
-    statement = "outputs are right for fresh values in the same memory, several times over"
+    says = "outputs are right for fresh values in the same memory, several times over"
     main = True
 
     def probes(self, supported: SupportedCase) -> Iterable[Probe]:

@@ -25,7 +25,7 @@ def test_every_rule_of_the_folder_is_in_the_catalog_once():
 
 def test_a_rule_states_what_holds_in_a_clause_that_fits_a_table():
     for rule in RULES:
-        assert rule.statement and "|" not in rule.statement and not rule.statement.endswith(".")
+        assert rule.says and "|" not in rule.says and not rule.says.endswith(".")
 
 
 def test_only_known_rules_can_be_left_out():
