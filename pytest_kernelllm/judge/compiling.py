@@ -19,7 +19,7 @@ from pytest_kernelllm.judge.workers import Workers
 def compile_beside(
     workers: Workers, source: str, plans: Sequence[Plan], references: ReferenceOutputs, findings: Findings
 ) -> Iterator[Callable[[], None]]:
-    """Compile a candidate's kernels in a thread while the block checks their outputs.
+    """Compiles a candidate's kernels in a thread while the block checks their outputs.
 
     Yields a function that raises ``Decision`` as soon as a kernel is known not to compile. When the block
     ends, a compiler error takes precedence over any other finding, so the verdict does not depend on
@@ -46,7 +46,7 @@ def compile_beside(
 def compile_all(
     workers: Workers, source: str, plans: Sequence[Plan], references: ReferenceOutputs, findings: Findings
 ) -> None:
-    """Compile every kernel that ``forward`` launches, and record one check per probe.
+    """Compiles every kernel that ``forward`` launches, and records one check per probe.
 
     Each case is compiled at its main sizes, and once where a size is 1, which Triton compiles as a constant.
 

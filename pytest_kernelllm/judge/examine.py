@@ -22,7 +22,7 @@ def examine(
     sharing: Sharing,
     before_each: Callable[[], None],
 ) -> bool:
-    """Run all probes of one case and apply every rule to each.
+    """Runs all probes of one case and applies every rule to each.
 
     Args:
         judging: the candidate.

@@ -41,7 +41,7 @@ class Findings:
     """Names of the cases with a discriminating probe."""
 
     def record(self, rule: str, check: Check) -> None:
-        """Record a check made under ``rule``, if that rule is in force.
+        """Records a check made under ``rule``, if that rule is in force.
 
         Of checks with one name, keeps the worst.
 
@@ -60,7 +60,7 @@ class Findings:
             self.checks[same] = check
 
     def require(self, rule: str, name: str, passed: bool, broken: str) -> None:
-        """Record a check without a measured number; ``broken`` is the reason for a rejection if it failed.
+        """Records a check without a measured number; ``broken`` is the reason for a rejection if it failed.
 
         Raises:
             Decision: the check failed.

@@ -20,7 +20,7 @@ FOLDER = Path("/tmp")
 
 @contextlib.contextmanager
 def hold_gpu(uuid: str, *, alone: bool) -> Iterator[None]:
-    """Hold the GPU named ``uuid``, alone or together with other checkers.
+    """Holds the GPU named ``uuid``, alone or together with other checkers.
 
     Must not be nested: a process that takes the lock twice may wait for itself.
     """
@@ -34,7 +34,7 @@ def hold_gpu(uuid: str, *, alone: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _flock(path: Path) -> Iterator[int]:
-    """Open a file to lock; unlock it at the end even if a child process holds a copy of the descriptor."""
+    """Opens a file to lock; unlocks it at the end even if a child process holds a copy of the descriptor."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         yield file

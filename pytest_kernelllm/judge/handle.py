@@ -37,7 +37,7 @@ class WorkerHandle:
         self._left = seconds
 
     def request(self, op: str, **fields: Any) -> dict[str, Any]:
-        """Send one request and wait for the reply.
+        """Sends one request and waits for the reply.
 
         Raises:
             WorkerDied: no valid reply arrived; the worker cannot be used any more.

@@ -69,7 +69,7 @@ class Judge:
         policy: Policy | None = None,
         rules: Sequence[Rule] = RULES,
     ) -> None:
-        """Probe the machine's isolation; no process is started yet.
+        """Probes the machine's isolation; no process is started yet.
 
         Args:
             environment: what verdicts will hold for.
@@ -100,18 +100,18 @@ class Judge:
             self._servers = [server, compiler]
 
     def __enter__(self) -> Judge:
-        """Start the fork servers in the background."""
+        """Starts the fork servers in the background."""
         for server in self._servers:
             server.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """End the fork servers and all workers."""
+        """Ends the fork servers and all workers."""
         for server in self._servers:
             server.close()
 
     def judge(self, candidate: Candidate, criteria: Criteria) -> Verdict:
-        """Judge one candidate. Never raises for anything the candidate does.
+        """Judges one candidate. Never raises for anything the candidate does.
 
         Raises:
             supervisor.ServerFailed: the judge's own processes cannot start.
@@ -197,19 +197,19 @@ class Judge:
     def _compile_beside(
         self, candidate: Candidate, plans: list[Plan], references: ReferenceOutputs, findings: Findings
     ) -> contextlib.AbstractContextManager[Callable[[], None]]:
-        """Compile the kernels in the background where they are interpreted and not compiled to run."""
+        """Compiles the kernels in the background where they are interpreted and not compiled to run."""
         if "compile" not in findings.rules:
             return contextlib.nullcontext(lambda: None)
         return compile_beside(self._compilers, candidate.source, plans, references, findings)
 
     def _sharing(self) -> contextlib.AbstractContextManager[None]:
-        """Hold the GPU together with others that check but do not time."""
+        """Holds the GPU together with others that check but do not time."""
         if self.device.type == "cpu":
             return contextlib.nullcontext()
         return self._timer.sharing()
 
     def _time(self, judging: Judging, plan: Plan, sizes: dict[str, int]) -> bool:
-        """Time a case at these sizes. Returns False where there was too little memory."""
+        """Times a case at these sizes. Returns False where there was too little memory."""
         try:
             timing = self._timer.time(judging, plan.case.name, sizes, self.rules)
         except (OutOfMemory, torch.cuda.OutOfMemoryError):
@@ -220,7 +220,7 @@ class Judge:
     def _time_smaller(
         self, candidate: Candidate, plan: Plan, references: ReferenceOutputs, findings: Findings
     ) -> None:
-        """Time a case at the largest smaller sizes that fit into memory.
+        """Times a case at the largest smaller sizes that fit into memory.
 
         Each try gets a fresh worker, because one that ran out of memory may still hold some.
 

@@ -18,7 +18,7 @@ overwrites L2."""
 
 
 def make_room(needed: int) -> None:
-    """Free the judge's own CUDA cache if the workers may need that memory.
+    """Frees the judge's own CUDA cache if the workers may need that memory.
 
     Args:
         needed: bytes of the next probe.

@@ -65,7 +65,7 @@ def _import_paths() -> list[str]:
 
 
 def _nothing() -> None:
-    """Do nothing: the default for ``on_exit``."""
+    """Does nothing: the default for ``on_exit``."""
 
 
 class ForkServer:
@@ -94,7 +94,7 @@ class ForkServer:
         self._changed = threading.Condition()
 
     def start(self) -> None:
-        """Launch the process without waiting until it is ready."""
+        """Launches the process without waiting until it is ready."""
         with self._lock:
             if self._process is not None:
                 return
@@ -136,7 +136,7 @@ class ForkServer:
     def worker(
         self, seconds: float, buffers_fd: int = -1, on_exit: Callable[[], None] = _nothing
     ) -> Iterator[WorkerHandle]:
-        """Open a fresh worker; at the end of the block it is ended with all its child processes.
+        """Opens a fresh worker; at the end of the block it is ended with all its child processes.
 
         Args:
             seconds: how long all its replies may take together.
@@ -162,7 +162,7 @@ class ForkServer:
             self._call_on_exit(number, on_exit)
 
     def _open(self, number: int, seconds: float, buffers_fd: int) -> Channel:
-        """Have a worker forked and return the channel to it."""
+        """Has a worker forked and returns the channel to it."""
         self.start()
         directory = self._scratch / f"worker-{number}"
         directory.mkdir(mode=0o700)
@@ -182,7 +182,7 @@ class ForkServer:
         return Channel(ours)
 
     def _call_on_exit(self, number: int, on_exit: Callable[[], None]) -> None:
-        """Call ``on_exit`` now if the worker has ended or there is no server; otherwise when it ends."""
+        """Calls ``on_exit`` now if the worker has ended or there is no server; otherwise when it ends."""
         with self._changed:
             ended = number in self._exits or self._process is None
             if not ended:
@@ -204,7 +204,7 @@ class ForkServer:
                 socket.send_fds(self._control, [json.dumps(request).encode()], fds)
 
     def close(self) -> None:
-        """End the server and every worker."""
+        """Ends the server and every worker."""
         with self._lock:
             process, control, self._process = self._process, self._control, None
             self._control = None
@@ -269,7 +269,7 @@ class ForkServer:
                 self._on_exit.pop(ended, _nothing)()
 
     def _handle_message(self, message: dict[str, Any]) -> int | None:
-        """Record a message of the server. Returns a worker's number if the message reports its end."""
+        """Records a message of the server. Returns a worker's number if the message reports its end."""
         if "ready" in message:
             self._ready = True
         elif "started" in message:

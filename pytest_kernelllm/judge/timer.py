@@ -30,11 +30,11 @@ class Timer:
         self._roofline: Roofline | None = None
 
     def sharing(self) -> contextlib.AbstractContextManager[None]:
-        """Hold the GPU together with others that check but do not time."""
+        """Holds the GPU together with others that check but do not time."""
         return hold_gpu(self._gpu_uuid, alone=False)
 
     def time(self, judging: Judging, case: str, sizes: Mapping[str, int], rules: Sequence[Rule]) -> Timing:
-        """Time one case at these sizes.
+        """Times one case at these sizes.
 
         Raises:
             Decision: an output is wrong, the clocks do not agree, or the worker ran out of memory

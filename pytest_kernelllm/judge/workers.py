@@ -32,7 +32,7 @@ class Workers:
 
     @contextlib.contextmanager
     def loaded(self, source: str, references: ReferenceOutputs, findings: Findings) -> Iterator[Judging]:
-        """Open a worker that has loaded a kernel module. Its buffers are freed when its process has ended.
+        """Opens a worker that has loaded a kernel module. Its buffers are freed when its process has ended.
 
         Raises:
             Decision: the module cannot be imported, or the worker process failed at any time.
@@ -57,7 +57,7 @@ class Workers:
 
 
 def make_context(worker: WorkerHandle) -> None:
-    """Have a worker create its CUDA context. The candidate is not loaded yet, so it cannot be at fault.
+    """Has a worker create its CUDA context. The candidate is not loaded yet, so it cannot be at fault.
 
     Raises:
         Decision: the context cannot be created.

@@ -65,11 +65,11 @@ class CandidateRunner:
     """The probe whose values are in the shared buffers."""
 
     def __post_init__(self) -> None:
-        """Note that the first probe is uploaded."""
+        """Notes that the first probe is uploaded."""
         self.written = self.prepared[0]
 
     def cold(self, flushes: int) -> float:
-        """Time one call behind ``flushes`` overwrites of L2, in µs by the worker's CUDA events."""
+        """Times one call behind ``flushes`` overwrites of L2, in µs by the worker's CUDA events."""
         self._write_fresh_values()
         reply = call(self.judging, self.uploaded, self.written, "timed", flushes=flushes)
         took, peak = reply.get("microseconds"), reply.get("peak")
@@ -80,7 +80,7 @@ class CandidateRunner:
         return took
 
     def loop(self, count: int, flushes: int = 0) -> list[float]:
-        """Time ``count`` calls in a row, in µs, see ``GpuClock.many``."""
+        """Times ``count`` calls in a row, in µs, see ``GpuClock.many``."""
         self._write_fresh_values()
         synchronize(self.judging.allocator)
         outputs = [description for _, description in self.uploaded.outputs]
@@ -116,16 +116,16 @@ class Baseline:
     clock: GpuClock
 
     def cold(self, flushes: int) -> float:
-        """Time one call behind ``flushes`` overwrites of L2, in µs."""
+        """Times one call behind ``flushes`` overwrites of L2, in µs."""
         return self.clock.one(self.call, flushes)[1]
 
     def loop(self, count: int, flushes: int = 0) -> list[float]:
-        """Time ``count`` calls in a row, in µs, see ``GpuClock.many``."""
+        """Times ``count`` calls in a row, in µs, see ``GpuClock.many``."""
         return self.clock.many([self.call], count, flushes)[1]
 
 
 def measure(runner: CandidateRunner, roofline: Roofline, clock: GpuClock) -> Measurement:
-    """Time one case.
+    """Times one case.
 
     Args:
         runner: the candidate; the first of its probes is uploaded and passed.

@@ -37,7 +37,7 @@ class Roofline:
 
 
 def measure_roofline(clock: GpuClock) -> Roofline:
-    """Measure the current GPU's memory bandwidth and matmul throughput, in a few ms."""
+    """Measures the current GPU's memory bandwidth and matmul throughput, in a few ms."""
     source = torch.empty(1 << 28, dtype=torch.float32, device="cuda").normal_()
     target = torch.empty_like(source)
     copied = clock.many([functools.partial(target.copy_, source)], 8, 1)[1]

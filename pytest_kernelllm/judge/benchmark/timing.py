@@ -27,10 +27,10 @@ class Implementation(Protocol):
     name: str
 
     def cold(self, flushes: int) -> float:
-        """Time one call behind ``flushes`` overwrites of L2, in µs."""
+        """Times one call behind ``flushes`` overwrites of L2, in µs."""
 
     def loop(self, count: int, flushes: int = 0) -> list[float]:
-        """Time ``count`` calls in a row, in µs, see ``GpuClock.many``."""
+        """Times ``count`` calls in a row, in µs, see ``GpuClock.many``."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def flushes_to_hide(implementations: Sequence[Implementation], flush_us: float) 
 def interleave(
     implementations: Sequence[Implementation], flushes: dict[str, int], policy: Policy, rng: random.Random
 ) -> dict[str, Series]:
-    """Time all implementations in rounds, each in a new order, so that drift affects all alike.
+    """Times all implementations in rounds, each in a new order, so that drift affects all alike.
 
     Slow calls are made less often.
     """

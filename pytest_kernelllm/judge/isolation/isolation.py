@@ -98,7 +98,7 @@ class Isolation:
 
 
 def probe_isolation(device: Device, requested: RequestedIsolation = "best") -> Isolation:
-    """Find out which isolation this machine supports.
+    """Finds out which isolation this machine supports.
 
     Without root, a network namespace needs a user namespace, across which CUDA cannot open shared memory.
     On a GPU, only the system call filter then blocks the network.
@@ -138,7 +138,7 @@ def seal(
     limits: Mapping[str, int],
     keep: Iterable[int],
 ) -> None:
-    """Apply every measure to this process and all that it will start. It must have a single thread.
+    """Applies every measure to this process and all that it will start. It must have a single thread.
 
     Args:
         isolation: the measures to apply.
@@ -188,7 +188,7 @@ def seal(
 
 
 def _close_all_but(keep: set[int]) -> None:
-    """Close the descriptors inherited by the fork."""
+    """Closes the descriptors inherited by the fork."""
     for fd in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208  (numbers, not paths)
         if fd not in keep:
             with contextlib.suppress(OSError):
@@ -202,7 +202,7 @@ def _limit(kind: int, value: int) -> None:
 
 
 def _drop_capabilities(libc: ctypes.CDLL, kept: int) -> None:
-    """Drop all capabilities but ``kept`` (a bit mask) for good."""
+    """Drops all capabilities but ``kept`` (a bit mask) for good."""
     libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     for capability in range(64):
         if not kept >> capability & 1:

@@ -71,7 +71,7 @@ def abi() -> int:
 
 
 def confine(allowed: Iterable[Allowed], version: int) -> None:
-    """Confine this thread and all that it starts to ``allowed`` files, without TCP or signals to others.
+    """Confines this thread and all that it starts to ``allowed`` files, without TCP or signals to others.
 
     Paths that do not exist or that this user cannot open are skipped.
 

@@ -73,7 +73,7 @@ def orphans(workers: Collection[int], table: Mapping[int, Process]) -> set[int]:
 
 
 def kill_all(find: Callable[[Mapping[int, Process]], set[int]]) -> None:
-    """Kill the processes that ``find`` returns, calling it until it returns no new ones.
+    """Kills the processes that ``find`` returns, calling it until it returns no new ones.
 
     All of them are stopped first, so that none can fork while the others are killed.
     """

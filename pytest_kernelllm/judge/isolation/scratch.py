@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder with its contents; what cannot be removed stays, without an error.
+    """Removes a folder with its contents; what cannot be removed stays, without an error.
 
     Nested folders are first moved to the top one by one, so that neither depth nor path length is a problem.
     Symbolic links are removed, not followed.

@@ -31,7 +31,7 @@ class Float64Mode(TorchDispatchMode):
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run one operation with every floating tensor and dtype argument as float64."""
+        """Runs one operation with every floating tensor and dtype argument as float64."""
 
         def raise_dtype(value: Any) -> Any:
             return torch.float64 if value in LOW_PRECISION else value

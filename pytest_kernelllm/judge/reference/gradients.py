@@ -102,7 +102,7 @@ def expected_gradients(
 def _call(
     module: nn.Module, arguments: dict[str, Any], change: Change | None
 ) -> tuple[list[Any], dict[str, torch.Tensor]]:
-    """Call a copy of the module; return its output leaves and the tensors to differentiate by, by name."""
+    """Calls a copy of the module; returns its output leaves and the tensors to differentiate by, by name."""
     fresh = copied(module, change or torch.clone)
     given = {
         k: (change or torch.clone)(v) if isinstance(v, torch.Tensor) else v for k, v in arguments.items()

@@ -327,7 +327,7 @@ def _tensors(
 
 
 def _perturb_attribute(module: torch.nn.Module, name: str) -> None:
-    """Set a float attribute to a value different enough to matter (twice an epsilon of 1e-6 is not)."""
+    """Sets a float attribute to a value different enough to matter (twice an epsilon of 1e-6 is not)."""
     owner, _, attribute = name.rpartition(".")
     holder = operator.attrgetter(owner)(module) if owner else module
     value = getattr(holder, attribute)

@@ -66,7 +66,7 @@ def _changed(value: torch.Tensor, name: str, seed: int) -> torch.Tensor:
 
 
 def plant(rows: Rows, values: tuple[float, ...], generator: torch.Generator) -> Rows:
-    """Write each value over several elements of a row, with a row of its own for each value.
+    """Writes each value over several elements of a row, with a row of its own for each value.
 
     Several elements, because a mask or a step may hide a single one.
     """
@@ -129,7 +129,7 @@ def _sparse(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
 
 
 def _mixed_rows(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
-    """Change each row in one way, with as many ways as there are rows, the most discriminating first."""
+    """Changes each row in one way, with as many ways as there are rows, the most discriminating first."""
     ways = [
         _shifted,
         _two_values,

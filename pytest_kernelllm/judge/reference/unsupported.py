@@ -20,7 +20,7 @@ class OriginalError(Exception):
 
 @contextmanager
 def original_errors(probe: Probe) -> Iterator[None]:
-    """Raise errors of the user's code as an ``OriginalError`` that names the probe."""
+    """Raises errors of the user's code as an ``OriginalError`` that names the probe."""
     try:
         yield
     except torch.cuda.OutOfMemoryError:
@@ -32,7 +32,7 @@ def original_errors(probe: Probe) -> Iterator[None]:
 
 
 def refuse_incomparable(output: Any, probe: Probe) -> None:
-    """Refuse outputs other than real tensors in plain tuples, lists and dicts.
+    """Refuses outputs other than real tensors in plain tuples, lists and dicts.
 
     Raises:
         OriginalError: the text names the type of the output.
@@ -64,7 +64,7 @@ def refuse_random(
     policy: Policy,
     probe: Probe,
 ) -> None:
-    """Refuse an original whose outputs depend on PyTorch's seed, apart from the rounding of sums.
+    """Refuses an original whose outputs depend on PyTorch's seed, apart from the rounding of sums.
 
     Args:
         module: the original.
@@ -90,7 +90,7 @@ def refuse_random(
 
 
 def refuse_stateful(module: torch.nn.Module, arguments: dict[str, Any], probe: Probe) -> None:
-    """Refuse an original that changes its buffers or inputs, because a kernel must not do the same.
+    """Refuses an original that changes its buffers or inputs, because a kernel must not do the same.
 
     Raises:
         OriginalError: it changes one of them; the text names it.

@@ -16,7 +16,7 @@ class Aliasing(Rule):
     says = "outputs share memory with inputs and with each other only where the original's do"
 
     def check_case(self, case: CaseRun) -> None:
-        """Compare the overlapping tensors that the worker reports with the original's."""
+        """Compares the overlapping tensors that the worker reports with the original's."""
         pairs = case.first.reply.get("shared")
         if not isinstance(pairs, list) or not all(isinstance(p, list) and len(p) == 2 for p in pairs):
             raise WorkerDied("its reply to `run` is not a valid report")

@@ -20,7 +20,7 @@ class Clocks(Rule):
     device = "cuda"
 
     def check_measurement(self, run: ProbeRun, measured: Measurement) -> None:
-        """Compare the two clocks."""
+        """Compares the two clocks."""
         reported = min(measured.events_us, measured.single_us)
         difference = measured.judge_us - reported
         allowed = allowed_difference(run.judging.policy, measured.judge_us)

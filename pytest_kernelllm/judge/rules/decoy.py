@@ -18,7 +18,7 @@ class Decoy(Rule):
     says = "outputs are wrong when the kernels are left out, at a probe where a wrong output shows"
 
     def check_case(self, case: CaseRun) -> None:
-        """Run a discriminating probe with kernel launches skipped."""
+        """Runs a discriminating probe with kernel launches skipped."""
         if case.first.prepared.trivial is None:
             broken = (
                 f"its kernels are decoys: without them the outputs are just as right, at {case.first.where}"

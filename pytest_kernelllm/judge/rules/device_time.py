@@ -37,7 +37,7 @@ class DeviceTime(Rule):
     """…unless the rest takes no longer than this, in µs: a few of torch's own launches."""
 
     def check_device_work(self, run: ProbeRun) -> None:
-        """Measure the GPU time of a call and of the kernel launches in it."""
+        """Measures the GPU time of a call and of the kernel launches in it."""
         replies = [
             run.judging.worker.request("share", inputs=run.uploaded.arguments, flushes=FLUSHES)
             for _ in range(CALLS)

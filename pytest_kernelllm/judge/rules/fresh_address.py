@@ -18,7 +18,7 @@ class FreshAddress(Rule):
     says = "the same values at other addresses give right outputs"
 
     def check_case(self, case: CaseRun) -> None:
-        """Run the probe again with every tensor at another address."""
+        """Runs the probe again with every tensor at another address."""
         judging, prepared, uploaded = case.first.judging, case.first.prepared, case.elsewhere
         reply = call(judging, uploaded, prepared, "watched")
         where = f"with the same values at other addresses, at {case.first.where}"

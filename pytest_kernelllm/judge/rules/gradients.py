@@ -22,7 +22,7 @@ class GradientsRule(Rule):
     says = "gradients are right, where the target asks for them"
 
     def check_run(self, run: ProbeRun) -> None:
-        """Run the probe again with its backward pass, and compare the gradients."""
+        """Runs the probe again with its backward pass, and compares the gradients."""
         probe, judging = run.prepared.probe, run.judging
         if not judging.references.subject.case(probe.case).domain.grad or probe.rule not in ASKED:
             return

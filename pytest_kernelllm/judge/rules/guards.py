@@ -16,7 +16,7 @@ class Guards(Rule):
     says = "nothing is written before or after any tensor"
 
     def check_run(self, run: ProbeRun) -> None:
-        """Check the judge's guard zones, and those that the worker reports."""
+        """Checks the judge's guard zones, and those that the worker reports."""
         reported = run.reply.get("broken")
         broken = (
             [str(item)[:200] for item in reported]

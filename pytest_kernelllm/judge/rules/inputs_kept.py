@@ -22,12 +22,12 @@ class InputsKept(Rule):
     says = "inputs, parameters and buffers hold the same bytes after the call"
 
     def check_run(self, run: ProbeRun) -> None:
-        """Compare the shared buffers with what the judge wrote to them."""
+        """Compares the shared buffers with what the judge wrote to them."""
         check_inputs_kept(run.uploaded, run.prepared, run.judging.findings)
 
 
 def check_inputs_kept(uploaded: Uploaded, prepared: PreparedProbe, findings: Findings) -> None:
-    """Record whether all uploaded tensors are unchanged.
+    """Records whether all uploaded tensors are unchanged.
 
     Raises:
         Decision: a tensor was changed in place.

@@ -26,18 +26,18 @@ class Launches(Rule):
     )
 
     def check_run(self, run: ProbeRun) -> None:
-        """Check the number of launches that the worker reports."""
+        """Checks the number of launches that the worker reports."""
         check_launches(run.reply, f"at {run.where}", run.judging.findings)
 
     def check_timed_call(self, call: TimedCall) -> None:
-        """Check calls that are timed singly; a loop reports no number of launches."""
+        """Checks calls that are timed singly; a loop reports no number of launches."""
         if not call.looped:
             where = f"in the timed loop at {call.run.where}"
             check_launches(call.run.reply, where, call.run.judging.findings)
 
 
 def check_launches(reply: Reply, where: str, findings: Findings) -> None:
-    """Record whether the call that a reply describes launched any kernel.
+    """Records whether the call that a reply describes launched any kernel.
 
     Raises:
         Decision: it launched none.

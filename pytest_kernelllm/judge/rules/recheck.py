@@ -22,7 +22,7 @@ class Recheck(Rule):
     """Share of singly timed calls whose outputs are checked. Loops are always checked."""
 
     def check_timed_call(self, call: TimedCall) -> None:
-        """Compare the outputs of randomly chosen calls; a candidate cannot know which."""
+        """Compares the outputs of randomly chosen calls; a candidate cannot know which."""
         judging = call.run.judging
         if not call.looped:
             if judging.rng.random() >= self.share:

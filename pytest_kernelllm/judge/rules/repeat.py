@@ -23,7 +23,7 @@ class Repeat(Rule):
     """Further runs on a GPU, where the order cannot be chosen and each run costs a millisecond."""
 
     def check_case(self, case: CaseRun) -> None:
-        """Run the probe again, once or several times."""
+        """Runs the probe again, once or several times."""
         judging, prepared, uploaded = case.first.judging, case.first.prepared, case.elsewhere
         for _ in range(self.on_gpu if judging.on_gpu else self.in_interpreter):
             reply = call(judging, uploaded, prepared, "reversed")

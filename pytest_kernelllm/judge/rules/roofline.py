@@ -24,7 +24,7 @@ class RooflineRule(Rule):
     be a little too low."""
 
     def check_measurement(self, run: ProbeRun, measured: Measurement) -> None:
-        """Compare the reported time with the least possible time."""
+        """Compares the reported time with the least possible time."""
         reported = min(measured.events_us, measured.single_us)
         least = measured.needed_us * self.slack
         possible = reported >= least

@@ -107,26 +107,26 @@ class Rule:
     """Whether its probes run before ``check_case``."""
 
     def check_source(self, source: str, findings: Findings) -> None:
-        """Check the kernel module's source, before any of it runs."""
+        """Checks the kernel module's source, before any of it runs."""
 
     def probes(self, supported: SupportedCase) -> Iterable[Probe]:
         """Returns probes to run for a case. A wrong output at one of them breaks this rule."""
         return ()
 
     def check_run(self, run: ProbeRun) -> None:
-        """Check one watched call."""
+        """Checks one watched call."""
 
     def check_case(self, case: CaseRun) -> None:
-        """Check a case by running a probe again in ways that make no difference to an honest kernel."""
+        """Checks a case by running a probe again in ways that make no difference to an honest kernel."""
 
     def check_device_work(self, run: ProbeRun) -> None:
-        """Check what the GPU does during a call, before the call is timed."""
+        """Checks what the GPU does during a call, before the call is timed."""
 
     def check_timed_call(self, call: TimedCall) -> None:
-        """Check a timed call."""
+        """Checks a timed call."""
 
     def check_measurement(self, run: ProbeRun, measured: Measurement) -> None:
-        """Check the times of one case."""
+        """Checks the times of one case."""
 
     def check_speedups(
         self,
@@ -135,4 +135,4 @@ class Rule:
         baseline: Literal["eager", "compile"],
         findings: Findings,
     ) -> None:
-        """Check the speedups of all cases; see ``rules.speed``."""
+        """Checks the speedups of all cases; see ``rules.speed``."""

@@ -28,7 +28,7 @@ class Speed(Rule):
         baseline: Literal["eager", "compile"],
         findings: Findings,
     ) -> None:
-        """Reject a kernel that is slower on some case, or reaches the threshold on none.
+        """Rejects a kernel that is slower on some case, or reaches the threshold on none.
 
         Args:
             timings: one for each case.

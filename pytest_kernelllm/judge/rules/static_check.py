@@ -19,7 +19,7 @@ class StaticCheck(Rule):
     stage = "static check"
 
     def check_source(self, source: str, findings: Findings) -> None:
-        """Reject a module with any violation."""
+        """Rejects a module with any violation."""
         violations = find_violations(source)
         detail = f"line {violations[0].line}: it {violations[0].reason}" if violations else ""
         findings.record(self.name, Check("static check", not violations, float(len(violations)), 0.0, detail))

@@ -25,7 +25,7 @@ class TorchShare(Rule):
     """Elements that torch may compute on in any call, however small."""
 
     def check_case(self, case: CaseRun) -> None:
-        """Sum up the operations that the worker reports."""
+        """Sums up the operations that the worker reports."""
         operations = case.first.reply.get("operations")
         if not isinstance(operations, dict) or not all(
             isinstance(n, int) and n >= 0 for n in operations.values()

@@ -18,7 +18,7 @@ class Types(Rule):
     says = "outputs nest like the original's, with its exact types, dtypes, shapes, strides and device"
 
     def check_run(self, run: ProbeRun) -> None:
-        """Compare the worker's description of the outputs with the original's."""
+        """Compares the worker's description of the outputs with the original's."""
         expected = run.prepared.expected
         required = {
             "structure": expected.structure,

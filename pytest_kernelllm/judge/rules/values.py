@@ -19,7 +19,7 @@ class OutputRule(Rule):
     """Beginning of the reason for a rejection, where the probe's description is not enough."""
 
     def check_run(self, run: ProbeRun) -> None:
-        """Compare the outputs if the probe belongs to this rule."""
+        """Compares the outputs if the probe belongs to this rule."""
         if run.prepared.probe.rule == self.name:
             check_outputs(run.judging, run.uploaded, run.prepared, self.name, self.context)
 

@@ -29,7 +29,7 @@ class Backward:
 
 
 def run_backward(judging: Judging, prepared: PreparedProbe) -> Backward:
-    """Upload a probe and have it called once with its backward pass.
+    """Uploads a probe and has it called once with its backward pass.
 
     Raises:
         Decision: the call failed.
@@ -59,7 +59,7 @@ def run_backward(judging: Judging, prepared: PreparedProbe) -> Backward:
 
 
 def check_gradients(judging: Judging, prepared: PreparedProbe, backward: Backward, rule: str) -> None:
-    """Compare every gradient with float64, and record the differences under ``rule``.
+    """Compares every gradient with float64, and records the differences under ``rule``.
 
     Raises:
         Decision: a gradient is wrong.

@@ -74,7 +74,7 @@ class ProbeRun:
 
 
 def run_probe(judging: Judging, prepared: PreparedProbe) -> ProbeRun:
-    """Upload a probe and have it called once, watched.
+    """Uploads a probe and has it called once, watched.
 
     Raises:
         Decision: the call failed, or ran out of memory (``OutOfMemory``).
@@ -85,7 +85,7 @@ def run_probe(judging: Judging, prepared: PreparedProbe) -> ProbeRun:
 
 
 def upload(judging: Judging, prepared: PreparedProbe, *, shift: int = 0, room: int = 0) -> Uploaded:
-    """Write a prepared probe to shared buffers and send the module's state to the worker.
+    """Writes a prepared probe to shared buffers and sends the module's state to the worker.
 
     Args:
         judging: the candidate.
@@ -122,7 +122,7 @@ def upload(judging: Judging, prepared: PreparedProbe, *, shift: int = 0, room: i
 
 
 def refill(uploaded: Uploaded, prepared: PreparedProbe) -> None:
-    """Write the values of another probe with the same shapes to the same buffers."""
+    """Writes the values of another probe with the same shapes to the same buffers."""
     tensors = tensors_of(prepared.module)
     for name, buffer in uploaded.state.items():
         buffer.copy_(tensors[name].detach())
@@ -131,7 +131,7 @@ def refill(uploaded: Uploaded, prepared: PreparedProbe) -> None:
 
 
 def call(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, how: str, **fields: Any) -> Reply:
-    """Poison the output buffers, have ``forward`` called once, and return the worker's reply.
+    """Poisons the output buffers, has ``forward`` called once, and returns the worker's reply.
 
     Args:
         judging: the candidate.
@@ -167,7 +167,7 @@ def call(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, how: str
 
 
 def refuse_failure(reply: Reply, prepared: PreparedProbe, where: str) -> None:
-    """Reject a candidate whose call failed; inconclusive if it ran out of memory while little was free.
+    """Rejects a candidate whose call failed; inconclusive if it ran out of memory while little was free.
 
     Raises:
         Decision: the call failed; the reason says where.
@@ -189,7 +189,7 @@ def error_text(reply: Reply) -> str:
 
 
 def poison(buffer: torch.Tensor) -> None:
-    """Fill an output buffer with NaN, or a byte pattern, so that elements left unwritten are wrong."""
+    """Fills an output buffer with NaN, or a byte pattern, so that elements left unwritten are wrong."""
     if buffer.is_floating_point():
         buffer.fill_(float("nan"))
     else:
@@ -197,7 +197,7 @@ def poison(buffer: torch.Tensor) -> None:
 
 
 def synchronize(allocator: Allocator) -> None:
-    """Wait until the judge's writes are done: the worker's CUDA streams do not wait for the judge's."""
+    """Waits until the judge's writes are done: the worker's CUDA streams do not wait for the judge's."""
     if allocator.device.type == "cuda":
         torch.cuda.synchronize()
 

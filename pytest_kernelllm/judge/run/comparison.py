@@ -13,7 +13,7 @@ from pytest_kernelllm.judge.run.call import Judging, Uploaded
 def check_outputs(
     judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, rule: str, context: str = ""
 ) -> None:
-    """Compare every output with float64, and record the differences under ``rule``.
+    """Compares every output with float64, and records the differences under ``rule``.
 
     Args:
         judging: the candidate.

@@ -47,7 +47,7 @@ def module_tree(
 
 
 def plain(values: dict[str, Any], name: str, value: Any) -> None:
-    """Add ``value`` to ``values`` as JSON if it is a scalar, a dtype or a tuple of scalars."""
+    """Adds ``value`` to ``values`` as JSON if it is a scalar, a dtype or a tuple of scalars."""
     if value is None or isinstance(value, bool | int | str):
         values[name] = value
     elif isinstance(value, float):
@@ -59,7 +59,7 @@ def plain(values: dict[str, Any], name: str, value: Any) -> None:
 
 
 def in_buffer(tensor: torch.Tensor, allocator: Allocator) -> tuple[torch.Tensor, dict[str, Any]]:
-    """Copy ``tensor`` to a shared buffer; return the buffer and its description for the worker."""
+    """Copies ``tensor`` to a shared buffer; returns the buffer and its description for the worker."""
     buffer, description = allocator.buffer(tensor.shape, tensor.dtype)
     buffer.copy_(tensor.detach())
     return buffer, {"buffer": description}

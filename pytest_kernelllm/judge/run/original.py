@@ -27,7 +27,7 @@ class OriginalCall:
 
 
 def call_original(prepared: PreparedProbe) -> OriginalCall:
-    """Call the original with a prepared probe and record what it does."""
+    """Calls the original with a prepared probe and records what it does."""
     with torch.no_grad(), OperationWatch(guarded=False) as watch:
         outputs = flatten(prepared.module(**prepared.arguments))[1]
     named: dict[str, Any] = {f"self.{k}": v for k, v in prepared.module.named_parameters()}

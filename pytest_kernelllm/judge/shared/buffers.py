@@ -52,14 +52,14 @@ class GpuBlock:
     """
 
     def __init__(self, size: int, device: torch.device) -> None:
-        """Allocate ``size`` uninitialised bytes. Not thread-safe, see ``GpuBlockPool``."""
+        """Allocates ``size`` uninitialised bytes. Not thread-safe, see ``GpuBlockPool``."""
         self._pool = torch.cuda.MemPool()
         with torch.cuda.use_mem_pool(self._pool, device=device):
             self.tensor = torch.empty(size, dtype=torch.uint8, device=device)
         self.handle = self.tensor.untyped_storage()._share_cuda_()
 
     def free(self) -> None:
-        """Return the memory to the driver. The worker must have ended, and no view of it may be in use."""
+        """Returns the memory to the driver. The worker must have ended, and no view of it may be in use."""
         _, _, _, _, counter, position, *_ = self.handle
         torch.UntypedStorage._release_ipc_counter_cuda(counter, position)
         del self.tensor
@@ -70,14 +70,14 @@ class GpuBlockPool:
     """Allocates and frees shared blocks on one GPU. Thread-safe, unlike ``torch.cuda.use_mem_pool``."""
 
     def __init__(self, device: torch.device) -> None:
-        """Share one block and free it, so that CUDA creates its own shared file."""
+        """Shares one block and frees it, so that CUDA creates its own shared file."""
         self._device = device
         self._lock = threading.Lock()
         # A worker can only open that file if it exists before the worker starts.
         self.free(self.allocate(1))
 
     def allocate(self, size: int) -> GpuBlock:
-        """Allocate a block of ``size`` bytes.
+        """Allocates a block of ``size`` bytes.
 
         Raises:
             torch.cuda.OutOfMemoryError: there is too little free memory.
@@ -86,7 +86,7 @@ class GpuBlockPool:
             return GpuBlock(size, self._device)
 
     def free(self, block: GpuBlock) -> None:
-        """Free a block, see ``GpuBlock.free``."""
+        """Frees a block, see ``GpuBlock.free``."""
         with self._lock:
             block.free()
 
@@ -106,7 +106,7 @@ class Allocator:
         self._gaps: list[tuple[int, int]] = []
 
     def reserve(self, size: int, shift: int = 0) -> dict[str, Any] | None:
-        """Drop all buffers, reserve ``size`` bytes for new ones, and fill them with the guard pattern.
+        """Drops all buffers, reserves ``size`` bytes for new ones, and fills them with the guard pattern.
 
         Args:
             size: sum of ``buffer_bytes`` of the new buffers.
@@ -143,7 +143,7 @@ class Allocator:
         }
 
     def buffer(self, shape: Sequence[int], dtype: torch.dtype) -> tuple[torch.Tensor, dict[str, Any]]:
-        """Add a buffer; return the judge's view of it and its description for the worker."""
+        """Adds a buffer; returns the judge's view of it and its description for the worker."""
         offset = self._used
         self._used += buffer_bytes(shape, dtype)
         if self._used > self._block.numel():
@@ -159,7 +159,7 @@ class Allocator:
         return not bool(torch.stack(written).any())
 
     def close(self) -> None:
-        """Free the memory. The worker must have ended."""
+        """Frees the memory. The worker must have ended."""
         del self._block
         while self._held:
             assert self._pool is not None
@@ -182,7 +182,7 @@ def attach(description: dict[str, Any], fd: int) -> torch.Tensor:
 
 
 def _shared_file() -> int:
-    """Create a memory file that the worker cannot shrink: reading beyond its end would crash the judge."""
+    """Creates a memory file that the worker cannot shrink: reading beyond its end would crash the judge."""
     fd = os.memfd_create("kernelllm-buffers", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
     return fd

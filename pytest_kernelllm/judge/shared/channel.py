@@ -31,11 +31,11 @@ class Channel:
     """One end of a stream socket that carries JSON objects."""
 
     def __init__(self, sock: socket.socket) -> None:
-        """Take over ``sock``."""
+        """Takes over ``sock``."""
         self.sock = sock
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send one object.
+        """Sends one object.
 
         Raises:
             ChannelClosed: the other end is closed.
@@ -48,7 +48,7 @@ class Channel:
             raise ChannelClosed from error
 
     def receive(self, timeout: float | None = None) -> dict[str, Any]:
-        """Wait at most ``timeout`` seconds for one complete object.
+        """Waits at most ``timeout`` seconds for one complete object.
 
         Raises:
             ChannelTimeout: no complete message arrived in time.
@@ -89,5 +89,5 @@ class Channel:
         return bytes(parts)
 
     def close(self) -> None:
-        """Close this end."""
+        """Closes this end."""
         self.sock.close()

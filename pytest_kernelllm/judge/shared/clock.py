@@ -16,22 +16,22 @@ class GpuClock:
     """Times calls on the current CUDA device, in µs by CUDA events."""
 
     def __init__(self) -> None:
-        """Allocate nothing yet; the first flush allocates ``FLUSH_BYTES``."""
+        """Allocates nothing yet; the first flush allocates ``FLUSH_BYTES``."""
         self._buffer: torch.Tensor | None = None
 
     def flush(self, times: int) -> None:
-        """Overwrite L2 ``times`` times. This keeps the GPU busy while the timed call's launches queue up."""
+        """Overwrites L2 ``times`` times. This keeps the GPU busy while the timed call's launches queue up."""
         if self._buffer is None:
             self._buffer = torch.empty(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
         for i in range(times):
             self._buffer.fill_(i)
 
     def flush_us(self) -> float:
-        """Measure the µs that one overwrite of L2 takes."""
+        """Measures the µs that one overwrite of L2 takes."""
         return self.many([lambda: self.flush(1)], 20)[1][0]
 
     def one(self, call: Callable[[], Any], flushes: int) -> tuple[Any, float]:
-        """Make one call behind ``flushes`` overwrites of L2. Returns the call's result and its time in µs."""
+        """Makes one call behind ``flushes`` overwrites of L2. Returns its result, and its time in µs."""
         start, end = Event(enable_timing=True), Event(enable_timing=True)
         synchronize()
         self.flush(flushes)
@@ -44,7 +44,7 @@ class GpuClock:
     def many(
         self, calls: Sequence[Callable[[], Any]], count: int, flushes: int = 0
     ) -> tuple[Any, list[float]]:
-        """Make ``count`` calls one after the other, cycling through ``calls``.
+        """Makes ``count`` calls one after the other, cycling through ``calls``.
 
         Args:
             calls: the same computation on different inputs; empty: time the flushes alone.

@@ -110,7 +110,7 @@ class OperationWatch(TorchDispatchMode):
             self._paused -= 1
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run and count one operation; put memory that it allocates between guard zones."""
+        """Runs and counts one operation; puts memory that it allocates between guard zones."""
         result = func(*args, **(kwargs or {}))
         if self._paused:
             return result
@@ -144,7 +144,7 @@ class OperationWatch(TorchDispatchMode):
         return tensor
 
     def _release_freed(self) -> None:
-        """Check and release blocks that the candidate has freed, to bound the memory of long calls."""
+        """Checks and releases blocks that the candidate has freed, to bound the memory of long calls."""
         held = []
         for block in self._blocks:
             if block.holder() is not None:

@@ -49,7 +49,7 @@ class PersistentNames:
     """The names of one module that outlive a call, with the kind of their values."""
 
     def __init__(self, every: list[ScopedNode]) -> None:
-        """Determine the kind of every name that is bound on import."""
+        """Determines the kind of every name that is bound on import."""
         self._tree = every[0].node
         self.scopes = {id(place.scope.node): place.scope for place in every}
         self.changeable: dict[tuple[int, str], Kind] = {}

@@ -47,7 +47,7 @@ class LexicalScope:
     bindings: dict[str, set[str | Alias]] = field(default_factory=dict)
 
     def bind(self, name: str, value: str | Alias = UNKNOWN) -> None:
-        """Add a path or an alias that a name may stand for."""
+        """Adds a path or an alias that a name may stand for."""
         self.bindings.setdefault(name, set()).add(value)
 
     def holders(self, name: str) -> list[LexicalScope]:
@@ -137,7 +137,7 @@ def _alias(node: ast.expr) -> Alias | None:
 
 
 def _bind(node: ast.AST, scope: LexicalScope, aliases: set[int]) -> None:
-    """Bind the names that a node binds in its scope; ``aliases`` holds targets that are bound already."""
+    """Binds the names that a node binds in its scope; ``aliases`` holds targets that are bound already."""
     match node:
         case ast.Import(names=names):
             for alias in names:

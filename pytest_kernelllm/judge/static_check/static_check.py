@@ -64,7 +64,7 @@ class Violation:
 
 
 def find_violations(source: str) -> list[Violation]:
-    """Find what a kernel module must not contain, at most one violation per line; empty if it may run."""
+    """Finds what a kernel module must not contain, at most one violation per line; empty if it may run."""
     if len(source) > LONGEST_SOURCE:
         return [Violation(1, f"is longer than {LONGEST_SOURCE:,} characters")]
     if encoding := _other_encoding(source):

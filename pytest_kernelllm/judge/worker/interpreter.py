@@ -31,7 +31,7 @@ def narrow(values: np.ndarray) -> np.ndarray:
 
 
 def fix_bfloat16() -> None:
-    """Patch this process's interpreter to compute bfloat16 correctly."""
+    """Patches this process's interpreter to compute bfloat16 correctly."""
     cast, to_float = InterpreterBuilder.cast_impl, InterpreterBuilder.create_fp_to_fp
     binary, unary = InterpreterBuilder.binary_op, InterpreterBuilder.unary_op
 
@@ -61,7 +61,7 @@ def fix_bfloat16() -> None:
 
 
 def speed_up() -> None:
-    """Patch this process's interpreter to skip slow work that does not change results.
+    """Patches this process's interpreter to skip slow work that does not change results.
 
     Half of its time goes into overflow checks after every integer operation, and a quarter of the rest
     into patching ``triton.language`` again for every function that a kernel calls.

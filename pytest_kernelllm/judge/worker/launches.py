@@ -17,14 +17,14 @@ class LaunchRecorder:
     """Intercepts every kernel launch once ``install`` has been called."""
 
     def __init__(self) -> None:
-        """Start with no launches counted."""
+        """Starts with no launches counted."""
         self.count = 0
         self._left_out = False
         self._spans: list[tuple[Event, Event]] | None = None
         self._watch = OperationWatch()
 
     def install(self) -> None:
-        """Patch Triton's launch functions. Not reversible: a worker serves one candidate."""
+        """Patches Triton's launch functions. Not reversible: a worker serves one candidate."""
         for cls in (jit.JITFunction, interpreter.InterpretedFunction):
             self._wrap(cls)
         tune = autotuner.Autotuner.run
@@ -86,6 +86,6 @@ class LaunchRecorder:
 
 
 def milliseconds(spans: list[tuple[Event, Event]]) -> float:
-    """Wait for the GPU and return the sum of the times between pairs of events, in ms."""
+    """Waits for the GPU and returns the sum of the times between pairs of events, in ms."""
     torch.cuda.synchronize()
     return float(sum(start.elapsed_time(end) for start, end in spans))

@@ -72,7 +72,7 @@ class Server:
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def check_sealing(self) -> None:
-        """Seal a child process that does nothing, to find out before any candidate runs if sealing fails.
+        """Seals a child process that does nothing, to find out before any candidate runs if sealing fails.
 
         Raises:
             SystemExit: sealing failed; the reason is on standard error.
@@ -90,7 +90,7 @@ class Server:
                 raise SystemExit(1)
 
     def serve(self) -> None:
-        """Handle requests until the judge closes the socket."""
+        """Handles requests until the judge closes the socket."""
         self._report({"ready": os.getpid()})
         checked = time.monotonic()
         while True:
@@ -132,7 +132,7 @@ class Server:
         self._report({"started": request["id"]})
 
     def _become_worker(self, request: dict[str, Any], fds: list[int]) -> None:
-        """In the child process: leave the process group, apply the isolation, then serve. Never returns."""
+        """In the child process: leaves the process group, applies the isolation, then serves. Never returns."""
         from pytest_kernelllm.judge.worker.warm import seed_cache
 
         status = 1
@@ -170,7 +170,7 @@ class Server:
         return [*self._reachable, *(gpu_devices() if self._isolation.gpu else ())]
 
     def _enforce_bounds(self) -> None:
-        """End workers that exceed their bounds, and processes that detached from their worker."""
+        """Ends workers that exceed their bounds, and processes that detached from their worker."""
         table = process_table()
         for pid, record in self._workers.items():
             why = excess(pid, record.directory, table, record.bounds, record.buffers)
@@ -185,7 +185,7 @@ class Server:
         kill_all(lambda table: descendants(roots, table))
 
     def _reap(self) -> None:
-        """Report workers that have ended, and end the processes that they left behind."""
+        """Reports workers that have ended, and ends the processes that they left behind."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -204,7 +204,7 @@ class Server:
 
 
 def main(argv: list[str]) -> None:
-    """Run the fork server until the judge closes the socket."""
+    """Runs the fork server until the judge closes the socket."""
     options = json.loads(argv[2])
     # Orphans of an ended worker become children of this process, which ends them.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -13,7 +13,7 @@ SEED = "triton-seed"
 
 
 def warm_up(scratch: Path, *, gpu: bool) -> None:
-    """Import what the first launch imports, hash Triton's sources, and build its CUDA helper.
+    """Imports what the first launch imports, hashes Triton's sources, and builds its CUDA helper.
 
     This takes about a second, which every worker saves.
 
@@ -34,7 +34,7 @@ def warm_up(scratch: Path, *, gpu: bool) -> None:
 
 
 def seed_cache(scratch: Path, cache: Path) -> None:
-    """Copy what ``warm_up`` compiled to a worker's own Triton cache."""
+    """Copies what ``warm_up`` compiled to a worker's own Triton cache."""
     seed = scratch / SEED
     if seed.is_dir():
         shutil.copytree(seed, cache)

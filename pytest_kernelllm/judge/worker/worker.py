@@ -51,15 +51,15 @@ class StandIn:
     """What a candidate gets as ``self``: the target's values by name, without its methods."""
 
     def __init__(self, values: dict[str, Any]) -> None:
-        """Set the values as attributes."""
+        """Sets the values as attributes."""
         self.__dict__.update(values)
 
     def __getattr__(self, name: str) -> Any:
-        """Raise an error that names the missing attribute."""
+        """Raises an error that names the missing attribute."""
         raise AttributeError(f"the target has no plain attribute, parameter or buffer `{name}`")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Raise an error: submodules are not callable, because the original does not exist here."""
+        """Raises an error: submodules are not callable, because the original does not exist here."""
         raise TypeError(
             "a kernel cannot call the target's own submodules, only stock GEMM and convolution layers"
         )
@@ -82,7 +82,7 @@ class Worker:
         self.clock = GpuClock()
 
     def serve(self) -> None:
-        """Answer requests until the judge closes the channel."""
+        """Answers requests until the judge closes the channel."""
         handlers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "context": self.context,
             "load": self.load,
@@ -104,13 +104,13 @@ class Worker:
             self.channel.send(reply)
 
     def context(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Create this process's CUDA context and limit its memory: other processes use the GPU, too."""
+        """Creates this process's CUDA context and limits its memory: other processes use the GPU, too."""
         torch.cuda.set_per_process_memory_fraction(MEMORY_SHARE)
         torch.zeros(1, device="cuda")
         return {"ok": True}
 
     def load(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Import the kernel module from its source."""
+        """Imports the kernel module from its source."""
         path = self.directory / "kernel_module.py"
         path.write_text(request["source"], encoding="utf-8")
         self._prepare_triton()
@@ -124,7 +124,7 @@ class Worker:
         return {"ok": True}
 
     def state(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Build the stand-in for ``self`` from tensors in shared buffers and plain values."""
+        """Builds the stand-in for ``self`` from tensors in shared buffers and plain values."""
         if request["allocator"] is not None:
             self.block = attach(request["allocator"], self.fd)
         self.state_tensors = {}
@@ -132,7 +132,7 @@ class Worker:
         return {"ok": True}
 
     def run(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Call ``forward`` once, copy its outputs to the given buffers, and describe the call.
+        """Calls ``forward`` once, copies its outputs to the given buffers, and describes the call.
 
         The request's ``how`` is ``watched`` (torch's operations are counted, memory is guarded),
         ``reversed`` (the same, with programs in reverse order in Triton's interpreter), ``no kernels``
@@ -164,7 +164,7 @@ class Worker:
         return report
 
     def loop(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Time many calls of ``forward``, see ``GpuClock.many``; write the last call's outputs."""
+        """Times many calls of ``forward``, see ``GpuClock.many``; writes the last call's outputs."""
         calls = [self._call(inputs)[0] for inputs in request["inputs"]]
         outputs, events = self.clock.many(calls, request["count"], request["flushes"])
         structure, flat = flatten(outputs)
@@ -172,14 +172,14 @@ class Worker:
         return {"structure": structure, "leaves": [leaves.describe(leaf) for leaf in flat], "events": events}
 
     def share(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Measure the ms that a call takes on the GPU, and those that the candidate's own launches take."""
+        """Measures the ms that a call takes on the GPU, and those that the candidate's own launches take."""
         call, _ = self._call(request["inputs"])
         with self.launches.timed() as spans:
             _, microseconds = self.clock.one(call, request["flushes"])
         return {"own": milliseconds(spans), "all": microseconds / 1000.0}
 
     def compile(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Compile every kernel that ``forward`` launches for the GPU architecture, without launching any."""
+        """Compiles every kernel that ``forward`` launches for the GPU architecture, without launching any."""
         with compile_only(self.compile_target) as compiled:
             try:
                 self._call(request["inputs"])[0]()
@@ -233,7 +233,7 @@ class Worker:
         return contextlib.nullcontext()
 
     def _write(self, flat: list[Any], descriptions: list[dict[str, Any]]) -> None:
-        """Copy outputs to their buffers where shape and dtype match; the judge rejects all others."""
+        """Copies outputs to their buffers where shape and dtype match; the judge rejects all others."""
         buffers = [self._tensor(buffer) for buffer in descriptions]
         for leaf, buffer in zip(flat, buffers, strict=False):
             if type(leaf) is torch.Tensor and leaf.shape == buffer.shape and leaf.dtype == buffer.dtype:
