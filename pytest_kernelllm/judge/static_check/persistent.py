@@ -48,16 +48,16 @@ _COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp
 class PersistentNames:
     """The names of one module that outlive a call, with the kind of their values."""
 
-    def __init__(self, every: list[ScopedNode]) -> None:
+    def __init__(self, nodes: list[ScopedNode]) -> None:
         """Determines the kind of every name that is bound on import."""
-        self._tree = every[0].node
-        self.scopes = {id(place.scope.node): place.scope for place in every}
+        self._tree = nodes[0].node
+        self.scopes = {id(scoped.scope.node): scoped.scope for scoped in nodes}
         self.changeable: dict[tuple[int, str], Kind] = {}
         """Kinds by the id of a scope's node and the name; names that are not listed are immutable."""
         importing = {id(scope) for scope in self.scopes.values() if not runs_in_a_call(scope)}
-        self.on_import = [place for place in every if id(place.scope) in importing]
+        self.on_import = [scoped for scoped in nodes if id(scoped.scope) in importing]
         """Nodes that are evaluated when the module is imported."""
-        self.in_calls = [place for place in every if id(place.scope) not in importing]
+        self.in_calls = [scoped for scoped in nodes if id(scoped.scope) not in importing]
         # A fixed point: values may depend on names that are bound later. Kinds only get worse, so it ends.
         before: dict[tuple[int, str], Kind] = {(0, ""): "immutable"}
         while before != self.changeable:

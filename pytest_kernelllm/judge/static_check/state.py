@@ -32,10 +32,10 @@ _MAKERS = ast.FunctionDef | ast.Lambda | ast.GeneratorExp | ast.Yield | ast.Yiel
 Definitions = dict[str, list[ast.FunctionDef | ast.ClassDef]]
 
 
-def find_kept_state(every: list[ScopedNode]) -> Iterator[tuple[int, str]]:
+def find_kept_state(nodes: list[ScopedNode]) -> Iterator[tuple[int, str]]:
     """Yields the line and the reason of everything by which a module could keep state between calls."""
-    persistent = PersistentNames(every)
-    own = _own_definitions(every)
+    persistent = PersistentNames(nodes)
+    own = _own_definitions(nodes)
     finished = [scope for scope in persistent.scopes.values() if _is_finished(scope)]
     # Only a few names need a check.
     names = {name for _, name in persistent.changeable}.union(*(scope.bindings for scope in finished))
@@ -162,10 +162,10 @@ def _on_import(
                 yield f"passes on `{owner}.{name}`, which may keep state between calls"
 
 
-def _own_definitions(every: list[ScopedNode]) -> Definitions:
+def _own_definitions(nodes: list[ScopedNode]) -> Definitions:
     """Returns all functions and classes of the module, nested ones too, by name."""
     found: Definitions = {}
-    for node, _ in every:
+    for node, _ in nodes:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found.setdefault(node.name, []).append(node)
     return found

@@ -98,23 +98,23 @@ def _other_encoding(source: str) -> str | None:
 
 
 def _read(tree: ast.Module) -> list[Violation]:
-    every = scoped_nodes(tree)
-    roots = _module_positions(every)
+    nodes = scoped_nodes(tree)
+    roots = _module_positions(nodes)
     violations = []
-    for scoped in every:
+    for scoped in nodes:
         line = getattr(scoped.node, "lineno", 1)
         reasons = [*_node(scoped), *_module_as_value(scoped, roots)]
         violations += [Violation(line, reason) for reason in reasons]
-    return violations + [Violation(line, reason) for line, reason in find_kept_state(every)]
+    return violations + [Violation(line, reason) for line, reason in find_kept_state(nodes)]
 
 
-def _module_positions(every: list[ScopedNode]) -> set[int]:
+def _module_positions(nodes: list[ScopedNode]) -> set[int]:
     """Returns the ids of nodes that may be a module.
 
     They are before a dot, after ``name =``, in ``hasattr`` and in conditions.
     """
     found: set[int] = set()
-    for scoped in every:
+    for scoped in nodes:
         match scoped.node:
             case ast.Attribute(value=value):
                 found.add(id(value))
