@@ -142,8 +142,7 @@ class ForkServer:
             seconds: how long all its replies may take together.
             buffers_fd: descriptor of the shared buffers, passed on to the worker; -1 on a GPU.
             on_exit: called once, from any thread, after the block, when the worker's process has ended;
-                at the
-                latest by ``close``.
+                at the latest by ``close``.
 
         Raises:
             ServerFailed: the fork server itself could not start.
