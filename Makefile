@@ -19,7 +19,7 @@ endif
 
 EXAMPLES := examples/llm_blocks examples/transformers_layers
 
-.PHONY: help venv demo test test-gpu bench catch lint format constraints clean
+.PHONY: help venv demo test test-gpu bench catch lint format docs linkcheck constraints clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -63,6 +63,14 @@ format: $(READY)  ## fix style and formatting in place
 	$(PY) -m ruff check --fix
 	$(PY) -m ruff format
 
+SPHINX = $(PY) -m sphinx -W --keep-going -d build/docs/doctrees docs
+
+docs: $(READY)  ## the site, in build/docs/html; every warning and every broken link inside it is an error
+	$(SPHINX) -q -b html build/docs/html $(ARGS)
+
+linkcheck: $(READY)  ## every link of the site to other sites; needs the network
+	$(SPHINX) -b linkcheck build/docs/linkcheck $(ARGS)
+
 constraints: $(STAMP)  ## write the versions installed in .venv to constraints.txt
 	@{ grep '^#' constraints.txt; $(VENV)/bin/python -m pip freeze --all --exclude-editable \
 	   | sed 's/+[a-z0-9.]*$$//' | sort -f; } > $(VENV)/constraints.txt
@@ -71,5 +79,5 @@ constraints: $(STAMP)  ## write the versions installed in .venv to constraints.t
 
 clean:  ## remove what make and the plugin's runs left behind, but for .venv
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .kernelllm
-	find pytest_kernelllm examples tests benchmarks -depth -type d \
+	find pytest_kernelllm hooks examples tests benchmarks docs -depth -type d \
 	  \( -name __pycache__ -o -name .kernelllm -o -name .pytest_cache \) -exec rm -rf {} +

@@ -1,1 +1,1 @@
-"""Entry points of the pre-commit hooks; apart from the plugin, so that nothing but reading is ever imported."""
+"""Entry points of the pre-commit hooks: ``check`` only reads; ``verify`` starts pytest, which judges and writes the store."""

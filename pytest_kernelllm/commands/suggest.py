@@ -1,4 +1,4 @@
-"""``kernelllm suggest``: the steps of the GitHub action. ``docs/github-action.md`` says how they are put together."""
+"""``kernelllm suggest``: the steps of the GitHub action. ``docs/how-to/github-action.md`` says how they are put together."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Settings:
     quantization: Literal["none", "8bit", "4bit"] = "none"
     """Of the local model, by bitsandbytes."""
     endpoint: str = ""
-    """A URL, ``hf:NAME`` (an Inference Endpoint of yours), or a model at a provider; docs/endpoint.md."""
+    """A URL, ``hf:NAME`` (an Inference Endpoint of yours), or a model at a provider; docs/how-to/endpoint.md."""
     concurrency: int = 8
     """Requests sent to an endpoint at once."""
     wake_timeout: float = 600.0

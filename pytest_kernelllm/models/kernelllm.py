@@ -47,7 +47,7 @@ class KernelLLM:
 
         Args:
             model: on the Hugging Face Hub (``owner/name``), or a folder.
-            endpoint: ask a server in place of this machine; docs/endpoint.md has its spellings.
+            endpoint: ask a server in place of this machine; docs/how-to/endpoint.md has its spellings.
             settings: everything else (revision, dtype, quantization, preset…); ``model`` and ``endpoint`` win if given.
             progress: told in a few words what takes long.
             **options: how tokens are drawn, in place of the preset's.

@@ -100,6 +100,8 @@ def _local(settings: Settings, around: Surroundings) -> Generator:
 
 def _endpoint(settings: Settings, around: Surroundings) -> Generator:
     if not settings.endpoint:
-        raise GenerateError("The `endpoint` generator needs an address: set `endpoint` (docs/endpoint.md).")
+        raise GenerateError(
+            "The `endpoint` generator needs an address: set `endpoint` (docs/how-to/endpoint.md)."
+        )
     model = language_model(settings, around.progress)
     return KernelLLMGenerator("endpoint", model, sampling(settings), on_gpu=False, hook=around.hook)

@@ -103,7 +103,9 @@ class Hub:
                 if name not in there or (store.signs and name in mine and there[name] != _blob_id(content))
             ]
             for start in range(0, len(operations), A_COMMIT):
-                self._progress(f"sending {start} to {start + A_COMMIT} of {len(operations)} files")
+                self._progress(
+                    f"sending {start + 1} to {min(start + A_COMMIT, len(operations))} of {len(operations)} files"
+                )
                 api.create_commit(
                     self.repository,
                     operations[start : start + A_COMMIT],

@@ -1,9 +1,6 @@
 """Settings: from the command line, the environment and pyproject.toml, and their documentation."""
 
-import re
-import tomllib
 from dataclasses import fields
-from pathlib import Path
 from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
@@ -12,7 +9,6 @@ from pytest_kernelllm.config.options import A_RUN, JUDGING, LANGUAGE_MODEL, WHO_
 from pytest_kernelllm.config.settings import Settings, load_settings
 from pytest_kernelllm.core.errors import ConfigError
 
-USAGE = Path(__file__).parents[2] / "docs" / "usage.md"
 HINTS = get_type_hints(Settings)
 
 EXAMPLES = {
@@ -150,30 +146,7 @@ def test_a_file_that_cannot_be_understood_is_named(tmp_path, text, said):
     assert said in str(error.value) and "pyproject.toml" in str(error.value)
 
 
-# ---------------------------------------------------------------------- documentation
-
-
-def documented():
-    (block,) = re.findall(r"```toml\n(\[tool\.kernelllm\]\n.*?)```", USAGE.read_text(), re.DOTALL)
-    return block
-
-
-def test_every_setting_stands_in_the_docs_with_its_default():
-    table = tomllib.loads(documented())["tool"]["kernelllm"]
-    settings = {field.name: field.default for field in fields(Settings)}
-    assert {name for name, value in settings.items() if value is not None} == set(table)
-    for name, value in table.items():
-        assert settings[name] == (tuple(value) if isinstance(value, list) else value)
-    for name in [name for name, value in settings.items() if value is None]:
-        assert re.search(rf"^# {name} = ", documented(), re.MULTILINE), name
-
-
-def test_every_choice_stands_in_the_docs():
-    for name, hint in HINTS.items():
-        if get_origin(hint) is Literal:
-            (line,) = (line for line in documented().splitlines() if line.startswith(f"{name} ="))
-            for choice in get_args(hint):
-                assert choice in line, name
+# ---------------------------------------------------------------------- options
 
 
 def test_the_choices_that_help_shows_are_those_of_the_setting():

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,19 @@ ENVIRONMENT = {
     "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     "CUDA_VISIBLE_DEVICES": "",
     "PYTEST_ADDOPTS": "",
+    "GIT_AUTHOR_NAME": "t",
+    "GIT_AUTHOR_EMAIL": "t@example.org",
+    "GIT_COMMITTER_NAME": "t",
+    "GIT_COMMITTER_EMAIL": "t@example.org",
 }
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page."""
+
+    language: str
+    text: str
 
 
 @dataclass(frozen=True)
@@ -24,15 +37,21 @@ class Step:
     is_file: bool = False
 
 
+def blocks(page: str) -> Iterator[Block]:
+    """Every fenced block with a language, directives aside."""
+    for language, text in re.findall(r"^```(\w+)\n(.*?)^```$", page, re.DOTALL | re.MULTILINE):
+        yield Block(language, text)
+
+
 def steps(page: str) -> list[Step]:
-    """Code blocks that begin with ``# name.py`` are files; ``console`` blocks hold commands."""
+    """Blocks that begin with ``# path/name.py`` (or another ending) are files; ``console`` blocks hold commands."""
     found = []
-    for language, block in re.findall(r"^```(python|console)\n(.*?)^```$", page, re.DOTALL | re.MULTILINE):
-        if language == "console":
-            pairs = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
+    for block in blocks(page):
+        if block.language == "console":
+            pairs = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block.text, re.MULTILINE)
             found += [Step(command, printed) for command, printed in pairs]
-        elif name := re.match(r"# (\w+\.py)\n", block):
-            found.append(Step(name[1], block, is_file=True))
+        elif name := re.match(r"# ([\w/]+\.\w+)\n", block.text):
+            found.append(Step(name[1], block.text, is_file=True))
     return found
 
 
@@ -56,17 +75,19 @@ def replay(text: str, folder: Path, **environ: str) -> int:
     commands = 0
     for step in steps(text):
         if step.is_file:
+            (folder / step.name).parent.mkdir(exist_ok=True)
             (folder / step.name).write_text(step.text)
             continue
         done = subprocess.run(
             ["bash", "-c", step.name],
             cwd=folder,
             env=os.environ | ENVIRONMENT | environ,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
             check=False,
         )
-        printed = done.stdout + done.stderr
+        printed = done.stdout
         shown = f"$ {step.name}\nprinted\n{printed}\nand not, as the page has it,\n{step.text}"
         assert numberless(printed) == numberless(step.text), shown
         commands += 1

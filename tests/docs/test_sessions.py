@@ -21,21 +21,33 @@ def project(tmp_path):
     return tmp_path
 
 
-def test_a_first_session(tmp_path):
-    assert replay(page("usage.md"), tmp_path) == 4
+def test_the_tutorial_from_a_fresh_module_to_a_merged_patch(tmp_path):
+    assert replay(page("tutorial/index.md"), tmp_path) == 19
+    head = subprocess.run(
+        ["git", "show", "main:norms.py"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert 'kernel="_triton.gated_norm"' in head.stdout
 
 
-def test_suggestions(project):
-    assert replay(page("suggestions.md"), project) == 8
+def test_adopting(project):
+    assert replay(page("how-to/adopt.md"), project) == 8
+
+
+def test_debugging_a_rejection(tmp_path):
+    assert replay(page("how-to/debug-a-rejection.md"), tmp_path) == 5
+
+
+def test_rewards(tmp_path):
+    assert replay(page("how-to/train.md"), tmp_path) == 1
 
 
 def test_export(project):
-    assert replay(page("export.md"), project) == 3
+    assert replay(page("how-to/export.md"), project) == 3
 
 
 def test_optimize_model(tmp_path):
     interpreted = {"KERNELLLM_INTERPRET": "1", "TRITON_INTERPRET": "1"}
-    assert replay(page("optimize.md"), tmp_path, **interpreted) == 4
+    assert replay(page("how-to/optimize-model.md"), tmp_path, **interpreted) == 4
 
 
 def test_a_session_that_shows_something_else_is_red(tmp_path):

@@ -1,4 +1,4 @@
-"""docs/pre-commit.md says what the manifest and the commands say: every hook and option, and nothing else."""
+"""docs/how-to/pre-commit.md says what the manifest and the commands say: every hook and option, and nothing else."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import yaml
 from hook_repository import CHECKOUT
 
-PAGE = (CHECKOUT / "docs" / "pre-commit.md").read_text()
+PAGE = (CHECKOUT / "docs" / "how-to" / "pre-commit.md").read_text()
 MANIFEST = {hook["id"]: hook for hook in yaml.safe_load((CHECKOUT / ".pre-commit-hooks.yaml").read_text())}
 SECTIONS = dict(zip(*[iter(re.split(r"^## (.+)\n", PAGE, flags=re.MULTILINE)[1:])] * 2, strict=True))
 

@@ -62,8 +62,8 @@ def test_a_commit_passes_fails_is_mended_and_passes(project) -> None:
 
 
 def _documented_output() -> str:
-    """What the two refused commits print in docs/pre-commit.md, with the blank line that ends pre-commit's report."""
-    page = (CHECKOUT / "docs" / "pre-commit.md").read_text()
+    """What the two refused commits print in docs/how-to/pre-commit.md, with the blank line that ends pre-commit's report."""
+    page = (CHECKOUT / "docs" / "how-to" / "pre-commit.md").read_text()
     session = page[page.index("```console\n") + len("```console\n") :].partition("```")[0]
     printed = re.split(r"^\$ .*\n", session, flags=re.MULTILINE)
     return "".join(f"{part}\n" for part in printed if part)

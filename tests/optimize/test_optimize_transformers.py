@@ -36,7 +36,7 @@ triton_candidate(LlamaMLP, inputs=hidden_states, init=config, dims=SIZES)
 """
 
 ERROR = 16 * torch.finfo(torch.float32).eps
-"""What the judge allows for rounding, as a share of the output's scale (docs/trust.md)."""
+"""What the judge allows for rounding, as a share of the output's scale (docs/explanation/numerics.md)."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""docs/store.md and docs/export.md name every action and option of their commands, and no other."""
+"""The pages about the store and the export name every action and option of their commands, and no other."""
 
 import argparse
 import re
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pytest_kernelllm.commands import export, store
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs" / "how-to"
 
 
 def parser_of(command) -> argparse.ArgumentParser:
@@ -17,7 +17,7 @@ def parser_of(command) -> argparse.ArgumentParser:
 
 def test_every_action_of_the_store_is_described_and_no_other() -> None:
     (action,) = [a for a in parser_of(store)._actions if a.dest == "action"]
-    text = (DOCS / "store.md").read_text()
+    text = (DOCS / "share-the-store.md").read_text()
     assert list(action.choices or ()) == re.findall(r"^    kernelllm store (\w+)", text, re.MULTILINE)
     assert "--unsigned" in text
 

@@ -1,5 +1,5 @@
 """A language model on this machine, run by transformers.
 
-``load`` finds and loads it, ``memory`` says whether it fits, ``decode`` writes many samples at once, ``model`` is the
+``files`` finds it and says whether it fits, ``load`` loads it, ``decode`` writes many samples at once, ``model`` is the
 ``LanguageModel``. Nothing here imports torch before it has to.
 """

@@ -14,7 +14,7 @@ _SECRET = re.compile(
     r"(^|_)(TOKEN|SECRET|SECRETS|PASSWORD|PASSWD|API_KEY|ACCESS_KEY|PRIVATE_KEY|STORE_KEY|CREDENTIALS)$"
 )
 
-ADVICE = "docs/github-action.md says how to set the two jobs up."
+ADVICE = "docs/how-to/github-action.md says how to set the two jobs up."
 
 
 def check_verify(job: Job, environ: Mapping[str, str], folder: Path, token: bool) -> None:

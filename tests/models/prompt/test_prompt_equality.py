@@ -38,7 +38,7 @@ def test_the_module_computes_the_same_in_a_fresh_interpreter(
 
 
 def test_the_page_about_prompts_shows_what_is_sent() -> None:
-    page = (HERE.parents[2] / "docs" / "prompt.md").read_text()
+    page = (HERE.parents[2] / "docs" / "explanation" / "prompt.md").read_text()
     root = EXAMPLES / "llm_blocks"
     (target,) = (target for _, target in targets(root) if target.name == "RotaryEmbedding")
     live = load_target(root, target)

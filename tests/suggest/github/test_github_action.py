@@ -222,7 +222,7 @@ def test_the_schema_holds(path):
 
 def documented(heading):
     """The names in the first column of the table under a heading of the page."""
-    text = (ROOT / "docs" / "github-action.md").read_text()
+    text = (ROOT / "docs" / "reference" / "github-action.md").read_text()
     section = text.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
     return re.findall(r"^\| `([\w-]+)` \|", section, re.MULTILINE)
 
@@ -237,11 +237,11 @@ def test_every_result_is_documented():
 
     from pytest_kernelllm.suggest.github.flow import Result
 
-    assert documented("What suggest does") == [*typing.get_args(Result)]
+    assert documented("Results of suggest") == [*typing.get_args(Result)]
 
 
 def test_every_example_workflow_is_documented_and_uses_inputs_that_exist():
-    page = (ROOT / "docs" / "github-action.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "github-action.md").read_text()
     assert len(WORKFLOWS) >= 6
     for path in WORKFLOWS:
         assert f"examples/workflows/{path.name}" in page

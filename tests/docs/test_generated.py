@@ -1,0 +1,85 @@
+"""What pages take from the code: complete, and with the code's own words."""
+
+import sys
+from dataclasses import fields
+from typing import Literal, get_args, get_origin, get_type_hints
+
+import pytest
+from sessions import DOCS
+
+from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.judge.rules import RULES
+
+sys.path.insert(0, str(DOCS / "_ext"))
+import tables  # the site's own extension
+
+
+def test_every_setting_is_in_one_group_and_has_a_text_and_an_anchor():
+    listed = [name for names in tables.GROUPS.values() for name in names]
+    assert sorted(listed) == sorted(field.name for field in fields(Settings))
+    known, page = tables.all_settings(), tables.settings()
+    for name, setting in known.items():
+        assert setting.text and f"(setting-{name})=" in page
+
+
+def test_a_setting_shows_its_default_its_choices_and_its_option():
+    page = tables.settings()
+    assert '`arch = "sm_90"`' in page and "`samples = 4`" in page and "`timing = true`" in page
+    assert "`temperature`" in page and "Option: `--kernelllm-no-timing`" in page
+    for name, hint in get_type_hints(Settings).items():
+        if get_origin(hint) is Literal:
+            option = tables.all_settings()[name].option
+            assert option and all(choice in option.metavar for choice in get_args(hint)), name
+
+
+def test_the_other_options_of_pytest_are_listed():
+    table = tables.pytest_options()
+    assert (
+        "| `--kernelllm` |" in table and "`--kernelllm-report FILE`" in table and "kernelllm_paths" in table
+    )
+    assert "--kernelllm-samples" not in table
+
+
+def test_the_rules_are_listed_in_their_own_words():
+    for rule, words in RULES.items():
+        assert f"| `{rule}` | {words} |" in tables.rules()
+
+
+@pytest.mark.parametrize("inside", ["", "judge"])
+def test_every_folder_of_the_package_is_listed_with_a_sentence(inside):
+    home = tables.PACKAGE / inside
+    rows = tables.folders(inside).splitlines()[2:]
+    assert all(row.split(" | ")[1].strip(" |") for row in rows)
+    for folder in home.iterdir():
+        if (folder / "__init__.py").is_file():
+            assert any(row.startswith(f"| `{folder.name}/` |") for row in rows), folder.name
+
+
+def test_without_a_run_the_catch_page_lists_the_corpus(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "CATCH", tmp_path / "catch.md")
+    rows = tables.catch().splitlines()[2:]
+    cheats = list((DOCS.parent / "tests" / "corpus" / "cheats").glob("*__*.py"))
+    assert len(rows) == len(cheats)
+    assert all(any(f"`{cheat.stem}`" in row for row in rows) for cheat in cheats)
+    (tmp_path / "catch.md").write_text("| seen |\n")
+    assert tables.catch() == "| seen |\n"
+
+
+@pytest.mark.parametrize("name", ["report", "verdict", "passk"])
+def test_a_schema_is_outlined_to_its_last_field(name):
+    outline = tables.schema(name)
+    assert "schema: 1" in outline or "schema: integer" in outline
+    assert '    device: "cpu" or "cuda"' in outline
+
+
+def test_the_numbers_on_the_page_about_trust_are_the_corpus():
+    from tests.corpus.entries import load
+
+    cheats = [entry for entry in load() if entry.kind == "cheat"]
+    honest = len(load()) - len(cheats)
+    without_gpu = sum(entry.runs_on("cpu") for entry in cheats)
+    only_reading = sum(bool(entry.only_screen) for entry in cheats)
+    page = " ".join((DOCS / "explanation" / "trust.md").read_text().split())
+    assert f"holds {len(cheats)} candidates of our own writing" in page
+    assert f"and {honest} honest ones. {without_gpu} of the cheats need no GPU" in page
+    assert f"for {only_reading} of them only reading can" in page
