@@ -106,12 +106,12 @@ def _contracts() -> list[dict[str, Any]]:
 
 
 def rules() -> str:
-    """The judge's rules. The one place that knows where they are kept."""
-    from pytest_kernelllm.judge.rules import RULES
+    """The judge's rules, in the order in which they are checked."""
+    from pytest_kernelllm.judge.rules.catalog import RULES
 
-    return _table(
-        ("rule", "what holds for every accepted candidate"), [(f"`{k}`", v) for k, v in RULES.items()]
-    )
+    applies = {"any": "everywhere", "cuda": "on a GPU", "cpu": "without a GPU"}
+    rows = [(f"`{rule.name}`", rule.says, applies[rule.device]) for rule in RULES]
+    return _table(("rule", "what holds for every accepted candidate", "applies"), rows)
 
 
 def catch() -> str:
@@ -122,7 +122,13 @@ def catch() -> str:
 
     cheats = sorted((e for e in load() if e.kind == "cheat"), key=lambda e: (e.family, e.name))
     rows = [
-        (e.family, f"`{e.name}`", e.story, " or ".join(e.rules) or f"only reading: {e.only_screen}", e.device)
+        (
+            e.family,
+            f"`{e.name}`",
+            e.story,
+            " or ".join(e.rules) or f"only the static check: {e.only_static_check}",
+            e.device,
+        )
         for e in cheats
     ]
     return _table(("family", "candidate", "trick", "must be caught by", "device"), rows)

@@ -22,62 +22,63 @@ class Settings:
     """
 
     paths: tuple[str, ...] = ()
-    """Files and folders, relative to the project root, searched for targets beside pytest's own arguments."""
+    """Files and folders, relative to the project root, that are searched for targets beside pytest's own arguments."""
     generator: str = "auto"
     """Who writes candidates, comma-separated: ``kernelllm`` (the ``endpoint`` if one is set, else ``local``), ``local``,
-    ``endpoint``, ``inductor``, ``files``; ``auto`` takes the best of them that is at hand."""
+    ``endpoint``, ``inductor``, ``files``; ``auto`` takes the best one available."""
     samples: int = 4
-    """Candidates asked for per target (k)."""
+    """Candidates asked for, for each target and each generator."""
     candidates_dir: str = ""
     """Folder with candidate files, for the ``files`` generator."""
     model: str = "facebook/KernelLLM"
-    """Model on the Hugging Face Hub, or a folder, for ``local``; for ``endpoint`` the model to ask for, if it serves several."""
+    """The language model. For ``local``, a name on the Hugging Face Hub or a folder; for ``endpoint``, the model to ask for
+    if the server has several."""
     revision: str = ""
-    """The model's revision, best a commit hash; empty: what the cache holds as ``main``, else the newest."""
+    """The model's revision, best a commit hash. Empty: what the cache holds as ``main``, else the newest."""
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
-    """Of the local model's weights; ``auto`` takes the model's own."""
+    """The dtype of the local model's weights. ``auto`` takes the model's own, or float32 without a GPU."""
     device_map: str = "auto"
     """Where the local model lies: ``auto`` (one GPU if it fits, else all), ``cuda:1``, ``cpu``."""
     quantization: Literal["none", "8bit", "4bit"] = "none"
-    """Of the local model, by bitsandbytes."""
+    """Quantization of the local model, by bitsandbytes."""
     endpoint: str = ""
-    """A URL, ``hf:NAME`` (an Inference Endpoint of yours), or a model at a provider; docs/how-to/endpoint.md."""
+    """The server to ask: a URL, ``hf:NAME`` (one of your Inference Endpoints), or ``hf-model:OWNER/MODEL`` (a provider)."""
     concurrency: int = 8
     """Requests sent to an endpoint at once."""
     wake_timeout: float = 600.0
     """Seconds to wait for an endpoint that has to start first."""
     preset: Literal["published", "script"] = "published"
-    """Sampling: as for KernelLLM's published pass@k (temperature 1.0, top_p 0.97), or as its script does (0.6, 0.95)."""
+    """How tokens are drawn: as for KernelLLM's published pass@k (temperature 1.0, top_p 0.97), or as its script does (0.6, 0.95)."""
     temperature: float | None = None
-    """In place of the preset's; 0 takes the likeliest token every time."""
+    """Replaces the preset's temperature; 0 takes the likeliest token every time."""
     top_p: float | None = None
-    """In place of the preset's."""
+    """Replaces the preset's top_p."""
     top_k: int | None = None
-    """In place of the preset's, which is off (0)."""
+    """Replaces the preset's top_k, which is off (0)."""
     max_new_tokens: int | None = None
-    """In place of the preset's 2,048."""
+    """Longest answer in tokens; replaces the preset's 2,048."""
     seed: int = 0
-    """What sampling starts from, where the model can be seeded."""
+    """What sampling starts from, if the model can be seeded."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where candidates run; ``auto`` takes the GPU if there is one."""
+    """Where candidates run. ``auto`` takes the GPU if there is one."""
     arch: str = "sm_90"
-    """GPU architecture that kernels are compiled for when there is no GPU to ask."""
+    """The GPU architecture that kernels are compiled for if there is no GPU."""
     timing: bool = True
-    """Measure speed on a GPU."""
+    """Whether to measure speed on a GPU."""
     min_speedup: float = 1.05
-    """The lower end of the speedup's confidence interval must reach this."""
+    """The smallest speedup worth a suggestion: the lower end of its confidence interval must reach this."""
     baseline: Literal["eager", "compile"] = "eager"
     """What the speedup is measured against: the module as it runs, or compiled by ``torch.compile``."""
     deadline: float = 60.0
-    """Seconds one candidate may take before it is rejected."""
+    """Seconds that one candidate may take before it is rejected."""
     workers: int = 0
-    """Candidates judged at once; 0 chooses."""
+    """Candidates judged at once; 0 chooses by CPUs and GPUs."""
     isolation: Literal["best", "strict"] = "best"
-    """``strict`` refuses to run candidates where this machine cannot isolate them fully."""
+    """``strict`` refuses to run candidates if this machine cannot isolate them fully; ``best`` takes what there is."""
     require_kernels: bool = False
-    """A target without any verified kernel is a failure."""
+    """Whether a target without any verified kernel is a failure."""
     kernels_dir: str = "_triton"
-    """Where suggestions put kernel modules: a folder beside each target's file; with ``/``, one folder of the project."""
+    """Where suggestions put kernel modules: a folder beside each target's file or, with ``/``, one folder of the project."""
     store: str = ".kernelllm"
     """The store's folder, relative to the project root."""
 

@@ -1,0 +1,85 @@
+"""Numbers that pages state, compared with the code that holds them."""
+
+from typing import get_args
+
+import pytest
+from sessions import page
+
+from pytest_kernelllm.core.records import Stage
+from pytest_kernelllm.judge import judge
+from pytest_kernelllm.judge.benchmark import timing
+from pytest_kernelllm.judge.isolation.family import Bounds
+from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.judge.rules.device_time import DeviceTime
+from pytest_kernelllm.judge.rules.recheck import Recheck
+from pytest_kernelllm.judge.rules.repeat import Repeat
+from pytest_kernelllm.judge.rules.roofline import RooflineRule
+from pytest_kernelllm.judge.rules.torch_share import TorchShare
+from pytest_kernelllm.judge.shared.buffers import GUARD
+from pytest_kernelllm.models.endpoint.pace import Bounds as Patience
+from pytest_kernelllm.optimize.graphs import MOST
+from pytest_kernelllm.store import hub
+from pytest_kernelllm.store.signing import SHORTEST
+from pytest_kernelllm.suggest.github import artifact, patchtext
+from pytest_kernelllm.verify.pairs import MEMORY, PER_GPU
+
+P = Policy()
+WORDS = {6: "six"}
+
+STATED = {
+    "explanation/trust.md": [
+        f"compute on {TorchShare().share:.0%} as many elements",
+        f"at least {DeviceTime().share:.0%} of the call's time, or the rest at most {DeviceTime().glue_us:.0f} µs",
+        f"repeated {Repeat().on_gpu} times, and the outputs of about {Recheck().share:.0%} of the timed calls",
+        f"guard zones of {GUARD >> 10} KiB",
+    ],
+    "explanation/numerics.md": [
+        f"{P.single_eps:.0f} eps (1.9e-6 for float32)",
+        f"{P.terms_eps} eps × √(elements",
+        f"{P.half_eps} eps. One rounding",
+        f"{P.own_error_factor:.0f} times the largest error of its row",
+        f"moves by {0.5 * P.conditioning_eps:.0f} to {1.5 * P.conditioning_eps:.0f} float32 eps",
+        f"At most one element in {1 / P.outlier_share:.0f} may err more",
+        f"| {P.seeds} seeds at the main sizes",
+        f"up to {P.gpu_stress_elements:,} elements",
+    ],
+    "explanation/timing.md": [
+        f"in {P.timing_rounds} rounds in random order, {P.timing_calls} calls each",
+        f"{P.between_runs:.1%} is added",
+        f"by more than {P.clock_tolerance:.0%} and 3 µs",
+        f"less than {RooflineRule().slack:.0%} of the time",
+        f"up to {timing.CLOCK_TRIES} tries",
+        f"at most {judge.HALVINGS} times halved",
+    ],
+    "explanation/isolation.md": [
+        f"{Bounds().tasks} processes and threads",
+        f"{Bounds().disk >> 30} GiB and {Bounds().files:,} entries in the scratch folder",
+    ],
+    "how-to/endpoint.md": [
+        f"{Patience().tries} tries, at most {Patience().total / 60:.0f} minutes",
+        f"`wake_timeout` ({Patience().wake:.0f} s)",
+        f"nothing arrives for {Patience().idle / 60:.0f} minutes",
+    ],
+    "how-to/many-gpus.md": [
+        f"Up to {WORDS[PER_GPU]} judging processes",
+        f"less than {MEMORY >> 30} GiB of free memory",
+    ],
+    "how-to/optimize-model.md": [f"At most {MOST} forms"],
+    "how-to/share-the-store.md": [
+        f"at least {SHORTEST} characters",
+        f"at most {hub.LARGEST >> 20} MiB each and {hub.MOST:,} of them",
+    ],
+    "how-to/debug-a-rejection.md": [f"in order: {', '.join(get_args(Stage))}."],
+    "reference/github-action.md": [
+        f"at most {artifact.MOST_FILES} files, {artifact.LARGEST_FILE >> 20} MiB each, "
+        f"{artifact.LARGEST_TOTAL >> 20} MiB together",
+        f"at most {patchtext.LARGEST >> 20} MiB",
+    ],
+}
+"""By page, what it says with the values of the code."""
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_a_page_states_the_numbers_of_the_code(name):
+    text = " ".join(page(name).split()).replace(" %", "%")
+    assert [stated for stated in STATED[name] if stated not in text] == []
