@@ -9,10 +9,10 @@ from sphinx.util.docutils import SphinxDirective
 
 
 class Generated(SphinxDirective):
-    """``{generated} NAME [ARGUMENT]``: what ``tables.PARTS[NAME]`` returns, read as Markdown."""
+    """``{generated} NAME [ARGUMENT…]``: what ``tables.PARTS[NAME]`` returns, read as Markdown."""
 
     required_arguments = 1
-    optional_arguments = 1
+    optional_arguments = 2
 
     def run(self) -> list[nodes.Node]:
         """Insert it; the page is read again by every build, because the code may have changed."""

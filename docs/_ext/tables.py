@@ -134,10 +134,10 @@ def catch() -> str:
     return _table(("family", "candidate", "trick", "must be caught by", "device"), rows)
 
 
-def schema(name: str) -> str:
-    """The outline of a JSON schema in ``docs/schema``."""
+def schema(name: str, closed: str = "") -> str:
+    """The outline of a JSON schema in ``docs/schema``, without the fields of the field ``closed``."""
     content = json.loads((DOCS / "schema" / f"{name}.json").read_text(encoding="utf-8"))
-    return "```text\n" + "\n".join(_outline(content)) + "\n```"
+    return "```text\n" + "\n".join(_outline(content, closed)) + "\n```"
 
 
 PARTS: dict[str, Callable[..., str]] = {
@@ -151,13 +151,12 @@ PARTS: dict[str, Callable[..., str]] = {
 """By name, what the directive ``generated`` can insert."""
 
 
-def _outline(node: dict[str, Any], indent: str = "") -> Iterator[str]:
+def _outline(node: dict[str, Any], closed: str, indent: str = "") -> Iterator[str]:
     """One line a field, nested ones indented."""
     for name, field in node["properties"].items():
         yield f"{indent}{name}: {_type(field)}"
-        inner = _object(field)
-        if inner:
-            yield from _outline(inner, indent + "    ")
+        if name != closed and (inner := _object(field)):
+            yield from _outline(inner, closed, indent + "    ")
 
 
 def _type(node: dict[str, Any]) -> str:

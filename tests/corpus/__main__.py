@@ -50,6 +50,7 @@ def _judge(corpus_judge: CorpusJudge, entries: list[Entry], no_static_check: boo
         )
     print("\n" + table.summary(full, without))
     if file:
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(table.markdown(printed), encoding="utf-8")
     return 1 if wrong else 0
 
