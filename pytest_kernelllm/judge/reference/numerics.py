@@ -1,6 +1,6 @@
 """Compares outputs with float64, and derives how large an error may be.
 
-Outputs are compared row by row, so that large rows do not hide errors in small ones. ``docs/trust.md``
+Outputs are compared row by row, so that large rows do not hide errors in small ones. ``docs/explanation/numerics.md``
 derives the bounds.
 """
 
