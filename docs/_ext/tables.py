@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_kernelllm.config import settings as settings_module
-from pytest_kernelllm.config.options import A_RUN, JUDGING, LANGUAGE_MODEL, WHO_WRITES, Option
-from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.config.options import choices, options
+from pytest_kernelllm.config.settings import JUDGING, LANGUAGE_MODEL, Option, Settings
 from pytest_kernelllm.plugin import hooks
 
 DOCS = Path(__file__).parents[1]
@@ -24,8 +24,8 @@ CATCH = DOCS / "_generated" / "catch.md"
 
 GROUPS = {
     "Who writes": ("generator", "candidates_dir", "samples"),
-    "The language model": tuple(option.setting for option in LANGUAGE_MODEL),
-    "Judging": (*(option.setting for option in JUDGING), "min_speedup", "require_kernels"),
+    "The language model": tuple(options(LANGUAGE_MODEL)),
+    "Judging": (*options(JUDGING), "min_speedup", "require_kernels"),
     "Files": ("paths", "kernels_dir", "store"),
 }
 """Every setting, in the order of the page."""
@@ -45,7 +45,7 @@ class Setting:
         default = "" if self.default is None else f" = {_toml(self.default)}"
         lines = [f"(setting-{self.name})=", f"`{self.name}{default}`", f": {self.text}"]
         if self.option:
-            value = "" if self.option.sets is not None else f" {self.option.metavar}"
+            value = "" if self.option.sets is not None else f" {self.option.metavar or choices(self.name)}"
             flag = (self.option.flag or self.name).replace("_", "-")
             lines += ["", f"  Option: `--kernelllm-{flag}{value}`"]
         return "\n".join(lines)
@@ -53,10 +53,9 @@ class Setting:
 
 def all_settings() -> dict[str, Setting]:
     """The settings by name."""
-    options = {option.setting: option for option in (*WHO_WRITES, *LANGUAGE_MODEL, *JUDGING, *A_RUN)}
     texts = _attribute_docstrings(Settings)
     return {
-        field.name: Setting(field.name, field.default, texts[field.name], options.get(field.name))
+        field.name: Setting(field.name, field.default, texts[field.name], options().get(field.name))
         for field in fields(Settings)
     }
 

@@ -7,8 +7,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from pytest_kernelllm.config.options import JUDGING, LANGUAGE_MODEL, WHO_WRITES, add_options
-from pytest_kernelllm.config.settings import Settings, load_settings
+from pytest_kernelllm.config.options import add_options
+from pytest_kernelllm.config.settings import GENERATORS, JUDGING, LANGUAGE_MODEL, Settings, load_settings
 from pytest_kernelllm.core.records import Target
 
 OK, REJECTED, UNJUDGED = 0, 1, 2
@@ -21,7 +21,7 @@ class CommandError(Exception):
 
 def add_generator_options(parser: argparse.ArgumentParser) -> None:
     """Who writes, and how."""
-    add_options(parser.add_argument_group("who writes").add_argument, WHO_WRITES)
+    add_options(parser.add_argument_group("generators").add_argument, GENERATORS)
     add_model_options(parser)
 
 

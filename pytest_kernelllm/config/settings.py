@@ -5,12 +5,36 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from pytest_kernelllm.core.errors import ConfigError
+
+
+class Option(NamedTuple):
+    """How a command line gives a setting: ``pytest --kernelllm-NAME`` and ``kernelllm --NAME`` alike.
+
+    What is given stays text; ``load_settings`` checks it.
+    """
+
+    group: str
+    help: str
+    metavar: str = ""
+    flag: str = ""
+    """The option's name, where it is not the setting's."""
+    sets: bool | None = None
+    """What the flag, which then takes no value, sets."""
+
+
+GENERATORS, LANGUAGE_MODEL, JUDGING, RUN = "generators", "language model", "judging", "run"
+"""Groups of options."""
+
+
+def option(default: Any, *args: Any, **kwargs: Any) -> Any:
+    """A setting that a command line can give; arguments after the default are ``Option``'s."""
+    return field(default=default, metadata={"option": Option(*args, **kwargs)})
 
 
 @dataclass(frozen=True)
@@ -23,61 +47,99 @@ class Settings:
 
     paths: tuple[str, ...] = ()
     """Files and folders, relative to the project root, that are searched for targets beside pytest's own arguments."""
-    generator: str = "auto"
+    generator: str = option(
+        "auto", GENERATORS, "who writes candidates: auto (default) or a comma-separated list", "NAMES"
+    )
     """Who writes candidates, comma-separated: ``kernelllm`` (the ``endpoint`` if one is set, else ``local``), ``local``,
     ``endpoint``, ``inductor``, ``files``; ``auto`` takes the best one available."""
-    samples: int = 4
+    samples: int = option(4, RUN, "candidates per target and generator (default 4)", "K")
     """Candidates asked for, for each target and each generator."""
-    candidates_dir: str = ""
+    candidates_dir: str = option("", GENERATORS, "folder with candidates for the files generator", "DIR")
     """Folder with candidate files, for the ``files`` generator."""
-    model: str = "facebook/KernelLLM"
+    model: str = option(
+        "facebook/KernelLLM",
+        LANGUAGE_MODEL,
+        "language model: a name on the Hub or a folder (default facebook/KernelLLM)",
+        "NAME",
+    )
     """The language model. For ``local``, a name on the Hugging Face Hub or a folder; for ``endpoint``, the model to ask for
     if the server has several."""
-    revision: str = ""
+    revision: str = option("", LANGUAGE_MODEL, "commit of the model (default: what the cache holds)", "HASH")
     """The model's revision, best a commit hash. Empty: what the cache holds as ``main``, else the newest."""
-    dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] = option(
+        "auto", LANGUAGE_MODEL, "dtype of the local model's weights (default: its own)"
+    )
     """The dtype of the local model's weights. ``auto`` takes the model's own, or float32 without a GPU."""
-    device_map: str = "auto"
+    device_map: str = option(
+        "auto", LANGUAGE_MODEL, "where the local model lies: auto (default), cuda:1, cpu", "WHERE"
+    )
     """Where the local model lies: ``auto`` (one GPU if it fits, else all), ``cuda:1``, ``cpu``."""
-    quantization: Literal["none", "8bit", "4bit"] = "none"
+    quantization: Literal["none", "8bit", "4bit"] = option(
+        "none", LANGUAGE_MODEL, "of the local model (default none)"
+    )
     """Quantization of the local model, by bitsandbytes."""
-    endpoint: str = ""
+    endpoint: str = option(
+        "",
+        LANGUAGE_MODEL,
+        "ask a server in place of a local model: a URL, hf:NAME, hf-model:OWNER/MODEL",
+        "URL",
+    )
     """The server to ask: a URL, ``hf:NAME`` (one of your Inference Endpoints), or ``hf-model:OWNER/MODEL`` (a provider)."""
-    concurrency: int = 8
+    concurrency: int = option(8, LANGUAGE_MODEL, "requests sent to an endpoint at once (default 8)", "N")
     """Requests sent to an endpoint at once."""
-    wake_timeout: float = 600.0
+    wake_timeout: float = option(
+        600.0, LANGUAGE_MODEL, "seconds to wait for an endpoint that has to start (default 600)", "S"
+    )
     """Seconds to wait for an endpoint that has to start first."""
-    preset: Literal["published", "script"] = "published"
+    preset: Literal["published", "script"] = option(
+        "published",
+        LANGUAGE_MODEL,
+        "sampling: temperature 1.0, top_p 0.97 (published, the default), or 0.6, 0.95 (script)",
+    )
     """How tokens are drawn: as for KernelLLM's published pass@k (temperature 1.0, top_p 0.97), or as its script does (0.6, 0.95)."""
-    temperature: float | None = None
+    temperature: float | None = option(None, LANGUAGE_MODEL, "in place of the preset's; 0 is greedy", "T")
     """Replaces the preset's temperature; 0 takes the likeliest token every time."""
-    top_p: float | None = None
+    top_p: float | None = option(None, LANGUAGE_MODEL, "in place of the preset's", "P")
     """Replaces the preset's top_p."""
-    top_k: int | None = None
+    top_k: int | None = option(None, LANGUAGE_MODEL, "in place of the preset's (off)", "K")
     """Replaces the preset's top_k, which is off (0)."""
-    max_new_tokens: int | None = None
+    max_new_tokens: int | None = option(None, LANGUAGE_MODEL, "longest answer (default 2048)", "N")
     """Longest answer in tokens; replaces the preset's 2,048."""
-    seed: int = 0
+    seed: int = option(0, LANGUAGE_MODEL, "what sampling starts from (default 0)", "N")
     """What sampling starts from, if the model can be seeded."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: Literal["auto", "cpu", "cuda"] = option(
+        "auto", JUDGING, "where candidates run; cpu is Triton's interpreter (default auto)"
+    )
     """Where candidates run. ``auto`` takes the GPU if there is one."""
-    arch: str = "sm_90"
+    arch: str = option(
+        "sm_90", JUDGING, "GPU architecture to compile for where there is no GPU (default sm_90)", "SM"
+    )
     """The GPU architecture that kernels are compiled for if there is no GPU."""
-    timing: bool = True
+    timing: bool = option(True, JUDGING, "prove only; measure no speed", flag="no-timing", sets=False)
     """Whether to measure speed on a GPU."""
-    min_speedup: float = 1.05
+    min_speedup: float = option(
+        1.05, RUN, "smallest speedup over the baseline worth a suggestion (default 1.05)", "X"
+    )
     """The smallest speedup worth a suggestion: the lower end of its confidence interval must reach this."""
-    baseline: Literal["eager", "compile"] = "eager"
+    baseline: Literal["eager", "compile"] = option(
+        "eager", JUDGING, "what the speedup is measured against (default eager)"
+    )
     """What the speedup is measured against: the module as it runs, or compiled by ``torch.compile``."""
-    deadline: float = 60.0
+    deadline: float = option(60.0, JUDGING, "seconds that one candidate may take (default 60)", "S")
     """Seconds that one candidate may take before it is rejected."""
-    workers: int = 0
+    workers: int = option(0, JUDGING, "candidates judged side by side (default: by CPUs and GPUs)", "N")
     """Candidates judged at once; 0 chooses by CPUs and GPUs."""
-    isolation: Literal["best", "strict"] = "best"
+    isolation: Literal["best", "strict"] = option(
+        "best", JUDGING, "strict runs nothing that cannot be isolated fully (default best)"
+    )
     """``strict`` refuses to run candidates if this machine cannot isolate them fully; ``best`` takes what there is."""
-    require_kernels: bool = False
+    require_kernels: bool = option(
+        False, RUN, "fail targets for which there is no verified kernel", flag="strict", sets=True
+    )
     """Whether a target without any verified kernel is a failure."""
-    kernels_dir: str = "_triton"
+    kernels_dir: str = option(
+        "_triton", RUN, "folder that suggestions put kernel modules in (default _triton)", "DIR"
+    )
     """Where suggestions put kernel modules: a folder beside each target's file or, with ``/``, one folder of the project."""
     store: str = ".kernelllm"
     """The store's folder, relative to the project root."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_kernelllm.config.options import A_RUN, JUDGING, LANGUAGE_MODEL, WHO_WRITES, add_options
+from pytest_kernelllm.config.options import add_options
 
 if TYPE_CHECKING:
     from pytest_kernelllm.plugin.run import Run
@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="write, prove and time kernels for the marked modules found under the given paths",
     )
     add("--kernelllm-only", action="store_true", help="like --kernelllm, without the project's other tests")
-    add_options(add, (*WHO_WRITES, *LANGUAGE_MODEL, *JUDGING, *A_RUN), prefix="kernelllm-")
+    add_options(add, prefix="kernelllm-")
     add(
         "--kernelllm-report",
         metavar="FILE",

@@ -5,7 +5,7 @@ from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
-from pytest_kernelllm.config.options import A_RUN, JUDGING, LANGUAGE_MODEL, WHO_WRITES
+from pytest_kernelllm.config.options import choices, options
 from pytest_kernelllm.config.settings import Settings, load_settings
 from pytest_kernelllm.core.errors import ConfigError
 
@@ -150,7 +150,7 @@ def test_a_file_that_cannot_be_understood_is_named(tmp_path, text, said):
 
 
 def test_the_choices_that_help_shows_are_those_of_the_setting():
-    shown = {o.setting: o.metavar for o in (*WHO_WRITES, *LANGUAGE_MODEL, *JUDGING, *A_RUN)}
+    shown = {name: option.metavar or choices(name) for name, option in options().items()}
     for name, hint in HINTS.items():
         if get_origin(hint) is Literal:
             assert set(shown[name].strip("{}").split(",")) == set(get_args(hint)), name

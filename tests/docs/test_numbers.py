@@ -3,12 +3,12 @@
 from typing import get_args
 
 import pytest
+from pytest_kernelllm.judge.isolation.family import Bounds
 from sessions import page
 
 from pytest_kernelllm.core.records import Stage
 from pytest_kernelllm.judge import judge
 from pytest_kernelllm.judge.benchmark import timing
-from pytest_kernelllm.judge.isolation.family import Bounds
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.rules.device_time import DeviceTime
 from pytest_kernelllm.judge.rules.recheck import Recheck
