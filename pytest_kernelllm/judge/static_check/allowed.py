@@ -211,6 +211,41 @@ INSIDE_TRITON = frozenset(
 """Attributes of Triton's functions, configurations and partial functions that are refused: they could change a kernel
 after the check, or keep state."""
 
+INSIDE_TORCH = frozenset(
+    """
+    T_destination _addmm_activation _apply _autocast_to_full_precision _autocast_to_reduced_precision
+    _backward_hooks _base _call_impl _cdata _clear_non_serializable_cached_data _coalesced_
+    _compiled_call_impl _conj _conj_physical _conv_forward _dimI _dimV _dtensor__new__ _fix_weakref
+    _get_backward_hooks _get_backward_pre_hooks _get_name _grad _grad_fn _has_symbolic_sizes_strides
+    _indices _is_all_true _is_any_true _is_view _is_zerotensor _lazy_clone _load_from_state_dict
+    _make_subclass _make_wrapper_subclass _maybe_warn_non_full_backward_hook _named_members _neg_view
+    _nested_tensor_size _nested_tensor_storage_offsets _nested_tensor_strides _nnz _philox_normal_
+    _philox_uniform_ _post_accumulate_grad_hooks _python_dispatch _reduce_ex_internal
+    _register_load_state_dict_pre_hook _register_state_dict_hook _replicate_for_data_parallel
+    _rev_view_func_unsafe _save_to_state_dict _slow_forward _sparse_mask_projection _to_dense _to_sparse
+    _to_sparse_bsc _to_sparse_bsr _to_sparse_csc _to_sparse_csr _typed_storage _use_count _values _version
+    _view_func _view_func_unsafe _wrapped_call_impl add_module apply_ as_subclass buffers call_super_init
+    ccol_indices children coalesce col_indices compile const_data_ptr crow_indices dense_dim dequantize
+    dump_patches eig eval extra_repr geqrf get_buffer get_extra_state get_parameter get_submodule grad
+    grad_dtype grad_fn hash_tensor int_repr ipu is_coalesced is_distributed is_inference is_ipu is_leaf
+    is_maia is_mkldnn is_mps is_mtia is_nested is_pinned is_quantized is_set_to is_shared is_vulkan is_xla
+    is_xpu load_state_dict lstsq map2_ map_ module_load modules mtia named_buffers named_children
+    named_modules named_parameters new numpy orgqr ormqr output_nr parameters pin_memory q_per_channel_axis
+    q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qscheme record_stream
+    register_backward_hook register_buffer register_forward_hook register_forward_pre_hook
+    register_full_backward_hook register_full_backward_pre_hook register_hook
+    register_load_state_dict_post_hook register_load_state_dict_pre_hook register_module register_parameter
+    register_post_accumulate_grad_hook register_state_dict_post_hook register_state_dict_pre_hook reinforce
+    requires_grad_ reset_parameters resize resize_ resize_as resize_as_ resize_as_sparse_ retain_grad
+    retains_grad row_indices set_ set_extra_state set_submodule share_memory share_memory_ smm solve
+    sparse_dim sparse_mask sparse_resize_ sparse_resize_and_clear_ sspaddmm state_dict storage storage_type
+    symeig to_empty to_mkldnn to_padded_tensor to_sparse to_sparse_bsc to_sparse_bsr to_sparse_coo
+    to_sparse_csc to_sparse_csr tolist train untyped_storage volatile xpu zero_grad
+    """.split()
+)
+"""What tensors and layers of torch 2.13 have beside what may be touched. It is listed here so that the check gives the same
+answer where torch is not installed; where it is, names that a newer torch added are refused as well."""
+
 BUILTINS = frozenset(
     """
     ArithmeticError AssertionError AttributeError Exception FloatingPointError ImportError IndexError KeyError

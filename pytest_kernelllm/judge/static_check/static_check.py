@@ -20,6 +20,7 @@ from pytest_kernelllm.judge.static_check.allowed import (
     BASES,
     BUILTINS,
     DUNDERS,
+    INSIDE_TORCH,
     INSIDE_TRITON,
     MEMBERS,
     NAMESPACES,
@@ -278,10 +279,16 @@ def _guarded() -> frozenset[str]:
     Those that are not among the allowed members are refused on any object. A name that is not in here is
     an attribute of the target.
     """
-    from torch import Tensor, nn
+    return _inside_python() | INSIDE_TRITON | INSIDE_TORCH | _inside_installed_torch()
 
-    classes = (Tensor, nn.Linear, nn.Conv2d, nn.Parameter)
-    return _inside_python() | INSIDE_TRITON | {name for cls in classes for name in dir(cls)}
+
+def _inside_installed_torch() -> set[str]:
+    """What tensors and layers have in the installed torch; nothing without one, as in the job that suggests."""
+    try:
+        from torch import Tensor, nn
+    except ImportError:
+        return set()
+    return {name for cls in (Tensor, nn.Linear, nn.Conv2d, nn.Parameter) for name in dir(cls)}
 
 
 def _is_super(node: ast.expr) -> bool:

@@ -1,0 +1,59 @@
+"""The job that suggests has no torch; what it reads there must give what the judge found where it verified."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from torch import Tensor, nn
+from without_torch import run_without_torch
+
+from pytest_kernelllm.judge.static_check.allowed import INSIDE_TORCH, INSIDE_TRITON, MEMBERS, OTHER_MEMBERS
+from pytest_kernelllm.judge.static_check.static_check import screen
+
+CORPUS = Path(__file__).parents[2] / "corpus"
+
+SCREEN = """
+import dataclasses, json
+from pytest_kernelllm.judge.static_check.static_check import screen
+
+sources = json.load(sys.stdin)
+print(json.dumps([[dataclasses.asdict(found) for found in screen(source)] for source in sources]))
+assert not {"torch", "triton", "numpy"} & sys.modules.keys()
+"""
+
+TOUCHES = "import torch\n\n\ndef forward(self, x):\n    return {}\n"
+ATTRIBUTES = [
+    "self.norm.running_mean",
+    "self.layers[0].weight",
+    "self.norm._modules",
+    "self.norm.register_buffer('x', x)",
+    "x.tolist()",
+    "x.hook.of_a_subclass",
+    "self.weight.untyped_storage()",
+    "torch.empty_like(x).numpy()",
+]
+
+
+def test_every_source_gives_the_same_findings_without_torch():
+    files = sorted((CORPUS / "honest").glob("*.py")) + sorted((CORPUS / "cheats").glob("*.py"))
+    sources = [file.read_text(encoding="utf-8") for file in files]
+    sources += [TOUCHES.format(expression) for expression in ATTRIBUTES]
+    done = run_without_torch(SCREEN, stdin=json.dumps(sources))
+    assert done.returncode == 0, done.stderr
+    found = [[dataclasses.asdict(finding) for finding in screen(source)] for source in sources]
+    assert json.loads(done.stdout) == found
+    assert any(found) and not all(found)
+
+
+@pytest.mark.parametrize("name", ["running_mean", "weight"])
+def test_an_attribute_of_a_submodule_may_be_read(name):
+    assert screen(TOUCHES.format(f"self.norm.{name}")) == []
+
+
+def test_the_list_names_all_that_the_installed_torch_has():
+    """Red with a newer torch: add the names that it brings, so that the job without torch knows them as well."""
+    names = {name for cls in (Tensor, nn.Linear, nn.Conv2d, nn.Parameter) for name in dir(cls)}
+    names = {name for name in names if not name.startswith("__")}
+    assert names <= INSIDE_TORCH | INSIDE_TRITON | OTHER_MEMBERS | MEMBERS
+    assert not INSIDE_TORCH & (MEMBERS | OTHER_MEMBERS)
