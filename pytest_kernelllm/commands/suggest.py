@@ -32,7 +32,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     propose.add_argument("--artifact", metavar="DIR", required=True, help="folder that `pack` wrote")
     propose.add_argument(
-        "--kernel-files", metavar="GLOB", help="where kernel modules lie (default _triton/*.py)"
+        "--kernels-dir", metavar="DIR", help="the project's setting kernels_dir (default _triton)"
     )
 
 
@@ -81,7 +81,6 @@ def _pack(options: argparse.Namespace) -> int:
 
 
 def _propose(options: argparse.Namespace) -> int:
-    from pytest_kernelllm.suggest.github.allowed import KERNEL_FILES
     from pytest_kernelllm.suggest.github.artifact import read_artifact
     from pytest_kernelllm.suggest.github.client import GitHub
     from pytest_kernelllm.suggest.github.context import read_job
@@ -90,6 +89,7 @@ def _propose(options: argparse.Namespace) -> int:
     from pytest_kernelllm.suggest.github.git import Git
     from pytest_kernelllm.suggest.github.guard import check_suggest
     from pytest_kernelllm.suggest.github.runner import Runner
+    from pytest_kernelllm.suggest.place import FOLDER
     from pytest_kernelllm.web.secret import Secret
 
     text = os.environ.pop(TOKEN, "").strip()
@@ -101,7 +101,7 @@ def _propose(options: argparse.Namespace) -> int:
         with tempfile.TemporaryDirectory(prefix="kernelllm-") as scratch:
             git = Git(Path(scratch), f"{job.server}/{job.repository}.git", token)
             github = GitHub(job.api, job.repository, token) if token else None
-            outcome = suggest(job, artifact, git, github, options.kernel_files or KERNEL_FILES)
+            outcome = suggest(job, artifact, git, github, options.kernels_dir or FOLDER)
     except (Refused, GitError, ApiError) as error:
         runner.annotate("error", str(error))
         runner.output("result", "refused" if isinstance(error, Refused) else "failed")

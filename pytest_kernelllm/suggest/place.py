@@ -62,7 +62,7 @@ def place(root: Path, target: Target, targets: Iterable[Target] = (), folder: st
         )
     for known in (home, beside / FOLDER):
         kept = at((target.kernel or "").rpartition(".")[2], known)
-        if kept.dotted == target.kernel and _replaceable(root / kept.path):
+        if kept.dotted == target.kernel and _may_write(root / kept.path):
             return kept
 
     others = [other for other in targets if other.id != target.id]
@@ -72,7 +72,7 @@ def place(root: Path, target: Target, targets: Iterable[Target] = (), folder: st
     for spell in (_short, _with_stem):
         name = spell(target)
         wanted = any(spell(other) == name for other in others)
-        if not wanted and _owner(root / at(name, home).path) in (None, target.id):
+        if not wanted and _may_write(root / at(name, home).path, target.id):
             return at(name, home)
     return at(f"{_with_stem(target)}_{digits}", home)
 
@@ -106,23 +106,19 @@ def _share(root: Path, one: Target, other: Target) -> bool:
     return first == second or not any((root / folder / "__init__.py").is_file() for folder in (first, second))
 
 
-_OWNER = "# Triton kernel for "
+_HEADER = "# Triton kernel for "
 
 
-def _owner(path: Path) -> str | None:
-    """The target named in a kernel module's header; None if there is no file."""
-    first = _first_line(path)
-    return None if first is None else first.removeprefix(_OWNER).strip()
+def target_in_header(content: bytes) -> str | None:
+    """``Target.id`` in the first line of a generated kernel module; None for any other file."""
+    first = content.partition(b"\n")[0].decode(errors="replace")
+    return first.removeprefix(_HEADER).strip() if first.startswith(_HEADER) else None
 
 
-def _replaceable(path: Path) -> bool:
-    """Whether nothing lies there but perhaps a generated kernel."""
-    first = _first_line(path)
-    return first is None or first.startswith(_OWNER)
-
-
-def _first_line(path: Path) -> str | None:
+def _may_write(path: Path, owner: str | None = None) -> bool:
+    """Whether there is no such file, or a generated kernel: of the target ``owner``, or of any."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace").partition("\n")[0]
+        found = target_in_header(path.read_bytes())
     except OSError:
-        return None
+        return True
+    return found is not None and owner in (None, found)

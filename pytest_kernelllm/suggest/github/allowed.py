@@ -1,165 +1,183 @@
-"""What a suggestion may change: new kernel modules that pass the judge's screen, and the marker that names them."""
+"""What a patch may change: exactly the files that this version changes to adopt the kernels that the patch adds."""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from pytest_kernelllm.core.kernel_module import unmodified
-from pytest_kernelllm.core.records import Target
+from pytest_kernelllm.core.records import Candidate, Target
 from pytest_kernelllm.discover.adoption import made_for
-from pytest_kernelllm.discover.marks import Mark, find_marks
-from pytest_kernelllm.discover.resolve import Project
+from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.judge.static_check.static_check import find_violations
-from pytest_kernelllm.suggest.edit import EditError, set_kernel
+from pytest_kernelllm.suggest.edit import EditError
+from pytest_kernelllm.suggest.files import PatchError
 from pytest_kernelllm.suggest.github.errors import Refused
 from pytest_kernelllm.suggest.github.git import Change
-from pytest_kernelllm.suggest.place import FOLDER
+from pytest_kernelllm.suggest.patch import combined
+from pytest_kernelllm.suggest.place import FOLDER, target_in_header
 
-LARGEST_NEW = 2**20
-"""Bytes of a new kernel module."""
-KERNEL_FILES = f"{FOLDER}/*.py"
-"""Where kernel modules lie, as a glob matched from the right."""
+LARGEST_KERNEL = 2**20
+"""Bytes of a kernel module."""
 
-_PLAIN, _RUNNABLE, _NONE = "100644", "100755", "000000"
+_PLAIN, _EXECUTABLE, _NONE = "100644", "100755", "000000"
 
 
-def check_changes(changes: Sequence[Change], sources: Path, kernel_files: str = KERNEL_FILES) -> None:
-    """Let changes pass that ``suggest`` itself would have made, and no others.
+def check_changes(
+    changes: Sequence[Change], sources: Path, verified: Sequence[Target] = (), kernels_dir: str = FOLDER
+) -> None:
+    """Accept changes that ``suggest`` itself makes for the kernels they contain, and no others.
 
-    A kernel module is read by the judge's screen. An edited source file must be, byte for byte, what this
-    version makes of the old one for the kernels that the patch brings.
+    Every kernel module is read by the judge's static check. Then its adoption is made anew from ``sources``, and
+    the result must be the same files with the same bytes: so a kernel lies at the one path that the project
+    derives for its target, and nothing differs in a source file but the marker.
 
     Args:
-        changes: as git sees them.
-        sources: folder with the project's Python files before the change; read, never run.
-        kernel_files: glob for kernel modules, matched from the right.
+        changes: the difference between two trees, as git reports it.
+        sources: folder with the repository's Python files before the change; they are read, never run.
+        verified: the targets of the run, by which two targets that want one name get longer ones.
+        kernels_dir: the project's setting of that name.
 
     Raises:
-        Refused: anything else; names the file and why.
+        Refused: anything else; names the file and the reason.
     """
     for change in changes:
         check_path(change.path)
         _check_modes(change)
-    kernels = [c for c in changes if _is_kernel(c.path, kernel_files)]
-    packages = [c for c in changes if c.old is None and _is_package_of(c.path, kernels)]
-    edits = [c for c in changes if c not in kernels and c not in packages]
-    for change in packages:
-        _check_package(change)
-    named: set[str] = set()
-    for change in edits:
-        named |= _check_edit(change, kernels, sources)
-    for change in kernels:
-        _check_kernel(change, named)
+    kernels = [_kernel(change) for change in changes if _is_kernel(change)]
+    found = {change.path: change.new or b"" for change in changes}
+    refused: Refused | None = None
+    for root in _possible_roots(kernels, sources):
+        try:
+            expected = _adopted(root, sources, kernels, verified, kernels_dir)
+            _compare(found, expected)
+            return
+        except Refused as error:
+            refused = refused or error
+    raise refused or Refused(
+        f"{shown(kernels[0].path)} of the patch is for a target that the branch does not have."
+    )
 
 
 def check_path(path: str) -> None:
-    """Let the path of a Python file of the project pass; ``Refused`` for any other."""
+    """Accept the path of a Python file of the project; ``Refused`` for any other."""
     parts = path.split("/")
     bad = any(part in ("", "..") or part.startswith(".") or part != part.strip() for part in parts)
     if bad or not path.endswith(".py") or not path.isprintable() or set(path) & set('\\:*?"<>|~'):
         raise Refused(
-            f"The patch touches {shown(path)}, and suggestions touch nothing but Python files of the project."
+            f"The patch changes {shown(path)}; a suggestion changes only Python files of the project."
         )
 
 
 def _check_modes(change: Change) -> None:
     if change.new is None or change.new_mode == _NONE:
-        raise Refused(f"The patch takes {shown(change.path)} away or makes it something other than a file.")
-    expected = (_PLAIN,) if change.old_mode == _NONE else (_PLAIN, _RUNNABLE)
+        raise Refused(f"The patch deletes {shown(change.path)} or makes it something other than a file.")
+    expected = (_PLAIN,) if change.old_mode == _NONE else (_PLAIN, _EXECUTABLE)
     if change.new_mode not in expected or change.old_mode not in (_NONE, change.new_mode):
         raise Refused(
             f"The patch changes the mode of {shown(change.path)} from {change.old_mode} to {change.new_mode}."
         )
 
 
-def _is_kernel(path: str, kernel_files: str) -> bool:
-    place = PurePosixPath(path)
-    return place.name != "__init__.py" and place.match(kernel_files)
+# ------------------------------------------------------------------ kernel modules
 
 
-def _is_package_of(path: str, kernels: Iterable[Change]) -> bool:
-    place = PurePosixPath(path)
-    return place.name == "__init__.py" and any(PurePosixPath(k.path).parent == place.parent for k in kernels)
+@dataclass(frozen=True)
+class _Kernel:
+    """A kernel module of the patch; its text has passed every check but that of its place."""
+
+    path: str
+    """From the top of the repository."""
+    target: str
+    """``Target.id``, by the header: relative to the project root, which may lie below the top."""
+    source: str
 
 
-def _check_package(change: Change) -> None:
-    try:
-        body = ast.parse(change.new or b"").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        body = [ast.Pass()]
-    text = [node for node in body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)]
-    if len(text) != len(body) or len(change.new or b"") > 1000:
-        raise Refused(f"{shown(change.path)} of the patch holds more than a docstring.")
+def _is_kernel(change: Change) -> bool:
+    return target_in_header(change.new or b"") is not None
 
 
-def _check_kernel(change: Change, named: set[str]) -> None:
+def _kernel(change: Change) -> _Kernel:
     path, new = change.path, change.new or b""
-    if change.old is None and path not in named:
-        raise Refused(f"The patch adds {shown(path)}, which no marker names.")
-    if change.old is not None and made_for(change.old) is None:
-        raise Refused(f"The patch overwrites {shown(path)}, which is no generated kernel.")
-    if len(new) > LARGEST_NEW:
-        raise Refused(f"{shown(path)} of the patch has more than {LARGEST_NEW:,} bytes.")
+    if len(new) > LARGEST_KERNEL:
+        raise Refused(f"{shown(path)} of the patch has more than {LARGEST_KERNEL:,} bytes.")
     try:
         source = new.decode()
     except UnicodeDecodeError:
         raise Refused(f"{shown(path)} of the patch is not UTF-8.") from None
-    # The bare carriage return ends a line for Python and none for a person who reads the diff.
+    # A bare carriage return ends a line for Python but not for a person who reads the diff.
     hidden = next((c for c in source if not c.isprintable() and c not in "\n\t"), None)
     if hidden is not None:
-        raise Refused(f"{shown(path)} of the patch holds the invisible character U+{ord(hidden):04X}.")
+        raise Refused(f"{shown(path)} of the patch contains the invisible character U+{ord(hidden):04X}.")
     if made_for(new) is None or not unmodified(new):
         raise Refused(
-            f"{shown(path)} of the patch is not a kernel module as it was generated: header or digest is wrong."
+            f"{shown(path)} of the patch is not a kernel module as it was generated: its header or digest is wrong."
         )
-    if findings := find_violations(source):
-        raise Refused(f"{shown(path)} of the patch, line {findings[0].line}: it {shown(findings[0].reason)}.")
+    if violations := find_violations(source):
+        raise Refused(f"{shown(path)} of the patch, line {violations[0].line}: it {shown(violations[0].reason)}.")
+    return _Kernel(path, target_in_header(new) or "", source)
 
 
-def _check_edit(change: Change, kernels: Sequence[Change], sources: Path) -> set[str]:
-    """Let an edited file pass if only kernels of its markers differ; the paths of those kernels."""
-    path = change.path
-    if change.old is None:
-        raise Refused(f"The patch adds {shown(path)}, which is no kernel module.")
-    before, after = _marks(path, change.old, sources), _marks(path, change.new or b"", sources)
-    expected, named = change.old, set()
-    for name, mark in after.items():
-        if mark.kernel is None or name not in before or before[name].kernel == mark.kernel:
-            continue
-        file = _file_of(mark.kernel, kernels)
-        if file is None:
-            raise Refused(
-                f"{shown(path)} of the patch names the kernel {shown(mark.kernel)}, which the patch does not bring."
-            )
-        named.add(file)
-        target = Target(path, name, before[name].line, "", before[name].kind, before[name].kernel)
-        try:
-            expected = set_kernel(expected, target, mark.kernel, sources)
-        except EditError as error:
-            raise Refused(shown(str(error))) from None
-    if expected != change.new:
-        raise Refused(
-            f"The patch changes {shown(path)} in other places than its markers, or not as this version of "
-            "pytest-kernelllm would (use one version for both jobs)."
-        )
-    return named
+# ------------------------------------------------------------------ what the patch should be
 
 
-def _marks(path: str, content: bytes, sources: Path) -> dict[str, Mark]:
-    project = Project(sources.absolute())
+def _possible_roots(kernels: Sequence[_Kernel], sources: Path) -> Iterator[Path]:
+    """Folders above the kernels in which all their targets' files exist: one of them is the project root."""
+    if not kernels:
+        yield sources
+        return
+    for parent in PurePosixPath(kernels[0].path).parents:
+        root = sources / parent
+        if all(_is_inside(root, kernel.target.partition("::")[0], sources) for kernel in kernels):
+            yield root
+
+
+def _is_inside(root: Path, path: str, sources: Path) -> bool:
     try:
-        found = find_marks(project, project.parse(project.root / path, content)).marks
-    except (SyntaxError, ValueError, RecursionError, MemoryError, OSError):
-        raise Refused(f"{shown(path)} of the patch cannot be read as Python.") from None
-    return {mark.name: mark for mark in found}
+        file = (root / path).resolve()
+        return file.is_relative_to(sources.resolve()) and file.is_file()
+    except (OSError, ValueError):
+        return False
 
 
-def _file_of(kernel: str, kernels: Sequence[Change]) -> str | None:
-    """The file of the patch that a dotted name imports."""
-    tail = kernel.replace(".", "/") + ".py"
-    return next((k.path for k in kernels if f"/{k.path}".endswith(f"/{tail}")), None)
+def _adopted(
+    root: Path, sources: Path, kernels: Sequence[_Kernel], verified: Sequence[Target], kernels_dir: str
+) -> Mapping[str, bytes]:
+    """The files that change when the kernels are adopted, by path from the top of the repository."""
+    paths = {target.path for target in verified} | {kernel.target.partition("::")[0] for kernel in kernels}
+    present = sorted(path for path in paths if _is_inside(root, path, sources))
+    targets = {target.id: target for path in present for target in scan_file(root / path, root).targets}
+    for kernel in kernels:
+        if kernel.target not in targets:
+            raise Refused(
+                f"{shown(kernel.path)} of the patch is for {shown(kernel.target)}, which has no marker."
+            )
+    known = {target.id for target in verified}
+    others = [target for target in targets.values() if target.id in known]
+    adoptions = [
+        (targets[kernel.target], Candidate(kernel.target, 0, kernel.source, "")) for kernel in kernels
+    ]
+    try:
+        suggestion = combined(root, adoptions, others, kernels_dir)
+    except (EditError, PatchError) as error:
+        raise Refused(shown(str(error))) from None
+    prefix = root.relative_to(sources)
+    files = suggestion.files if suggestion else {}
+    return {(prefix / path).as_posix(): new for path, (_, new) in files.items()}
+
+
+def _compare(found: Mapping[str, bytes], expected: Mapping[str, bytes]) -> None:
+    for path in sorted(found.keys() - expected.keys()):
+        raise Refused(f"The patch changes {shown(path)}, which adopting its kernels does not need.")
+    for path in sorted(expected.keys() - found.keys()):
+        raise Refused(f"The patch leaves {shown(path)} as it is, which adopting its kernels changes.")
+    for path in sorted(found):
+        if found[path] != expected[path]:
+            raise Refused(
+                f"The patch changes {shown(path)} in another way than this version of pytest-kernelllm does "
+                "(use one version for both jobs)."
+            )
 
 
 def shown(text: str) -> str:

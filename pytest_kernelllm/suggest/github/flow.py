@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pytest_kernelllm.report.markdown import MARKED, TITLE, pull_request_section, with_section
-from pytest_kernelllm.suggest.github.allowed import KERNEL_FILES, check_changes, check_path
+from pytest_kernelllm.suggest.github.allowed import check_changes, check_path
 from pytest_kernelllm.suggest.github.artifact import Artifact
 from pytest_kernelllm.suggest.github.branch import branch_for, digest_of, look_at, message_for
 from pytest_kernelllm.suggest.github.client import GitHub
@@ -17,6 +17,7 @@ from pytest_kernelllm.suggest.github.errors import ApiError, GitError, Refused
 from pytest_kernelllm.suggest.github.git import Change, Git
 from pytest_kernelllm.suggest.github.patchtext import paths_of
 from pytest_kernelllm.suggest.github.review import fitting
+from pytest_kernelllm.suggest.place import FOLDER
 
 Result = Literal[
     "opened",
@@ -53,7 +54,7 @@ class Outcome:
 
 
 def suggest(
-    job: Job, artifact: Artifact, git: Git, github: GitHub | None, kernel_files: str = KERNEL_FILES
+    job: Job, artifact: Artifact, git: Git, github: GitHub | None, kernels_dir: str = FOLDER
 ) -> Outcome:
     """Do with an artifact what the permissions and the branch allow.
 
@@ -62,7 +63,7 @@ def suggest(
         artifact: read, and not yet believed.
         git: whose remote is the job's repository.
         github: the API; None without a token.
-        kernel_files: where kernel modules may lie.
+        kernels_dir: the project's setting of that name.
 
     Raises:
         Refused: the patch is none that a verify job writes.
@@ -73,7 +74,7 @@ def suggest(
         return Outcome("nothing", "Suggestions are made for branches, and not for those of suggestions.")
     if github is None:
         return _left("The job has no token.")
-    return _Suggesting(job, source, git, github).run(artifact, kernel_files)
+    return _Suggesting(job, source, git, github).run(artifact, kernels_dir)
 
 
 class _Suggesting:
@@ -84,7 +85,7 @@ class _Suggesting:
         self.branch = branch_for(source.branch)
         self.ref = f"refs/heads/{self.branch}"
 
-    def run(self, artifact: Artifact, kernel_files: str) -> Outcome:
+    def run(self, artifact: Artifact, kernels_dir: str) -> Outcome:
         try:
             pull = self._verified_pull() if self.source.pull_request else None
             if artifact.patch is None:
@@ -93,7 +94,7 @@ class _Suggesting:
             head = self.git.fetch(ref) if pull or not self.source.fork else None
             if head is None or (self.source.pull_request and head != self.source.commit):
                 return Outcome("outdated", _MOVED_ON)
-            changed = self._changed(head, artifact.patch, kernel_files)
+            changed = self._changed(head, artifact, artifact.patch, kernels_dir)
             if changed is None:
                 return Outcome(
                     "outdated", "The patch does not apply: the branch has changed since it was verified."
@@ -117,7 +118,9 @@ class _Suggesting:
         pulls = self.github.pulls(f"{owner}:{self.source.branch}", state="open")
         return next((p for p in pulls if p["head"]["sha"] == self.source.commit), None)
 
-    def _changed(self, head: str, patch: bytes, kernel_files: str) -> tuple[str, Sequence[Change]] | None:
+    def _changed(
+        self, head: str, artifact: Artifact, patch: bytes, kernels_dir: str
+    ) -> tuple[str, Sequence[Change]] | None:
         """The tree with the patch and what differs in it, all of it allowed; None if the patch does not apply."""
         named = paths_of(patch)
         for path in named:
@@ -131,7 +134,7 @@ class _Suggesting:
             raise Refused("The patch changes other files than it seems to.")
         sources = self.git.folder / "sources"
         self.git.write_sources(head, sources)
-        check_changes(changes, sources, kernel_files)
+        check_changes(changes, sources, [entry.target for entry in artifact.report.targets], kernels_dir)
         return tree, changes
 
     # ------------------------------------------------------------------ the pull request

@@ -12,7 +12,7 @@ from verified import event
 from world import BRANCH
 
 from pytest_kernelllm.suggest.github.context import Source
-from pytest_kernelllm.suggest.github.errors import ApiError
+from pytest_kernelllm.suggest.github.errors import ApiError, Refused
 from pytest_kernelllm.suggest.github.git import EMAIL, _basic
 from pytest_kernelllm.web.secret import Secret
 
@@ -33,6 +33,39 @@ def test_the_first_run_opens_one_pull_request_with_exactly_the_patch(world):
     assert b'@triton_candidate(kernel="pkg._triton.shift")' in world.hosting.show(head, "pkg/layers.py")
     assert "NVIDIA H200" in pull["body"]
     assert "1.83× [1.8, 1.86]" in pull["body"]
+
+
+@pytest.mark.parametrize("kernels_dir", ["kernels", "pkg/kernels"])
+def test_kernels_land_where_the_project_keeps_them(world, kernels_dir):
+    folder = world.artifact(names=("Scale",), kernels_dir=kernels_dir)
+    with pytest.raises(
+        Refused, match=r"changes pkg/kernels/__init__\.py, which adopting its kernels does not need"
+    ):
+        world.suggest(folder)
+    assert world.suggest(folder, kernels_dir=kernels_dir).result == "opened"
+    assert "pkg/kernels/scale.py" in world.hosting.changed_in(world.hosting.heads()[BRANCH])
+
+
+def test_a_project_may_lie_below_the_top_of_its_repository(world):
+    """The same path exists at the top as well: which of the two is meant follows from where the kernel lies."""
+    (world.clone / "layers.py").write_text((world.clone / "pkg" / "layers.py").read_text())
+    world.pushes("two files of one name")
+    assert world.suggest(world.artifact(below="pkg", names=("Scale",))).result == "opened"
+    changed = world.hosting.changed_in(world.hosting.heads()[BRANCH])
+    assert changed == {"pkg/layers.py", "pkg/_triton/__init__.py", "pkg/_triton/scale.py"}
+
+
+def test_targets_that_want_one_name_get_the_longer_ones_that_the_run_gave_them(world):
+    (world.clone / "one").mkdir()
+    (world.clone / "two").mkdir()
+    for folder in ("one", "two"):
+        (world.clone / folder / "layers.py").write_text((world.clone / "pkg" / "layers.py").read_text())
+    world.pushes("loose files")
+    assert world.suggest(world.artifact(names=("Scale",))).result == "opened"
+    changed = world.hosting.changed_in(world.hosting.heads()[BRANCH])
+    added = {path for path in changed if path.startswith(("one/_triton/", "two/_triton/"))}
+    assert len(added) == 2
+    assert not {"one/_triton/scale.py", "two/_triton/scale.py"} & added
 
 
 def test_what_lands_is_what_git_apply_makes_of_the_patch(world):

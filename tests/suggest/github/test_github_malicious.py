@@ -157,7 +157,33 @@ def second_kernel(root: Path) -> None:
     (folder / "other.py").write_bytes((folder / "scale.py").read_bytes())
 
 
+def moved(path: str, module: str):
+    """The good kernel in another file, named by the marker and importable there."""
+
+    def apply(root: Path) -> None:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / "pkg" / "_triton" / "scale.py").rename(root / path)
+        source(lambda text: text.replace(b"pkg._triton.scale", module.encode()))(root)
+
+    return apply
+
+
 ADDED = {
+    "a kernel that pytest would import": moved("pkg/_triton/conftest.py", "pkg._triton.conftest"),
+    "a kernel that pytest would collect": moved("pkg/_triton/test_x.py", "pkg._triton.test_x"),
+    "a kernel that Python would import": moved("pkg/_triton/sitecustomize.py", "pkg._triton.sitecustomize"),
+    "a kernel that Windows cannot hold": moved("pkg/_triton/con.py", "pkg._triton.con"),
+    "a kernel by another name": moved("pkg/_triton/other.py", "pkg._triton.other"),
+    "a kernel in a folder that ends alike": moved("evil/pkg/_triton/scale.py", "pkg._triton.scale"),
+    "a kernel at the top": moved("_triton/scale.py", "_triton.scale"),
+    "a kernel in another package": moved("pkg/sub/_triton/scale.py", "pkg.sub._triton.scale"),
+    "a kernel of another target": kernel_text(
+        lambda text: text.replace("layers.py::Scale", "layers.py::Shift")
+    ),
+    "a kernel of no target": kernel_text(lambda text: text.replace("layers.py::Scale", "layers.py::Other")),
+    "a docstring of its own in the package": lambda root: (
+        root / "pkg" / "_triton" / "__init__.py"
+    ).write_text('"""Ours."""\n'),
     "a good kernel that no marker names": second_kernel,
     "another file edited": lambda root: (root / "setup.py").write_text("import os\n"),
     "a test edited": lambda root: (root / "pkg" / "test_layers.py").write_text("import os\n"),
@@ -224,7 +250,7 @@ def test_a_kernel_written_by_hand_is_not_overwritten(own_world):
     git(world.clone, "push", "-q", str(world.hosting.bare), "main")
     git(world.clone, "rm", "-q", "pkg/_triton/scale.py")
     git(world.clone, "apply", str(honest / "patches" / "pkg.layers.Scale.patch"))
-    with pytest.raises(Refused, match="overwrites pkg"):
+    with pytest.raises(Refused, match=r"changes pkg/_triton/scale\.py"):
         world.suggest(replace_patch(honest, patch_of(world.clone)))
     assert world.hosting.written() == []
 

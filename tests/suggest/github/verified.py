@@ -13,6 +13,7 @@ from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.report.json import write_report
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.suggest.github.pack import pack
+from pytest_kernelllm.suggest.place import FOLDER
 from pytest_kernelllm.suggest.suggestions import write_suggestions
 
 SOURCE = '''"""Layers."""
@@ -105,17 +106,17 @@ def accepted(candidate: Candidate) -> Verdict:
     )
 
 
-def artifact(root: Path, folder: Path, names=("Scale", "Shift"), constant=1) -> Path:
+def artifact(root: Path, folder: Path, names=("Scale", "Shift"), constant=1, kernels_dir=FOLDER) -> Path:
     """The folder that a verify job over ``root`` hands over when it verified kernels for ``names``."""
     outcomes = []
-    for target in scan([root / "pkg" / "layers.py"], root).targets:
+    for target in scan(sorted(root.rglob("layers.py")), root).targets:
         if target.name in names:
             candidate = Candidate(target.id, 0, kernel(target, constant), "inductor", "looped | `x`")
             outcomes.append(Outcome(target, 0, candidate, accepted(candidate)))
         else:
             outcomes.append(Outcome(target, 0, None, None, "nothing was written"))
     store = Store(folder.parent / "store", ".kernelllm")
-    patches = write_suggestions(store, root, outcomes)
+    patches = write_suggestions(store, root, outcomes, kernels_dir)
     assert not store.problems
     report = folder.parent / "report.json"
     write_report(report, H200, outcomes, patches)

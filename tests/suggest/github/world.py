@@ -46,17 +46,24 @@ class World:
     def source(self, branch="main", **more):
         return Source(branch, self.hosting.heads()[branch], **more)
 
-    def artifact(self, **options):
+    def artifact(self, below=".", **options):
+        """What a job leaves behind whose project root is the folder ``below`` the top of the repository."""
         self.jobs += 1
-        return artifact(self.clone, self.folder / f"job{self.jobs}" / "artifact", **options)
+        return artifact(self.clone / below, self.folder / f"job{self.jobs}" / "artifact", **options)
 
-    def suggest(self, folder, source=None, token=TOKEN):
+    def suggest(self, folder, source=None, token=TOKEN, **options):
         self.jobs += 1
         job = self.job(source or self.source())
         secret = Secret(token) if token else None
         git_there = Git(self.folder / f"scratch{self.jobs}", f"{job.server}/{NAME}.git", secret)
         api = GitHub(job.api, NAME, secret, self.clock) if secret else None
-        return suggest(job, read_artifact(folder), git_there, api)
+        return suggest(job, read_artifact(folder), git_there, api, **options)
+
+    def pushes(self, message):
+        """The developer commits the clone as it is, and pushes."""
+        git(self.clone, "add", "-A")
+        git(self.clone, "commit", "-q", "-m", message)
+        git(self.clone, "push", "-q", str(self.hosting.bare), "main")
 
     def person_commits(self, branch, text="# by hand\n"):
         """Somebody adds a commit to a branch of the repository."""
