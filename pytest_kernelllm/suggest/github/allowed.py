@@ -45,7 +45,9 @@ def check_changes(
     for change in changes:
         check_path(change.path)
         _check_modes(change)
-    kernels = [_kernel(change) for change in changes if _is_kernel(change)]
+    kernels = [_kernel(change) for change in changes if target_in_header(change.new or b"") is not None]
+    if not kernels:
+        raise Refused("The patch contains no kernel module.")
     found = {change.path: change.new or b"" for change in changes}
     refused: Refused | None = None
     for root in _possible_roots(kernels, sources):
@@ -94,10 +96,6 @@ class _Kernel:
     source: str
 
 
-def _is_kernel(change: Change) -> bool:
-    return target_in_header(change.new or b"") is not None
-
-
 def _kernel(change: Change) -> _Kernel:
     path, new = change.path, change.new or b""
     if len(new) > LARGEST_KERNEL:
@@ -124,9 +122,6 @@ def _kernel(change: Change) -> _Kernel:
 
 def _possible_roots(kernels: Sequence[_Kernel], sources: Path) -> Iterator[Path]:
     """Folders above the kernels in which all their targets' files exist: one of them is the project root."""
-    if not kernels:
-        yield sources
-        return
     for parent in PurePosixPath(kernels[0].path).parents:
         root = sources / parent
         if all(_is_inside(root, kernel.target.partition("::")[0], sources) for kernel in kernels):

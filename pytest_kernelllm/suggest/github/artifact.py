@@ -18,6 +18,7 @@ PATCHES = "patches"
 
 MOST_FILES = 1000
 LARGEST_FILE = 16 * 2**20
+LARGEST_PATCH = 4 * 2**20
 LARGEST_TOTAL = 64 * 2**20
 """Bytes of all files together."""
 
@@ -52,7 +53,10 @@ def read_artifact(folder: Path) -> Artifact:
     chosen = f"{PATCHES}/{COMBINED}.patch" if len(patches) > 1 else next(iter(patches))
     if chosen not in patches:
         raise Refused(f"The artifact holds {len(patches)} patches and none that joins them.")
-    return Artifact(report, _read(patches[chosen]))
+    patch = _read(patches[chosen])
+    if len(patch) > LARGEST_PATCH:
+        raise Refused(f"The patch has {len(patch):,} bytes; at most {LARGEST_PATCH:,} are accepted.")
+    return Artifact(report, patch)
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pytest_kernelllm.report.markdown import MARKED, TITLE, pull_request_section, with_section
-from pytest_kernelllm.suggest.github.allowed import check_changes, check_path
+from pytest_kernelllm.suggest.github.allowed import check_changes
 from pytest_kernelllm.suggest.github.artifact import Artifact
 from pytest_kernelllm.suggest.github.branch import branch_for, digest_of, look_at, message_for
 from pytest_kernelllm.suggest.github.client import GitHub
 from pytest_kernelllm.suggest.github.context import BRANCHES, Job, Source
-from pytest_kernelllm.suggest.github.errors import ApiError, GitError, Refused
+from pytest_kernelllm.suggest.github.errors import ApiError, GitError
 from pytest_kernelllm.suggest.github.git import Change, Git
-from pytest_kernelllm.suggest.github.patchtext import paths_of
 from pytest_kernelllm.suggest.github.review import fitting
 from pytest_kernelllm.suggest.place import FOLDER
 
@@ -97,7 +96,8 @@ class _Suggesting:
             changed = self._changed(head, artifact, artifact.patch, kernels_dir)
             if changed is None:
                 return Outcome(
-                    "outdated", "The patch does not apply: the branch has changed since it was verified."
+                    "outdated",
+                    "The patch does not apply to the branch, which may have changed since it was verified.",
                 )
             tree, changes = changed
             if pull and (comments := fitting(changes, self.github.pull_files(pull["number"]))):
@@ -122,16 +122,11 @@ class _Suggesting:
         self, head: str, artifact: Artifact, patch: bytes, kernels_dir: str
     ) -> tuple[str, Sequence[Change]] | None:
         """The tree with the patch and what differs in it, all of it allowed; None if the patch does not apply."""
-        named = paths_of(patch)
-        for path in named:
-            check_path(path)
         try:
             tree = self.git.apply(head, patch)
         except GitError:
             return None
         changes = self.git.changes(head, tree)
-        if {change.path for change in changes} != named:
-            raise Refused("The patch changes other files than it seems to.")
         sources = self.git.folder / "sources"
         self.git.write_sources(head, sources)
         check_changes(changes, sources, [entry.target for entry in artifact.report.targets], kernels_dir)

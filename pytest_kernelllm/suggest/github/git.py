@@ -16,6 +16,9 @@ WRITER = "kernelllm suggestions"
 """Name of the author and committer of what is suggested."""
 EMAIL = "kernelllm-suggestions@users.noreply.github.com"
 
+MOST_FILES = 500
+"""That may differ between two trees that are compared."""
+
 _PASSED_ON = ("PATH", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "GIT_SSL_CAINFO")
 _CONFIG = {
     "core.hooksPath": os.devnull,
@@ -83,9 +86,15 @@ class Git:
         return self._run("write-tree", extra=index).decode().strip()
 
     def changes(self, old: str, new: str) -> list[Change]:
-        """What differs between two trees or commits, file by file; a rename is a file gone and a file added."""
+        """What differs between two trees or commits, file by file; a rename is a file gone and a file added.
+
+        Raises:
+            GitError: more than ``MOST_FILES`` differ, or one of them is too large to be read.
+        """
         raw = self._run("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", old, new)
         parts = raw.decode("utf-8", "surrogateescape").split("\0")
+        if len(parts) > 2 * MOST_FILES + 1:
+            raise GitError("comparing the files", f"more than {MOST_FILES} of them differ")
         changes = []
         for entry, path in zip(parts[0::2], parts[1::2], strict=False):
             old_mode, new_mode, old_blob, new_blob, _ = entry.lstrip(":").split(" ")
