@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_kernelllm.models.endpoint.faults import Fault
-from pytest_kernelllm.models.endpoint.http import Http
 from pytest_kernelllm.models.endpoint.openai import DIALECTS, Dialect, OpenAi
-from pytest_kernelllm.models.endpoint.retry import Patience
 from pytest_kernelllm.models.endpoint.tgi import Tgi
 from pytest_kernelllm.models.endpoint.wire import Wire, number
+from pytest_kernelllm.web.faults import Fault
+from pytest_kernelllm.web.http import Http
+from pytest_kernelllm.web.retry import Retry
 
 REPOSITORY = r"[\w.-]+/[\w.-]+"
 """How a model's repository is named; a folder is not."""
@@ -32,14 +32,14 @@ class Served:
     """US dollars an hour, where somebody says so: Hugging Face of its endpoints."""
 
 
-async def ask_what_it_speaks(http: Http, root: str, model: str, patience: Patience) -> Served:
+async def ask_what_it_speaks(http: Http, root: str, model: str, retry: Retry) -> Served:
     """What the server at ``root`` speaks: TGI's protocol, or OpenAI's.
 
     Args:
         http: a connection to it.
         root: its address; ``/v1`` at the end is that of OpenAI's routes.
         model: the name that the user gave, or ""; a server with but one model is asked for that one.
-        patience: a server that wakes up is waited for.
+        retry: a server that wakes up is waited for.
 
     Raises:
         Fault: it speaks neither (the text says what it answered), refuses the token, cannot be reached, or
@@ -49,9 +49,9 @@ async def ask_what_it_speaks(http: Http, root: str, model: str, patience: Patien
 
     async def ask(url: str) -> Any:
         try:
-            return await patience(lambda: http.ask("GET", url))
+            return await retry(lambda: http.ask("GET", url))
         except Fault as fault:
-            if fault.everything:
+            if fault.fatal:
                 raise
             answers.append(fault.reason)
             return None
@@ -71,7 +71,7 @@ async def ask_what_it_speaks(http: Http, root: str, model: str, patience: Patien
             return _openai(root, base, prefix, models, model)
     raise Fault(
         f"speaks neither TGI's protocol nor OpenAI's: it {'; it '.join(answers) or 'answers with other JSON'}",
-        everything=True,
+        fatal=True,
     )
 
 
@@ -84,7 +84,7 @@ def _openai(root: str, base: str, prefix: str, models: list[dict[str, Any]], wan
     if len(names) > 1 and model not in names:
         listed = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
         raise Fault(
-            f"serves {listed}{f', and no {wanted}' if wanted else ''}: name one (`model`)", everything=True
+            f"serves {listed}{f', and no {wanted}' if wanted else ''}: name one (`model`)", fatal=True
         )
     entry = next((entry for entry in models if entry.get("id") == model), {})
     meta = entry.get("meta") if isinstance(entry.get("meta"), dict) else {}

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_kernelllm.models.endpoint.address import Address
 from pytest_kernelllm.models.endpoint.background import aside
-from pytest_kernelllm.models.endpoint.faults import Fault
-from pytest_kernelllm.models.endpoint.pace import Bounds, Clock
 from pytest_kernelllm.web.answers import what_it_says
+from pytest_kernelllm.web.faults import Fault
+from pytest_kernelllm.web.retry import AsyncClock, Limits
 from pytest_kernelllm.web.secret import Secret
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+TIMEOUT = 60.0
+"""Seconds that Hugging Face's own services may take for an answer."""
 PRICES = "https://endpoints.huggingface.co"
 
 
@@ -39,11 +41,11 @@ class Hub:
     """Hugging Face's services on behalf of one token; every call is real ``huggingface_hub`` code."""
 
     def __init__(
-        self, token: Secret | None, bounds: Bounds, clock: Clock, progress: Callable[[str], None]
+        self, token: Secret | None, limits: Limits, clock: AsyncClock, progress: Callable[[str], None]
     ) -> None:
         """Prepare; ``progress`` is told what is being started, what it costs, and how long it takes."""
         self._token = token
-        self._bounds = bounds
+        self._limits = limits
         self._clock = clock
         self._progress = progress
 
@@ -73,21 +75,19 @@ class Hub:
             status, waited = _words(endpoint.status), self._clock.now() - started
             if endpoint.status in ("failed", "updateFailed"):
                 said = what_it_says(str((endpoint.raw.get("status") or {}).get("message") or ""))
-                raise Fault(
-                    f"did not start, it is {status}" + (f" ({said})" if said else ""), everything=True
-                )
+                raise Fault(f"did not start, it is {status}" + (f" ({said})" if said else ""), fatal=True)
             if endpoint.status == "scaledToZero" and endpoint.url:
                 break  # the first request wakes it
-            if waited >= self._bounds.wake:
+            if waited >= self._limits.wake:
                 raise Fault(
                     f"is still {status} after {waited:.0f} s; it goes on starting, and billing:"
                     " try again later, raise `wake_timeout`, or pause it",
-                    everything=True,
+                    fatal=True,
                 )
             if naps:
                 self._progress(f"The endpoint {address.shown} is {status}: waited {waited:.0f} s.")
             naps += 1
-            await self._clock.sleep(self._bounds.pause(naps, self._clock))
+            await self._clock.sleep(self._limits.pause(naps, self._clock))
             await self._call(endpoint.fetch)
         return Place(str(endpoint.url), endpoint.repository, endpoint.revision or "", price)
 
@@ -98,7 +98,7 @@ class Hub:
             Fault: no provider does, or none that ``huggingface_hub`` knows.
         """
         if self._token is None:
-            raise Fault("wants a token: set HF_TOKEN or `hf auth login`", everything=True)
+            raise Fault("wants a token: set HF_TOKEN or `hf auth login`", fatal=True)
         token = self._token
         api = self._api()
         info = await self._call(lambda: api.model_info(address.name, expand=["inferenceProviderMapping"]))
@@ -118,7 +118,7 @@ class Hub:
         raise Fault(
             f"has no {address.provider or 'provider'} that completes text with {address.name}{known}:"
             " deploy it as an endpoint of your own (hf:NAME), or serve it yourself",
-            everything=True,
+            fatal=True,
         )
 
     async def _resume(self, endpoint: InferenceEndpoint) -> None:
@@ -156,12 +156,12 @@ class Hub:
         from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
         try:
-            return await aside(call, self._bounds.hub)
+            return await aside(call, TIMEOUT)
         except OfflineModeIsEnabled:
             reason, status = "needs the network, and HF_HUB_OFFLINE is set", 0
         except TimeoutError:
             reason, status = (
-                f"cannot be looked up: Hugging Face did not answer for {self._bounds.hub:.0f} s",
+                f"cannot be looked up: Hugging Face did not answer for {TIMEOUT:.0f} s",
                 0,
             )
         except HfHubHTTPError as error:
@@ -169,7 +169,7 @@ class Hub:
             reason = _REFUSED.get(status, f"cannot be looked up: Hugging Face answered {status}")
         except Exception as error:  # what the client raises without a network is its own business
             reason, status = f"cannot be looked up at Hugging Face ({type(error).__name__})", 0
-        raise Fault(reason, status=status, everything=True)
+        raise Fault(reason, status=status, fatal=True)
 
 
 _REFUSED = {

@@ -8,22 +8,23 @@ import threading
 from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.models.endpoint.address import Address, parse
 from pytest_kernelllm.models.endpoint.background import in_background
-from pytest_kernelllm.models.endpoint.faults import Fault
-from pytest_kernelllm.models.endpoint.pace import Bounds, Clock, SystemClock
-from pytest_kernelllm.models.endpoint.retry import Patience
+from pytest_kernelllm.models.endpoint.faults import refusal
 from pytest_kernelllm.models.endpoint.tokens import find_token
 from pytest_kernelllm.models.protocol import Answer, Ask, Sampling
+from pytest_kernelllm.web.faults import Fault
+from pytest_kernelllm.web.retry import AsyncClock, Limits, Retry, SystemClock
 from pytest_kernelllm.web.secret import Secret
 
 if TYPE_CHECKING:
     from pytest_kernelllm.models.endpoint.connect import Served
-    from pytest_kernelllm.models.endpoint.http import Http
+    from pytest_kernelllm.web.http import Http
 
 T = TypeVar("T")
 
@@ -39,8 +40,8 @@ def open_endpoint(
     token: str | None = None,
     progress: Callable[[str], None] = lambda line: None,
     environ: Mapping[str, str] | None = None,
-    bounds: Bounds | None = None,
-    clock: Clock | None = None,
+    limits: Limits | None = None,
+    clock: AsyncClock | None = None,
 ) -> EndpointModel:
     """A model behind a server. Nothing is sent before it is first used.
 
@@ -55,7 +56,7 @@ def open_endpoint(
             of ``HF_TOKEN`` and ``hf auth login`` come next.
         progress: told, in one line at a time, what is being waited for and what that costs.
         environ: where tokens are looked up; by default this process's environment.
-        bounds: how patiently other failures are met; ``wake`` is ``wake_timeout``.
+        limits: how patiently other failures are met; ``wake`` is ``wake_timeout``.
         clock: what waiting is measured by.
 
     Raises:
@@ -70,8 +71,13 @@ def open_endpoint(
     found = find_token(token, address.hugging_face, os.environ if environ is None else environ)
     # What a named endpoint costs is looked up when it is woken.
     hint = _BILLS if address.hugging_face and address.kind == "url" else ""
-    patient = Patience(replace(bounds or Bounds(), wake=wake_timeout), clock or SystemClock(), progress, hint)
-    return EndpointModel(address, model, concurrency, found, patient, progress)
+    retry = Retry(
+        replace(limits or Limits(), wake=wake_timeout),
+        clock or SystemClock(),
+        lambda clause: progress(f"The endpoint {clause}"),
+        hint,
+    )
+    return EndpointModel(address, model, concurrency, found, retry, progress)
 
 
 class EndpointModel:
@@ -95,7 +101,7 @@ class EndpointModel:
         model: str,
         concurrency: int,
         token: Secret | None,
-        patience: Patience,
+        retry: Retry,
         progress: Callable[[str], None],
     ) -> None:
         """For ``open_endpoint``."""
@@ -103,7 +109,7 @@ class EndpointModel:
         self._model = model
         self._concurrency = concurrency
         self._token = token
-        self._patience = patience
+        self._retry = retry
         self._progress = progress
         self._lock = threading.Lock()
         self._known: Served | None = None
@@ -164,7 +170,7 @@ class EndpointModel:
         )
 
     def answers(self, asks: Sequence[Ask], sampling: Sampling) -> Iterator[Answer]:
-        """Yield samples as they arrive, each asked for again within bounds; those given up say why.
+        """Yield samples as they arrive, each asked for again within limits; those given up say why.
 
         Of a sample that shared its request with others, ``tokens`` is exact where the server counts each,
         else its share of the request's by length of text.
@@ -179,7 +185,7 @@ class EndpointModel:
 
             async with self._http(served.root) as http:
                 sampler = Sampler(
-                    http, served.wire, self._address.shown, sampling, self._concurrency, self._patience, emit
+                    http, served.wire, self._address.shown, sampling, self._concurrency, self._retry, emit
                 )
                 sampler.many = sampler.many and self._many
                 try:
@@ -187,9 +193,9 @@ class EndpointModel:
                 finally:
                     self._many = self._many and sampler.many
 
-        last = self._patience.clock.now()
+        last = self._retry.clock.now()
         for answer in self._all(sample):
-            now = self._patience.clock.now()
+            now = self._retry.clock.now()
             yield answer if served.price is None else replace(answer, cost=served.price * (now - last) / 3600)
             last = now
 
@@ -205,7 +211,7 @@ class EndpointModel:
             from pytest_kernelllm.models.endpoint.sampler import pour
 
             async with self._http(served.root) as http:
-                await pour(http, served.wire, prompt, sampling, index, self._patience, emit)
+                await pour(http, served.wire, prompt, sampling, index, self._retry, emit)
 
         yield from self._all(write)
 
@@ -239,7 +245,7 @@ class EndpointModel:
         from pytest_kernelllm.models.endpoint.openai import OpenAi
 
         address, place = self._address, Place(self._address.url)
-        hub = Hub(self._token, self._patience.bounds, self._patience.clock, self._progress)
+        hub = Hub(self._token, self._retry.limits, self._retry.clock, self._progress)
         if address.kind == "hf-model":
             place = await hub.route(address)
             emit(Served(place.url, OpenAi(place.url, self._model or place.model), address.name))
@@ -247,15 +253,16 @@ class EndpointModel:
         if address.kind == "hf":
             place = await hub.wake(address)
         async with self._http(place.url) as http:
-            served = await ask_what_it_speaks(http, place.url, self._model, self._patience)
+            served = await ask_what_it_speaks(http, place.url, self._model, self._retry)
         if place.model:
             served = Served(served.root, served.wire, place.model, place.revision, place.price)
         emit(served)
 
     def _http(self, root: str) -> Http:
-        from pytest_kernelllm.models.endpoint.http import Http
+        from pytest_kernelllm.web.http import Http
 
-        return Http(root, self._token, self._address.login, self._patience.bounds)
+        token, login = self._token, self._address.login
+        return Http(root, partial(refusal, had_token=bool(token or login)), self._retry.limits, token, login)
 
     def _all(
         self, produce: Callable[[Callable[[T], None]], Coroutine[Any, Any, None]]

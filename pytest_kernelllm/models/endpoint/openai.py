@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pytest_kernelllm.models.endpoint.faults import Fault
 from pytest_kernelllm.models.endpoint.wire import Count, Piece, number
 from pytest_kernelllm.models.protocol import Sampling
 from pytest_kernelllm.web.answers import what_it_says
+from pytest_kernelllm.web.faults import Fault
 
 Dialect = Literal["vllm", "sglang", "llamacpp", "transformers", "other"]
 
@@ -54,7 +54,9 @@ class OpenAi:
     def pieces(self, event: Any) -> Iterator[Piece]:
         """Text of some of the samples; at the end of a sample why it ended; tokens where they are counted."""
         if event.get("error"):
-            raise Fault(f"failed in the middle of an answer ({what_it_says(json.dumps(event))})", again=True)
+            raise Fault(
+                f"failed in the middle of an answer ({what_it_says(json.dumps(event))})", retryable=True
+            )
         usage = event.get("usage") or {}
         tokens, prompt_tokens = number(usage, "completion_tokens"), number(usage, "prompt_tokens")
         choices = event.get("choices") or []

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from pytest_kernelllm.models.endpoint.faults import Fault
 from pytest_kernelllm.models.endpoint.wire import Piece, Wire
 from pytest_kernelllm.models.protocol import Finish
+from pytest_kernelllm.web.faults import Fault
 
 
 @dataclass
@@ -74,4 +74,4 @@ def read(wire: Wire, event: object) -> list[Piece]:
     try:
         return list(wire.pieces(event))
     except (TypeError, KeyError, ValueError, AttributeError, IndexError):
-        raise Fault("sent JSON of another form than its protocol has", again=True) from None
+        raise Fault("sent JSON of another form than its protocol has", retryable=True) from None

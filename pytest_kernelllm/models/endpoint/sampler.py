@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from pytest_kernelllm.models.endpoint.faults import Fault
-from pytest_kernelllm.models.endpoint.http import Http
 from pytest_kernelllm.models.endpoint.reading import Reading, Text, read
-from pytest_kernelllm.models.endpoint.retry import Patience
 from pytest_kernelllm.models.endpoint.wire import Wire, seed_of
 from pytest_kernelllm.models.protocol import Answer, Ask, Sampling
+from pytest_kernelllm.web.faults import Fault
+from pytest_kernelllm.web.http import Http
+from pytest_kernelllm.web.retry import Retry
 
 
 class Sampler:
@@ -25,7 +25,7 @@ class Sampler:
         shown: str,
         sampling: Sampling,
         concurrency: int,
-        patience: Patience,
+        retry: Retry,
         emit: Callable[[Answer], None],
     ) -> None:
         """Prepare.
@@ -36,7 +36,7 @@ class Sampler:
             shown: what people call it.
             sampling: how tokens are drawn.
             concurrency: requests under way at once.
-            patience: how failures are met.
+            retry: how failures are met.
             emit: takes each sample.
         """
         self._http = http
@@ -44,7 +44,7 @@ class Sampler:
         self._shown = shown
         self._sampling = sampling
         self._gate = asyncio.Semaphore(max(1, concurrency))
-        self._patience = patience
+        self._retry = retry
         self._emit = emit
         self._down: Fault | None = None
         self._succeeded = False
@@ -76,14 +76,14 @@ class Sampler:
     async def _part(self, position: int, ask: Ask, indices: tuple[int, ...]) -> None:
         pending = list(indices)
         async with self._gate:
-            started = self._patience.clock.now()
+            started = self._retry.clock.now()
             try:
                 if self._down:
                     raise self._down
-                await self._patience(lambda: self._attempt(position, ask, pending, started))
+                await self._retry(lambda: self._attempt(position, ask, pending, started))
             except Fault as fault:
-                self._down = fault if fault.everything else self._down
-                if fault.everything and not self._succeeded:
+                self._down = fault if fault.fatal else self._down
+                if fault.fatal and not self._succeeded:
                     raise
                 self._fail(position, ask, pending, fault, started)
                 return
@@ -100,7 +100,7 @@ class Sampler:
         fault: Fault | None = None
 
         def give(ready: Iterable[tuple[int, Text]]) -> None:
-            seconds = self._patience.clock.now() - started
+            seconds = self._retry.clock.now() - started
             for choice, text in ready:
                 index = wanted[choice]
                 pending.remove(index)
@@ -124,8 +124,8 @@ class Sampler:
             fault = found
         give(reading.end())
         if len(pending) == len(wanted):
-            fault = fault or Fault("ended an answer before it was complete", again=True)
-            if len(wanted) > 1 and fault.status in (400, 422) and not fault.everything:
+            fault = fault or Fault("ended an answer before it was complete", retryable=True)
+            if len(wanted) > 1 and fault.status in (400, 422) and not fault.fatal:
                 return  # perhaps it takes no `n`; one at a time will show
         if fault and pending:
             raise fault
@@ -139,7 +139,7 @@ class Sampler:
                 self._emit(replace(answer, index=index, tokens=0, prompt_tokens=0, seconds=0.0, note=note))
 
     def _fail(self, position: int, ask: Ask, pending: list[int], fault: Fault, started: float) -> None:
-        seconds = self._patience.clock.now() - started
+        seconds = self._retry.clock.now() - started
         failed = ask.indices if self._sampling.temperature == 0 else pending
         for index in failed:
             note = f"The endpoint {self._shown} {fault.reason}."
@@ -152,7 +152,7 @@ async def pour(
     prompt: str,
     sampling: Sampling,
     index: int,
-    patience: Patience,
+    retry: Retry,
     emit: Callable[[str], None],
 ) -> None:
     """Emit one sample piece by piece.
@@ -174,9 +174,9 @@ async def pour(
                             emit(text)
                         finished = finished or piece.finish is not None
             if not finished:
-                raise Fault("ended an answer before it was complete", again=True)
+                raise Fault("ended an answer before it was complete", retryable=True)
         except Fault as fault:
-            fault.again = fault.again and not written
+            fault.retryable = fault.retryable and not written
             raise
 
-    await patience(attempt)
+    await retry(attempt)

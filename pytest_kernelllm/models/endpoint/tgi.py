@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_kernelllm.models.endpoint.faults import Fault
 from pytest_kernelllm.models.endpoint.wire import Count, Piece, number
 from pytest_kernelllm.models.protocol import Sampling
 from pytest_kernelllm.web.answers import what_it_says
+from pytest_kernelllm.web.faults import Fault
 
 
 @dataclass(frozen=True)
@@ -63,5 +63,5 @@ class Tgi:
 
 def _fault(event: dict[str, Any]) -> Fault:
     said = what_it_says(str(event["error"]))
-    again = event.get("error_type") != "validation"
-    return Fault(f"failed in the middle of an answer ({said})", again=again)
+    retryable = event.get("error_type") != "validation"
+    return Fault(f"failed in the middle of an answer ({said})", retryable=retryable)

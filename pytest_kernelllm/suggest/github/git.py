@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_kernelllm.suggest.github.errors import GitError
-from pytest_kernelllm.web.secret import Redactor, Secret
+from pytest_kernelllm.web.secret import Redactor, Secret, is_safe_for_tokens
 
 WRITER = "kernelllm suggestions"
 """Name of the author and committer of what is suggested."""
@@ -57,7 +57,12 @@ class Git:
             remote: address, without user or password.
             token: for the remote, where it wants one.
             largest: bytes of the largest file that is read.
+
+        Raises:
+            GitError: the token would travel over an open network unencrypted.
         """
+        if token is not None and "://" in remote and not is_safe_for_tokens(remote):
+            raise GitError(f"{remote} would receive the token unencrypted", "use its https:// address")
         self.folder = folder
         """Where the repository lies, and whatever else one run needs."""
         self._remote = remote

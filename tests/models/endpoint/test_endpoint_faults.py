@@ -14,9 +14,9 @@ from serving import SECRET, FakeClock, Proxy, Scripted, Seen, Server, free_port,
 
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.models.endpoint import EndpointModel, open_endpoint
-from pytest_kernelllm.models.endpoint.pace import Bounds
 from pytest_kernelllm.models.endpoint.wire import seed_of
 from pytest_kernelllm.models.protocol import Answer, Ask, Sampling
+from pytest_kernelllm.web.retry import Limits
 
 Serve = Callable[[Any], Any]
 SHORT = Sampling(max_new_tokens=64)
@@ -24,7 +24,7 @@ ONE = [Ask("one", (0,))]
 
 
 def opened(url: str, **options: Any) -> EndpointModel:
-    defaults = {"clock": FakeClock(), "environ": {}, "token": SECRET, "bounds": Bounds(idle=0.3)}
+    defaults = {"clock": FakeClock(), "environ": {}, "token": SECRET, "limits": Limits(idle=0.3)}
     return open_endpoint(url, **(defaults | options))
 
 
@@ -148,8 +148,8 @@ def test_a_host_that_does_not_exist_is_one_error() -> None:
     ("fault", "says"),
     [
         ((401, {"error": "Invalid credentials"}, {}), r"refused the token \(401: Invalid credentials\)"),
-        ((403, {"error": "gated"}, {}), r"does not let this token in \(403: gated\)"),
-        ((402, {"error": "no credits left"}, {}), r"wants to be paid \(402: no credits left\)"),
+        ((403, {"error": "gated"}, {}), r"denies access with this token \(403: gated\)"),
+        ((402, {"error": "no credits left"}, {}), r"answered: payment required \(402: no credits left\)"),
         (
             (404, {"error": {"message": "The model `x` does not exist."}}, {}),
             r"no such route or model: POST .*x.* does not exist",
@@ -173,7 +173,7 @@ def test_a_token_that_is_wanted_and_missing_is_asked_for(serve: Serve) -> None:
         Scripted(refuse=lambda seen: None if "authorization" in seen.headers else (401, "who are you?"))
     )
     with pytest.raises(
-        GenerateError, match=r"wants a token \(401: who are you\?\): set KERNELLLM_ENDPOINT_TOKEN"
+        GenerateError, match=r"requires a token \(401: who are you\?\): set KERNELLLM_ENDPOINT_TOKEN"
     ):
         list(opened(server.url, token=None).answers(ONE, SHORT))
     (answer,) = opened(server.url).answers(ONE, SHORT)
@@ -223,7 +223,7 @@ def test_a_prompt_the_server_finds_too_long_fails_alone_and_in_plain_words(
     proxy = serve(Proxy(serve(Scripted(speaks=speaks)).url, [refusal]))
     answers = list(opened(proxy.url, concurrency=1).answers([Ask("long", (0,)), Ask("one", (0,))], SHORT))
     assert [a.finish for a in answers] == ["failed", "stop"]
-    assert "takes no more than 4096 tokens, and prompt and answer are longer" in answers[0].note
+    assert "accepts at most 4096 tokens for prompt and answer together" in answers[0].note
 
 
 def test_a_stream_that_breaks_off_after_some_samples_keeps_them(serve: Serve) -> None:
@@ -441,7 +441,7 @@ def test_no_fault_shows_the_token(
         "token": SECRET if given == "token" else None,
         "progress": lines.append,
         "wake_timeout": 20,
-        "bounds": Bounds(idle=0.05, tries=2),
+        "limits": Limits(idle=0.05, tries=2),
     }
     said = ""
     for use in (

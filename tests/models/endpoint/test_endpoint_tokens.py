@@ -92,7 +92,7 @@ def test_a_token_never_travels_unencrypted_over_an_open_network(url: str) -> Non
     token = None if "@" in url else SECRET
     with pytest.raises(
         GenerateError,
-        match=r"would travel unencrypted to (example\.com|8\.8\.8\.8:8000): give the endpoint's https",
+        match=r"would receive the token unencrypted \((example\.com|8\.8\.8\.8:8000)\): use its https",
     ):
         list(
             open_endpoint(url, token=token, environ={}, clock=FakeClock()).answers(

@@ -6,8 +6,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from pytest_kernelllm.suggest.github.client import TRIES, GitHub
-from pytest_kernelllm.suggest.github.errors import ApiError
+from pytest_kernelllm.suggest.github.client import LIMITS, GitHub
+from pytest_kernelllm.suggest.github.errors import ApiError, GitError
+from pytest_kernelllm.suggest.github.git import Git
 from pytest_kernelllm.web.secret import Secret
 
 TOKEN = "ghs_16C7e42F292c6912E7710c838347Ae178B4a"
@@ -20,8 +21,11 @@ class Clock:
     def now(self):
         return 1000.0 + sum(self.slept)
 
-    def sleep(self, seconds):
+    async def sleep(self, seconds):
         self.slept.append(seconds)
+
+    def chance(self):
+        return 1.0
 
 
 class Script:
@@ -74,9 +78,7 @@ def clock():
 
 @pytest.fixture
 def api(script, clock):
-    api = GitHub(f"{script.url}/api/v3/", "owner/name", Secret(TOKEN), clock)
-    yield api
-    api.close()
+    return GitHub(f"{script.url}/api/v3/", "owner/name", Secret(TOKEN), clock)
 
 
 def test_a_server_of_an_enterprise_is_asked_below_its_own_path(script, api):
@@ -139,14 +141,14 @@ def test_what_writes_is_sent_again_after_a_rate_limit(script, api, clock):
 
 def test_patience_ends(script, api, clock):
     script.answers = [(500, {}, {"message": "no"})]
-    with pytest.raises(ApiError, match=f"Given up after {TRIES} tries"):
+    with pytest.raises(ApiError, match=f"{LIMITS.tries} tries"):
         api.comments(3)
-    assert len(script.seen) == TRIES
+    assert len(script.seen) == LIMITS.tries
 
 
 def test_no_connection_is_one_sentence(clock):
     api = GitHub("http://127.0.0.1:1", "owner/name", Secret(TOKEN), clock)
-    with pytest.raises(ApiError, match="no connection"):
+    with pytest.raises(ApiError, match="GitHub cannot be reached: "):
         api.comments(3)
 
 
@@ -165,13 +167,15 @@ def test_the_token_does_not_leave_in_logs(script, api, caplog):
     assert TOKEN not in caplog.text
 
 
-def test_the_token_is_not_sent_unencrypted():
+def test_the_token_is_not_sent_unencrypted(tmp_path):
     with pytest.raises(ApiError, match="unencrypted"):
-        GitHub("http://api.example.org", "owner/name", Secret(TOKEN))
+        GitHub("http://api.example.org", "owner/name", Secret(TOKEN)).comments(3)
+    with pytest.raises(GitError, match="unencrypted"):
+        Git(tmp_path, "http://git.example.org/owner/name.git", Secret(TOKEN))
 
 
 @pytest.mark.parametrize("content", [b"<html>", b'"text"', b"{}"])
 def test_an_answer_of_another_form_is_one_sentence(script, api, content):
     script.answers = [(200, {}, content)]
-    with pytest.raises(ApiError, match="is no list"):
+    with pytest.raises(ApiError, match=r"no JSON|not a list"):
         api.comments(3)

@@ -22,9 +22,12 @@ class Clock:
     def now(self):
         return self.time
 
-    def sleep(self, seconds):
+    async def sleep(self, seconds):
         self.slept.append(seconds)
         self.time += seconds
+
+    def chance(self):
+        return 1.0
 
 
 class World:

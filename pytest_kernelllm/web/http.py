@@ -1,23 +1,27 @@
-"""Requests to one server: where tokens go, what is followed, and faults in place of exceptions."""
+"""Requests to one server: where tokens go, which redirects are followed, and faults in place of exceptions."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import httpx2
 
-from pytest_kernelllm.generate.protocol import GenerateError
-from pytest_kernelllm.models.endpoint.faults import Fault, of_response
-from pytest_kernelllm.models.endpoint.pace import Bounds
+from pytest_kernelllm.web.answers import what_it_says
+from pytest_kernelllm.web.faults import Fault
+from pytest_kernelllm.web.retry import Limits
 from pytest_kernelllm.web.secret import Redactor, Secret, is_loopback, is_safe_for_tokens
 
 MOST_BYTES = 16 * 2**20
-"""Of one answer; no model writes that much."""
+"""Of one response."""
+
+Refusal = Callable[[str, int, Mapping[str, str], str], Fault]
+"""Makes a fault of an unsuccessful response, given method and path (``POST /v1/completions``), status, headers with
+names in lower case, and text without secrets."""
 
 _LOGGERS = [
     logging.getLogger(f"httpcore2.{name}") for name in ("connection", "http11", "http2", "proxy", "socks")
@@ -28,44 +32,55 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 
 
 class Http:
-    """A connection pool for one server. Enter it in the event loop it is used in.
+    """A connection pool for one server. Enter it in the event loop that uses it.
 
-    A token goes to the server's own scheme, host and port and nowhere else: redirects that leave them are
-    faults.
+    Requests, and with them the token, go to the server's own scheme, host and port and nowhere else; a redirect
+    to another address is a fault.
     """
 
-    def __init__(self, root: str, token: Secret | None, login: Secret | None, bounds: Bounds) -> None:
-        """Prepare; nothing is sent.
+    def __init__(
+        self,
+        root: str,
+        refusal: Refusal,
+        limits: Limits,
+        token: Secret | None = None,
+        login: Secret | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Prepare the pool; nothing is sent.
 
         Args:
-            root: the address that ``token`` and ``login`` are for.
-            token: sent as a bearer; it wins over ``login``.
-            login: ``user:password``, from the address.
-            bounds: ``connect`` and ``idle`` are this module's.
+            root: the address of the server, which ``token`` and ``login`` are for.
+            refusal: makes faults of unsuccessful responses.
+            limits: ``connect`` and ``idle`` apply here.
+            token: sent as a bearer token; it takes precedence over ``login``.
+            login: ``user:password``.
+            headers: sent with every request.
 
         Raises:
-            GenerateError: the token would cross an open network unencrypted.
+            Fault: the token would travel over an open network unencrypted.
         """
         if (token or login) and not is_safe_for_tokens(root):
-            raise GenerateError(
-                f"The token would travel unencrypted to {urlsplit(root).netloc}: give the endpoint's https:// address,"
-                " or unset KERNELLLM_ENDPOINT_TOKEN if it wants none."
+            raise Fault(
+                f"would receive the token unencrypted ({urlsplit(root).netloc}): use its https:// address, or no token",
+                fatal=True,
             )
         self._origin = _origin(root)
-        self._has_token = bool(token or login)
+        self._refusal = refusal
         self._redact = Redactor([token, login, _password(login)])
         self._client = httpx2.AsyncClient(
-            auth=_Auth(token, login) if token or login else None,
-            timeout=httpx2.Timeout(bounds.idle, connect=bounds.connect, pool=None),
+            auth=_Authorization(token, login) if token or login else None,
+            headers=dict(headers or {}),
+            timeout=httpx2.Timeout(limits.idle, connect=limits.connect, pool=None),
             follow_redirects=False,
-            verify=root.startswith("https:"),  # loading certificates takes a while, and http:// has none
-            trust_env=not is_loopback(root),  # a proxy for the world is none for this machine
+            verify=root.startswith("https:"),  # loading certificates takes time, and http:// needs none
+            trust_env=not is_loopback(root),  # a proxy does not reach this machine
             limits=httpx2.Limits(max_connections=None),
         )
-        self._bounds = bounds
+        self._limits = limits
 
     def _filter(self, record: logging.LogRecord) -> bool:
-        # At level DEBUG they write down the headers of answers, in which a server may repeat what it was sent.
+        # At level DEBUG the loggers write response headers, in which a server may repeat the token.
         record.msg, record.args = self._redact(record.getMessage()), ()
         return True
 
@@ -83,31 +98,29 @@ class Http:
             logger.removeFilter(self._filter)
 
     async def ask(self, method: str, url: str, body: object = None) -> Any:
-        """The JSON that the server answers.
+        """Send a request and return the JSON of the response.
 
         Raises:
-            Fault: it answers something else, or not at all.
+            Fault: there is no response, or it is unsuccessful or not JSON.
         """
+        found, _ = await self.page(method, url, body)
+        return found
+
+    async def page(self, method: str, url: str, body: object = None) -> tuple[Any, str | None]:
+        """The JSON of the response as ``ask`` returns it, and the address of the next page if there is one."""
         async with self._reply(method, url, body, "application/json") as reply:
             text = await self._text(reply)
-            try:
-                return json.loads(text)
-            except ValueError:
-                raise self._no_json(method, reply, text, again=False) from None
+            return self._parsed(reply, text, retryable=False), reply.links.get("next", {}).get("url")
 
     async def events(self, url: str, body: object) -> AsyncGenerator[Any, None]:
-        """Yield the JSON of each server-sent event; or the one answer of a server that does not stream.
+        """Yield the JSON of each server-sent event, or the one response of a server that does not stream.
 
         Raises:
-            Fault: it answers something else, stops in between, or not at all.
+            Fault: there is no response, it is unsuccessful or not JSON, or the stream breaks off.
         """
         async with self._reply("POST", url, body, "text/event-stream, application/json") as reply:
             if reply.headers.get("content-type", "").partition(";")[0].strip().lower() != "text/event-stream":
-                text = await self._text(reply)
-                try:
-                    yield json.loads(text)
-                except ValueError:
-                    raise self._no_json("POST", reply, text, again=True) from None
+                yield self._parsed(reply, await self._text(reply), retryable=True)
                 return
             async with aclosing(self._data(reply)) as lines:
                 async for data in lines:
@@ -116,7 +129,7 @@ class Http:
                     try:
                         event = json.loads(self._redact(data))
                     except ValueError:
-                        raise Fault("sent no JSON in the middle of an answer", again=True) from None
+                        raise Fault("sent no JSON in the middle of an answer", retryable=True) from None
                     yield event
 
     async def _data(self, reply: httpx2.Response) -> AsyncGenerator[str, None]:
@@ -124,8 +137,8 @@ class Http:
         with self._faults():
             async for event in httpx2.EventSource(reply, max_event_size=MOST_BYTES):
                 read += len(event.data)
-                if read > 4 * MOST_BYTES:  # each token comes in a wrapping of some hundred bytes
-                    raise Fault("does not stop writing")
+                if read > 4 * MOST_BYTES:  # each token is wrapped in some hundred bytes
+                    raise Fault("sent more than any answer needs")
                 if event.data:
                     yield event.data
 
@@ -133,6 +146,8 @@ class Http:
     async def _reply(
         self, method: str, url: str, body: object, accept: str
     ) -> AsyncIterator[httpx2.Response]:
+        if not self._is_own(url):
+            raise Fault(f"names an address on another server: {self._redact(url)}", fatal=True)
         headers, content = {"accept": accept}, None
         if body is not None:
             headers["content-type"] = "application/json"
@@ -147,35 +162,48 @@ class Http:
                     continue
                 if not reply.is_success:
                     text = await self._text(reply)
-                    asked = f"{method} {urlsplit(url).path or '/'}"
-                    raise of_response(asked, reply.status_code, dict(reply.headers), text, self._has_token)
+                    raise self._refusal(self._asked(reply), reply.status_code, dict(reply.headers), text)
                 yield reply
                 return
             finally:
                 await reply.aclose()
-        raise Fault("redirects in circles", everything=True)
+        raise Fault("redirects in circles", fatal=True)
 
     def _redirected(self, method: str, url: str, reply: httpx2.Response) -> str:
         code = reply.status_code
-        target = urljoin(url, reply.headers.get("location", ""))
         try:
-            leaves = _origin(target) != self._origin
+            target = urljoin(url, reply.headers.get("location", ""))
+            parts = urlsplit(target)
         except ValueError:
-            raise Fault(f"redirects ({code}) to nowhere", everything=True) from None
-        if leaves:
-            scheme, host, _ = _origin(target)
-            shown = self._redact(f"{scheme}://{host}")
+            raise Fault(f"redirects ({code}) to nowhere", fatal=True) from None
+        if not self._is_own(target):
+            shown = self._redact(f"{parts.scheme}://{parts.hostname}")
             raise Fault(
                 f"redirects ({code}) to another address, {shown}, where it is not followed;"
                 " give that address if it is the right one",
-                everything=True,
+                fatal=True,
             )
         if method != "GET" and code not in (307, 308):
-            raise Fault(
-                f"redirects a request with a body ({code}) to {self._redact(urlsplit(target).path)}",
-                everything=True,
-            )
+            raise Fault(f"redirects a request with a body ({code}) to {self._redact(parts.path)}", fatal=True)
         return target
+
+    def _is_own(self, url: str) -> bool:
+        try:
+            return _origin(url) == self._origin
+        except ValueError:
+            return False
+
+    def _asked(self, reply: httpx2.Response) -> str:
+        return self._redact(f"{reply.request.method} {reply.request.url.path}")
+
+    def _parsed(self, reply: httpx2.Response, text: str, *, retryable: bool) -> Any:
+        try:
+            return json.loads(text)
+        except ValueError:
+            code = f"{reply.status_code}: {what_it_says(text)}"
+            raise Fault(
+                f"sent no JSON: {self._asked(reply)} ({code})", status=reply.status_code, retryable=retryable
+            ) from None
 
     async def _text(self, reply: httpx2.Response) -> str:
         read = bytearray()
@@ -183,14 +211,8 @@ class Http:
             async for chunk in reply.aiter_bytes():
                 read += chunk
                 if len(read) > MOST_BYTES:
-                    raise Fault("does not stop writing")
+                    raise Fault(f"sent more than {MOST_BYTES:,} bytes")
         return self._redact(read.decode("utf-8", "replace"))
-
-    def _no_json(self, method: str, reply: httpx2.Response, text: str, *, again: bool) -> Fault:
-        found = of_response(f"{method} {reply.url.path}", 200, {}, text, self._has_token)
-        return Fault(
-            f"sent no JSON: {found.reason.removeprefix('refused ')}", status=reply.status_code, again=again
-        )
 
     @contextmanager
     def _faults(self) -> Iterator[None]:
@@ -198,24 +220,25 @@ class Http:
             yield
         except httpx2.ConnectTimeout:
             raise Fault(
-                f"cannot be reached: no connection within {self._bounds.connect:g} s",
-                again=True,
-                everything=True,
+                f"cannot be reached: no connection within {self._limits.connect:g} s",
+                retryable=True,
+                fatal=True,
+                unsent=True,
             ) from None
         except httpx2.TimeoutException:
-            raise Fault(f"sent nothing for {self._bounds.idle:g} s", again=True) from None
+            raise Fault(f"sent nothing for {self._limits.idle:g} s", retryable=True) from None
         except (httpx2.ConnectError, httpx2.ProxyError) as error:
             why = self._redact(str(error)) or "no connection"
-            raise Fault(f"cannot be reached: {why}", again=True, everything=True) from None
+            raise Fault(f"cannot be reached: {why}", retryable=True, fatal=True, unsent=True) from None
         except (httpx2.UnsupportedProtocol, httpx2.InvalidURL):
-            raise Fault("has an address that cannot be asked", everything=True) from None
+            raise Fault("has an address that cannot be requested", fatal=True) from None
         except httpx2.HTTPError as error:
             why = self._redact(str(error)) or type(error).__name__
-            raise Fault(f"broke the connection ({why})", again=True) from None
+            raise Fault(f"broke the connection ({why})", retryable=True) from None
 
 
-class _Auth(httpx2.Auth):
-    """Writes the header at the last moment, so that no object that prints itself holds the token."""
+class _Authorization(httpx2.Auth):
+    """Adds the header to each request as it is sent, so that no object with a ``repr`` holds the token."""
 
     def __init__(self, token: Secret | None, login: Secret | None) -> None:
         self._token = token
