@@ -9,16 +9,16 @@ from torch import Tensor, nn
 from without_torch import run_without_torch
 
 from pytest_kernelllm.judge.static_check.allowed import INSIDE_TORCH, INSIDE_TRITON, MEMBERS, OTHER_MEMBERS
-from pytest_kernelllm.judge.static_check.static_check import screen
+from pytest_kernelllm.judge.static_check.static_check import find_violations
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 
-SCREEN = """
+CHECK = """
 import dataclasses, json
-from pytest_kernelllm.judge.static_check.static_check import screen
+from pytest_kernelllm.judge.static_check.static_check import find_violations
 
 sources = json.load(sys.stdin)
-print(json.dumps([[dataclasses.asdict(found) for found in screen(source)] for source in sources]))
+print(json.dumps([[dataclasses.asdict(found) for found in find_violations(source)] for source in sources]))
 assert not {"torch", "triton", "numpy"} & sys.modules.keys()
 """
 
@@ -39,16 +39,16 @@ def test_every_source_gives_the_same_findings_without_torch():
     files = sorted((CORPUS / "honest").glob("*.py")) + sorted((CORPUS / "cheats").glob("*.py"))
     sources = [file.read_text(encoding="utf-8") for file in files]
     sources += [TOUCHES.format(expression) for expression in ATTRIBUTES]
-    done = run_without_torch(SCREEN, stdin=json.dumps(sources))
+    done = run_without_torch(CHECK, stdin=json.dumps(sources))
     assert done.returncode == 0, done.stderr
-    found = [[dataclasses.asdict(finding) for finding in screen(source)] for source in sources]
+    found = [[dataclasses.asdict(finding) for finding in find_violations(source)] for source in sources]
     assert json.loads(done.stdout) == found
     assert any(found) and not all(found)
 
 
 @pytest.mark.parametrize("name", ["running_mean", "weight"])
 def test_an_attribute_of_a_submodule_may_be_read(name):
-    assert screen(TOUCHES.format(f"self.norm.{name}")) == []
+    assert find_violations(TOUCHES.format(f"self.norm.{name}")) == []
 
 
 def test_the_list_names_all_that_the_installed_torch_has():
