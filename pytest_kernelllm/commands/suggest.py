@@ -44,9 +44,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _guard(options: argparse.Namespace) -> int:
     from pytest_kernelllm.suggest.github.context import read_job
-    from pytest_kernelllm.suggest.github.errors import Refused
+    from pytest_kernelllm.suggest.github.errors import SuggestionRefused
     from pytest_kernelllm.suggest.github.guard import check_suggest, check_verify
-    from pytest_kernelllm.suggest.github.runner import Runner
+    from pytest_kernelllm.suggest.github.runner import ActionsRunner
 
     try:
         job = read_job(os.environ)
@@ -55,8 +55,8 @@ def _guard(options: argparse.Namespace) -> int:
         else:
             environ = {name: value for name, value in os.environ.items() if name != TOKEN}
             check_verify(job, environ, Path.cwd(), token=bool(os.environ.get(TOKEN)))
-    except Refused as error:
-        Runner(os.environ).annotate("error", str(error))
+    except SuggestionRefused as error:
+        ActionsRunner(os.environ).annotate("error", str(error))
         print(error, file=sys.stderr)
         return REJECTED
     return OK
@@ -64,17 +64,17 @@ def _guard(options: argparse.Namespace) -> int:
 
 def _pack(options: argparse.Namespace) -> int:
     from pytest_kernelllm.report.read import ReportError
-    from pytest_kernelllm.suggest.github.pack import pack, tell
-    from pytest_kernelllm.suggest.github.runner import Runner
+    from pytest_kernelllm.suggest.github.pack import pack, publish
+    from pytest_kernelllm.suggest.github.runner import ActionsRunner
 
-    runner, folder = Runner(os.environ), Path(options.artifact)
+    runner, folder = ActionsRunner(os.environ), Path(options.artifact)
     try:
         report = pack(Path(options.report), folder)
     except (OSError, ReportError) as error:
         raise CommandError(
             f"{options.report} and its patches cannot be packed ({error}); pytest says why."
         ) from None
-    tell(report, Path.cwd(), runner)
+    publish(report, Path.cwd(), runner)
     runner.output("patches", str(sum(target.patch is not None for target in report.targets)))
     runner.output("artifact", str(folder))
     return OK
@@ -84,16 +84,16 @@ def _propose(options: argparse.Namespace) -> int:
     from pytest_kernelllm.suggest.github.artifact import read_artifact
     from pytest_kernelllm.suggest.github.client import GitHub
     from pytest_kernelllm.suggest.github.context import read_job
-    from pytest_kernelllm.suggest.github.errors import ApiError, GitError, Refused
+    from pytest_kernelllm.suggest.github.errors import ApiError, GitError, SuggestionRefused
     from pytest_kernelllm.suggest.github.flow import suggest
     from pytest_kernelllm.suggest.github.git import Git
     from pytest_kernelllm.suggest.github.guard import check_suggest
-    from pytest_kernelllm.suggest.github.runner import Runner
+    from pytest_kernelllm.suggest.github.runner import ActionsRunner
     from pytest_kernelllm.suggest.place import FOLDER
     from pytest_kernelllm.web.secret import Secret
 
     text = os.environ.pop(TOKEN, "").strip()
-    token, runner = (Secret(text) if text else None), Runner(os.environ)
+    token, runner = (Secret(text) if text else None), ActionsRunner(os.environ)
     try:
         job = read_job(os.environ)
         check_suggest(job)
@@ -102,9 +102,9 @@ def _propose(options: argparse.Namespace) -> int:
             git = Git(Path(scratch), f"{job.server}/{job.repository}.git", token)
             github = GitHub(job.api, job.repository, token) if token else None
             outcome = suggest(job, artifact, git, github, options.kernels_dir or FOLDER)
-    except (Refused, GitError, ApiError) as error:
+    except (SuggestionRefused, GitError, ApiError) as error:
         runner.annotate("error", str(error))
-        runner.output("result", "refused" if isinstance(error, Refused) else "failed")
+        runner.output("result", "refused" if isinstance(error, SuggestionRefused) else "failed")
         return REJECTED
     left = outcome.result in ("artifact", "kept", "outdated")
     runner.annotate("warning" if left else "notice", f"{outcome.sentence} {outcome.url}".strip())

@@ -1,1 +1,1 @@
-"""Patches that adopt kernels: where the kernel goes, how the marker changes, what ``git apply`` gets."""
+"""Patches that adopt kernels: the path of the kernel module, the edit of the marker, the patch for ``git apply``."""

@@ -1,4 +1,4 @@
-"""``kernel="..."`` put into one marker or taken out of it, as edits of text ranges: every other byte of the file stays."""
+"""Adds ``kernel="..."`` to one marker or removes it, by editing text ranges: every other byte of the file stays."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ _LAYOUT = (token.NL, token.NEWLINE, token.COMMENT, token.INDENT, token.DEDENT, t
 
 
 class EditError(ValueError):
-    """The marker cannot be changed without guessing; one sentence that says where, why and what to write."""
+    """The marker cannot be edited safely; one sentence with the place, the reason and what to write by hand."""
 
 
 def set_kernel(source: bytes, target: Target, kernel: str, root: Path) -> bytes:
-    """The same file with ``kernel="<kernel>"`` in the target's marker.
+    """Returns the file with ``kernel="<kernel>"`` in the target's marker.
 
     Args:
         source: the file's bytes; encoding, byte order mark, line ends and a missing last line end are kept.
-        target: whose marker; found by the target's name, so earlier lines may have moved.
+        target: its marker is edited; it is found by the target's name, so lines above it may have changed.
         kernel: dotted path of the kernel module.
         root: the project root, to which ``target.path`` is relative.
 
     Raises:
-        EditError: no such marker, or one that cannot be changed safely.
+        EditError: there is no such marker, or it cannot be edited safely.
     """
     return _changed(source, target, root, kernel)
 
 
 def remove_kernel(source: bytes, target: Target, root: Path) -> bytes:
-    """The same file without ``kernel=`` in the target's marker: what ``set_kernel`` was given, byte for byte.
+    """Returns the file without ``kernel=`` in the target's marker: the inverse of ``set_kernel``, byte for byte.
 
-    Arguments and errors are those of ``set_kernel``; a marker without ``kernel=`` stays as it is.
+    Arguments and errors are those of ``set_kernel``; a marker without ``kernel=`` is left as it is.
     """
     return _changed(source, target, root, None)
 
 
 def _changed(source: bytes, target: Target, root: Path, kernel: str | None) -> bytes:
-    what = f'kernel="{kernel}" cannot be written into' if kernel else "kernel= cannot be taken out of"
+    what = f'kernel="{kernel}" cannot be written into' if kernel else "kernel= cannot be removed from"
     failed, advice = (
         f"{target.path}:{target.line}: {what} the marker of {target.name}",
-        "write it there by hand" if kernel else "take it out by hand",
+        "write it there by hand" if kernel else "remove it by hand",
     )
     try:
         marker = _find(source, target, root)
@@ -61,17 +61,17 @@ def _changed(source: bytes, target: Target, root: Path, kernel: str | None) -> b
     except (_Unsure, SyntaxError, ValueError, RecursionError) as error:
         raise EditError(f"{failed} because {error}; {advice}.") from None
     if ast.dump(_without_kernel(marker)) != ast.dump(_without_kernel(after)) or after.mark.kernel != kernel:
-        raise EditError(f"{failed} without a change elsewhere; {advice}.")
+        raise EditError(f"{failed} without another change; {advice}.")
     return edited
 
 
 class _Unsure(Exception):
-    """Why an edit would be a guess; completes a sentence."""
+    """The reason why an edit would be a guess; it completes a sentence."""
 
 
 @dataclass(frozen=True)
 class _Marker:
-    """A marker in a parsed file: ``node`` is the bare name, or the call that takes the options."""
+    """A marker in a parsed file; ``node`` is the bare name, or the call with the options."""
 
     tree: ast.Module
     mark: Mark
@@ -104,7 +104,7 @@ def _find(source: bytes, target: Target, root: Path) -> _Marker:
 
 
 def _without_kernel(marker: _Marker) -> ast.Module:
-    """The tree with a bare marker as an empty call, and without the ``kernel`` keyword. Changes the tree."""
+    """The tree without the ``kernel`` keyword, a bare marker being an empty call. Changes the tree in place."""
     node = marker.node
     if isinstance(node, ast.Call):
         node.keywords = [keyword for keyword in node.keywords if keyword.arg != "kernel"]
@@ -116,7 +116,7 @@ def _without_kernel(marker: _Marker) -> ast.Module:
 
 
 class _Text:
-    """A decoded source file that translates positions and takes edits."""
+    """A decoded source file: translates positions and applies edits."""
 
     def __init__(self, source: bytes) -> None:
         self.encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
@@ -126,13 +126,13 @@ class _Text:
         self.starts = [match.start() for match in _LINE.finditer(self.text)]
 
     def offset(self, line: int, column: int) -> int:
-        """Index in ``text`` of a position as ``ast`` gives it: 1-based line, UTF-8 bytes into it."""
+        """Index in ``text`` of a position as ``ast`` states it: 1-based line, offset in UTF-8 bytes."""
         start = self.starts[line - 1]
         end = self.starts[line] if line < len(self.starts) else len(self.text)
         return start + len(self.text[start:end].encode()[:column].decode())
 
     def span(self, node: ast.expr) -> tuple[int, int]:
-        """First index of a node, and the one after its last."""
+        """Start and end index of a node; the end is exclusive."""
         assert node.end_lineno is not None and node.end_col_offset is not None
         return self.offset(node.lineno, node.col_offset), self.offset(node.end_lineno, node.end_col_offset)
 
@@ -143,7 +143,7 @@ class _Text:
         return match.start()
 
     def own_indent(self, index: int) -> str | None:
-        """The line end and the blanks before ``index`` if nothing else precedes it on its line."""
+        """The line end and indentation before ``index``, if nothing else precedes it on its line."""
         match = re.search(r"(\r\n|\r|\n)([ \t\f]*)\Z", self.text[:index])
         return match.group() if match else None
 
@@ -177,17 +177,17 @@ def _replaced(text: _Text, value: ast.expr, kernel: str) -> tuple[int, int, str]
 
 
 def _added(text: _Text, call: ast.Call, argument: str) -> list[tuple[int, int, str]]:
-    """A new last argument, laid out as the call's others are."""
+    """Adds a last argument, laid out as the call's others are."""
     start, end = text.span(call)
     last = _last_before_closing(text, start, end)
     if not (call.args or call.keywords):
-        # The comma tells `()` from no parentheses at all when the argument is taken out again.
+        # With the comma, removing the argument again can tell `()` from no parentheses at all.
         return [(last, last, f"{argument}," if last == end - 1 else argument)]
     comma = text.text[last - 1] == ","
     newline = text.own_indent(_start_of_last(text, call))
     if newline is None:
         return [(last, last, f" {argument}," if comma else f", {argument}")]
-    # On a line of its own, after a comment that belongs to the argument before.
+    # On a line of its own, after a comment on the argument before.
     line_end = text.line_end(last)
     place = line_end if line_end < end else last
     if comma:
@@ -198,7 +198,7 @@ def _added(text: _Text, call: ast.Call, argument: str) -> list[tuple[int, int, s
 
 
 def _removals(text: _Text, marker: _Marker) -> list[tuple[int, int, str]]:
-    """The inverse of ``_edits`` where that added the argument; as tidy as can be where a person wrote it."""
+    """The inverse of ``_edits`` if that added the argument; otherwise the tidiest removal."""
     call = marker.node
     keywords = call.keywords if isinstance(call, ast.Call) else []
     keyword = next((keyword for keyword in keywords if keyword.arg == "kernel"), None)
@@ -231,7 +231,7 @@ def _removals(text: _Text, marker: _Marker) -> list[tuple[int, int, str]]:
 
 
 def _stop(text: _Text, tokens: list[tuple[int, int]], place: int) -> int:
-    """Which token ends the argument that begins with the one at ``place``: a comma or the call's parenthesis."""
+    """Index of the token that ends the argument beginning at ``place``: a comma or the call's parenthesis."""
     depth = 0
     for index in range(place, len(tokens)):
         character = text.text[slice(*tokens[index])]
@@ -242,22 +242,22 @@ def _stop(text: _Text, tokens: list[tuple[int, int]], place: int) -> int:
 
 
 def _start_of_last(text: _Text, call: ast.Call) -> int:
-    """Index at which the last argument begins: its name, for a keyword."""
+    """Index of the start of the last argument: of its name, for a keyword."""
     starts = [text.span(node)[0] for node in call.args]
     starts += [text.offset(keyword.lineno, keyword.col_offset) for keyword in call.keywords]
     return max(starts)
 
 
 def _last_before_closing(text: _Text, start: int, end: int) -> int:
-    """Index after the last token inside a call's parentheses: of an argument, a comma or the opening one."""
+    """Index after the last token before a call's closing parenthesis."""
     return _tokens(text, start, end)[-2][1]
 
 
 def _tokens(text: _Text, start: int, end: int) -> list[tuple[int, int]]:
-    """Where each token of a call lies in the text; comments and layout are none."""
+    """Start and end index of each token of a call, without comments and layout."""
     segment = text.text[start:end]
     starts = [match.start() for match in _LINE.finditer(segment)]
-    # The tokenizer gets plain line ends; lines and columns are the same with them.
+    # The tokenizer gets plain line ends; they change neither lines nor columns.
     plain = io.StringIO(segment.replace("\r\n", "\n").replace("\r", "\n"))
     found = [t for t in tokenize.generate_tokens(plain.readline) if t.type not in _LAYOUT]
 

@@ -1,4 +1,4 @@
-"""What the judge found, in one line each: for the header of an adopted kernel, and for the person who is asked."""
+"""What the judge measured, one line each, for the header of an adopted kernel and for the person who reviews it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pytest_kernelllm.core.records import Candidate, Check, Environment, Ratio, 
 
 
 def shipped(candidate: Candidate, verdict: Verdict) -> Candidate:
-    """The candidate as it is adopted: its source, with the verdict's figures in the header."""
+    """Returns the candidate as it is adopted: with the verdict's figures in the header of its source."""
     again = {"verify again": f"pytest --kernelllm-only {shlex.quote(candidate.target)}"}
     return replace(candidate, source=with_figures(candidate.source, figures(verdict) | again))
 
 
 def figures(verdict: Verdict) -> dict[str, str]:
-    """What was measured, by ``kernel_module.FIGURE_KEYS``; nothing that was not."""
+    """The measured figures by ``kernel_module.FIGURE_KEYS``; what was not measured is left out."""
     found = {"verified": _where(verdict.environment, timed=bool(verdict.timing))}
     worst = max(
         (c for c in verdict.checks if _share(c) is not None), key=lambda c: _share(c) or 0.0, default=None
@@ -33,7 +33,7 @@ def figures(verdict: Verdict) -> dict[str, str]:
 
 
 def without_figures(patch: bytes) -> bytes:
-    """A patch without the figures that it adds: the same for the same kernels, whenever and wherever they were judged."""
+    """Returns a patch without the figures it adds: equal for equal kernels, whenever and wherever they were judged."""
     return _ADDED.sub(b"", patch)
 
 
@@ -49,7 +49,7 @@ def _where(environment: Environment, *, timed: bool) -> str:
 
 
 def _compiled(verdict: Verdict) -> str:
-    """Against ``torch.compile``, of a target with one timed case; ratios of several have no mean interval."""
+    """The speedup over ``torch.compile`` of a target with one timed case; several have no common interval."""
     ratio = verdict.timing[0].speedup_compiled if len(verdict.timing) == 1 else None
     return f", {_ratio(ratio)} over torch.compile" if ratio else ""
 
@@ -63,7 +63,7 @@ def _ratio(ratio: Ratio) -> str:
 
 
 def _share(check: Check) -> float | None:
-    """The measured error over the allowed one, of a check that measures an error."""
+    """The measured error as a share of the allowed one; None if the check does not measure an error."""
     if not check.name.startswith(("output", "gradient")):
         return None
     if not (isinstance(check.measured, float) and isinstance(check.allowed, float)):

@@ -1,4 +1,4 @@
-"""Files of the project, changed together: all of them or none."""
+"""Changes files of the project together: all of them or none."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ FileChange = tuple[bytes | None, bytes | None]
 
 
 class PatchError(RuntimeError):
-    """A change cannot be made; one sentence that says why and what to do. Nothing was changed."""
+    """A change cannot be made, and nothing was changed; one sentence with the reason and what to do."""
 
 
 def content(path: Path) -> bytes | None:
-    """The bytes of a file; None if there is none.
+    """Returns the bytes of a file; None if it does not exist.
 
     Raises:
         PatchError: it cannot be read.
@@ -31,13 +31,13 @@ def content(path: Path) -> bytes | None:
 
 
 def change_files(root: Path, changes: Mapping[str, FileChange]) -> None:
-    """Write and delete files; what a failure finds done is undone.
+    """Writes and deletes files, and undoes what was done if one of them fails.
 
-    New files come first and deletions last, so that even a kill leaves no marker that names a missing kernel.
+    New files come first and deletions last, so that no marker names a missing kernel even if the process is killed.
 
     Args:
         root: the project root.
-        changes: by POSIX path relative to it; permission bits of files that exist are kept, and so are links.
+        changes: by POSIX path relative to ``root``; existing permission bits and links are kept.
 
     Raises:
         PatchError: a file cannot be written.

@@ -1,4 +1,4 @@
-"""Changed files as a patch in git's format, byte for byte."""
+"""Writes changed files as a patch in git's format, byte for byte."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import difflib
 from collections.abc import Mapping
 
 Change = tuple[bytes | None, bytes]
-"""A file before (None: there is none) and after."""
+"""A file's bytes before (None: it did not exist) and after."""
 
 _ESCAPES = {ord("\t"): "\\t", ord("\n"): "\\n", ord("\r"): "\\r", ord('"'): '\\"', ord("\\"): "\\\\"}
 
 
 def git_patch(changes: Mapping[str, Change], prefix: str = "") -> bytes:
-    """A patch that ``git apply`` takes.
+    """Returns a patch for ``git apply``.
 
     Args:
         changes: by path, POSIX form.
-        prefix: from the work tree's top to where the paths begin: ``""`` or ``"sub/"``.
+        prefix: path from the top of the work tree to the folder that the paths are relative to: ``""`` or ``"sub/"``.
     """
     return b"".join(_file_patch(prefix + path, *change) for path, change in sorted(changes.items()))
 
@@ -26,7 +26,7 @@ def _file_patch(path: str, old: bytes | None, new: bytes) -> bytes:
     header = b"diff --git %s %s\n" % (before, after)
     if old is None:
         header += b"new file mode 100644\n"
-    # A tab ends a name with blanks in it, as git writes it.
+    # Git ends a name that contains spaces with a tab.
     tab = b"\t" if " " in path else b""
     hunks = list(
         difflib.diff_bytes(
@@ -42,7 +42,7 @@ def _file_patch(path: str, old: bytes | None, new: bytes) -> bytes:
 
 
 def _lines(content: bytes) -> list[bytes]:
-    """Lines as git counts them: only a line feed ends one."""
+    """Splits lines as git does: only a line feed ends one."""
     parts = content.split(b"\n")
     return [part + b"\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
 
@@ -52,7 +52,7 @@ def _ended(line: bytes) -> bytes:
 
 
 def _quoted(path: str) -> bytes:
-    """A path as git writes it: in quotes, with escapes, where it holds anything but plain characters."""
+    """A path as git writes it: quoted and escaped if it contains anything but plain characters."""
     raw = path.encode("utf-8", "surrogateescape")
     escaped = "".join(
         _ESCAPES.get(byte) or (chr(byte) if 0x20 <= byte < 0x7F else f"\\{byte:03o}") for byte in raw

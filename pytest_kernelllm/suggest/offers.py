@@ -1,4 +1,4 @@
-"""Patches in the store with the verdicts behind them, and the change each of them is for the files as they are now."""
+"""Reads the store's patches with the verdicts behind them, and finds what each would change today."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _DIGEST = re.compile(f"^\\+{DIGEST_LINE}([0-9a-f]{{64}})$".encode(), re.MULTILIN
 
 @dataclass(frozen=True)
 class Offer:
-    """A patch file and, where the store still has it, the verdict that it comes from."""
+    """A patch file, and the verdict it is based on if the store still has it."""
 
     path: Path
     record: KernelRecord | None
 
     @property
     def name(self) -> str:
-        """As the run's table shows it."""
+        """The name that the run's table shows."""
         return self.path.stem
 
 
 def offers(store: Store, paths: Iterable[Path]) -> list[Offer]:
-    """The patches, in their order, each with its verdict.
+    """Returns the patches in the given order, each with its verdict.
 
     Raises:
         PatchError: a patch cannot be read.
@@ -43,10 +43,10 @@ def offers(store: Store, paths: Iterable[Path]) -> list[Offer]:
 
 
 def adoption(root: Path, record: KernelRecord, targets: Sequence[Target]) -> tuple[Target, Candidate] | None:
-    """What adopts a verified kernel in the files as they are now; None if it is adopted already.
+    """Returns what adopts a verified kernel in the files as they are now; None if it is adopted already.
 
     Raises:
-        PatchError: the target is gone, or not what the kernel was verified for.
+        PatchError: the target is gone, or has changed since the kernel was verified.
     """
     target = next((target for target in targets if target.id == record.target), None)
     if target is None:
@@ -61,7 +61,7 @@ def adoption(root: Path, record: KernelRecord, targets: Sequence[Target]) -> tup
 
 
 def known_targets(root: Path, records: Iterable[KernelRecord | None]) -> list[Target]:
-    """The project's targets, and those of files that a scan of the project leaves out."""
+    """Returns the project's targets, including those of recorded files that a scan of the project skips."""
     found = {target.id: target for target in scan([root], root).targets}
     for path in {record.target.partition("::")[0] for record in records if record}:
         found |= {target.id: target for target in scan_file(root / path, root).targets}
@@ -69,7 +69,7 @@ def known_targets(root: Path, records: Iterable[KernelRecord | None]) -> list[Ta
 
 
 def _record(path: Path, records: Sequence[KernelRecord]) -> KernelRecord | None:
-    """By the digest in the patch; of several machines' verdicts the one whose figures stand there."""
+    """Finds the record by the digest in the patch; of several machines' records, the one with the patch's figures."""
     try:
         patch = path.read_bytes()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Suggestions: the files that adopt a kernel, the patch that says so, and its application."""
+"""Suggestions: the file changes that adopt a kernel, their patch, and its application."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ PACKAGE = b'"""Triton kernels, each verified against the module that it replaces
 
 @dataclass(frozen=True)
 class Suggestion:
-    """Changes that adopt the kernels of one target, or of several."""
+    """The changes that adopt the kernels of one or several targets."""
 
     targets: tuple[str, ...]
     """``Target.id`` of each."""
     files: Mapping[str, Change]
-    """Bytes before (None: a new file) and after, by POSIX path relative to the project root."""
+    """Bytes before (None for a new file) and after, by POSIX path relative to the project root."""
     prefix: str = ""
-    """From the top of the git work tree to the project root: ``""`` or ``"sub/folder/"``."""
+    """Path from the top of the git work tree to the project root: ``""`` or ``"sub/folder/"``."""
 
     @property
     def name(self) -> str:
@@ -41,12 +41,12 @@ class Suggestion:
 
     @property
     def patch(self) -> bytes:
-        """What ``git apply`` takes at the top of the work tree; bytes, in each file's own encoding."""
+        """The patch for ``git apply`` at the top of the work tree; bytes, in each file's own encoding."""
         return git_patch(self.files, self.prefix)
 
 
 def patch_name(targets: Sequence[str]) -> str:
-    """How the patch for these targets is called, by ``Target.id``; its file ends in ``.patch``."""
+    """Returns the name of the patch for these targets (``Target.id``), without the suffix ``.patch``."""
     if len(targets) > 1:
         return COMBINED
     path, _, name = targets[0].partition("::")
@@ -56,17 +56,17 @@ def patch_name(targets: Sequence[str]) -> str:
 def suggestion(
     root: Path, target: Target, candidate: Candidate, targets: Iterable[Target] = (), folder: str = FOLDER
 ) -> Suggestion | None:
-    """The change that adopts a candidate for a target; None if it is adopted already, whatever its figures.
+    """Returns the change that adopts a candidate for a target; None if it is adopted already, whatever its figures.
 
     Args:
         root: the project root.
-        target: as scanned; its file may have changed since, elsewhere than in the marker.
-        candidate: whose source becomes the kernel module.
-        targets: all targets of the project, so that two kernels never want one file.
+        target: as scanned; its file may have changed since, except for the marker.
+        candidate: its source becomes the kernel module.
+        targets: all targets of the project, so that no two kernels get the same file.
         folder: where new kernel modules go, see ``place``.
 
     Raises:
-        EditError: the marker cannot be changed without guessing.
+        EditError: the marker cannot be edited safely.
         PatchError: a file cannot be read, or is reached through a link.
     """
     return combined(root, [(target, candidate)], targets, folder)
@@ -78,7 +78,7 @@ def combined(
     targets: Iterable[Target] = (),
     folder: str = FOLDER,
 ) -> Suggestion | None:
-    """One change that adopts several kernels; arguments and errors are those of ``suggestion``."""
+    """Returns one change that adopts several kernels; arguments and errors are those of ``suggestion``."""
     known = {target.id: target for target in (*targets, *(target for target, _ in adoptions))}
     before: dict[str, bytes | None] = {}
     after: dict[str, bytes] = {}
@@ -108,7 +108,7 @@ def combined(
 
 
 def _holds(kernel: bytes | None, candidate: Candidate) -> bool:
-    """Whether a file is this very kernel, as it was judged."""
+    """Whether a file is this kernel as it was judged."""
     return (
         kernel is not None
         and unmodified(kernel)
@@ -119,7 +119,7 @@ def _holds(kernel: bytes | None, candidate: Candidate) -> bool:
 def _refuse_links(root: Path, path: str) -> None:
     real = (root / path).resolve()
     if not real.is_relative_to(root.resolve()):
-        raise PatchError(f"{path} lies outside of the project ({real}); run pytest --kernelllm there.")
+        raise PatchError(f"{path} lies outside the project ({real}); run pytest --kernelllm there.")
     if (inside := real.relative_to(root.resolve()).as_posix()) != path:
         raise PatchError(
             f"{path} is a link to {inside}, which git does not patch; run pytest --kernelllm {inside}."
@@ -127,15 +127,15 @@ def _refuse_links(root: Path, path: str) -> None:
 
 
 def write_patches(store: Store, suggestions: Sequence[Suggestion]) -> list[Path]:
-    """Write each as ``patches/<name>.patch`` in the store's folder; where they lie, in the same order."""
+    """Writes each as ``patches/<name>.patch`` in the store's folder and returns the paths in the same order."""
     return [store.write_patch(each.name, each.patch) for each in suggestions]
 
 
 def apply(root: Path, what: Suggestion | Path) -> None:
-    """Apply a suggestion, or (with git) a patch file: all of it or nothing.
+    """Applies a suggestion, or (with git) a patch file: all of it or nothing.
 
     Raises:
-        PatchError: a file is no longer what the change was made for, or git is needed and missing.
+        PatchError: a file changed since the suggestion was made, or git is needed and missing.
     """
     if isinstance(what, Suggestion):
         for path, (old, _) in what.files.items():
@@ -157,18 +157,18 @@ def apply(root: Path, what: Suggestion | Path) -> None:
 
 
 def work_tree(root: Path) -> Path | None:
-    """Top of the git work tree that ``root`` lies in."""
+    """Returns the top of the git work tree that contains ``root``; None outside of one."""
     folder = root.absolute()
     return next((f for f in (folder, *folder.parents) if (f / ".git").exists()), None)
 
 
 def _git_apply(top: Path, patch: bytes, name: str) -> None:
-    # In a git hook these name the hook's repository and index, which need not be those of the patch.
+    # In a git hook these name the hook's repository and index, which may not be those of the patch.
     variables = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
     environment = {k: v for k, v in os.environ.items() if k not in variables}
-    # An outer repository must not swallow a patch for files that it does not hold.
+    # An outer repository must not accept a patch for files that it does not contain.
     environment["GIT_CEILING_DIRECTORIES"] = str(top.parent)
-    # A carriage return is part of the file here, and no blank to complain about.
+    # A carriage return is part of the file here, not whitespace to warn about.
     command = ["git", "-c", "core.autocrlf=false", "apply", "--whitespace=nowarn", "-"]
     done = subprocess.run(command, cwd=top, env=environment, input=patch, capture_output=True, check=False)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""Where an adopted kernel lies: ``_triton/<class>.py`` beside the target's file, or where the settings say."""
+"""Decides the path of an adopted kernel: ``_triton/<class>.py`` beside the target's file, or as ``kernels_dir`` says."""
 
 from __future__ import annotations
 
@@ -17,31 +17,30 @@ FOLDER = "_triton"
 
 
 @dataclass(frozen=True)
-class Place:
-    """A kernel module's place in the project."""
+class KernelPlace:
+    """The path of a kernel module in the project, and how it is imported."""
 
     path: str
-    """File, POSIX form, relative to the project root."""
+    """POSIX path relative to the project root."""
     dotted: str
-    """How it is imported, and what ``kernel=`` says."""
+    """Dotted name for ``import`` and ``kernel=``."""
     package: str | None
-    """The ``__init__.py`` that the import needs; None beside a file that is in no package, where the folder
-    must stay a namespace package so that every such folder of the project can have its own."""
+    """The ``__init__.py`` that the import needs. None beside a file outside any package: there the folder must stay
+    a namespace package, so that each such folder of the project can have its own."""
 
 
-def place(root: Path, target: Target, targets: Iterable[Target] = (), folder: str = FOLDER) -> Place:
-    """Where the kernel of a target goes; the same answer whichever targets are handled first.
+def place(root: Path, target: Target, targets: Iterable[Target] = (), folder: str = FOLDER) -> KernelPlace:
+    """Returns the place of a target's kernel, whichever targets are handled first.
 
-    An adopted target keeps the place it has, unless a person's own file is there. Two targets that want one name
-    get longer ones: with the name of their file, and with a few digits of a hash where that is equal as well.
+    An adopted target keeps its place, unless a hand-written file is there. Two targets with the same name get
+    longer names: with the name of their file, and with digits of a hash if that is equal as well.
 
     Args:
         root: the project root.
-        target: whose kernel.
-        targets: all targets of the project, as far as they are known; a kernel file that another target has
-            on disk counts as well.
-        folder: of new kernels: a name, for a folder beside each target's file, or a path with ``/`` from the
-            project root, for one folder of all.
+        target: the kernel's target.
+        targets: the known targets of the project; kernel files of other targets on disk count as well.
+        folder: for new kernels: a name, for a folder beside each target's file, or a path with ``/`` from the
+            project root, for one common folder.
 
     Raises:
         PatchError: modules cannot be imported from such a folder.
@@ -49,10 +48,10 @@ def place(root: Path, target: Target, targets: Iterable[Target] = (), folder: st
     if not all(part.isidentifier() for part in folder.split("/")):
         raise PatchError(f"Kernels cannot be imported from a folder {folder!r}; use letters, digits and _.")
 
-    def at(name: str, home: PurePosixPath) -> Place:
+    def at(name: str, home: PurePosixPath) -> KernelPlace:
         packages = (root / home).parent.relative_to(package_root(root / home)).parts
         package = str(home / "__init__.py") if packages else None
-        return Place(str(home / f"{name}.py"), ".".join((*packages, home.name, name)), package)
+        return KernelPlace(str(home / f"{name}.py"), ".".join((*packages, home.name, name)), package)
 
     beside = PurePosixPath(target.path).parent
     home = PurePosixPath(folder) if "/" in folder else beside / folder
@@ -78,7 +77,7 @@ def place(root: Path, target: Target, targets: Iterable[Target] = (), folder: st
 
 
 def snake(name: str) -> str:
-    """A class's qualified name as a module name: ``LlamaRMSNorm`` → ``llama_rms_norm``."""
+    """Converts a class's qualified name to a module name: ``LlamaRMSNorm`` → ``llama_rms_norm``."""
     words = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", name)
     words = re.sub(r"([a-z\d])([A-Z])", r"\1_\2", words)
     words = re.sub(r"\W|_{2,}", "_", words).strip("_").lower()
@@ -96,12 +95,12 @@ def _with_stem(target: Target) -> str:
 
 
 def _collected(name: str) -> bool:
-    """Whether pytest would take the file for tests of its own."""
+    """Whether pytest would collect the file or import it as a conftest."""
     return name == "conftest" or name.startswith("test_") or name.endswith("_test")
 
 
 def _share(root: Path, one: Target, other: Target) -> bool:
-    """Whether two targets' kernels are imported from one namespace: the same package, or none."""
+    """Whether two targets' kernels share a namespace: the same folder, or no package at all."""
     first, second = PurePosixPath(one.path).parent, PurePosixPath(other.path).parent
     return first == second or not any((root / folder / "__init__.py").is_file() for folder in (first, second))
 
@@ -110,13 +109,13 @@ _HEADER = "# Triton kernel for "
 
 
 def target_in_header(content: bytes) -> str | None:
-    """``Target.id`` in the first line of a generated kernel module; None for any other file."""
+    """Returns the ``Target.id`` in the first line of a generated kernel module; None for any other file."""
     first = content.partition(b"\n")[0].decode(errors="replace")
     return first.removeprefix(_HEADER).strip() if first.startswith(_HEADER) else None
 
 
 def _may_write(path: Path, owner: str | None = None) -> bool:
-    """Whether there is no such file, or a generated kernel: of the target ``owner``, or of any."""
+    """Whether the file does not exist, or is a generated kernel (of the target ``owner``, if given)."""
     try:
         found = target_in_header(path.read_bytes())
     except OSError:

@@ -1,4 +1,4 @@
-"""The way back from an adoption: ``kernel=`` out of the marker, and the kernel's file gone if nothing needs it."""
+"""Reverts an adoption: removes ``kernel=`` from the marker, and the kernel's file if nothing else needs it."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from pytest_kernelllm.suggest.patch import PACKAGE
 
 @dataclass
 class Reversal:
-    """What undoes adoptions."""
+    """The changes that revert adoptions."""
 
     files: dict[str, FileChange] = field(default_factory=dict)
-    """Bytes before and after (None: deleted), by POSIX path relative to the project root."""
+    """Bytes before and after (None: the file is deleted), by POSIX path relative to the project root."""
     kept: list[str] = field(default_factory=list)
-    """Sentences about kernel modules that stay, and why."""
+    """A sentence for each kernel module that stays, with the reason."""
 
 
 def reversal(
     root: Path, chosen: Sequence[Target], targets: Sequence[Target], *, force: bool = False
 ) -> Reversal:
-    """Plan the way back; nothing is written yet.
+    """Plans the changes that revert adoptions; nothing is written yet.
 
     Args:
         root: the project root.
         chosen: adopted targets.
-        targets: all of the project's, the chosen ones among them.
-        force: delete kernel modules that were edited by hand as well.
+        targets: all targets of the project, including the chosen ones.
+        force: also delete kernel modules that were edited by hand.
 
     Raises:
-        EditError: a marker cannot be changed without guessing.
+        EditError: a marker cannot be edited safely.
         PatchError: a file cannot be read.
     """
     plan = Reversal()
@@ -67,10 +67,10 @@ def reversal(
 
 
 def undo(root: Path, plan: Reversal) -> None:
-    """Carry a plan out: all of it or nothing. Folders that are empty then go as well.
+    """Carries a plan out, all of it or nothing, and removes folders that are empty then.
 
     Raises:
-        PatchError: a file is not what it was when the plan was made, or cannot be written.
+        PatchError: a file cannot be written.
     """
     change_files(root, plan.files)
     for folder in {(root / path).parent for path, (_, new) in plan.files.items() if new is None}:
@@ -85,17 +85,17 @@ def undo(root: Path, plan: Reversal) -> None:
 
 
 def _protected(root: Path, file: Path, force: bool) -> str:
-    """Why a kernel module that nothing uses stays all the same; completes a sentence."""
+    """The reason why a kernel module that nothing uses stays; it completes a sentence. Empty if it may go."""
     if not file.resolve().is_relative_to(root.resolve()):
-        return "it lies outside of the project"
+        return "it lies outside the project"
     text = file.read_bytes()
     if made_for(text) is None:
-        return "it is no generated kernel"
+        return "it is not a generated kernel"
     return "" if force or unmodified(text) else "it was edited by hand (--force deletes it)"
 
 
 def _importer(root: Path, kernel: Path, dotted: str, plan: Reversal) -> str | None:
-    """A Python file of the project that names the kernel module, other than by the ``kernel=`` of a marker."""
+    """A Python file of the project that names the kernel module other than by a marker's ``kernel=``."""
     folder, name = (re.escape(part.encode()) for part in (kernel.parent.name, kernel.stem))
     mention = re.compile(
         rb"([\w.]*)\b%s(?:[./]|\s+import\b[^\n(]*?|\s+import\s*\([^)]*?)\b%s\b" % (folder, name)
@@ -107,7 +107,7 @@ def _importer(root: Path, kernel: Path, dotted: str, plan: Reversal) -> str | No
         if not text or file == kernel or kernel.parent.name.encode() not in text:
             continue
         found = mention.finditer(_ADOPTION.sub(b"", text))
-        # A longer path is another package's; a relative one may be this.
+        # A longer dotted path belongs to another package; a relative one may mean this.
         if any(match[1] in (b"", above) or match[1].startswith(b".") for match in found):
             return path
     return None
@@ -124,7 +124,7 @@ def _readable(file: Path) -> bytes | None:
 
 
 def _leave_no_package(root: Path, folder: Path, plan: Reversal) -> None:
-    """Plan to delete an ``__init__.py`` that adoption made, once nothing else is left beside it."""
+    """Plans to delete an ``__init__.py`` that adoption created, if nothing else is left beside it."""
     package = folder / "__init__.py"
     left = {path for path in folder.iterdir() if path.name != "__pycache__"} - {package}
     gone = {root / path for path, (_, new) in plan.files.items() if new is None}

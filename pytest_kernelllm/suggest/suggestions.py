@@ -1,4 +1,4 @@
-"""From outcomes to patches: one for each target with a kernel worth having, and one for all of them."""
+"""Writes patches from outcomes: one for each target with a kernel worth adopting, and one for all of them."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from pytest_kernelllm.suggest.place import FOLDER
 def write_suggestions(
     store: Store, root: Path, outcomes: Sequence[Outcome], folder: str = FOLDER
 ) -> dict[str, str]:
-    """Write the patches that adopt what was found; those that an adopted target or this run made useless go.
+    """Writes the patches that adopt verified kernels, and removes those that are out of date.
 
     Args:
-        store: its folder receives the patches; targets that cannot be edited are told in its ``problems``.
+        store: its folder receives the patches, its ``problems`` the targets that cannot be edited.
         root: project root.
         outcomes: of all candidates of all targets.
-        folder: where new kernel modules go, see ``place``.
+        folder: for new kernel modules, see ``place``.
 
     Returns:
-        Path of each target's patch, relative to the working directory where that is shorter, by ``Target.id``.
+        The path of each target's patch, relative to the working directory, by ``Target.id``.
     """
     targets = list({o.target.id: o.target for o in outcomes}.values())
     _remove_patch(store, COMBINED)

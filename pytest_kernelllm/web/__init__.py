@@ -1,1 +1,1 @@
-"""What every client of a server needs, whoever the server is: secrets that stay secret, and answers read with care."""
+"""What every client of a server needs: requests, retries, secrets that stay secret, and responses read with care."""

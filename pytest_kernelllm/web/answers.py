@@ -1,4 +1,4 @@
-"""Answers that are no success: what a server says, and when it wants to be asked again."""
+"""Reads unsuccessful responses: the server's message, and the pause that it asks for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def what_it_says(body: str) -> str:
-    """The message in an error's body: a JSON message, an HTML page's title, or its first line. One line."""
+    """Returns the message in an error's body in one line: a JSON message, an HTML page's title, or the first line."""
     try:
         said = _message(json.loads(body))
     except ValueError:
@@ -37,7 +37,7 @@ def _message(found: Any) -> str:
 
 
 def retry_after(value: str) -> float | None:
-    """Seconds that a ``Retry-After`` header asks for, whether it counts them or names a date."""
+    """Returns the seconds that a ``Retry-After`` header asks for, as a number or as a date; None if it has neither."""
     value = value.strip()
     if re.fullmatch(r"\d{1,9}(\.\d+)?", value):
         return float(value)

@@ -228,9 +228,9 @@ def test_what_cannot_be_taken_out_is_said(tmp_path: Path) -> None:
     }.items():
         with pytest.raises(EditError) as raised:
             remove_kernel(f"{IMPORT}@triton_candidate{marker}\n{BODY}".encode(), target, tmp_path)
-        start = "m.py:2: kernel= cannot be taken out of the marker of RMSNorm because "
+        start = "m.py:2: kernel= cannot be removed from the marker of RMSNorm because "
         assert str(raised.value).startswith(start + why)
-        assert str(raised.value).endswith("; take it out by hand.")
+        assert str(raised.value).endswith("; remove it by hand.")
 
 
 @pytest.mark.parametrize(

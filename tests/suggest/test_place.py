@@ -4,7 +4,7 @@ import pytest
 
 from pytest_kernelllm.core.records import Target
 from pytest_kernelllm.suggest.files import PatchError
-from pytest_kernelllm.suggest.place import Place, place, snake
+from pytest_kernelllm.suggest.place import KernelPlace, place, snake
 
 
 def target(path: str, name: str = "RMSNorm", kernel: str | None = None) -> Target:
@@ -37,16 +37,18 @@ def test_snake_case(name: str, module: str) -> None:
 
 
 def test_in_a_package(root: Path) -> None:
-    expected = Place("src/pkg/_triton/rms_norm.py", "pkg._triton.rms_norm", "src/pkg/_triton/__init__.py")
+    expected = KernelPlace(
+        "src/pkg/_triton/rms_norm.py", "pkg._triton.rms_norm", "src/pkg/_triton/__init__.py"
+    )
     assert place(root, target("src/pkg/layers.py")) == expected
     assert place(root, target("src/pkg/sub/layers.py")).dotted == "pkg.sub._triton.rms_norm"
 
 
 def test_beside_a_loose_file(root: Path) -> None:
-    assert place(root, target("scripts/model.py")) == Place(
+    assert place(root, target("scripts/model.py")) == KernelPlace(
         "scripts/_triton/rms_norm.py", "_triton.rms_norm", None
     )
-    assert place(root, target("model.py")) == Place("_triton/rms_norm.py", "_triton.rms_norm", None)
+    assert place(root, target("model.py")) == KernelPlace("_triton/rms_norm.py", "_triton.rms_norm", None)
 
 
 def test_collisions_do_not_depend_on_order(root: Path) -> None:
@@ -103,7 +105,9 @@ def test_a_hand_written_file_that_a_marker_names_is_not_overwritten(root: Path) 
 
 
 def test_a_folder_of_another_name_beside_each_file(root: Path) -> None:
-    expected = Place("src/pkg/kernels/rms_norm.py", "pkg.kernels.rms_norm", "src/pkg/kernels/__init__.py")
+    expected = KernelPlace(
+        "src/pkg/kernels/rms_norm.py", "pkg.kernels.rms_norm", "src/pkg/kernels/__init__.py"
+    )
     assert place(root, target("src/pkg/a.py"), folder="kernels") == expected
     assert place(root, target("model.py"), folder="kernels").dotted == "kernels.rms_norm"
     older = target("src/pkg/a.py", kernel="pkg._triton.rms_norm")
@@ -118,7 +122,9 @@ def test_one_folder_for_all(root: Path) -> None:
         "b_rms_norm",
         "other",
     ]
-    assert places[2] == Place("src/pkg/kernels/other.py", "pkg.kernels.other", "src/pkg/kernels/__init__.py")
+    assert places[2] == KernelPlace(
+        "src/pkg/kernels/other.py", "pkg.kernels.other", "src/pkg/kernels/__init__.py"
+    )
     adopted = target("src/pkg/sub/c.py", "Other", "pkg.kernels.other")
     assert place(root, adopted, several, "src/pkg/kernels") == places[2]
     with pytest.raises(

@@ -129,7 +129,7 @@ def test_a_module_of_ones_own_and_a_package_with_more_in_it_stay(
     (root / "pkg/_triton/__init__.py").write_text("VERSION = 1\n")
     assert main(["revert", "--all"]) == 0
     assert {path.name for path in (root / "pkg/_triton").iterdir()} == {"__init__.py", "first.py"}
-    assert "pkg/_triton/first.py stays: it is no generated kernel.\n" in capsys.readouterr().out
+    assert "pkg/_triton/first.py stays: it is not a generated kernel.\n" in capsys.readouterr().out
 
 
 def test_a_stale_or_missing_kernel_is_no_hindrance(root: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_marker_that_cannot_be_edited_changes_nothing(
     assert main(["revert", "pkg/layers.py::First", "pkg/more.py::C"]) == 2
     assert snapshot(root) == whole
     assert (
-        "kernel= cannot be taken out of the marker of C because the class has 2 markers"
+        "kernel= cannot be removed from the marker of C because the class has 2 markers"
         in capsys.readouterr().err
     )
 

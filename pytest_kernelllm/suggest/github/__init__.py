@@ -1,1 +1,1 @@
-"""Suggestions on GitHub: an artifact that nobody trusts becomes one pull request that a person reads."""
+"""Suggestions on GitHub: turns an untrusted artifact into one pull request for a person to review."""

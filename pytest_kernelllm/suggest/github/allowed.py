@@ -13,7 +13,7 @@ from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.judge.static_check.static_check import find_violations
 from pytest_kernelllm.suggest.edit import EditError
 from pytest_kernelllm.suggest.files import PatchError
-from pytest_kernelllm.suggest.github.errors import Refused
+from pytest_kernelllm.suggest.github.errors import SuggestionRefused
 from pytest_kernelllm.suggest.github.git import Change
 from pytest_kernelllm.suggest.patch import combined
 from pytest_kernelllm.suggest.place import FOLDER, target_in_header
@@ -40,44 +40,46 @@ def check_changes(
         kernels_dir: the project's setting of that name.
 
     Raises:
-        Refused: anything else; names the file and the reason.
+        SuggestionRefused: anything else; names the file and the reason.
     """
     for change in changes:
         check_path(change.path)
         _check_modes(change)
     kernels = [_kernel(change) for change in changes if target_in_header(change.new or b"") is not None]
     if not kernels:
-        raise Refused("The patch contains no kernel module.")
+        raise SuggestionRefused("The patch contains no kernel module.")
     found = {change.path: change.new or b"" for change in changes}
-    refused: Refused | None = None
+    refused: SuggestionRefused | None = None
     for root in _possible_roots(kernels, sources):
         try:
             expected = _adopted(root, sources, kernels, verified, kernels_dir)
             _compare(found, expected)
             return
-        except Refused as error:
+        except SuggestionRefused as error:
             refused = refused or error
-    raise refused or Refused(
+    raise refused or SuggestionRefused(
         f"{shown(kernels[0].path)} of the patch is for a target that the branch does not have."
     )
 
 
 def check_path(path: str) -> None:
-    """Accept the path of a Python file of the project; ``Refused`` for any other."""
+    """Accept the path of a Python file of the project; ``SuggestionRefused`` for any other."""
     parts = path.split("/")
     bad = any(part in ("", "..") or part.startswith(".") or part != part.strip() for part in parts)
     if bad or not path.endswith(".py") or not path.isprintable() or set(path) & set('\\:*?"<>|~'):
-        raise Refused(
+        raise SuggestionRefused(
             f"The patch changes {shown(path)}; a suggestion changes only Python files of the project."
         )
 
 
 def _check_modes(change: Change) -> None:
     if change.new is None or change.new_mode == _NONE:
-        raise Refused(f"The patch deletes {shown(change.path)} or makes it something other than a file.")
+        raise SuggestionRefused(
+            f"The patch deletes {shown(change.path)} or makes it something other than a file."
+        )
     expected = (_PLAIN,) if change.old_mode == _NONE else (_PLAIN, _EXECUTABLE)
     if change.new_mode not in expected or change.old_mode not in (_NONE, change.new_mode):
-        raise Refused(
+        raise SuggestionRefused(
             f"The patch changes the mode of {shown(change.path)} from {change.old_mode} to {change.new_mode}."
         )
 
@@ -86,7 +88,7 @@ def _check_modes(change: Change) -> None:
 
 
 @dataclass(frozen=True)
-class _Kernel:
+class _ProposedKernel:
     """A kernel module of the patch; its text has passed every check but that of its place."""
 
     path: str
@@ -96,31 +98,35 @@ class _Kernel:
     source: str
 
 
-def _kernel(change: Change) -> _Kernel:
+def _kernel(change: Change) -> _ProposedKernel:
     path, new = change.path, change.new or b""
     if len(new) > LARGEST_KERNEL:
-        raise Refused(f"{shown(path)} of the patch has more than {LARGEST_KERNEL:,} bytes.")
+        raise SuggestionRefused(f"{shown(path)} of the patch has more than {LARGEST_KERNEL:,} bytes.")
     try:
         source = new.decode()
     except UnicodeDecodeError:
-        raise Refused(f"{shown(path)} of the patch is not UTF-8.") from None
+        raise SuggestionRefused(f"{shown(path)} of the patch is not UTF-8.") from None
     # A bare carriage return ends a line for Python but not for a person who reads the diff.
     hidden = next((c for c in source if not c.isprintable() and c not in "\n\t"), None)
     if hidden is not None:
-        raise Refused(f"{shown(path)} of the patch contains the invisible character U+{ord(hidden):04X}.")
+        raise SuggestionRefused(
+            f"{shown(path)} of the patch contains the invisible character U+{ord(hidden):04X}."
+        )
     if made_for(new) is None or not unmodified(new):
-        raise Refused(
+        raise SuggestionRefused(
             f"{shown(path)} of the patch is not a kernel module as it was generated: its header or digest is wrong."
         )
     if violations := find_violations(source):
-        raise Refused(f"{shown(path)} of the patch, line {violations[0].line}: it {shown(violations[0].reason)}.")
-    return _Kernel(path, target_in_header(new) or "", source)
+        raise SuggestionRefused(
+            f"{shown(path)} of the patch, line {violations[0].line}: it {shown(violations[0].reason)}."
+        )
+    return _ProposedKernel(path, target_in_header(new) or "", source)
 
 
 # ------------------------------------------------------------------ what the patch should be
 
 
-def _possible_roots(kernels: Sequence[_Kernel], sources: Path) -> Iterator[Path]:
+def _possible_roots(kernels: Sequence[_ProposedKernel], sources: Path) -> Iterator[Path]:
     """Folders above the kernels in which all their targets' files exist: one of them is the project root."""
     for parent in PurePosixPath(kernels[0].path).parents:
         root = sources / parent
@@ -137,7 +143,11 @@ def _is_inside(root: Path, path: str, sources: Path) -> bool:
 
 
 def _adopted(
-    root: Path, sources: Path, kernels: Sequence[_Kernel], verified: Sequence[Target], kernels_dir: str
+    root: Path,
+    sources: Path,
+    kernels: Sequence[_ProposedKernel],
+    verified: Sequence[Target],
+    kernels_dir: str,
 ) -> Mapping[str, bytes]:
     """The files that change when the kernels are adopted, by path from the top of the repository."""
     paths = {target.path for target in verified} | {kernel.target.partition("::")[0] for kernel in kernels}
@@ -145,7 +155,7 @@ def _adopted(
     targets = {target.id: target for path in present for target in scan_file(root / path, root).targets}
     for kernel in kernels:
         if kernel.target not in targets:
-            raise Refused(
+            raise SuggestionRefused(
                 f"{shown(kernel.path)} of the patch is for {shown(kernel.target)}, which has no marker."
             )
     known = {target.id for target in verified}
@@ -156,7 +166,7 @@ def _adopted(
     try:
         suggestion = combined(root, adoptions, others, kernels_dir)
     except (EditError, PatchError) as error:
-        raise Refused(shown(str(error))) from None
+        raise SuggestionRefused(shown(str(error))) from None
     prefix = root.relative_to(sources)
     files = suggestion.files if suggestion else {}
     return {(prefix / path).as_posix(): new for path, (_, new) in files.items()}
@@ -164,12 +174,14 @@ def _adopted(
 
 def _compare(found: Mapping[str, bytes], expected: Mapping[str, bytes]) -> None:
     for path in sorted(found.keys() - expected.keys()):
-        raise Refused(f"The patch changes {shown(path)}, which adopting its kernels does not need.")
+        raise SuggestionRefused(f"The patch changes {shown(path)}, which adopting its kernels does not need.")
     for path in sorted(expected.keys() - found.keys()):
-        raise Refused(f"The patch leaves {shown(path)} as it is, which adopting its kernels changes.")
+        raise SuggestionRefused(
+            f"The patch leaves {shown(path)} as it is, which adopting its kernels changes."
+        )
     for path in sorted(found):
         if found[path] != expected[path]:
-            raise Refused(
+            raise SuggestionRefused(
                 f"The patch changes {shown(path)} in another way than this version of pytest-kernelllm does "
                 "(use one version for both jobs)."
             )

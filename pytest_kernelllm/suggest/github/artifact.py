@@ -1,4 +1,4 @@
-"""The folder that a verify job hands over, read as if a stranger had written it: one has."""
+"""Reads the folder that a verify job hands over, as untrusted input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_kernelllm.report.read import Report, ReportError, read_report
-from pytest_kernelllm.suggest.github.errors import Refused
+from pytest_kernelllm.suggest.github.errors import SuggestionRefused
 from pytest_kernelllm.suggest.patch import COMBINED
 
 REPORT = "report.json"
@@ -27,40 +27,44 @@ _PATCH_NAME = re.compile(r"[^/\\\0]{1,200}\.patch")
 
 @dataclass(frozen=True)
 class Artifact:
-    """What a verify job found."""
+    """What a verify job handed over."""
 
     report: Report
     patch: bytes | None
-    """Adopts everything that was found; None where nothing was."""
+    """Adopts every kernel that was found; None if there is none."""
 
 
 def read_artifact(folder: Path) -> Artifact:
-    """Read the folder; nothing but the report and the patch that adopts everything is looked into.
+    """Reads the folder; only the report and the patch that adopts everything are opened.
 
     Raises:
-        Refused: it holds anything that a verify job does not write.
+        SuggestionRefused: the folder contains anything that a verify job does not write.
     """
     files = dict(_files(folder))
     if REPORT not in files:
-        raise Refused(f"The artifact holds no {REPORT}.")
+        raise SuggestionRefused(f"The artifact contains no {REPORT}.")
     try:
         report = read_report(_read(files[REPORT]))
     except ReportError as error:
-        raise Refused(f"{REPORT} of the artifact is no report: {error}.") from None
+        raise SuggestionRefused(f"{REPORT} of the artifact is not a report: {error}.") from None
     patches = {name: path for name, path in files.items() if name != REPORT}
     if not patches:
         return Artifact(report, None)
     chosen = f"{PATCHES}/{COMBINED}.patch" if len(patches) > 1 else next(iter(patches))
     if chosen not in patches:
-        raise Refused(f"The artifact holds {len(patches)} patches and none that joins them.")
+        raise SuggestionRefused(
+            f"The artifact contains {len(patches)} patches, but no {PATCHES}/{COMBINED}.patch."
+        )
     patch = _read(patches[chosen])
     if len(patch) > LARGEST_PATCH:
-        raise Refused(f"The patch has {len(patch):,} bytes; at most {LARGEST_PATCH:,} are accepted.")
+        raise SuggestionRefused(
+            f"The patch has {len(patch):,} bytes; at most {LARGEST_PATCH:,} are accepted."
+        )
     return Artifact(report, patch)
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """The files by their path in the artifact, as soon as it is clear that each may be there."""
+    """Yields the files by their path in the artifact; ``SuggestionRefused`` at the first that must not be there."""
     left, total = MOST_FILES, 0
     for prefix, place in (("", folder), (f"{PATCHES}/", folder / PATCHES)):
         if prefix and not place.exists():
@@ -68,21 +72,25 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
         try:
             entries = os.scandir(place)
         except OSError as error:
-            raise Refused(f"The artifact cannot be read ({error.strerror}).") from None
+            raise SuggestionRefused(f"The artifact cannot be read ({error.strerror}).") from None
         with entries:
             for entry in entries:
                 left -= 1
                 if left < 0:
-                    raise Refused(f"The artifact holds more than {MOST_FILES} files.")
+                    raise SuggestionRefused(f"The artifact contains more than {MOST_FILES} files.")
                 status = entry.stat(follow_symlinks=False)
                 if not prefix and entry.name == PATCHES and stat.S_ISDIR(status.st_mode):
                     continue
                 expected = _PATCH_NAME.fullmatch(entry.name) if prefix else entry.name == REPORT
                 if not expected or not stat.S_ISREG(status.st_mode):
-                    raise Refused("The artifact holds something that is neither its report nor a patch.")
+                    raise SuggestionRefused(
+                        "The artifact contains something that is neither its report nor a patch."
+                    )
                 total += status.st_size
                 if status.st_size > LARGEST_FILE or total > LARGEST_TOTAL:
-                    raise Refused("The artifact is larger than any that a verify job writes.")
+                    raise SuggestionRefused(
+                        f"The artifact has more than {LARGEST_TOTAL >> 20} MiB, or one of its files more than {LARGEST_FILE >> 20}."
+                    )
                 yield prefix + entry.name, Path(entry.path)
 
 

@@ -1,4 +1,4 @@
-"""The one branch of suggestions for each base: what is recorded in its commit, and whether people have touched it."""
+"""The branch of suggestions for each base: what its commit records, and whether people have changed it."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ _TRAILER = re.compile(r"^Kernelllm-(Patch|Base|Tree): ([0-9a-f]{40,64})$", re.MU
 
 @dataclass(frozen=True)
 class Head:
-    """What the branch points to."""
+    """The commit that the branch points to."""
 
     commit: str
     ours: bool
-    """It is the action's own commit as it was made, straight on the commit that was verified."""
+    """Whether it is the action's own unchanged commit, directly on the verified commit."""
     patch: str = ""
-    """``digest_of`` the patch that it was made from, if it is ours."""
+    """``digest_of`` the patch it was made from, if it is ours."""
 
 
 def branch_for(base: str) -> str:
-    """The branch from which suggestions for ``base`` are pulled."""
+    """Returns the name of the branch with suggestions for the branch ``base``."""
     return BRANCHES + base
 
 
 def digest_of(patch: bytes) -> str:
-    """What names a patch: its SHA-256, without figures, which differ a little each time they are measured."""
+    """Returns the SHA-256 of a patch without figures, which differ slightly each time they are measured."""
     return hashlib.sha256(without_figures(patch)).hexdigest()
 
 
 def message_for(patch: bytes, base: str, tree: str, verified: str) -> str:
-    """The commit's message.
+    """Returns the commit's message.
 
     Args:
-        patch: that the commit applies.
-        base: the commit below.
-        tree: of the commit.
-        verified: address of the run that verified.
+        patch: the patch that the commit applies.
+        base: the parent commit.
+        tree: the tree of the commit.
+        verified: address of the workflow run that verified.
     """
     return (
         "Adopt verified Triton kernels\n\n"
@@ -51,9 +51,9 @@ def message_for(patch: bytes, base: str, tree: str, verified: str) -> str:
 
 
 def look_at(git: Git, branch: str) -> Head | None:
-    """The head of a branch of the remote; None if there is no such branch.
+    """Returns the head of a branch of the remote; None if there is no such branch.
 
-    A commit on top, an amended one and a rebased one all differ from what the trailers record, and so count as
+    A commit on top, an amended one and a rebased one all differ from what the trailers record, so they count as
     somebody's work.
     """
     commit = git.fetch(f"refs/heads/{branch}")

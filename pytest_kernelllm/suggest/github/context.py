@@ -1,4 +1,4 @@
-"""Where a job runs and what was verified, from what the runner says; nothing of it comes from the artifact."""
+"""Reads from the runner's variables where a job runs and what was verified; nothing comes from the artifact."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_kernelllm.suggest.github.errors import Refused
+from pytest_kernelllm.suggest.github.errors import SuggestionRefused
 
 BRANCHES = "kernelllm/suggestions/"
-"""What the branches of suggestions begin with."""
+"""Prefix of the branches with suggestions."""
 
 
 @dataclass(frozen=True)
@@ -20,16 +20,16 @@ class Source:
     """The commit that was verified."""
 
     branch: str
-    """It stands at the head of this branch; of the fork's, for a fork."""
+    """The branch whose head it is; a branch of the fork, for a fork."""
     commit: str
     fork: str | None = None
-    """Owner of the fork that it came from."""
+    """Owner of the fork that it comes from."""
     pull_request: bool = False
     """Whether it was verified for a pull request."""
 
 
 @dataclass(frozen=True)
-class Job:
+class WorkflowJob:
     """A job on a runner."""
 
     event: str
@@ -38,12 +38,12 @@ class Job:
     api: str
     server: str
     run: str
-    """Address of the run whose job this is."""
+    """Address of the workflow run that this job belongs to."""
     verified: str
-    """Address of the run that verified: another one, for ``workflow_run``."""
+    """Address of the workflow run that verified; it differs from ``run`` for the event ``workflow_run``."""
     self_hosted: bool
     source: Source | None
-    """None where the event names no branch."""
+    """None if the event names no branch."""
 
     @property
     def owner(self) -> str:
@@ -51,31 +51,33 @@ class Job:
         return self.repository.partition("/")[0]
 
 
-def read_job(environ: Mapping[str, str]) -> Job:
-    """The job that this process is a step of.
+def read_job(environ: Mapping[str, str]) -> WorkflowJob:
+    """Returns the job that this process is a step of.
 
     Args:
-        environ: with the ``GITHUB_`` and ``RUNNER_`` variables of the runner.
+        environ: contains the ``GITHUB_`` and ``RUNNER_`` variables of the runner.
 
     Raises:
-        Refused: they are missing or broken.
+        SuggestionRefused: a variable is missing or malformed.
     """
     repository = environ.get("GITHUB_REPOSITORY", "")
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
-        raise Refused("GITHUB_REPOSITORY names no repository; this runs as a step of a GitHub workflow.")
+        raise SuggestionRefused(
+            "GITHUB_REPOSITORY names no repository; this runs as a step of a GitHub workflow."
+        )
     name = environ.get("GITHUB_EVENT_NAME", "")
     try:
         event = json.loads(Path(environ.get("GITHUB_EVENT_PATH", "")).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        raise Refused("GITHUB_EVENT_PATH names no event.") from None
+        raise SuggestionRefused("GITHUB_EVENT_PATH does not name a file with an event.") from None
     server = environ.get("GITHUB_SERVER_URL", "https://github.com").rstrip("/")
     runs = f"{server}/{repository}/actions/runs/"
     verified = _get(event, "workflow_run", "id") if name == "workflow_run" else None
     try:
         source = _source(name, event, environ, repository)
     except (AttributeError, KeyError, TypeError):
-        raise Refused(f"The event {name} does not have the form that GitHub describes.") from None
-    return Job(
+        raise SuggestionRefused(f"The event {name} does not have the form that GitHub documents.") from None
+    return WorkflowJob(
         event=name,
         repository=repository,
         api=environ.get("GITHUB_API_URL", "https://api.github.com"),
@@ -106,7 +108,7 @@ def _source(name: str, event: Any, environ: Mapping[str, str], repository: str) 
 
 
 def _fork(home: Any, repository: str) -> str | None:
-    """The owner of another repository; a repository that is gone may have been anybody's."""
+    """The owner of another repository; a deleted repository may have been anybody's, so it counts as a fork."""
     if home == repository:
         return None
     return str(home or "?/?").partition("/")[0]

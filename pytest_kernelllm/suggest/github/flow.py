@@ -1,4 +1,4 @@
-"""From a verified artifact to one pull request: opened, brought up to date, left alone or closed."""
+"""Turns an artifact into one pull request: opens it, updates it, leaves it alone or closes it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytest_kernelllm.suggest.github.allowed import check_changes
 from pytest_kernelllm.suggest.github.artifact import Artifact
 from pytest_kernelllm.suggest.github.branch import branch_for, digest_of, look_at, message_for
 from pytest_kernelllm.suggest.github.client import GitHub
-from pytest_kernelllm.suggest.github.context import BRANCHES, Job, Source
+from pytest_kernelllm.suggest.github.context import BRANCHES, Source, WorkflowJob
 from pytest_kernelllm.suggest.github.errors import ApiError, GitError
 from pytest_kernelllm.suggest.github.git import Change, Git
 from pytest_kernelllm.suggest.github.review import fitting
@@ -31,7 +31,7 @@ Result = Literal[
     "artifact",
 ]
 
-_MOVED_ON = "The branch is gone or has moved on since it was verified."
+_MOVED_ON = "The branch was deleted or has new commits since it was verified."
 _NO_PERMISSION = (401, 403, 404)
 _GIT_REFUSED = re.compile(
     r"\b403\b|\b401\b|permission|denied|not authorized|protected branch|GH0\d\d|could not read Username"
@@ -43,48 +43,50 @@ _OVERTAKEN = re.compile(r"stale info|cannot lock ref|failed to update ref|fetch 
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What became of an artifact."""
+class SuggestOutcome:
+    """What was done with an artifact."""
 
     result: Result
     sentence: str
     url: str = ""
-    """Of the pull request."""
+    """Address of the pull request."""
 
 
 def suggest(
-    job: Job, artifact: Artifact, git: Git, github: GitHub | None, kernels_dir: str = FOLDER
-) -> Outcome:
-    """Do with an artifact what the permissions and the branch allow.
+    job: WorkflowJob, artifact: Artifact, git: Git, github: GitHub | None, kernels_dir: str = FOLDER
+) -> SuggestOutcome:
+    """Suggests the kernels of an artifact as far as permissions and the branch allow.
 
     Args:
-        job: whose source was verified.
-        artifact: read, and not yet believed.
-        git: whose remote is the job's repository.
+        job: the job, with the source that was verified.
+        artifact: as it was read; its patch is checked here.
+        git: a scratch repository whose remote is the job's repository.
         github: the API; None without a token.
         kernels_dir: the project's setting of that name.
 
     Raises:
-        Refused: the patch is none that a verify job writes.
-        ApiError, GitError: GitHub fails in a way that another run may not.
+        SuggestionRefused: the patch is not one that a verify job writes.
+        ApiError, GitError: GitHub failed; another run may succeed.
     """
     source = job.source
     if source is None or (source.fork is None and source.branch.startswith(BRANCHES)):
-        return Outcome("nothing", "Suggestions are made for branches, and not for those of suggestions.")
+        return SuggestOutcome(
+            "nothing", "Suggestions are made only for branches that are not suggestions themselves."
+        )
     if github is None:
         return _left("The job has no token.")
     return _Suggesting(job, source, git, github).run(artifact, kernels_dir)
 
 
 class _Suggesting:
-    """One artifact, one source."""
+    """Suggests the kernels of one artifact for one source."""
 
-    def __init__(self, job: Job, source: Source, git: Git, github: GitHub) -> None:
+    def __init__(self, job: WorkflowJob, source: Source, git: Git, github: GitHub) -> None:
         self.job, self.source, self.git, self.github = job, source, git, github
         self.branch = branch_for(source.branch)
         self.ref = f"refs/heads/{self.branch}"
 
-    def run(self, artifact: Artifact, kernels_dir: str) -> Outcome:
+    def run(self, artifact: Artifact, kernels_dir: str) -> SuggestOutcome:
         try:
             pull = self._verified_pull() if self.source.pull_request else None
             if artifact.patch is None:
@@ -92,10 +94,10 @@ class _Suggesting:
             ref = f"refs/pull/{pull['number']}/head" if pull else f"refs/heads/{self.source.branch}"
             head = self.git.fetch(ref) if pull or not self.source.fork else None
             if head is None or (self.source.pull_request and head != self.source.commit):
-                return Outcome("outdated", _MOVED_ON)
+                return SuggestOutcome("outdated", _MOVED_ON)
             changed = self._changed(head, artifact, artifact.patch, kernels_dir)
             if changed is None:
-                return Outcome(
+                return SuggestOutcome(
                     "outdated",
                     "The patch does not apply to the branch, which may have changed since it was verified.",
                 )
@@ -103,7 +105,7 @@ class _Suggesting:
             if pull and (comments := fitting(changes, self.github.pull_files(pull["number"]))):
                 return self._review(pull, artifact, comments)
             if self.source.fork:
-                return _left("The commit comes from a fork, whose branches this job cannot write to.")
+                return _left("The commit comes from a fork, and this job cannot push to its branches.")
             return self._pull_request(artifact, head, tree)
         except ApiError as error:
             if error.status not in _NO_PERMISSION:
@@ -121,7 +123,7 @@ class _Suggesting:
     def _changed(
         self, head: str, artifact: Artifact, patch: bytes, kernels_dir: str
     ) -> tuple[str, Sequence[Change]] | None:
-        """The tree with the patch and what differs in it, all of it allowed; None if the patch does not apply."""
+        """The patched tree and its checked changes; None if the patch does not apply."""
         try:
             tree = self.git.apply(head, patch)
         except GitError:
@@ -140,7 +142,7 @@ class _Suggesting:
             p for p in pulls if ((p["head"] or {}).get("repo") or {}).get("full_name") == self.job.repository
         ]
 
-    def _pull_request(self, artifact: Artifact, base: str, tree: str) -> Outcome:
+    def _pull_request(self, artifact: Artifact, base: str, tree: str) -> SuggestOutcome:
         assert artifact.patch is not None
         digest = digest_of(artifact.patch)
         pulls = self._pulls()
@@ -149,8 +151,8 @@ class _Suggesting:
         if head is not None and not head.ours:
             return self._keep(open_pull, digest)
         if open_pull is None and (declined := next((p for p in pulls if _declined(p, digest)), None)):
-            return Outcome(
-                "declined", "Somebody closed a pull request with these very kernels.", declined["html_url"]
+            return SuggestOutcome(
+                "declined", "Somebody closed a pull request with the same kernels.", declined["html_url"]
             )
         pushed = head is None or head.patch != digest
         if pushed:
@@ -161,11 +163,15 @@ class _Suggesting:
         if open_pull is None:
             return self._open(section)
         if not pushed:
-            return Outcome("unchanged", "The pull request has these kernels already.", open_pull["html_url"])
+            return SuggestOutcome(
+                "unchanged", "The pull request already has these kernels.", open_pull["html_url"]
+            )
         self.github.update_pull(open_pull["number"], body=with_section(open_pull["body"] or "", section))
-        return Outcome("updated", "The pull request has the new kernels.", open_pull["html_url"])
+        return SuggestOutcome(
+            "updated", "The pull request was updated with the new kernels.", open_pull["html_url"]
+        )
 
-    def _open(self, section: str) -> Outcome:
+    def _open(self, section: str) -> SuggestOutcome:
         base = self.source.branch
         try:
             pull = self.github.open_pull(title=TITLE, head=self.branch, base=base, body=section)
@@ -173,39 +179,39 @@ class _Suggesting:
             if error.status not in _NO_PERMISSION:
                 raise
             compare = f"{self.job.server}/{self.job.repository}/compare/{base}...{self.branch}?expand=1"
-            return Outcome(
+            return SuggestOutcome(
                 "artifact", f"The branch is pushed, but the job may not open a pull request. {error}", compare
             )
-        return Outcome("opened", "There is a new pull request.", pull["html_url"])
+        return SuggestOutcome("opened", "A pull request was opened.", pull["html_url"])
 
-    def _keep(self, open_pull: dict[str, Any] | None, digest: str) -> Outcome:
-        """Leave a branch with somebody's work alone, and say so once."""
+    def _keep(self, open_pull: dict[str, Any] | None, digest: str) -> SuggestOutcome:
+        """Leaves a branch with somebody's work alone, and comments on it once."""
         sentence = (
-            f"{self.branch} holds commits that are not this action's, so it is left as it is. "
-            "Merge it, or delete the branch, and the next run suggests anew."
+            f"{self.branch} contains commits that this action did not make, so it is not changed. "
+            "Merge it or delete the branch, and the next run makes a new suggestion."
         )
         if open_pull is None:
-            return Outcome("kept", sentence)
+            return SuggestOutcome("kept", sentence)
         mark = f"<!-- kernelllm:kept patch={digest} -->"
         if not any(mark in (c["body"] or "") for c in self.github.comments(open_pull["number"])):
-            text = f"{mark}\nA newer run verified other kernels than this branch has. {sentence}"
+            text = f"{mark}\nA newer run verified other kernels than this branch contains. {sentence}"
             self.github.comment(
-                open_pull["number"], f"{text} The new ones are an artifact of {self.job.verified}."
+                open_pull["number"], f"{text} The new kernels are in the artifact of {self.job.verified}."
             )
-        return Outcome("kept", sentence, open_pull["html_url"])
+        return SuggestOutcome("kept", sentence, open_pull["html_url"])
 
-    def _retire(self, artifact: Artifact) -> Outcome:
-        """Nothing to suggest any more: close what suggests something, unless somebody works on it."""
-        nothing = Outcome("nothing", "There is nothing to suggest.")
+    def _retire(self, artifact: Artifact) -> SuggestOutcome:
+        """Closes the pull request and deletes its branch when nothing is left to suggest, unless people changed it."""
+        nothing = SuggestOutcome("nothing", "There is nothing to suggest.")
         if self.source.fork or not artifact.report.targets:
             return nothing
         if self.git.fetch(f"refs/heads/{self.source.branch}") != self.source.commit:
-            return Outcome("outdated", _MOVED_ON)
+            return SuggestOutcome("outdated", _MOVED_ON)
         open_pull = next((p for p in self._pulls() if p["state"] == "open"), None)
         head = look_at(self.git, self.branch)
         if head is not None and not head.ours:
-            return Outcome(
-                "kept", f"There is nothing to suggest; {self.branch} holds somebody's commits and stays."
+            return SuggestOutcome(
+                "kept", f"There is nothing to suggest; {self.branch} contains commits by others and stays."
             )
         if open_pull is not None:
             body = MARKED.sub(
@@ -216,13 +222,15 @@ class _Suggesting:
             self.git.delete(self.ref, head.commit)
         if open_pull is None:
             return nothing
-        return Outcome("closed", "Nothing is left of what the pull request suggested.", open_pull["html_url"])
+        return SuggestOutcome(
+            "closed", "The pull request was closed: nothing is left to suggest.", open_pull["html_url"]
+        )
 
-    def _stopped(self, error: GitError) -> Outcome:
-        """What it means that the remote said no; raises the error where it is nothing of the kind."""
+    def _stopped(self, error: GitError) -> SuggestOutcome:
+        """The outcome if the remote refused access or a push; raises any other error."""
         if _OVERTAKEN.search(error.said):
-            return Outcome(
-                "kept", f"Somebody pushed to {self.branch} at this very moment; it is left as it is."
+            return SuggestOutcome(
+                "kept", f"Somebody pushed to {self.branch} at the same time; it is not changed."
             )
         if _GIT_REFUSED.search(error.said):
             return _left(f"The job may not read the repository, or push {self.branch} ({error.said}).")
@@ -230,7 +238,9 @@ class _Suggesting:
 
     # ------------------------------------------------------------------ the review
 
-    def _review(self, pull: dict[str, Any], artifact: Artifact, comments: list[dict[str, Any]]) -> Outcome:
+    def _review(
+        self, pull: dict[str, Any], artifact: Artifact, comments: list[dict[str, Any]]
+    ) -> SuggestOutcome:
         assert artifact.patch is not None
         number, digest = pull["number"], digest_of(artifact.patch)
         for review in self.github.reviews(number):
@@ -238,21 +248,25 @@ class _Suggesting:
             if found is None or found["state"] != "offered":
                 continue
             if found["patch"] == digest:
-                return Outcome(
-                    "unchanged", "The pull request has these suggestions already.", pull["html_url"]
+                return SuggestOutcome(
+                    "unchanged", "The pull request already has these suggestions.", pull["html_url"]
                 )
             self.github.update_review(number, review["id"], "Outdated: a newer run has other suggestions.")
         body = pull_request_section(artifact.report, digest, self.job.verified)
         self.github.review(number, commit=self.source.commit, body=body, comments=comments)
-        return Outcome("reviewed", "The pull request has the kernels as suggestions.", pull["html_url"])
+        return SuggestOutcome(
+            "reviewed", "The kernels were added to the pull request as review suggestions.", pull["html_url"]
+        )
 
 
 def _declined(pull: dict[str, Any], digest: str) -> bool:
-    """Whether a person closed a pull request with this patch."""
+    """Whether somebody closed a pull request with this patch."""
     found = MARKED.search(pull["body"] or "")
     offered = found is not None and found["patch"] == digest and found["state"] == "offered"
     return offered and pull["state"] == "closed" and not pull["merged_at"]
 
 
-def _left(why: str) -> Outcome:
-    return Outcome("artifact", f"{why} The patch stays in the artifact: download it and `git apply` it.")
+def _left(why: str) -> SuggestOutcome:
+    return SuggestOutcome(
+        "artifact", f"{why} The patch is in the artifact: download it and apply it with `git apply`."
+    )

@@ -1,4 +1,4 @@
-"""A scratch repository, driven by git: suggestions are made in its index, so nothing is ever checked out to run."""
+"""Runs git in a scratch repository: suggestions are made in its index, and no code is ever run."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from pytest_kernelllm.suggest.github.errors import GitError
 from pytest_kernelllm.web.secret import Redactor, Secret, is_safe_for_tokens
 
 WRITER = "kernelllm suggestions"
-"""Name of the author and committer of what is suggested."""
+"""Name of the author and committer of suggestions."""
 EMAIL = "kernelllm-suggestions@users.noreply.github.com"
 
 MOST_FILES = 500
-"""That may differ between two trees that are compared."""
+"""Most files that may differ between two compared trees."""
 
 _PASSED_ON = ("PATH", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "GIT_SSL_CAINFO")
 _CONFIG = {
     "core.hooksPath": os.devnull,
-    "core.symlinks": "false",  # a link in somebody's tree becomes a small text file here
+    "core.symlinks": "false",  # a link in an untrusted tree becomes a small text file
     "core.autocrlf": "false",
     "core.protectNTFS": "true",
     "core.protectHFS": "true",
@@ -32,31 +32,31 @@ _CONFIG = {
 
 @dataclass(frozen=True)
 class Change:
-    """One file that differs between two trees. ``old`` and ``new`` are bytes, None where there is no file."""
+    """One file that differs between two trees. ``old`` and ``new`` are its bytes, None if it is not a plain file."""
 
     path: str
     old_mode: str
-    """As git writes it, ``100644``; ``000000`` where there is no file."""
+    """As git writes it: ``100644``, or ``000000`` if there is no file."""
     new_mode: str
     old: bytes | None
     new: bytes | None
 
 
 class Git:
-    """One bare repository in a folder of its own and the remote it talks to.
+    """A bare repository in a folder of its own, and its remote.
 
-    The user's and the system's configuration, hooks and credential helpers take no part. The token travels in
-    the environment of those git processes that talk to the remote, never in an argument or an address.
+    The user's and the system's configuration, hooks and credential helpers are not used. The token is in the
+    environment of the git processes that connect to the remote, never in an argument or an address.
     """
 
     def __init__(self, folder: Path, remote: str, token: Secret | None, largest: int = 4 * 2**20) -> None:
-        """Make the repository.
+        """Create the repository.
 
         Args:
             folder: empty or new.
             remote: address, without user or password.
-            token: for the remote, where it wants one.
-            largest: bytes of the largest file that is read.
+            token: for the remote, if it requires one.
+            largest: size in bytes of the largest file that is read.
 
         Raises:
             GitError: the token would travel over an open network unencrypted.
@@ -64,7 +64,7 @@ class Git:
         if token is not None and "://" in remote and not is_safe_for_tokens(remote):
             raise GitError(f"{remote} would receive the token unencrypted", "use its https:// address")
         self.folder = folder
-        """Where the repository lies, and whatever else one run needs."""
+        """Contains the repository and the other files of one run."""
         self._remote = remote
         login = None if token is None else _basic(token)
         self._redact = Redactor([token, login])
@@ -77,7 +77,7 @@ class Git:
         self._run("init", "--quiet", "--bare", str(self._repository))
 
     def fetch(self, ref: str) -> str | None:
-        """The commit that a ref of the remote names, brought here without its history; None if there is no such ref."""
+        """Fetches a ref of the remote without its history and returns the commit; None if there is no such ref."""
         listed = self._run("ls-remote", self._remote, ref, online=True).decode().split()
         if ref not in listed[1::2]:
             return None
@@ -85,16 +85,16 @@ class Git:
         return self._run("rev-parse", "--verify", "FETCH_HEAD").decode().strip()
 
     def apply(self, commit: str, patch: bytes) -> str:
-        """The tree of ``commit`` with a patch applied: all of it, or a ``GitError``."""
+        """Returns the tree of ``commit`` with a patch applied; ``GitError`` unless all of it applies."""
         index = self._index(commit)
         self._run("apply", "--cached", "--whitespace=nowarn", "-", stdin=patch, extra=index)
         return self._run("write-tree", extra=index).decode().strip()
 
     def changes(self, old: str, new: str) -> list[Change]:
-        """What differs between two trees or commits, file by file; a rename is a file gone and a file added.
+        """Returns the files that differ between two trees or commits; a rename is a deletion and an addition.
 
         Raises:
-            GitError: more than ``MOST_FILES`` differ, or one of them is too large to be read.
+            GitError: more than ``MOST_FILES`` differ, or one of them is too large.
         """
         raw = self._run("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", old, new)
         parts = raw.decode("utf-8", "surrogateescape").split("\0")
@@ -108,16 +108,16 @@ class Git:
         return changes
 
     def write_sources(self, commit: str, folder: Path) -> None:
-        """Write the Python files of a commit into ``folder``, to be read; symbolic links become plain files."""
+        """Writes the Python files of a commit into ``folder`` for reading; symbolic links become plain files."""
         index = self._index(commit)
         names = self._run("ls-files", "-z", "--", "*.py", extra=index)
-        # A work tree is needed by name; files go below the prefix only.
+        # git requires a work tree, but writes only below the prefix.
         extra = {**index, "GIT_WORK_TREE": str(folder)}
         folder.mkdir(parents=True, exist_ok=True)
         self._run("checkout-index", "-q", "-z", "--stdin", f"--prefix={folder}/", stdin=names, extra=extra)
 
     def commit(self, tree: str, parent: str, message: str) -> str:
-        """A new commit by ``WRITER``."""
+        """Creates a commit by ``WRITER`` and returns its hash."""
         names = {"AUTHOR": WRITER, "COMMITTER": WRITER}
         extra = {f"GIT_{role}_NAME": name for role, name in names.items()}
         extra |= {f"GIT_{role}_EMAIL": EMAIL for role in names}
@@ -125,33 +125,33 @@ class Git:
         return done.decode().strip()
 
     def commit_text(self, commit: str) -> str:
-        """A commit as git stores it: headers, a blank line, the message."""
+        """Returns a commit as git stores it: headers, a blank line, the message."""
         return self._run("cat-file", "commit", commit).decode("utf-8", "replace")
 
     def tree_of(self, commit: str) -> str:
-        """The tree of a commit."""
+        """Returns the tree of a commit."""
         return self._run("rev-parse", "--verify", f"{commit}^{{tree}}").decode().strip()
 
     def push(self, commit: str, ref: str, seen: str | None) -> None:
-        """Set a ref of the remote, provided it still is what was ``seen`` (None: not there)."""
+        """Sets a ref of the remote, provided that it still is the commit ``seen`` (None: it does not exist)."""
         lease = f"--force-with-lease={ref}:{seen or ''}"
         self._run("push", "--quiet", "--porcelain", lease, self._remote, f"{commit}:{ref}", online=True)
 
     def delete(self, ref: str, seen: str) -> None:
-        """Delete a ref of the remote, provided it still is what was ``seen``."""
+        """Deletes a ref of the remote, provided that it still is the commit ``seen``."""
         self._run("push", "--quiet", f"--force-with-lease={ref}:{seen}", self._remote, f":{ref}", online=True)
 
     # ------------------------------------------------------------------ git itself
 
     def _index(self, commit: str) -> dict[str, str]:
-        """The environment of an index of its own that holds a commit."""
+        """Reads a commit into an index of its own and returns the environment that selects it."""
         extra = {"GIT_INDEX_FILE": str(self._repository / "index-of-suggestion")}
         self._run("read-tree", commit, extra=extra)
         return extra
 
     def _content(self, mode: str, blob: str) -> bytes | None:
         if not mode.startswith("100"):
-            return None  # no file, a link, a submodule
+            return None  # no file, a link or a submodule
         if int(self._run("cat-file", "-s", blob)) > self._largest:
             raise GitError("reading a file", f"it has more than {self._largest:,} bytes")
         return self._run("cat-file", "blob", blob)
@@ -185,7 +185,7 @@ class Git:
             check=False,
         )
         if done.returncode:
-            # What a push was answered stands on both.
+            # git writes the response to a push to both.
             said = (done.stderr + b"\n" + (done.stdout if arguments[0] == "push" else b"")).decode(
                 "utf-8", "replace"
             )

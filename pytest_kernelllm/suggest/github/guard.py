@@ -1,4 +1,4 @@
-"""Combinations in which a stranger's code could reach what it must not, refused before anything runs."""
+"""Refuses jobs in which untrusted code could reach a secret, before anything runs."""
 
 from __future__ import annotations
 
@@ -7,65 +7,65 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from pytest_kernelllm.suggest.github.context import Job
-from pytest_kernelllm.suggest.github.errors import Refused
+from pytest_kernelllm.suggest.github.context import WorkflowJob
+from pytest_kernelllm.suggest.github.errors import SuggestionRefused
 
 _SECRET = re.compile(
     r"(^|_)(TOKEN|SECRET|SECRETS|PASSWORD|PASSWD|API_KEY|ACCESS_KEY|PRIVATE_KEY|STORE_KEY|CREDENTIALS)$"
 )
 
-ADVICE = "docs/how-to/github-action.md says how to set the two jobs up."
+ADVICE = "docs/how-to/github-action.md describes how to set up the two jobs."
 
 
-def check_verify(job: Job, environ: Mapping[str, str], folder: Path, token: bool) -> None:
-    """Refuse to run a pull request's code where a token that may write, or a secret, is within its reach.
+def check_verify(job: WorkflowJob, environ: Mapping[str, str], folder: Path, token: bool) -> None:
+    """Refuses to run a pull request's code where it could reach a secret or a token with write permission.
 
     Args:
-        job: that is to verify.
-        environ: what the code would find in its environment.
-        folder: the checkout that it would run in.
+        job: the job that verifies.
+        environ: the environment that the code would run with.
+        folder: the checkout that the code would run in.
         token: whether the action was given a token.
 
     Raises:
-        Refused: with what is wrong and what to do.
+        SuggestionRefused: states what is wrong and what to do.
     """
     if token:
-        raise Refused(
+        raise SuggestionRefused(
             "mode: verify runs code of the branch it verifies and needs no token; leave `token` out here "
             f"and give it to mode: suggest, in a job of its own. {ADVICE}"
         )
     if job.event in ("pull_request_target", "workflow_run"):
-        raise Refused(
+        raise SuggestionRefused(
             f"mode: verify does not run on {job.event}: there the job has the secrets, the caches and the writing "
             f"token of your own branches while it runs the code of a pull request. Use `on: pull_request`. {ADVICE}"
         )
     if job.source is None or job.source.fork is None:
         return
     if secrets := sorted(n for n, value in environ.items() if value and _SECRET.search(n.upper())):
-        raise Refused(
+        raise SuggestionRefused(
             f"This pull request comes from a fork, and its code would find {', '.join(secrets)} in its environment. "
             f"Give the verify job no secrets. {ADVICE}"
         )
     if _keeps_credentials(folder):
-        raise Refused(
+        raise SuggestionRefused(
             "This pull request comes from a fork, and actions/checkout left its token in the checkout; "
             f"set `persist-credentials: false`. {ADVICE}"
         )
 
 
-def check_suggest(job: Job) -> None:
-    """Refuse to hold a token that may write on a machine that a stranger's code may have prepared.
+def check_suggest(job: WorkflowJob) -> None:
+    """Refuses to use a token with write permission on a machine where untrusted code may have run.
 
     Raises:
-        Refused: with what is wrong and what to do.
+        SuggestionRefused: states what is wrong and what to do.
     """
     if job.event == "pull_request_target":
-        raise Refused(
-            "mode: suggest does not run on pull_request_target, where one careless checkout gives a stranger the token. "
+        raise SuggestionRefused(
+            "mode: suggest does not run on pull_request_target, where one careless checkout exposes the token to untrusted code. "
             f"Use `on: workflow_run` after the verifying workflow. {ADVICE}"
         )
     if job.source is not None and job.source.fork is not None and job.self_hosted:
-        raise Refused(
+        raise SuggestionRefused(
             "The verified commit comes from a fork and this is a self-hosted runner: what the fork's code left behind on "
             f"such a machine could use this job's token. Run mode: suggest with `runs-on: ubuntu-latest`. {ADVICE}"
         )

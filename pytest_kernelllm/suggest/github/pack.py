@@ -1,4 +1,4 @@
-"""What a verify job hands over: one folder with its report and the patches of this very run."""
+"""Writes what a verify job hands over: a folder with the report and the patches of this run."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from pathlib import Path
 from pytest_kernelllm.report.markdown import job_summary
 from pytest_kernelllm.report.read import Report, read_report
 from pytest_kernelllm.suggest.github.artifact import PATCHES, REPORT
-from pytest_kernelllm.suggest.github.runner import Runner
+from pytest_kernelllm.suggest.github.runner import ActionsRunner
 from pytest_kernelllm.suggest.patch import COMBINED, work_tree
 
 MOST_ANNOTATIONS = 10
-"""Of each level in one step; GitHub drops those beyond."""
+"""Per level and step; GitHub drops further ones."""
 
 
 def pack(report: Path, folder: Path) -> Report:
-    """Copy the report and its patches into ``folder``; its older report and patches go.
+    """Copies the report and its patches into ``folder``, replacing older ones.
 
-    Patches that older runs left in the store stay out: only those that the report names are taken, and the
-    combined one if there are several.
+    Only the patches that the report names are copied, and the combined one if there are several; patches that
+    older runs left in the store are not.
 
     Raises:
-        ReportError: the report is none.
-        OSError: it, or one of its patches, cannot be read.
+        ReportError: the file is not a report.
+        OSError: the report or one of its patches cannot be read.
     """
     found = read_report(report.read_bytes())
     if (folder / PATCHES).exists():
@@ -38,33 +38,33 @@ def pack(report: Path, folder: Path) -> Report:
     return found
 
 
-def tell(report: Report, root: Path, runner: Runner) -> None:
-    """Write the job's summary and annotate the targets.
+def publish(report: Report, root: Path, runner: ActionsRunner) -> None:
+    """Writes the job's summary and annotates the targets.
 
     Args:
-        report: of the run.
+        report: the run's report.
         root: the project root, to which the targets' paths are relative.
-        runner: of this job.
+        runner: the runner of this job.
     """
     runner.summary(job_summary(report))
     top = work_tree(root) or root.absolute()
     prefix = root.absolute().relative_to(top)
-    told = {"notice": 0, "error": 0}
+    count = {"notice": 0, "error": 0}
     for entry in report.targets:
         target, adopted, winner = entry.target, entry.adopted, entry.winner
         file = (prefix / target.path).as_posix()
         if adopted is not None and not (adopted.verdict and adopted.verdict.correct):
             why = adopted.verdict.reason if adopted.verdict else adopted.reason
-            told["error"] += 1
-            if told["error"] <= MOST_ANNOTATIONS:
+            count["error"] += 1
+            if count["error"] <= MOST_ANNOTATIONS:
                 runner.annotate(
                     "error", f"{target.name}: the adopted kernel fails: {why}", file=file, line=target.line
                 )
         elif winner is not None and winner.verdict is not None and entry.patch is not None:
             speed = winner.verdict.speedup
             gain = f", {speed.value:.3g} times as fast as eager" if speed else ""
-            told["notice"] += 1
-            if told["notice"] <= MOST_ANNOTATIONS:
+            count["notice"] += 1
+            if count["notice"] <= MOST_ANNOTATIONS:
                 runner.annotate(
                     "notice", f"{target.name}: a verified kernel{gain}", file=file, line=target.line
                 )

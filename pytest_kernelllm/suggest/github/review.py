@@ -1,4 +1,4 @@
-"""Review suggestions: changes that lie within the lines a pull request shows anyway."""
+"""Turns changes into review suggestions, if they lie within the lines that the pull request shows."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 from pytest_kernelllm.suggest.github.git import Change
 
 MOST_COMMENTS = 30
-"""More than these nobody accepts one by one."""
+"""Nobody accepts more of them one by one."""
 
 _HUNK = re.compile(r"^@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@", re.MULTILINE)
 
 
 def fitting(changes: Sequence[Change], files: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]] | None:
-    """The changes as comments of a review; None where some of them do not fit.
+    """Returns the changes as comments of a review; None if some of them do not fit.
 
     Args:
-        changes: to the head of the pull request.
-        files: what GitHub says the pull request changes; ``patch`` is each file's diff.
+        changes: changes to the head of the pull request.
+        files: the files of the pull request as GitHub lists them; ``patch`` is each file's diff.
     """
     shown = {str(file["filename"]): _ranges(str(file.get("patch") or "")) for file in files}
     comments: list[dict[str, Any]] = []
@@ -33,7 +33,7 @@ def fitting(changes: Sequence[Change], files: Sequence[Mapping[str, Any]]) -> li
 
 
 def _ranges(patch: str) -> list[range]:
-    """The line numbers of the new file that a diff shows, hunk by hunk."""
+    """The line numbers of the new file that a diff shows, one range per hunk."""
     return [
         range(int(start), int(start) + (int(count) if count else 1)) for start, count in _HUNK.findall(patch)
     ]
@@ -48,7 +48,7 @@ def _comments(change: Change, shown: Sequence[range]) -> list[dict[str, Any]] | 
         if tag == "equal":
             continue
         text = new[start:end]
-        if first == last:  # an insertion: say it with the line before, or the one after
+        if first == last:  # an insertion: attach it to the line before, or to the one after
             if first > 0:
                 first, text = first - 1, [old[first - 1], *text]
             elif old:
@@ -64,7 +64,7 @@ def _comments(change: Change, shown: Sequence[range]) -> list[dict[str, Any]] | 
 
 
 def _lines(content: bytes | None) -> list[str] | None:
-    """Lines without their ends; None where a suggestion could not keep every byte."""
+    """The lines without their ends; None if a suggestion could not keep every byte."""
     if content is None or b"\r" in content or not content.endswith(b"\n"):
         return None
     try:

@@ -1,4 +1,4 @@
-"""How a step talks to its runner: annotations, outputs and the job's summary."""
+"""Writes annotations, outputs and the job's summary for the runner of a step."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from pytest_kernelllm.suggest.github.allowed import shown
 Level = Literal["notice", "warning", "error"]
 
 
-class Runner:
-    """The runner of this step; without one (on a developer's machine) outputs and summaries go nowhere."""
+class ActionsRunner:
+    """The runner of this step; without one (on a developer's machine) outputs and summaries are dropped."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        """``environ`` has ``GITHUB_OUTPUT`` and ``GITHUB_STEP_SUMMARY``."""
+        """``environ`` contains ``GITHUB_OUTPUT`` and ``GITHUB_STEP_SUMMARY``."""
         self._output = environ.get("GITHUB_OUTPUT", "")
         self._summary = environ.get("GITHUB_STEP_SUMMARY", "")
 
     def annotate(self, level: Level, message: str, *, file: str = "", line: int = 0) -> None:
-        """Print an annotation: at a line of a file, or at the job."""
+        """Prints an annotation for a line of a file, or for the job."""
         where = f"file={_property(file)},line={line}," if file else ""
         print(f"::{level} {where}title=kernelllm::{_data(shown(message))}", flush=True)
 
     def output(self, name: str, value: str) -> None:
-        """Set one of the step's outputs to a text of one line."""
+        """Sets one of the step's outputs to one line of text."""
         if self._output:
             with Path(self._output).open("a", encoding="utf-8") as file:
                 file.write(f"{name}={shown(value)}\n")
 
     def summary(self, text: str) -> None:
-        """Add Markdown to the job's summary."""
+        """Appends Markdown to the job's summary."""
         if self._summary:
             with Path(self._summary).open("a", encoding="utf-8") as file:
                 file.write(text)

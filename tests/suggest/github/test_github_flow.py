@@ -13,7 +13,7 @@ from verified import event
 from world import BRANCH
 
 from pytest_kernelllm.suggest.github.context import Source
-from pytest_kernelllm.suggest.github.errors import ApiError, Refused
+from pytest_kernelllm.suggest.github.errors import ApiError, SuggestionRefused
 from pytest_kernelllm.suggest.github.git import EMAIL, _basic
 from pytest_kernelllm.web.secret import Secret
 
@@ -40,7 +40,7 @@ def test_the_first_run_opens_one_pull_request_with_exactly_the_patch(world):
 def test_kernels_land_where_the_project_keeps_them(world, kernels_dir):
     folder = world.artifact(names=("Scale",), kernels_dir=kernels_dir)
     with pytest.raises(
-        Refused, match=r"changes pkg/kernels/__init__\.py, which adopting its kernels does not need"
+        SuggestionRefused, match=r"changes pkg/kernels/__init__\.py, which adopting its kernels does not need"
     ):
         world.suggest(folder)
     assert world.suggest(folder, kernels_dir=kernels_dir).result == "opened"
@@ -118,7 +118,7 @@ def test_a_person_s_commit_is_never_overwritten_and_told_about_once(world):
         assert done.result == "kept"
         assert world.hosting.heads()[BRANCH] == theirs
     [comment] = world.hosting.comments
-    assert "not this action's" in comment["body"]
+    assert "this action did not make" in comment["body"]
 
 
 @pytest.mark.parametrize("name", ["Ada", "the action's"])

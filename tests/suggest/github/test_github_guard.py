@@ -7,7 +7,7 @@ from hosting import NAME, git
 from verified import event
 
 from pytest_kernelllm.suggest.github.context import Source, read_job
-from pytest_kernelllm.suggest.github.errors import Refused
+from pytest_kernelllm.suggest.github.errors import SuggestionRefused
 from pytest_kernelllm.suggest.github.guard import check_suggest, check_verify
 
 SHA = "a" * 40
@@ -77,13 +77,13 @@ def test_the_run_that_verified_is_the_other_one(tmp_path):
 
 @pytest.mark.parametrize("content", [{}, {"workflow_run": []}, {"workflow_run": {"event": "push"}}, []])
 def test_an_event_of_another_form_is_refused(tmp_path, content):
-    with pytest.raises(Refused):
+    with pytest.raises(SuggestionRefused):
         job(tmp_path, "workflow_run", content)
 
 
 @pytest.mark.parametrize("repository", ["", "name", "owner/../x", "owner/na me", "a/b/c"])
 def test_no_repository_is_refused(tmp_path, repository):
-    with pytest.raises(Refused, match="GITHUB_REPOSITORY"):
+    with pytest.raises(SuggestionRefused, match="GITHUB_REPOSITORY"):
         job(tmp_path, "push", {}, GITHUB_REPOSITORY=repository)
 
 
@@ -116,7 +116,7 @@ def test_a_fork_is_verified_without_a_token_and_secrets(tmp_path, checkout, self
 
 @pytest.mark.parametrize("content", [FORK, pull_request()])
 def test_a_token_is_refused_whoever_wrote_the_code(tmp_path, checkout, content):
-    with pytest.raises(Refused, match="needs no token"):
+    with pytest.raises(SuggestionRefused, match="needs no token"):
         check_verify(job(tmp_path, "pull_request", content), {}, checkout, token=True)
 
 
@@ -124,7 +124,7 @@ def test_a_token_is_refused_whoever_wrote_the_code(tmp_path, checkout, content):
 @pytest.mark.parametrize("home", [NAME, "stranger/project"])
 def test_verify_is_refused_on_events_with_the_base_s_rights(tmp_path, checkout, name, home):
     content = {**pull_request(home), **workflow_run(home)}
-    with pytest.raises(Refused, match="does not run on"):
+    with pytest.raises(SuggestionRefused, match="does not run on"):
         check_verify(job(tmp_path, name, content), {}, checkout, token=False)
 
 
@@ -142,7 +142,7 @@ def test_verify_is_refused_on_events_with_the_base_s_rights(tmp_path, checkout, 
 )
 def test_a_fork_s_code_must_find_no_secret(tmp_path, checkout, variable):
     environ = {variable: "something"}
-    with pytest.raises(Refused, match=variable):
+    with pytest.raises(SuggestionRefused, match=variable):
         check_verify(job(tmp_path, "pull_request", FORK), environ, checkout, token=False)
     check_verify(job(tmp_path, "pull_request", pull_request()), environ, checkout, token=False)
 
@@ -157,7 +157,7 @@ def test_a_fork_s_code_must_find_no_token_in_the_checkout(tmp_path, checkout, ki
         git(checkout, "config", "credential.https://github.com.helper", "store")
     else:
         git(checkout, "config", key, value)
-    with pytest.raises(Refused, match="persist-credentials"):
+    with pytest.raises(SuggestionRefused, match="persist-credentials"):
         check_verify(job(tmp_path, "pull_request", FORK), {}, checkout, token=False)
 
 
@@ -166,14 +166,14 @@ def test_a_fork_s_code_must_find_no_token_in_the_checkout(tmp_path, checkout, ki
 
 def test_a_fork_s_artifact_is_not_handled_on_a_self_hosted_runner(tmp_path):
     content = workflow_run("stranger/project")
-    with pytest.raises(Refused, match="ubuntu-latest"):
+    with pytest.raises(SuggestionRefused, match="ubuntu-latest"):
         check_suggest(job(tmp_path, "workflow_run", content, RUNNER_ENVIRONMENT="self-hosted"))
-    with pytest.raises(Refused, match="ubuntu-latest"):
+    with pytest.raises(SuggestionRefused, match="ubuntu-latest"):
         check_suggest(job(tmp_path, "workflow_run", content, RUNNER_ENVIRONMENT=""))
     check_suggest(job(tmp_path, "workflow_run", content))
     check_suggest(job(tmp_path, "workflow_run", workflow_run(), RUNNER_ENVIRONMENT="self-hosted"))
 
 
 def test_suggest_is_refused_on_pull_request_target(tmp_path):
-    with pytest.raises(Refused, match="pull_request_target"):
+    with pytest.raises(SuggestionRefused, match="pull_request_target"):
         check_suggest(job(tmp_path, "pull_request_target", FORK))

@@ -12,7 +12,7 @@ from world import World
 
 from pytest_kernelllm.core.kernel_module import stamped
 from pytest_kernelllm.suggest.github import artifact as reading
-from pytest_kernelllm.suggest.github.errors import GitError, Refused
+from pytest_kernelllm.suggest.github.errors import GitError, SuggestionRefused
 from pytest_kernelllm.suggest.github.git import Git
 
 
@@ -108,7 +108,7 @@ WRITTEN = {
 def test_a_patch_written_to_do_harm_never_lands(world, case):
     folder = replace_patch(world.artifact(), WRITTEN[case])
     before = world.hosting.heads()
-    with contextlib.suppress(Refused, GitError):
+    with contextlib.suppress(SuggestionRefused, GitError):
         assert world.suggest(folder).result == "outdated"  # git did not apply it
     assert world.hosting.heads() == before
     assert world.hosting.written() == []
@@ -233,7 +233,7 @@ def test_an_honest_patch_with_something_added_never_lands(world, case):
     ADDED[case](world.clone)
     before = world.hosting.heads()
     folder = replace_patch(honest, patch_of(world.clone))
-    with pytest.raises(Refused):
+    with pytest.raises(SuggestionRefused):
         world.suggest(folder)
     assert world.hosting.heads() == before
     assert world.hosting.written() == []
@@ -249,7 +249,7 @@ def test_a_kernel_written_by_hand_is_not_overwritten(own_world):
     git(world.clone, "push", "-q", str(world.hosting.bare), "main")
     git(world.clone, "rm", "-q", "pkg/_triton/scale.py")
     git(world.clone, "apply", str(honest / "patches" / "pkg.layers.Scale.patch"))
-    with pytest.raises(Refused, match=r"changes pkg/_triton/scale\.py"):
+    with pytest.raises(SuggestionRefused, match=r"changes pkg/_triton/scale\.py"):
         world.suggest(replace_patch(honest, patch_of(world.clone)))
     assert world.hosting.written() == []
 
@@ -362,6 +362,6 @@ FOLDERS = {
 def test_a_folder_that_no_verify_job_writes_is_refused(world, case):
     folder = world.artifact()
     FOLDERS[case](folder)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(SuggestionRefused) as refused:
         reading.read_artifact(folder)
     assert "root:" not in str(refused.value)

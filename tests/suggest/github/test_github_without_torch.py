@@ -36,5 +36,5 @@ def test_a_kernel_that_reads_a_submodules_buffer_is_suggested_without_torch(worl
         RUNNER_ENVIRONMENT="github-hosted",
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "There is a new pull request" in done.stdout
+    assert "A pull request was opened" in done.stdout
     assert len(world.hosting.pulls) == 1

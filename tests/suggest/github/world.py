@@ -5,7 +5,7 @@ from verified import artifact, project
 
 from pytest_kernelllm.suggest.github.artifact import read_artifact
 from pytest_kernelllm.suggest.github.client import GitHub
-from pytest_kernelllm.suggest.github.context import Job, Source
+from pytest_kernelllm.suggest.github.context import Source, WorkflowJob
 from pytest_kernelllm.suggest.github.flow import suggest
 from pytest_kernelllm.suggest.github.git import Git
 from pytest_kernelllm.web.secret import Secret
@@ -44,7 +44,7 @@ class World:
     def job(self, source):
         url = self.hosting.url
         run = f"{url}/{NAME}/actions/runs/7"
-        return Job("push", NAME, f"{url}/api", url, run, run, self_hosted=False, source=source)
+        return WorkflowJob("push", NAME, f"{url}/api", url, run, run, self_hosted=False, source=source)
 
     def source(self, branch="main", **more):
         return Source(branch, self.hosting.heads()[branch], **more)
