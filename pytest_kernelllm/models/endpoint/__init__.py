@@ -1,4 +1,4 @@
-"""A language model behind a server: Hugging Face endpoints, TGI, and whatever speaks OpenAI's completions."""
+"""Language models behind servers: Hugging Face endpoints, TGI, and any server with OpenAI's completions API."""
 
 from __future__ import annotations
 

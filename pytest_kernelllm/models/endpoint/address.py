@@ -1,4 +1,4 @@
-"""Where a model is: the text that the user gave, taken apart and without its secrets."""
+"""Parses the address of a model's server and separates the secrets in it."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from pytest_kernelllm.web.secret import Secret
 SPELLINGS = "https://HOST[/PREFIX], hf:[NAMESPACE/]NAME or hf-model:OWNER/MODEL[:PROVIDER]"
 
 _ROUTES = ("/chat/completions", "/completions", "/models", "/generate_stream", "/generate", "/info")
-"""Ends of addresses that people copy out of examples; the server is asked for its routes instead."""
+"""Ends of addresses copied from examples; the server's routes are looked up instead."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """What ``--kernelllm-endpoint`` names."""
+    """The value of ``--kernelllm-endpoint``."""
 
     kind: Literal["url", "hf", "hf-model"]
     shown: str
-    """What people and caches see: no user, no password."""
+    """The address in messages and cache keys: without user and password."""
     url: str = ""
-    """``url``: scheme, host and prefix, without user, password and slash at the end."""
+    """``url``: scheme, host and prefix, without user, password and trailing slash."""
     login: Secret | None = None
-    """``url``: ``user:password``, where the address held one."""
+    """``url``: ``user:password``, if the address contained one."""
     namespace: str = ""
-    """``hf``: whose endpoint; empty for the token's owner."""
+    """``hf``: owner of the endpoint; empty for the token's owner."""
     name: str = ""
-    """``hf``: the endpoint. ``hf-model``: ``OWNER/MODEL``."""
+    """``hf``: name of the endpoint. ``hf-model``: ``OWNER/MODEL``."""
     provider: str = ""
-    """``hf-model``: which provider; empty for the first one that serves the model."""
+    """``hf-model``: the provider; empty for the first one that serves the model."""
 
     @property
     def hugging_face(self) -> bool:
-        """Whether the user's Hugging Face token belongs there."""
+        """Whether the user's Hugging Face token may be sent there."""
         return self.kind != "url" or is_hugging_face(self.url)
 
 
 def parse(where: str) -> Address:
-    """Take ``where`` apart.
+    """Parses an address.
 
     Raises:
-        GenerateError: it has none of the known forms; the text never repeats a password or a query.
+        GenerateError: it has none of the known forms; the text never contains a password or a query.
     """
     where = where.strip()
     if where.startswith("hf-model:"):
@@ -53,14 +53,14 @@ def parse(where: str) -> Address:
     if where.startswith("hf:"):
         return _named(where)
     if not re.match(r"https?://", where, re.IGNORECASE):
-        raise GenerateError(f"An endpoint is given as {SPELLINGS}.")
+        raise GenerateError(f"An endpoint has the form {SPELLINGS}.")
     return _url(where)
 
 
 def _named(where: str) -> Address:
     found = re.fullmatch(r"hf:(?:(?P<space>[\w.-]+)/)?(?P<name>[\w.-]+)", where)
     if not found:
-        raise GenerateError("A Hugging Face endpoint is named `hf:NAME` or `hf:NAMESPACE/NAME`.")
+        raise GenerateError("A Hugging Face endpoint has the form `hf:NAME` or `hf:NAMESPACE/NAME`.")
     return Address("hf", where, namespace=found["space"] or "", name=found["name"])
 
 
@@ -68,7 +68,7 @@ def _routed(where: str) -> Address:
     found = re.fullmatch(r"hf-model:(?P<model>[\w.-]+/[\w.-]+)(?::(?P<provider>[\w-]+))?", where)
     if not found:
         raise GenerateError(
-            "A routed model is named `hf-model:OWNER/MODEL` or `hf-model:OWNER/MODEL:PROVIDER`."
+            "A routed model has the form `hf-model:OWNER/MODEL` or `hf-model:OWNER/MODEL:PROVIDER`."
         )
     return Address("hf-model", where, name=found["model"], provider=found["provider"] or "")
 
@@ -80,11 +80,11 @@ def _url(where: str) -> Address:
     except ValueError:
         host, port = None, None
     if not host:
-        raise GenerateError(f"The endpoint's address cannot be read; it is given as {SPELLINGS}.")
+        raise GenerateError(f"The endpoint's address cannot be read; it has the form {SPELLINGS}.")
     if parts.query or parts.fragment:
         raise GenerateError(
-            f"The address of the endpoint on {host} goes on after a `?` or `#`: leave that out;"
-            " a token is given as KERNELLLM_ENDPOINT_TOKEN."
+            f"The address of the endpoint on {host} contains a `?` or `#`: leave that part out;"
+            " set KERNELLLM_ENDPOINT_TOKEN to give a token."
         )
     netloc = (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
     path = parts.path.rstrip("/")

@@ -1,4 +1,4 @@
-"""Requests run in an event loop of their own thread, so that ending one ends it at once."""
+"""Runs requests in an event loop of their own thread, so that they can be cancelled at once."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class _End:
 def in_background(
     produce: Callable[[Callable[[T], None]], Coroutine[Any, Any, None]],
 ) -> Generator[T, None, None]:
-    """Yield what ``produce`` emits while it runs; it goes on working while the consumer is busy.
+    """Yields what ``produce`` emits; it keeps running while the consumer is busy.
 
-    Closing the iterator cancels ``produce`` and returns when it has ended. What it raises is raised here.
-    A consumer may have an event loop of its own, as notebooks do.
+    Closing the iterator cancels ``produce`` and waits for its end. Exceptions of ``produce`` are raised here.
+    The consumer may have an event loop of its own, as notebooks do.
     """
     box: SimpleQueue[T | _End] = SimpleQueue()
     running: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = Future()
@@ -40,7 +40,7 @@ def in_background(
         try:
             asyncio.run(main())
         except BaseException as error:
-            running.cancel()  # where the loop did not even start
+            running.cancel()  # if the loop did not start
             box.put(_End(error))
         else:
             box.put(_End(None))
@@ -60,7 +60,7 @@ def in_background(
 
 
 async def aside(call: Callable[[], T], timeout: float) -> T:
-    """The result of a blocking ``call``, made in a thread that nobody waits for when time is up.
+    """Runs a blocking ``call`` in a thread and returns its result; the thread is abandoned after the timeout.
 
     Raises:
         TimeoutError: after ``timeout`` seconds.
@@ -73,7 +73,7 @@ async def aside(call: Callable[[], T], timeout: float) -> T:
             set_it(value)
 
     def work() -> None:
-        with suppress(RuntimeError):  # the loop has ended: nobody wants the result
+        with suppress(RuntimeError):  # the loop has ended: the result is not needed
             try:
                 result = call()
             except Exception as error:

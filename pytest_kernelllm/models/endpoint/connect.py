@@ -1,4 +1,4 @@
-"""Finds out what a server speaks, by asking it."""
+"""Finds out which protocol a server uses."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from pytest_kernelllm.web.http import Http
 from pytest_kernelllm.web.retry import Retry
 
 REPOSITORY = r"[\w.-]+/[\w.-]+"
-"""How a model's repository is named; a folder is not."""
+"""Name of a model's repository, as opposed to a folder."""
 
 
 @dataclass(frozen=True)
 class Served:
-    """What a server says about itself."""
+    """A server's protocol and what it reports about its model."""
 
     root: str
     """The address that the token is for."""
     wire: Wire
     model: str = ""
-    """A model's repository, where it says so."""
+    """The model's repository, if the server reports it."""
     revision: str = ""
-    """A commit of that repository, where it says so: TGI, and Hugging Face of its endpoints."""
+    """The commit of that repository, if reported: by TGI, and by Hugging Face for its endpoints."""
     price: float | None = None
-    """US dollars an hour, where somebody says so: Hugging Face of its endpoints."""
+    """US dollars an hour, if reported: by Hugging Face for its endpoints."""
 
 
-async def ask_what_it_speaks(http: Http, root: str, model: str, retry: Retry) -> Served:
-    """What the server at ``root`` speaks: TGI's protocol, or OpenAI's.
+async def detect_protocol(http: Http, root: str, model: str, retry: Retry) -> Served:
+    """Finds out whether the server at ``root`` uses TGI's protocol or OpenAI's.
 
     Args:
         http: a connection to it.
-        root: its address; ``/v1`` at the end is that of OpenAI's routes.
-        model: the name that the user gave, or ""; a server with but one model is asked for that one.
-        retry: a server that wakes up is waited for.
+        root: its address; a ``/v1`` at the end belongs to OpenAI's routes.
+        model: the name that the user gave, or ""; a server with a single model is asked for that one.
+        retry: waits for a server that is starting.
 
     Raises:
-        Fault: it speaks neither (the text says what it answered), refuses the token, cannot be reached, or
-            serves several models and none of them was named.
+        Fault: it uses neither (the text contains its answers), refuses the token, cannot be reached, or
+            serves several models, none of which was named.
     """
     answers: list[str] = []
 
@@ -61,7 +61,7 @@ async def ask_what_it_speaks(http: Http, root: str, model: str, retry: Retry) ->
     if isinstance(info, dict) and number(info, "max_total_tokens") and isinstance(info.get("model_id"), str):
         wire = Tgi(f"{base}/generate_stream", f"{base}/tokenize", number(info, "max_total_tokens"))
         return Served(root, wire, info["model_id"], str(info.get("model_sha") or ""))
-    # Its list of models is that of a cache, not of what it serves, and fails where there is no cache.
+    # Its list of models describes a cache, not what it serves, and fails without a cache.
     if _is_transformers_serve(await ask(f"{base}/openapi.json")):
         return Served(root, OpenAi(f"{base}/v1/completions", model, "transformers"), model)
     for prefix in (f"{base}/v1", base):
@@ -70,21 +70,22 @@ async def ask_what_it_speaks(http: Http, root: str, model: str, retry: Retry) ->
             models = [entry for entry in listed["data"] if isinstance(entry, dict)]
             return _openai(root, base, prefix, models, model)
     raise Fault(
-        f"speaks neither TGI's protocol nor OpenAI's: it {'; it '.join(answers) or 'answers with other JSON'}",
+        f"uses neither TGI's protocol nor OpenAI's: it {'; it '.join(answers) or 'answered with other JSON'}",
         fatal=True,
     )
 
 
-def _openai(root: str, base: str, prefix: str, models: list[dict[str, Any]], wanted: str) -> Served:
+def _openai(root: str, base: str, prefix: str, models: list[dict[str, Any]], requested: str) -> Served:
     dialect: Dialect = "other"
     for entry in models:
         dialect = DIALECTS.get(str(entry.get("owned_by")), dialect)
     names = [str(entry["id"]) for entry in models if entry.get("id")]
-    model = wanted if wanted in names or len(names) != 1 else names[0]
+    model = requested if requested in names or len(names) != 1 else names[0]
     if len(names) > 1 and model not in names:
         listed = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
         raise Fault(
-            f"serves {listed}{f', and no {wanted}' if wanted else ''}: name one (`model`)", fatal=True
+            f"serves {listed}{f', but not {requested}' if requested else ''}: name one with `model`",
+            fatal=True,
         )
     entry = next((entry for entry in models if entry.get("id") == model), {})
     meta = entry.get("meta") if isinstance(entry.get("meta"), dict) else {}
@@ -95,7 +96,7 @@ def _openai(root: str, base: str, prefix: str, models: list[dict[str, Any]], wan
         tokenize=f"{base}/tokenize" if dialect in ("vllm", "sglang", "llamacpp") else "",
         context=number(entry, "max_model_len", "context_length") or number(meta or {}, "n_ctx"),
     )
-    behind = str(entry.get("root") or "")  # vLLM: what it loaded under that name
+    behind = str(entry.get("root") or "")  # vLLM: the repository that it loaded under that name
     return Served(root, wire, behind if re.fullmatch(REPOSITORY, behind) else model)
 
 

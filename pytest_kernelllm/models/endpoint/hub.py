@@ -1,4 +1,4 @@
-"""Hugging Face's own services: waking an endpoint, finding a provider, the template beside a model."""
+"""Hugging Face's services: starts an endpoint, finds a provider, downloads a model's prompt template."""
 
 from __future__ import annotations
 
@@ -26,38 +26,38 @@ PRICES = "https://endpoints.huggingface.co"
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a model of Hugging Face's turned out to be."""
+class Location:
+    """Where Hugging Face serves a model."""
 
     url: str
     model: str = ""
-    """``hf``: the repository. ``hf-model``: the provider's own name of it."""
+    """``hf``: the repository. ``hf-model``: the provider's name for the model."""
     revision: str = ""
     price: float | None = None
-    """US dollars an hour of one instance, where Hugging Face tells."""
+    """US dollars an hour for one instance, if Hugging Face states it."""
 
 
-class Hub:
-    """Hugging Face's services on behalf of one token; every call is real ``huggingface_hub`` code."""
+class HuggingFaceHub:
+    """Hugging Face's services for one token, called through ``huggingface_hub``."""
 
     def __init__(
         self, token: Secret | None, limits: Limits, clock: AsyncClock, progress: Callable[[str], None]
     ) -> None:
-        """Prepare; ``progress`` is told what is being started, what it costs, and how long it takes."""
+        """Prepare; ``progress`` is called with what is started, what it costs, and how long it takes."""
         self._token = token
         self._limits = limits
         self._clock = clock
         self._progress = progress
 
-    async def wake(self, address: Address) -> Place:
-        """The address of an endpoint, once it runs; one that is paused or scaled to zero is started.
+    async def wake(self, address: Address) -> Location:
+        """Waits until an endpoint runs and returns where; one that is paused or scaled to zero is started.
 
         Raises:
-            Fault: there is none of that name, it failed, or it was not there in time.
+            Fault: there is no endpoint of that name, it failed, or it was not ready in time.
         """
         api = self._api()
         namespace = address.namespace or None
-        # Named again: what the endpoint does later would otherwise use the stored login's token.
+        # Passed again: the endpoint's later calls would otherwise use the token of the stored login.
         token = self._token.reveal() if self._token else False
         endpoint = await self._call(
             lambda: api.get_inference_endpoint(address.name, namespace=namespace, token=token)
@@ -70,35 +70,35 @@ class Hub:
                 " instance, until it is paused or scales to zero again."
             )
             await self._resume(endpoint)
-        started, naps = self._clock.now(), 0
+        started, waits = self._clock.now(), 0
         while endpoint.status != "running" or not endpoint.url:
             status, waited = _words(endpoint.status), self._clock.now() - started
             if endpoint.status in ("failed", "updateFailed"):
                 said = what_it_says(str((endpoint.raw.get("status") or {}).get("message") or ""))
                 raise Fault(f"did not start, it is {status}" + (f" ({said})" if said else ""), fatal=True)
             if endpoint.status == "scaledToZero" and endpoint.url:
-                break  # the first request wakes it
+                break  # the first request starts it
             if waited >= self._limits.wake:
                 raise Fault(
-                    f"is still {status} after {waited:.0f} s; it goes on starting, and billing:"
+                    f"is still {status} after {waited:.0f} s; it keeps starting, and billing:"
                     " try again later, raise `wake_timeout`, or pause it",
                     fatal=True,
                 )
-            if naps:
+            if waits:
                 self._progress(f"The endpoint {address.shown} is {status}: waited {waited:.0f} s.")
-            naps += 1
-            await self._clock.sleep(self._limits.pause(naps, self._clock))
+            waits += 1
+            await self._clock.sleep(self._limits.pause(waits, self._clock))
             await self._call(endpoint.fetch)
-        return Place(str(endpoint.url), endpoint.repository, endpoint.revision or "", price)
+        return Location(str(endpoint.url), endpoint.repository, endpoint.revision or "", price)
 
-    async def route(self, address: Address) -> Place:
-        """Where a provider answers completions for a model.
+    async def route(self, address: Address) -> Location:
+        """Returns where a provider serves completions of a model.
 
         Raises:
-            Fault: no provider does, or none that ``huggingface_hub`` knows.
+            Fault: no provider that ``huggingface_hub`` knows serves them.
         """
         if self._token is None:
-            raise Fault("wants a token: set HF_TOKEN or `hf auth login`", fatal=True)
+            raise Fault("requires a token: set HF_TOKEN or `hf auth login`", fatal=True)
         token = self._token
         api = self._api()
         info = await self._call(lambda: api.model_info(address.name, expand=["inferenceProviderMapping"]))
@@ -113,7 +113,7 @@ class Hub:
         for offer in offers:
             url = await self._call(partial(_completions_url, offer.provider, offer.provider_id, token))
             if url:
-                return Place(url, offer.provider_id)
+                return Location(url, offer.provider_id)
         known = f"; those that do: {', '.join(names)}" if names and address.provider else ""
         raise Fault(
             f"has no {address.provider or 'provider'} that completes text with {address.name}{known}:"
@@ -125,7 +125,7 @@ class Hub:
         try:
             await self._call(endpoint.resume)
         except Fault as fault:
-            # An endpoint at zero that needs no resuming is woken by the first request.
+            # An endpoint scaled to zero may not need resuming: the first request starts it.
             if endpoint.status != "scaledToZero" or fault.status not in (400, 409):
                 raise
 
@@ -161,13 +161,13 @@ class Hub:
             reason, status = "needs the network, and HF_HUB_OFFLINE is set", 0
         except TimeoutError:
             reason, status = (
-                f"cannot be looked up: Hugging Face did not answer for {TIMEOUT:.0f} s",
+                f"cannot be looked up: Hugging Face did not answer within {TIMEOUT:.0f} s",
                 0,
             )
         except HfHubHTTPError as error:
             status = error.response.status_code
             reason = _REFUSED.get(status, f"cannot be looked up: Hugging Face answered {status}")
-        except Exception as error:  # what the client raises without a network is its own business
+        except Exception as error:  # huggingface_hub does not document what it raises without a network
             reason, status = f"cannot be looked up at Hugging Face ({type(error).__name__})", 0
         raise Fault(reason, status=status, fatal=True)
 
@@ -185,11 +185,11 @@ def _words(status: str) -> str:
 
 
 def _completions_url(provider: str, provider_id: str, token: Secret) -> str:
-    """Where ``huggingface_hub`` would send a completion, or "" if it does not speak OpenAI's protocol."""
+    """Where ``huggingface_hub`` would send a completion; "" if the provider does not use OpenAI's protocol."""
     from huggingface_hub.inference._providers import PROVIDERS
     from huggingface_hub.inference._providers._common import BaseTextGenerationTask
 
-    tasks: Any = PROVIDERS  # typed by the providers it knew when it was written
+    tasks: Any = PROVIDERS  # its type lists only some of the providers
     helper = tasks.get(provider, {}).get("text-generation")
     if not isinstance(helper, BaseTextGenerationTask):
         return ""
@@ -197,7 +197,7 @@ def _completions_url(provider: str, provider_id: str, token: Secret) -> str:
 
 
 def script_of(repository: str, revision: str) -> str | None:
-    """KernelLLM's script from a model's repository: from the cache, else downloaded; None without it."""
+    """Returns KernelLLM's script from a model's repository, cached or downloaded; None if it has none."""
     from huggingface_hub import HfApi, hf_hub_download
 
     name = "kernelllm.py"
@@ -205,11 +205,11 @@ def script_of(repository: str, revision: str) -> str | None:
         path = hf_hub_download(repository, name, revision=revision or None, local_files_only=True)
     except Exception:  # not in the cache
         try:
-            # A download is retried for half a minute where there is no network; this question is not.
+            # Without a network a download is retried for half a minute; this request is not.
             files = HfApi().model_info(repository, revision=revision or None, timeout=10).siblings or []
             if name not in [file.rfilename for file in files]:
                 return None
             path = hf_hub_download(repository, name, revision=revision or None)
-        except Exception:  # offline, gated, another host's model: there is no script to be had
+        except Exception:  # offline, gated, or a model of another host: the script is not available
             return None
     return Path(path).read_text(encoding="utf-8")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_BILLS = " An endpoint that scaled to zero bills by the hour from the moment it wakes."
+_BILLS = " An endpoint that scaled to zero bills by the hour from the moment it starts."
 
 
 def open_endpoint(
@@ -43,24 +43,24 @@ def open_endpoint(
     limits: Limits | None = None,
     clock: AsyncClock | None = None,
 ) -> EndpointModel:
-    """A model behind a server. Nothing is sent before it is first used.
+    """Opens a model behind a server. Nothing is sent before its first use.
 
     Args:
         where: ``https://HOST[/PREFIX]``, ``hf:[NAMESPACE/]NAME`` (a Hugging Face endpoint by its name) or
             ``hf-model:OWNER/MODEL[:PROVIDER]`` (a provider that serves that model).
-        model: the name under which the server knows the model; needed where it serves several. A server that
-            says it has but one is asked for that one, and ``progress`` is told if it is another.
-        concurrency: requests under way at once.
-        wake_timeout: seconds that a server which is starting is waited for.
-        token: sent to the server, in place of ``KERNELLLM_ENDPOINT_TOKEN``; for Hugging Face's servers those
-            of ``HF_TOKEN`` and ``hf auth login`` come next.
-        progress: told, in one line at a time, what is being waited for and what that costs.
+        model: the server's name for the model; required if it serves several. A server with a single model is
+            asked for that one, and ``progress`` is called if it is another.
+        concurrency: requests at the same time.
+        wake_timeout: seconds to wait for a server that is starting.
+        token: sent to the server instead of ``KERNELLLM_ENDPOINT_TOKEN``; for Hugging Face's servers
+            ``HF_TOKEN`` and ``hf auth login`` come next.
+        progress: called with one line at a time: what is waited for, and what that costs.
         environ: where tokens are looked up; by default this process's environment.
-        limits: how patiently other failures are met; ``wake`` is ``wake_timeout``.
-        clock: what waiting is measured by.
+        limits: of time and retries; its ``wake`` is replaced by ``wake_timeout``.
+        clock: measures the waiting.
 
     Raises:
-        GenerateError: ``where`` cannot be read, or the extra is not installed.
+        GenerateError: ``where`` cannot be parsed, or the extra is not installed.
     """
     missing = [name for name in ("httpx2", "huggingface_hub") if find_spec(name) is None]
     if missing:
@@ -69,7 +69,7 @@ def open_endpoint(
         )
     address = parse(where)
     found = find_token(token, address.hugging_face, os.environ if environ is None else environ)
-    # What a named endpoint costs is looked up when it is woken.
+    # The price of a named endpoint is looked up when it is started.
     hint = _BILLS if address.hugging_face and address.kind == "url" else ""
     retry = Retry(
         replace(limits or Limits(), wake=wake_timeout),
@@ -83,17 +83,17 @@ def open_endpoint(
 class EndpointModel:
     """A model behind a server (``LanguageModel``).
 
-    What can be repeated: greedy answers (temperature 0), and, where the server honours ``seed``, a sample
-    that was asked for alone. Servers that give several samples a request (``n``) draw all of them under one
-    seed, so these repeat only when the same samples are asked for together again. No server promises to
-    repeat anything across versions, hardware or load, and ``transformers serve`` has one seed for all
-    requests at once: there only ``concurrency=1`` repeats.
+    Reproducible are greedy answers (temperature 0) and, if the server honours ``seed``, samples that were requested
+    alone. Servers that return several samples per request (``n``) draw all of them with one seed, so these repeat
+    only if the same samples are requested together again. No server guarantees reproducibility across versions,
+    hardware or load, and ``transformers serve`` has one seed for all concurrent requests: there only
+    ``concurrency=1`` is reproducible.
     """
 
     name: str
-    """The model, as given or as the server says; until then the endpoint."""
+    """The model, as given or as the server reports it; until then the endpoint."""
     revision: str
-    """The commit that is served, where the server says so (TGI, ``hf:NAME``); known after the first use."""
+    """The commit that is served, if reported (TGI, ``hf:NAME``); known after the first use."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class EndpointModel:
         retry: Retry,
         progress: Callable[[str], None],
     ) -> None:
-        """For ``open_endpoint``."""
+        """Use ``open_endpoint``."""
         self._address = address
         self._model = model
         self._concurrency = concurrency
@@ -118,14 +118,14 @@ class EndpointModel:
         self.revision = ""
 
     def identity(self) -> str:
-        """Address and model. Which revision a server runs cannot be known without asking it."""
+        """Returns address and model; the revision is not known without a request."""
         return f"endpoint {self._address.shown} {self._model}".rstrip()
 
     def template(self) -> str | None:
-        """The prompt template in the served model's repository, where that is known and can be had.
+        """Returns the prompt template in the served model's repository; None if it is not available.
 
         Raises:
-            GenerateError: no model is named, and the server that would name it cannot be asked.
+            GenerateError: no model is named, and the server that would name it does not answer.
         """
         from pytest_kernelllm.models.endpoint.connect import REPOSITORY
         from pytest_kernelllm.models.endpoint.hub import script_of
@@ -141,10 +141,13 @@ class EndpointModel:
         return None if script is None else template_of(script)
 
     def too_long(self, prompt: str, sampling: Sampling) -> str | None:
-        """Why prompt and answer do not fit together, by the server's own count; None where it does not count.
+        """Explains why prompt and answer exceed the context, by the server's own count.
+
+        Returns:
+            A clause, or None if they fit or the server does not count.
 
         Raises:
-            GenerateError: the server cannot be asked at all.
+            GenerateError: the server does not answer at all.
         """
         served = self._served()
         question = served.wire.count(prompt)
@@ -170,13 +173,13 @@ class EndpointModel:
         )
 
     def answers(self, asks: Sequence[Ask], sampling: Sampling) -> Iterator[Answer]:
-        """Yield samples as they arrive, each asked for again within limits; those given up say why.
+        """Yields samples as they arrive, each retried within limits; failed ones state the reason.
 
-        Of a sample that shared its request with others, ``tokens`` is exact where the server counts each,
-        else its share of the request's by length of text.
+        For a sample that shared its request with others, ``tokens`` is exact if the server counts each, and
+        otherwise its share of the request's tokens by length of text.
 
         Raises:
-            GenerateError: nothing at all arrived, for a reason that is the same for every sample.
+            GenerateError: nothing arrived, for a reason that applies to every sample.
         """
         served = self._served()
 
@@ -200,10 +203,10 @@ class EndpointModel:
             last = now
 
     def stream(self, prompt: str, sampling: Sampling, index: int = 0) -> Iterator[str]:
-        """Yield a sample as it is written. It is asked for again only while nothing has arrived.
+        """Yields the pieces of a sample as it is generated. It is retried only before the first piece.
 
         Raises:
-            GenerateError: it cannot be had, or breaks off.
+            GenerateError: the request fails, or the stream breaks off.
         """
         served = self._served()
 
@@ -216,10 +219,10 @@ class EndpointModel:
         yield from self._all(write)
 
     def release(self) -> None:
-        """Nothing to give back: the memory is the server's."""
+        """Does nothing: the memory is the server's."""
 
     def stop(self) -> None:
-        """Nothing to do: a thread that waits for a server may end with its process."""
+        """Does nothing: a thread that waits for a server may end with its process."""
 
     def _served(self) -> Served:
         with self._lock:
@@ -230,22 +233,22 @@ class EndpointModel:
             return self._known
 
     def _learn_name(self, said: str) -> None:
-        # A server that was given a folder names the folder: nobody knows the model by that.
+        # A server that was started with a folder reports the folder, which does not identify the model.
         if not said or said.startswith("/"):
             return
         if self._model not in ("", said) and not said.endswith(".gguf"):
             self._progress(
-                f"The endpoint {self._address.shown} says that it serves {said}, not {self._model}."
+                f"The endpoint {self._address.shown} reports that it serves {said}, not {self._model}."
             )
         self.name = said
 
     async def _connect(self, emit: Callable[[Served], None]) -> None:
-        from pytest_kernelllm.models.endpoint.connect import Served, ask_what_it_speaks
-        from pytest_kernelllm.models.endpoint.hub import Hub, Place
+        from pytest_kernelllm.models.endpoint.connect import Served, detect_protocol
+        from pytest_kernelllm.models.endpoint.hub import HuggingFaceHub, Location
         from pytest_kernelllm.models.endpoint.openai import OpenAi
 
-        address, place = self._address, Place(self._address.url)
-        hub = Hub(self._token, self._retry.limits, self._retry.clock, self._progress)
+        address, place = self._address, Location(self._address.url)
+        hub = HuggingFaceHub(self._token, self._retry.limits, self._retry.clock, self._progress)
         if address.kind == "hf-model":
             place = await hub.route(address)
             emit(Served(place.url, OpenAi(place.url, self._model or place.model), address.name))
@@ -253,7 +256,7 @@ class EndpointModel:
         if address.kind == "hf":
             place = await hub.wake(address)
         async with self._http(place.url) as http:
-            served = await ask_what_it_speaks(http, place.url, self._model, self._retry)
+            served = await detect_protocol(http, place.url, self._model, self._retry)
         if place.model:
             served = Served(served.root, served.wire, place.model, place.revision, place.price)
         emit(served)
@@ -271,7 +274,7 @@ class EndpointModel:
             try:
                 await produce(emit)
             except Fault as fault:
-                # Handed over, not raised: the error carries no chain of others with it.
+                # Passed on, not raised, so that the error has no chain of others.
                 emit(GenerateError(f"The endpoint {self._address.shown} {fault.reason}."))
 
         with closing(in_background(guarded)) as items:

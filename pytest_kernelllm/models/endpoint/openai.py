@@ -1,4 +1,4 @@
-"""OpenAI's ``/v1/completions``, as vLLM, SGLang, llama.cpp, ``transformers serve`` and others speak it."""
+"""OpenAI's ``/v1/completions`` as implemented by vLLM, SGLang, llama.cpp, ``transformers serve`` and others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytest_kernelllm.web.faults import Fault
 Dialect = Literal["vllm", "sglang", "llamacpp", "transformers", "other"]
 
 DIALECTS: dict[str, Dialect] = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp"}
-"""What ``owned_by`` in the list of models says."""
+"""By the value of ``owned_by`` in the list of models."""
 
 
 @dataclass(frozen=True)
@@ -24,23 +24,23 @@ class OpenAi:
 
     url: str
     model: str
-    """Empty: the server has but one and is not told."""
+    """Empty: the server has only one, and requests do not name it."""
     dialect: Dialect = "other"
     tokenize: str = ""
     context: int = 0
     many: bool = True
 
     def body(self, prompt: str, sampling: Sampling, n: int, seed: int) -> dict[str, Any]:
-        """Every value is sent, also those that switch something off.
+        """Returns the body with every value, including those that switch something off.
 
-        Servers replace what is missing by defaults of their own (llama.cpp: top_k 40, min_p 0.05) or of the
+        Servers replace missing values by their own defaults (llama.cpp: top_k 40, min_p 0.05) or by those of the
         model's repository (vLLM, SGLang).
         """
         body: dict[str, Any] = {"model": self.model} if self.model else {}
         body |= {"prompt": prompt, "max_tokens": sampling.max_new_tokens, "seed": seed, "stream": True}
         body |= {"n": n} if n > 1 else {}
         if self.dialect == "transformers":
-            # Refuses fields it does not know, and samples only where a whole configuration says so.
+            # It refuses unknown fields, and samples only with a complete configuration.
             return body | {"generation_config": json.dumps(_generation_config(sampling))}
         body |= {"temperature": sampling.temperature, "top_p": sampling.top_p}
         if self.dialect in ("vllm", "sglang"):
@@ -52,7 +52,7 @@ class OpenAi:
         return body | {"stream_options": {"include_usage": True}}
 
     def pieces(self, event: Any) -> Iterator[Piece]:
-        """Text of some of the samples; at the end of a sample why it ended; tokens where they are counted."""
+        """Yields text of some samples, at the end of a sample why it ended, and token counts if present."""
         if event.get("error"):
             raise Fault(
                 f"failed in the middle of an answer ({what_it_says(json.dumps(event))})", retryable=True
@@ -75,18 +75,18 @@ class OpenAi:
 
     @property
     def counts_each(self) -> bool:
-        """Whether the tokens beside a sample's text are the sample's, not the request's."""
+        """Whether the token count beside a sample's text is the sample's, not the request's."""
         return self.dialect in ("vllm", "sglang", "transformers")
 
     def count(self, prompt: str) -> tuple[str, dict[str, Any]] | None:
-        """vLLM, SGLang and llama.cpp have the same route; each takes its own names from the body."""
+        """vLLM, SGLang and llama.cpp have the same route; each reads its own names in the body."""
         if not self.tokenize:
             return None
         body = {"model": self.model, "prompt": prompt, "add_special_tokens": True}
         return self.tokenize, body | {"content": prompt, "add_special": True}
 
     def counted(self, reply: Any) -> Count | None:
-        """A count, or a list with an entry a token."""
+        """Reads a count, or a list with an entry per token."""
         tokens = number(reply, "count") or len(reply.get("tokens") or ())
         return Count(tokens, number(reply, "max_model_len") or self.context) if tokens else None
 

@@ -1,4 +1,4 @@
-"""Puts samples together from the pieces in which they arrive."""
+"""Assembles samples from the pieces in which they arrive."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Text:
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """The whole text."""
         return self.whole if self.whole is not None else "".join(self.parts)
 
     def add(self, piece: Piece) -> None:
-        """Go on."""
+        """Appends a piece."""
         self.parts.append(piece.text)
         self.whole = piece.whole if piece.whole is not None else self.whole
         self.finish = piece.finish or self.finish
@@ -35,16 +35,16 @@ class Text:
 
 
 class Reading:
-    """The samples of one request. Each is handed out once, with its number, when it is complete."""
+    """The samples of one request. Each is yielded once, with its index, when it is complete."""
 
     def __init__(self, n: int) -> None:
-        """For a request for ``n`` samples; more than that are not looked at."""
+        """Expect ``n`` samples; further ones are ignored."""
         self._open = {choice: Text() for choice in range(n)}
         self._tokens = 0
         self._prompt_tokens = 0
 
     def add(self, piece: Piece) -> Iterator[tuple[int, Text]]:
-        """Yield the sample that this piece completes, if its tokens are counted already."""
+        """Yields the sample that this piece completes, if its tokens are already counted."""
         self._prompt_tokens = piece.prompt_tokens or self._prompt_tokens
         if piece.choice is None:
             self._tokens = piece.tokens or self._tokens
@@ -55,7 +55,7 @@ class Reading:
                 yield piece.choice, self._open.pop(piece.choice)
 
     def end(self) -> Iterator[tuple[int, Text]]:
-        """Yield the other complete ones; tokens that were counted together are shared out by length."""
+        """Yields the other complete samples; tokens counted together are divided by length of text."""
         complete = {choice: text for choice, text in self._open.items() if text.finish}
         length = sum(len(text.text) for text in complete.values())
         for choice, text in complete.items():
@@ -66,12 +66,12 @@ class Reading:
 
 
 def read(wire: Wire, event: object) -> list[Piece]:
-    """What an event says.
+    """Returns the pieces in an event.
 
     Raises:
-        Fault: it says that something went wrong, or is JSON of another form than the protocol's.
+        Fault: the event reports an error, or does not follow the protocol.
     """
     try:
         return list(wire.pieces(event))
     except (TypeError, KeyError, ValueError, AttributeError, IndexError):
-        raise Fault("sent JSON of another form than its protocol has", retryable=True) from None
+        raise Fault("sent JSON that does not follow its protocol", retryable=True) from None

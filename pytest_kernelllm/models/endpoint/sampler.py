@@ -1,4 +1,4 @@
-"""Many samples of many prompts from one server, some at a time, each until it is there or given up."""
+"""Requests many samples of many prompts from one server, concurrently and with retries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pytest_kernelllm.web.retry import Retry
 
 
 class Sampler:
-    """One call of ``LanguageModel.answers``."""
+    """Requests the samples of one call of ``LanguageModel.answers``."""
 
     def __init__(
         self,
@@ -32,12 +32,12 @@ class Sampler:
 
         Args:
             http: an open connection to the server.
-            wire: what it speaks.
-            shown: what people call it.
+            wire: its protocol.
+            shown: its name in messages.
             sampling: how tokens are drawn.
-            concurrency: requests under way at once.
-            retry: how failures are met.
-            emit: takes each sample.
+            concurrency: requests at the same time.
+            retry: retries failed requests.
+            emit: called with each sample.
         """
         self._http = http
         self._wire = wire
@@ -52,10 +52,10 @@ class Sampler:
         """Whether the server has honoured ``n`` so far."""
 
     async def run(self, asks: Sequence[Ask]) -> None:
-        """Emit every sample asked for, failed ones too.
+        """Emits every requested sample, including failed ones.
 
         Raises:
-            Fault: nothing arrived, for a reason that holds for every other sample as well.
+            Fault: nothing arrived, for a reason that applies to every sample.
         """
         try:
             async with asyncio.TaskGroup() as group:
@@ -70,7 +70,7 @@ class Sampler:
         if not indices:
             return []
         if self._sampling.temperature == 0:
-            return [indices[:1]]  # all of them are the same; `_give` copies
+            return [indices[:1]]  # all of them are equal; `_give` copies
         return [indices] if self.many else [(index,) for index in indices]
 
     async def _part(self, position: int, ask: Ask, indices: tuple[int, ...]) -> None:
@@ -93,16 +93,16 @@ class Sampler:
                 self._group.create_task(self._part(position, ask, (index,)))
 
     async def _attempt(self, position: int, ask: Ask, pending: list[int], started: float) -> None:
-        """One request. What arrives is emitted and taken off ``pending``, also when it breaks off later."""
-        wanted = tuple(pending)
-        body = self._wire.body(ask.prompt, self._sampling, len(wanted), seed_of(self._sampling, wanted))
-        reading = Reading(len(wanted))
+        """Sends one request. Samples that arrive are emitted and removed from ``pending``, even if it fails later."""
+        requested = tuple(pending)
+        body = self._wire.body(ask.prompt, self._sampling, len(requested), seed_of(self._sampling, requested))
+        reading = Reading(len(requested))
         fault: Fault | None = None
 
         def give(ready: Iterable[tuple[int, Text]]) -> None:
             seconds = self._retry.clock.now() - started
             for choice, text in ready:
-                index = wanted[choice]
+                index = requested[choice]
                 pending.remove(index)
                 answer = Answer(
                     position,
@@ -123,10 +123,10 @@ class Sampler:
         except Fault as found:
             fault = found
         give(reading.end())
-        if len(pending) == len(wanted):
+        if len(pending) == len(requested):
             fault = fault or Fault("ended an answer before it was complete", retryable=True)
-            if len(wanted) > 1 and fault.status in (400, 422) and not fault.fatal:
-                return  # perhaps it takes no `n`; one at a time will show
+            if len(requested) > 1 and fault.status in (400, 422) and not fault.fatal:
+                return  # the server may not accept `n`: the caller requests one at a time
         if fault and pending:
             raise fault
 
@@ -135,7 +135,7 @@ class Sampler:
         self._emit(answer)
         if self._sampling.temperature == 0:
             for index in ask.indices[1:]:
-                note = f"no sampling: the same as sample {answer.index}"
+                note = f"no sampling: equal to sample {answer.index}"
                 self._emit(replace(answer, index=index, tokens=0, prompt_tokens=0, seconds=0.0, note=note))
 
     def _fail(self, position: int, ask: Ask, pending: list[int], fault: Fault, started: float) -> None:
@@ -155,10 +155,10 @@ async def pour(
     retry: Retry,
     emit: Callable[[str], None],
 ) -> None:
-    """Emit one sample piece by piece.
+    """Emits one sample piece by piece.
 
     Raises:
-        Fault: it cannot be had, or breaks off: pieces that were emitted cannot be taken back.
+        Fault: the request fails, or breaks off after pieces were emitted, which is not retried.
     """
     body = wire.body(prompt, sampling, 1, seed_of(sampling, (index,)))
 

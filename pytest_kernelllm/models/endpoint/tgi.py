@@ -14,7 +14,7 @@ from pytest_kernelllm.web.faults import Fault
 
 @dataclass(frozen=True)
 class Tgi:
-    """TGI on one server (``wire.Wire``). One sample a request: it has no ``n``."""
+    """TGI on one server (``wire.Wire``). One sample per request: it has no ``n``."""
 
     url: str
     tokenize: str = ""
@@ -22,7 +22,7 @@ class Tgi:
     many: bool = False
 
     def body(self, prompt: str, sampling: Sampling, n: int, seed: int) -> dict[str, Any]:
-        """``inputs`` and ``parameters``; values that switch something off are left out, TGI refuses them."""
+        """Returns ``inputs`` and ``parameters`` without values that switch something off: TGI refuses them."""
         parameters: dict[str, Any] = {
             "max_new_tokens": sampling.max_new_tokens,
             "return_full_text": False,
@@ -36,7 +36,7 @@ class Tgi:
         return {"inputs": prompt, "parameters": parameters, "stream": True}
 
     def pieces(self, event: Any) -> Iterator[Piece]:
-        """A token; the last one brings the whole text and why it ended."""
+        """Yields a token; the last event has the whole text and why it ended."""
         event = event[0] if isinstance(event, list) else event
         if event.get("error"):
             raise _fault(event)
@@ -53,11 +53,11 @@ class Tgi:
             )
 
     def count(self, prompt: str) -> tuple[str, dict[str, Any]] | None:
-        """TGI's own route."""
+        """Uses TGI's route ``/tokenize``."""
         return (self.tokenize, {"inputs": prompt}) if self.tokenize else None
 
     def counted(self, reply: Any) -> Count | None:
-        """A list with an entry a token."""
+        """Reads a list with an entry per token."""
         return Count(len(reply), self.context) if isinstance(reply, list) and reply else None
 
 

@@ -1,4 +1,4 @@
-"""Which token a server gets: the user's Hugging Face token goes to Hugging Face alone."""
+"""Chooses the token for a server: the user's Hugging Face token is sent to Hugging Face only."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from urllib.parse import urlsplit
 from pytest_kernelllm.web.secret import Secret
 
 HUGGING_FACE = ("huggingface.co", "huggingface.cloud", "hf.co", "hf.space")
-"""Hosts, with all below them, that the user's Hugging Face token may be sent to."""
+"""Hosts, including subdomains, that the user's Hugging Face token may be sent to."""
 
 
 def find_token(given: str | None, hugging_face: bool, environ: Mapping[str, str]) -> Secret | None:
-    """The token to send.
+    """Returns the token to send; None if there is none.
 
     Args:
-        given: from the caller; it wins.
-        hugging_face: the server is Hugging Face's, so that its token may be used as well.
+        given: from the caller; it takes precedence.
+        hugging_face: whether the server is Hugging Face's, so that its token may be used as well.
         environ: where ``KERNELLLM_ENDPOINT_TOKEN`` is looked up, then ``HF_TOKEN``, then the login of
             ``hf auth``.
     """
@@ -35,7 +35,7 @@ def _login(environ: Mapping[str, str]) -> str:
 
 
 def is_hugging_face(url: str) -> bool:
-    """Whether ``url`` is on a host of Hugging Face's, and encrypted."""
+    """Returns whether ``url`` is an encrypted address of Hugging Face."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     return parts.scheme == "https" and any(host == own or host.endswith("." + own) for own in HUGGING_FACE)

@@ -1,4 +1,4 @@
-"""What a protocol is: how a prompt is put to a server, and how its answer is read."""
+"""The interface of a protocol: how to send a prompt to a server, and how to read its answer."""
 
 from __future__ import annotations
 
@@ -12,70 +12,70 @@ from pytest_kernelllm.models.protocol import Finish, Sampling
 
 @dataclass(frozen=True)
 class Piece:
-    """One thing that a server says while it answers."""
+    """A part of a server's answer."""
 
     choice: int | None = 0
-    """Which of the samples asked for; None: it is about all of them."""
+    """Index of the sample among those of the request; None if the piece is about all of them."""
     text: str = ""
-    """Goes on from the pieces before."""
+    """Text that continues the earlier pieces."""
     whole: str | None = None
-    """All of the sample's text, where the server repeats it at the end."""
+    """The sample's whole text, if the server repeats it at the end."""
     finish: Finish | None = None
-    """The sample is complete."""
+    """Why the sample ended; None while it is incomplete."""
     tokens: int = 0
-    """New tokens: of the sample, or of all of them."""
+    """Generated tokens of the sample, or of all samples."""
     prompt_tokens: int = 0
 
 
 @dataclass(frozen=True)
 class Count:
-    """What a server says about a prompt's length. 0: it does not say."""
+    """The length of a prompt by a server's count."""
 
     tokens: int
     context: int = 0
-    """Tokens of prompt and answer together."""
+    """Most tokens of prompt and answer together; 0 if unknown."""
 
 
 class Wire(Protocol):
-    """A protocol, pointed at one server."""
+    """A protocol with the addresses of one server."""
 
     @property
     def url(self) -> str:
-        """Where prompts are posted."""
+        """The address that prompts are posted to."""
 
     @property
     def many(self) -> bool:
-        """Whether several samples may be asked for in one request."""
+        """Whether one request may ask for several samples."""
 
     def body(self, prompt: str, sampling: Sampling, n: int, seed: int) -> dict[str, Any]:
-        """What is posted, for an answer in a stream of events."""
+        """Returns the body of a request that is answered by a stream of events."""
 
     def pieces(self, event: Any) -> Iterator[Piece]:
-        """What an event says.
+        """Yields the pieces in an event.
 
         Raises:
-            Fault: that something went wrong.
-            TypeError, KeyError, ValueError, AttributeError: something that the protocol does not have.
+            Fault: the event reports an error.
+            TypeError, KeyError, ValueError, AttributeError: the event does not follow the protocol.
         """
 
     def count(self, prompt: str) -> tuple[str, dict[str, Any]] | None:
-        """Where to post what, to have the tokens of ``prompt`` counted."""
+        """Returns address and body of a request that counts the tokens of ``prompt``; None if there is none."""
 
     def counted(self, reply: Any) -> Count | None:
-        """The answer to that."""
+        """Reads the answer to such a request."""
 
 
 def seed_of(sampling: Sampling, indices: Sequence[int]) -> int:
-    """The seed of a request for these samples, below 2**31.
+    """Returns the seed of a request for these samples, below 2**31.
 
-    A sample asked for by itself always has the same one; one of several depends on which they are.
+    A sample that is requested alone always has the same seed; otherwise the seed depends on all of the samples.
     """
     text = f"{sampling.seed}:{','.join(map(str, indices))}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1
 
 
 def number(found: Mapping[str, Any], *keys: str) -> int:
-    """The first of these entries that is a positive whole number, or 0."""
+    """Returns the first of these entries that is a positive integer, or 0."""
     for key in keys:
         value = found.get(key)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:

@@ -235,7 +235,7 @@ def test_a_server_with_several_models_wants_one_named(serve: Serve) -> None:
     server = serve(Scripted(models=("a/one", "b/two")))
     with pytest.raises(GenerateError, match="serves a/one, b/two: name one"):
         list(opened(server.url).answers([Ask("one", (0,))], SHORT))
-    with pytest.raises(GenerateError, match="serves a/one, b/two, and no c/three: name one"):
+    with pytest.raises(GenerateError, match="serves a/one, b/two, but not c/three: name one"):
         list(opened(server.url, model="c/three").answers([Ask("one", (0,))], SHORT))
     (answer,) = opened(server.url, model="b/two").answers([Ask("one", (0,))], SHORT)
     assert answer.finish == "stop"
@@ -257,7 +257,7 @@ def test_a_server_with_one_model_is_asked_for_that_one(
     model = opened(server.url, model="facebook/KernelLLM", progress=lines.append)
     (answer,) = model.answers([Ask("one", (0,))], SHORT)
     assert (answer.finish, model.name) == ("stop", name)
-    say = f"The endpoint {server.url} says that it serves me/tuned, not facebook/KernelLLM."
+    say = f"The endpoint {server.url} reports that it serves me/tuned, not facebook/KernelLLM."
     assert lines == ([say] if told else [])
 
 

@@ -313,7 +313,7 @@ def test_another_protocol_is_named_with_what_was_asked_and_answered(serve: Serve
     with pytest.raises(GenerateError) as raised:
         list(opened(serve(Page()).url).answers(ONE, SHORT))
     said = str(raised.value)
-    assert "speaks neither TGI's protocol nor OpenAI's" in said
+    assert "uses neither TGI's protocol nor OpenAI's" in said
     assert "GET /v1/models (200: a web page titled “A chat”)" in said
     assert "hello" not in said
 

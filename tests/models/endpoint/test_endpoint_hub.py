@@ -182,7 +182,7 @@ def test_an_endpoint_at_zero_that_cannot_be_resumed_is_woken_by_asking_it(
     [
         (["failed"], r"did not start, it is failed \(no GPUs left\)"),
         (["paused", "updateFailed"], r"did not start, it is failed to update \(no GPUs left\)"),
-        (["initializing"], r"is still initializing after 6\d s; it goes on starting, and billing"),
+        (["initializing"], r"is still initializing after 6\d s; it keeps starting, and billing"),
     ],
 )
 def test_an_endpoint_that_does_not_come_up_is_one_error(
