@@ -1,4 +1,4 @@
-"""``kernelllm apply``: suggested patches, applied to the working tree."""
+"""``kernelllm apply``: applies suggested patches to the working tree."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_kernelllm.commands.common import OK, UNJUDGED, CommandError
-from pytest_kernelllm.commands.project import Project, project_here
+from pytest_kernelllm.commands.project import ProjectContext, project_here
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.suggest.edit import EditError
 from pytest_kernelllm.suggest.files import PatchError
@@ -19,23 +19,21 @@ HELP = "Apply suggested patches to the working tree."
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Adds the command's arguments."""
     parser.add_argument(
-        "names", nargs="*", help="patches by name, as the run's table shows them, or files (default: all)"
+        "names", nargs="*", help="patches by name, as in the run's table, or files (default: all)"
     )
     parser.add_argument(
-        "-i", "--interactive", action="store_true", help="show each change with its numbers, and ask"
+        "-i", "--interactive", action="store_true", help="show each change with its measurements, and ask"
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Exit code: 0, or 2 where a patch could not be applied."""
+    """Runs the command; exit code 0, or 2 if a patch could not be applied."""
     project = project_here()
     root, store = project.root, project.store
     if options.interactive and not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise CommandError(
-            "`kernelllm apply --interactive` asks at a terminal, and there is none; name the patches instead."
-        )
+        raise CommandError("`kernelllm apply --interactive` needs a terminal; name the patches instead.")
     try:
         found = offers(store, _paths(root, store, options.names))
     except PatchError as error:
@@ -65,8 +63,8 @@ def _paths(root: Path, store: Store, names: Sequence[str]) -> list[Path]:
     return paths
 
 
-def _apply_all(project: Project, found: Sequence[Offer]) -> int:
-    """Each patch of which the verdict is known as one change with the others; those from elsewhere as they are."""
+def _apply_all(project: ProjectContext, found: Sequence[Offer]) -> int:
+    """Applies the patches with a known verdict as one change, and the others one by one as they are."""
     root, folder = project.root, project.kernels
     targets = known_targets(root, [offer.record for offer in found])
     adoptions, names, failed = [], [], False

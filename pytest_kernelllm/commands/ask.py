@@ -1,4 +1,4 @@
-"""Suggestions one by one: the change, the numbers behind it, and a question."""
+"""Asks about suggestions one by one: shows the change, its measurements, and a question."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pytest_kernelllm.commands.common import OK
-from pytest_kernelllm.commands.project import Project
+from pytest_kernelllm.commands.project import ProjectContext
 from pytest_kernelllm.suggest.edit import EditError
 from pytest_kernelllm.suggest.figures import figures
 from pytest_kernelllm.suggest.files import PatchError
@@ -21,18 +21,18 @@ _STYLES = {"+": "green", "-": "red", "@": "cyan", "d": "bold"}
 
 
 def ask_for_each(
-    project: Project,
+    project: ProjectContext,
     found: Sequence[Offer],
     answer: Callable[[str], str] = input,
     console: Console | None = None,
 ) -> int:
-    """Show each suggestion, ask, and apply it at once if it is wanted.
+    """Shows each suggestion, asks, and applies it at once if the user agrees.
 
     Args:
-        project: to change.
-        found: what there is to ask about.
-        answer: shows the question and returns what a person typed; ``EOFError`` is as good as ``q``.
-        console: where it is shown.
+        project: the project to change.
+        found: the suggestions.
+        answer: shows the question and returns what was typed; ``EOFError`` counts as ``q``.
+        console: for the output.
 
     Returns:
         The exit code: 0, or 130 after Ctrl-C.
@@ -74,7 +74,7 @@ def ask_for_each(
 
 
 def _reply(console: Console, lines: Sequence[Text], answer: Callable[[str], str]) -> str:
-    """One of ``y``, ``n``, ``a``, ``q``."""
+    """Asks until the reply is one of ``y``, ``n``, ``a``, ``q``."""
     while True:
         reply = answer(QUESTION).strip().lower()[:1]
         if reply and reply in "ynaq":
@@ -84,17 +84,17 @@ def _reply(console: Console, lines: Sequence[Text], answer: Callable[[str], str]
 
 
 def _lines(offer: Offer, change: Suggestion | None) -> list[Text]:
-    """The diff, and what the judge found."""
+    """The diff, and what the judge measured."""
     patch = offer.path.read_bytes() if change is None else change.patch
     diff = patch.decode(errors="replace").removesuffix("\n").split("\n")
     lines = [Text(_visible(line), style=_STYLES.get(line[:1], "")) for line in diff]
     if offer.record is None:
-        return [*lines, Text("no numbers: the verdict behind this patch is not in the store")]
+        return [*lines, Text("no measurements: the verdict behind this patch is not in the store")]
     found = figures(offer.record.verdict)
     lines += [Text(_visible(f"{key}: {text}")) for key, text in found.items()]
     return lines if "speedup" in found else [*lines, Text("speedup: not measured")]
 
 
 def _visible(line: str) -> str:
-    """A line in which nothing talks to the terminal."""
+    """The line without control characters."""
     return "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in line.removesuffix("\r"))

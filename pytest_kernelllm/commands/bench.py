@@ -1,4 +1,4 @@
-"""``kernelllm bench``: how often a generator is right, and how fast."""
+"""``kernelllm bench``: measures how often a generator's kernels are right, and how fast."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.passk.command import measure
 from pytest_kernelllm.passk.errors import BenchError
 
-HELP = "Measure a generator: pass@k and fast_p over marked targets and files in KernelBench's form. Run again, it goes on."
+HELP = "Measure a generator: pass@k and fast_p over marked targets and files in KernelBench's form. A second run continues the first."
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Adds the command's arguments."""
     parser.add_argument("paths", nargs="+", metavar="PATH", help="files and folders")
     parser.add_argument("-k", "--samples", type=int, metavar="K", help="completions per target (default 4)")
     parser.add_argument(
-        "--at", metavar="K,K", help="each k to give pass@k for (default 1, 10, 20 as far as drawn, and all)"
+        "--at",
+        metavar="K,K",
+        help="each k of pass@k (default 1, 10 and 20 up to the number of samples, and all)",
     )
     add_generator_options(parser)
     add_judge_options(parser)
@@ -38,7 +40,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Exit code: 0 everything counted, 1 no target, 2 something not counted or inconclusive."""
+    """Runs the command; exit code 0 if every sample counted, 1 without a target, 2 otherwise."""
     settings = settings_of(options)
     found = scan([Path(p) for p in options.paths], Path.cwd(), kernelbench=True)
     for problem in found.problems:

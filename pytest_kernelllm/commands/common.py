@@ -1,4 +1,4 @@
-"""What subcommands share: exit codes, options that are settings, and finding the target that a command line names."""
+"""Shared by the subcommands: exit codes, options that are settings, and the lookup of a target by name."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from pytest_kernelllm.config.settings import GENERATORS, JUDGING, LANGUAGE_MODEL
 from pytest_kernelllm.core.records import Target
 
 OK, REJECTED, UNJUDGED = 0, 1, 2
-"""Exit codes: all well; rejected or nothing found; could not be judged, or wrong use."""
+"""Exit codes: success; rejected or nothing found; could not be judged, or used wrongly."""
 
 
 class CommandError(Exception):
-    """Something a person has to put right; one sentence."""
+    """An error that the user can fix; one sentence."""
 
 
 def add_generator_options(parser: argparse.ArgumentParser) -> None:
-    """Who writes, and how."""
+    """Adds the options that choose and configure generators."""
     add_options(parser.add_argument_group("generators").add_argument, GENERATORS)
     add_model_options(parser)
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """Which language model, where, and how it is sampled."""
+    """Adds the options that choose a language model and its sampling."""
     add_options(parser.add_argument_group("language model").add_argument, LANGUAGE_MODEL)
 
 
 def add_judge_options(parser: argparse.ArgumentParser) -> None:
-    """Where and how candidates are judged."""
+    """Adds the options for judging."""
     add_options(parser.add_argument_group("judging").add_argument, JUDGING)
 
 
 def settings_of(options: argparse.Namespace) -> Settings:
-    """The settings of the project here, with what the command line says in their place.
+    """Returns the settings of the project here, overridden by the command line.
 
     Raises:
-        ConfigError: a setting has a wrong name or value.
+        ConfigError: a setting has an unknown name or an invalid value.
     """
     names = {field.name for field in fields(Settings)} - {"paths", "store"}
     given: dict[str, Any] = {name: value for name, value in vars(options).items() if name in names}
@@ -47,7 +47,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
 
 
 def find_target(reference: str) -> Target:
-    """The target that ``file.py::Class`` names, or the only one of ``file.py``.
+    """Returns the target that ``file.py::Class`` names, or the only one of ``file.py``.
 
     Raises:
         CommandError: there is no such file, or no such target in it.

@@ -1,7 +1,7 @@
-"""``kernelllm repl``: paste a module, watch the answer being written, judge it, keep it.
+"""``kernelllm repl``: paste a module, watch the answer as it is generated, judge it, save it.
 
-What is typed is either a command (``:help`` lists them), a PyTorch module (Python that defines a class ``Model``), which is put
-into the prompt, or anything else, which is the prompt.
+An input is a command (``:help`` lists them), a PyTorch module (Python that defines a class ``Model``), which is put
+into the prompt, or any other text, which is the prompt.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from pytest_kernelllm.models.protocol import Answer
 from pytest_kernelllm.verify.pairs import Pair, VerifyError, verify_all
 
 HELP = """\
-:k N             answers to each prompt from now on (one is shown while it is written)
-:seed N          another draw for the same prompt
-:verify          judge the last answers against the module they were written for
+:k N             answers to each following prompt (a single one is shown as it is generated)
+:seed N          seed of the following answers
+:verify          judge the last answers against the module in their prompt
 :save FILE       write the last answer's code; with several answers FILE_0, FILE_1…
 :show            the last prompt
 :help  :quit
-An empty line ends what you paste. Ctrl-C stops an answer, Ctrl-D ends the program."""
+An empty line ends an input. Ctrl-C stops an answer, Ctrl-D ends the program."""
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """What was asked last, and what came back."""
+    """The last prompt and its answers."""
 
     prompt: str = ""
     module: str = ""
-    """The PyTorch module in the prompt; empty where the prompt was typed as it is."""
+    """The PyTorch module in the prompt; empty if the prompt has none."""
     texts: tuple[str, ...] = ()
 
 
 class Repl:
-    """The conversation: ``handle`` takes one input after another, ``out`` gets what there is to read."""
+    """The conversation: ``handle`` takes one input after another and writes to ``out``."""
 
     def __init__(self, llm: KernelLLM, settings: Settings, out: TextIO) -> None:
-        """Args: ``llm`` answers; ``settings`` say how ``:verify`` judges, how many answers and from which seed."""
+        """``llm`` answers; ``settings`` configure ``:verify`` and the first seed."""
         self._llm = llm
         self._settings = settings
         self._samples = 1
@@ -53,7 +53,7 @@ class Repl:
         self._last = Exchange()
 
     def handle(self, text: str) -> bool:
-        """Take one input; whether to go on. Errors are told, and so is Ctrl-C, which ends only what is under way."""
+        """Handles one input and returns whether to continue. Errors are reported; Ctrl-C ends only the current input."""
         try:
             if text.startswith(":"):
                 return self._command(*text[1:].split(maxsplit=1))
@@ -82,7 +82,7 @@ class Repl:
                 for answer in self._llm.answers(prompt, self._samples, seed=self._seed):
                     texts.append(answer.text)
                     self._show(answer)
-        finally:  # what was there before Ctrl-C can be saved and judged
+        finally:  # answers from before Ctrl-C can be saved and judged
             self._last = Exchange(prompt, module, tuple(texts))
 
     def _show(self, answer: Answer) -> None:
@@ -98,7 +98,7 @@ class Repl:
             "seed": self._set_seed,
             "verify": self._verify,
             "save": self._save,
-            "show": lambda _: self._say(self._last.prompt or "nothing has been asked yet"),
+            "show": lambda _: self._say(self._last.prompt or "there is no prompt yet"),
         }
         if name in ("quit", "q", "exit"):
             return False
@@ -110,13 +110,13 @@ class Repl:
 
     def _set_samples(self, argument: str) -> None:
         if not argument.isdecimal() or int(argument) < 1:
-            self._say(":k takes a number from 1 on, as in `:k 5`")
+            self._say(":k takes a number of at least 1, as in `:k 5`")
             return
         self._samples = int(argument)
         self._say(
             f"{self._samples} answers to each prompt"
             if self._samples > 1
-            else "one answer, shown while it is written"
+            else "one answer, shown as it is generated"
         )
 
     def _set_seed(self, argument: str) -> None:
@@ -131,7 +131,7 @@ class Repl:
             self._say("there is no answer to judge yet")
         elif not self._last.module:
             self._say(
-                "the last prompt held no module with a class Model, so there is nothing to judge against"
+                "the last prompt contains no module with a class Model, so there is no reference to judge against"
             )
         else:
             with tempfile.TemporaryDirectory(prefix="kernelllm-repl-") as folder:
@@ -163,7 +163,7 @@ class Repl:
                 target.write_text(extract(text), encoding="utf-8")
                 self._say(f"wrote {target}")
             except ExtractError as error:
-                self._say(f"answer {index} is not written: {error}")
+                self._say(f"answer {index} was not saved: {error}")
 
     def _say(self, text: str) -> None:
         print(text, file=self._out, flush=True)
@@ -179,14 +179,14 @@ def _is_module(text: str) -> bool:
 
 
 def converse(repl: Repl, inputs: Iterable[str]) -> None:
-    """Handle inputs until one of them ends the conversation, or they end."""
+    """Handles inputs until one of them ends the conversation, or there are no more."""
     for text in inputs:
         if not repl.handle(text):
             return
 
 
 def terminal_inputs(history: Path) -> Iterator[str]:
-    """What a person types: several lines up to an empty one, or a command; with a history kept in a file.
+    """Yields what is typed: several lines up to an empty one, or a command. The history is kept in a file.
 
     Raises:
         GenerateError: prompt_toolkit is not installed.
@@ -220,13 +220,13 @@ def terminal_inputs(history: Path) -> Iterator[str]:
         try:
             yield session.prompt("kernelllm> ", prompt_continuation="        … ").rstrip()
         except KeyboardInterrupt:
-            continue  # forgets the line, as shells do
+            continue  # drops the line, as shells do
         except EOFError:
             return
 
 
 def piped_inputs(lines: Iterable[str]) -> Iterator[str]:
-    """What comes through a pipe: commands are lines of their own, and end what stands before them."""
+    """Yields inputs from a pipe: a command is a line of its own and ends the input before it."""
     text = ""
     for line in lines:
         if line.startswith(":"):

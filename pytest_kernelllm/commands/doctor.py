@@ -1,4 +1,4 @@
-"""``kernelllm doctor``: what this machine offers, and what adopted classes would run here, and why."""
+"""``kernelllm doctor``: reports what this machine offers, and what adopted classes would run here, and why."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ HELP = (
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Adds the command's arguments."""
     parser.add_argument(
         "targets",
         nargs="*",
         metavar="FILE.py::Class",
-        help="import these and say what each of their cases would run (default: every adopted class, only read)",
+        help="import these and report what each of their cases would run (default: read every adopted class, without importing)",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Exit code: 1 where an adopted class, or one of the named ones' cases, would not run its kernel."""
+    """Runs the command; exit code 1 if an adopted class, or a case of a named one, would not run its kernel."""
     named = [find_target(reference) for reference in options.targets]
     settings = settings_of(options)
     with open_session(Path.cwd(), settings) as session:
         here = find_environment("cpu", settings.arch) if interpreting() else session.environment
-        known = Known(here, tuple(session.store.verdicts()))
+        known = KnownVerdicts(here, tuple(session.store.verdicts()))
         for name, value in _surroundings(session, known):
             print(f"{name + ':':<16}{value}")
         problems = [*session.store.problems]
@@ -62,23 +62,23 @@ def run(options: argparse.Namespace) -> int:
 
 
 @dataclass(frozen=True)
-class Known:
-    """What the store knows."""
+class KnownVerdicts:
+    """The verdicts in the store, and the environment here."""
 
     here: Environment
-    """Where adopted kernels would run."""
+    """The environment in which adopted kernels would run."""
     records: tuple[KernelRecord, ...]
 
     def holds(self, verdict: Verdict) -> bool:
-        """Whether a verdict was given in this environment."""
+        """Returns whether a verdict was given in this environment."""
         return same(verdict.environment, self.here)
 
 
 # --------------------------------------------------------------------------- the machine
 
 
-def _surroundings(session: Session, known: Known) -> Iterator[tuple[str, str]]:
-    """What there is, without importing torch."""
+def _surroundings(session: Session, known: KnownVerdicts) -> Iterator[tuple[str, str]]:
+    """Yields what there is on this machine, without importing torch."""
     here, settings = session.environment, session.settings
     yield "python", f"{sys.version.split()[0]} ({sys.executable})"
     for name, version in (("torch", here.torch), ("triton", here.triton)):
@@ -126,8 +126,8 @@ def _language_model(session: Session) -> str:
 # --------------------------------------------------------------------------- targets
 
 
-def _read(session: Session, target: Target, known: Known) -> bool:
-    """Say what reading tells about an adopted class; whether its kernel would run."""
+def _read(session: Session, target: Target, known: KnownVerdicts) -> bool:
+    """Reports on an adopted class without importing it; returns whether its kernel would run."""
     reason = _why_not(session, target)
     if reason:
         print(f"{target.id} runs its original forward: {reason}")
@@ -136,8 +136,8 @@ def _read(session: Session, target: Target, known: Known) -> bool:
     return not reason
 
 
-def _named(session: Session, target: Target, known: Known) -> bool:
-    """Import a class and say what each of its cases would run; whether none would miss an adopted kernel."""
+def _named(session: Session, target: Target, known: KnownVerdicts) -> bool:
+    """Imports a class and reports what each case would run; returns whether all run an adopted kernel."""
     if target.kernel is None:
         own = [record.verdict for record in known.records if record.source_hash == target.source_hash]
         here = any(verdict.accepted and known.holds(verdict) for verdict in own)
@@ -149,20 +149,20 @@ def _named(session: Session, target: Target, known: Known) -> bool:
         return False
     print(f"{target.id} has adopted {target.kernel}{_reserve(session, target, known)}")
     try:
-        told = list(_cases(session, target))
+        explained = list(_cases(session, target))
     except SessionError as error:
         print(f"  {error}")
         return False
-    for name, sentence in told:
+    for name, sentence in explained:
         print(f"  {name}: {sentence}")
-    return all(" runs the kernel " in sentence for _, sentence in told)
+    return all(" runs the kernel " in sentence for _, sentence in explained)
 
 
 def _cases(session: Session, target: Target) -> Iterator[tuple[str, str]]:
-    """Each case of a target with what would run it, on the device at hand.
+    """Yields each case of a target with what would run it on this machine's device.
 
     Raises:
-        SessionError: it cannot be imported, built or called.
+        SessionError: the target cannot be imported, built or called.
     """
     live = session.live(target)
 
@@ -176,17 +176,17 @@ def _cases(session: Session, target: Target) -> Iterator[tuple[str, str]]:
         try:
             module = live.build(case, device)
             call = live.inputs(case, 0, sizes if device == "cpu" else None, device)
-        except (TargetError, RuntimeError) as error:  # PyTorch's own: out of memory, say
+        except (TargetError, RuntimeError) as error:  # raised by PyTorch, for example without enough memory
             raise SessionError(f"{target.id}, case {case.name}: {in_one_line(error)}") from None
         for part in module.modules():
             if hasattr(type(part).forward, runtime.DISPATCHER):
-                vars(part).pop("forward", None)  # for judging, targets are built with their originals
+                vars(part).pop("forward", None)  # targets are built with their original forward, for judging
         with torch.set_grad_enabled(live.options.backward):
             yield case.name, runtime.explain(module, *call.args, **call.kwargs)
 
 
 def _why_not(session: Session, target: Target) -> str:
-    """Why no call runs the adopted kernel here, as far as reading tells; empty if some may."""
+    """The reason why no call runs the adopted kernel here, found without importing; empty if some may."""
     if os.environ.get("KERNELLLM_DISABLE", "") not in ("", "0"):
         return "KERNELLLM_DISABLE is set"
     if not session.environment.triton:
@@ -195,7 +195,7 @@ def _why_not(session: Session, target: Target) -> str:
         return "there is no GPU here"
     match adoption_state(session.root, target):
         case "missing":
-            return f"there is no module {target.kernel}; apply its patch again, or take kernel= out of the marker"
+            return f"there is no module {target.kernel}; apply its patch again, or remove kernel= from the marker"
         case "stale":
             return (
                 f"{target.name} changed since {target.kernel} was made; run pytest --kernelllm for a new one"
@@ -203,8 +203,8 @@ def _why_not(session: Session, target: Target) -> str:
     return ""
 
 
-def _reserve(session: Session, target: Target, known: Known) -> str:
-    """What is to be said against a kernel that runs all the same; empty if nothing."""
+def _reserve(session: Session, target: Target, known: KnownVerdicts) -> str:
+    """A note on how far a kernel that runs is verified; it continues the sentence."""
     if adoption_state(session.root, target) == "edited":
         return ", although it was edited since it was verified"
     file = adopted_file(session.root, target)

@@ -1,4 +1,4 @@
-"""``kernelllm export``: verified kernels in the layout of Hugging Face's ``kernels`` library."""
+"""``kernelllm export``: writes verified kernels in the layout of Hugging Face's ``kernels`` library."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ HELP = "Export verified kernels to the layout of Hugging Face's kernels library,
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Adds the command's arguments."""
     parser.add_argument("directory", metavar="DIR", help="folder of the export")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--to", choices=("hf-kernels",), help="layout to export to")
-    what.add_argument("--check", action="store_true", help="say whether DIR is what was exported")
+    what.add_argument("--check", action="store_true", help="report whether DIR is unchanged since the export")
     parser.add_argument(
         "--only",
         action="append",
@@ -29,17 +29,17 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="TARGET",
         help="file, folder, or file.py::Class; can be given several times (default: the project)",
     )
-    parser.add_argument("--name", help="of the kernel package (default: DIR's own name)")
+    parser.add_argument("--name", help="name of the kernel package (default: the name of DIR)")
     parser.add_argument(
-        "--version", type=int, default=1, metavar="N", help="of the kernel package (default 1)"
+        "--version", type=int, default=1, metavar="N", help="version of the kernel package (default 1)"
     )
     parser.add_argument(
-        "--license", default="other", metavar="SPDX", help="of the kernel package (default other)"
+        "--license", default="other", metavar="SPDX", help="license of the kernel package (default other)"
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Exit code: 1 where nothing could be exported, or the folder is not what was exported."""
+    """Runs the command; exit code 1 if nothing could be exported, or the folder was changed after the export."""
     folder = Path(options.directory)
     try:
         return _check(folder) if options.check else _export(options, folder)
@@ -50,9 +50,11 @@ def run(options: argparse.Namespace) -> int:
 def _export(options: argparse.Namespace, folder: Path) -> int:
     name = options.name or _package_name(folder.absolute().name)
     if not re.fullmatch(r"[a-z][-a-z0-9]*[a-z0-9]", name):
-        raise CommandError(f"{name!r} cannot be the package's name; give one like my-kernels with --name.")
+        raise CommandError(f"{name!r} is not a valid package name; set one such as my-kernels with --name.")
     if not re.fullmatch(r"[\w.+-]+", options.license) or options.version < 1:
-        raise CommandError("--license takes an identifier such as apache-2.0, --version a number from 1 on.")
+        raise CommandError(
+            "--license takes an identifier such as apache-2.0, --version a number of at least 1."
+        )
     targets = _targets(options.only)
     try:
         import torch  # noqa: F401  # the targets' files are imported
@@ -72,7 +74,7 @@ def _export(options: argparse.Namespace, folder: Path) -> int:
     for problem in store.problems:
         print(f"kernelllm: {problem}", file=sys.stderr)
     if not exports:
-        print(f"kernelllm: nothing to export, so {folder} is as it was.", file=sys.stderr)
+        print(f"kernelllm: nothing to export; {folder} was not changed.", file=sys.stderr)
         return REJECTED
     write(folder, render(Package(name, options.version, options.license), exports))
     for each in exports:
@@ -90,7 +92,7 @@ def _check(folder: Path) -> int:
         print(problem)
     if not problems:
         digest = hashlib.sha256((folder / SUMS).read_bytes()).hexdigest()
-        print(f"{folder} is what was exported; {SUMS} itself has sha256 {digest}")
+        print(f"{folder} is unchanged since the export; {SUMS} itself has sha256 {digest}")
     return REJECTED if problems else OK
 
 

@@ -1,4 +1,4 @@
-"""``kernelllm generate``: candidates for one target, printed as they are written, and judged if asked for."""
+"""``kernelllm generate``: prints candidates for one target as they are generated, and judges them on request."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from pytest_kernelllm.core.records import Completion, Target
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.session.session import Session, open_session
 
-HELP = "Have candidates written for one target and print them."
+HELP = "Generate candidates for one target and print them."
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Adds the command's arguments."""
     parser.add_argument("target", help="file.py::Class")
     parser.add_argument("-k", "--samples", type=int, metavar="K", help="how many candidates (default 4)")
     parser.add_argument(
-        "--raw", action="store_true", help="print completions as they were written, not kernel modules"
+        "--raw", action="store_true", help="print the raw completions instead of kernel modules"
     )
-    parser.add_argument("--verify", action="store_true", help="judge the candidates as well")
+    parser.add_argument("--verify", action="store_true", help="also judge the candidates")
     add_generator_options(parser)
     add_judge_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Exit code: whether something was written, or with ``--verify``, accepted."""
+    """Runs the command; exit code 0 if a candidate was generated (with ``--verify``: accepted), else 1."""
     settings = settings_of(options)
     target = find_target(options.target)
     try:
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _watch(session: Session, target: Target) -> None:
-    """Show the text of a single sample while it is being written."""
+    """Shows the text of a single sample while it is generated."""
     for piece in session.stream(target):
         print(piece, end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
@@ -73,7 +73,7 @@ def _print(draft: Outcome, completion: Completion, *, raw: bool) -> bool:
 
 
 def _verdict(session: Session, target: Target, index: int) -> bool:
-    """Judge one candidate and say what came of it; whether it was accepted."""
+    """Judges one candidate and reports the verdict; returns whether it was accepted."""
     outcome = session.outcome(target, index)
     verdict = outcome.verdict
     if verdict is None:

@@ -1,4 +1,4 @@
-"""The project that a command is run in, also from one of its subfolders."""
+"""Finds the project that a command runs in, also from a subfolder."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pytest_kernelllm.suggest.place import FOLDER
 
 
 @dataclass(frozen=True)
-class Project:
-    """A project's folder and its store."""
+class ProjectContext:
+    """A project's folder, its store, and where its kernels go."""
 
     root: Path
     store: Store
     kernels: str = FOLDER
-    """Where new kernel modules go, see ``suggest.place``."""
+    """Folder for new kernel modules, see ``suggest.place``."""
 
 
-def project_here() -> Project:
-    """The nearest folder upwards, inside the git work tree, that holds a store; else the working directory.
+def project_here() -> ProjectContext:
+    """Returns the nearest folder upwards in the git work tree that contains a store, or the working directory.
 
     Raises:
-        ConfigError: a setting has a wrong name or value.
+        ConfigError: a setting has an unknown name or an invalid value.
     """
     here = Path.cwd()
     for folder in (here, *here.parents):
@@ -36,6 +36,6 @@ def project_here() -> Project:
     return _project(here)
 
 
-def _project(root: Path) -> Project:
+def _project(root: Path) -> ProjectContext:
     settings = load_settings(root)
-    return Project(root, Store(root, settings.store), settings.kernels_dir)
+    return ProjectContext(root, Store(root, settings.store), settings.kernels_dir)

@@ -16,17 +16,17 @@ from pytest_kernelllm.commands.common import (
 )
 from pytest_kernelllm.generate.protocol import GenerateError
 
-HELP = "Paste a module, watch the answer being written, judge it, keep it."
+HELP = "Paste a module, watch the answer as it is generated, judge it, save it."
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Adds the command's arguments."""
     add_model_options(parser)
     add_judge_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Exit code: 0 at the end of the conversation."""
+    """Runs the command; exit code 0 at the end of the conversation."""
     from pytest_kernelllm.commands.conversation import Repl, converse, piped_inputs, terminal_inputs
     from pytest_kernelllm.models.kernelllm import KernelLLM
 
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _state_folder() -> Path:
-    """Where a program keeps what is no configuration and no cache (XDG base directories)."""
+    """The folder for the program's state, by the XDG base directories."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "kernelllm"
 
 

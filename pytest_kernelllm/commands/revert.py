@@ -1,4 +1,4 @@
-"""``kernelllm revert``: adoptions undone, with or without git."""
+"""``kernelllm revert``: undoes adoptions, with or without git."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ from pytest_kernelllm.suggest.edit import EditError
 from pytest_kernelllm.suggest.files import PatchError
 from pytest_kernelllm.suggest.revert import reversal, undo
 
-HELP = "Take adopted kernels out again."
+HELP = "Remove adopted kernels again."
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Adds the command's arguments."""
     parser.add_argument("names", nargs="*", metavar="FILE.py::Class", help="adopted targets")
     parser.add_argument("--all", action="store_true", help="every adopted target of the project")
-    parser.add_argument(
-        "--force", action="store_true", help="delete kernels that were edited by hand as well"
-    )
+    parser.add_argument("--force", action="store_true", help="also delete kernels that were edited by hand")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Exit code: 0, or a ``CommandError``."""
+    """Runs the command and returns exit code 0.
+
+    Raises:
+        CommandError: an adoption cannot be undone.
+    """
     root = project_here().root
     named = [Path(name.partition("::")[0]).absolute() for name in options.names]
     targets = scan([root, *(path for path in named if path.is_file())], root).targets
@@ -48,19 +50,19 @@ def run(options: argparse.Namespace) -> int:
 
 def _chosen(root: Path, options: argparse.Namespace, adopted: Sequence[Target]) -> list[Target]:
     if options.all and options.names:
-        raise CommandError("Either name targets or say --all.")
+        raise CommandError("Name targets or use --all, not both.")
     if not adopted:
         raise CommandError("No kernel is adopted here.")
     if options.all:
         return list(adopted)
     known = ", ".join(target.id for target in adopted)
     if not options.names:
-        raise CommandError(f"Adopted are {known}; name what to revert, or say --all.")
+        raise CommandError(f"Adopted are {known}; name what to revert, or use --all.")
     chosen = []
     for name in options.names:
-        file, _, wanted = name.partition("::")
+        file, _, class_name = name.partition("::")
         path = label(Path(file).absolute(), root)
-        found = [t for t in adopted if t.path == path and wanted in ("", t.name)]
+        found = [t for t in adopted if t.path == path and class_name in ("", t.name)]
         if not found:
             raise CommandError(f"{name} is not adopted; adopted are {known}.")
         chosen += [target for target in found if target not in chosen]

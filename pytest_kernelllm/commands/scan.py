@@ -1,4 +1,4 @@
-"""``kernelllm scan``: the targets in files and folders."""
+"""``kernelllm scan``: lists the targets in files and folders."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ HELP = "List the targets found in files and folders, without importing them."
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Adds the command's arguments."""
     parser.add_argument("paths", nargs="*", default=["."], help="files and folders (default: here)")
     parser.add_argument(
-        "--kernelbench", action="store_true", help="also take files in KernelBench's form (Model, get_inputs)"
+        "--kernelbench", action="store_true", help="include files in KernelBench's form (Model, get_inputs)"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON, one target a line")
+    parser.add_argument("--json", action="store_true", help="print JSON, one target per line")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Exit code: whether there is any."""
+    """Runs the command; exit code 0 if there is a target, else 1."""
     found = scan([Path(p) for p in options.paths], Path.cwd(), kernelbench=options.kernelbench)
     for target in found.targets:
         adopted = f"  adopted {target.kernel}" if target.kernel else ""

@@ -1,4 +1,4 @@
-"""``kernelllm store``: what is known about candidates."""
+"""``kernelllm store``: shows and shares what the store knows about candidates."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from pytest_kernelllm.store import Store
 from pytest_kernelllm.store.hub import Hub, HubError, Pulled
 from pytest_kernelllm.store.signing import VARIABLE
 
-HELP = "Look into the store of candidates and verdicts, and share it."
+HELP = "Show, check, clean and share the store of candidates and verdicts."
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Adds the command's arguments."""
     parser.add_argument(
         "action",
         choices=("list", "show", "verify", "gc", "push", "pull"),
-        help="list verdicts; show one by the start of its hash; verify every entry; gc what no target in PATHS needs; "
+        help="list verdicts; show one by the start of its hash; verify every entry; gc deletes what no target in PATHS needs; "
         "push verdicts to, or pull them from, hf://datasets/OWNER/NAME",
     )
     parser.add_argument("arguments", nargs="*", help="a hash (show), paths (gc), an address (push, pull)")
     parser.add_argument(
         "--unsigned",
         action="store_true",
-        help=f"pull without {VARIABLE}: believe whoever may write to that repository",
+        help=f"pull without {VARIABLE}: trust everybody who may write to that repository",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Exit code: 1 where an entry is damaged."""
+    """Runs the command; exit code 1 if an entry is damaged, else 0."""
     store = Store(Path.cwd(), settings_of(options).store)
     if options.action in ("push", "pull"):
         return _share(store, options)
@@ -46,22 +46,22 @@ def run(options: argparse.Namespace) -> int:
         _show(records, options.arguments[0] if options.arguments else "")
     elif options.action == "gc":
         found = scan([Path(p) for p in options.arguments or ["."]], Path.cwd())
-        print(f"forgot {store.gc({t.source_hash for t in found.targets})} targets")
+        print(f"deleted the entries of {store.gc({t.source_hash for t in found.targets})} targets")
     else:
-        print(f"{len(records)} verdicts are whole")
+        print(f"{len(records)} verdicts are intact")
     for problem in store.problems:
         print(f"kernelllm: {problem}", file=sys.stderr)
     return REJECTED if store.problems else OK
 
 
 def _share(store: Store, options: argparse.Namespace) -> int:
-    """Push or pull. Exit code: 1 where something of the repository could not be used."""
+    """Pushes or pulls; exit code 1 if something in the repository could not be used."""
     if len(options.arguments) != 1:
         raise CommandError(f"`kernelllm store {options.action}` takes one address: hf://datasets/OWNER/NAME.")
     if options.action == "pull" and not (store.signs or options.unsigned):
         raise CommandError(
-            f"{VARIABLE} is not set, so whoever may write to {options.arguments[0]} would decide which kernels count as "
-            "verified here; set it, or say --unsigned if you trust them."
+            f"{VARIABLE} is not set, so everybody who may write to {options.arguments[0]} could decide which kernels count as "
+            "verified here; set it, or use --unsigned if you trust them."
         )
     address, pulled = options.arguments[0], Pulled()
     try:
@@ -75,10 +75,10 @@ def _share(store: Store, options: argparse.Namespace) -> int:
     except HubError as error:
         raise CommandError(str(error)) from None
     if pulled.unsigned:
-        print(f"{pulled.unsigned} left there that {VARIABLE} did not sign", file=sys.stderr)
+        print(f"{pulled.unsigned} verdicts skipped: not signed with {VARIABLE}", file=sys.stderr)
     if pulled.unusable:
         print(
-            f"{pulled.unusable} left there that are damaged, too large or of another version", file=sys.stderr
+            f"{pulled.unusable} verdicts skipped: damaged, too large or of another version", file=sys.stderr
         )
     for problem in store.problems:
         print(f"kernelllm: {problem}", file=sys.stderr)
@@ -94,8 +94,8 @@ def _list(records: Sequence[KernelRecord]) -> None:
         )
 
 
-def _show(records: Sequence[KernelRecord], wanted: str) -> None:
-    match = [r for r in records if wanted and r.verdict.kernel_hash.startswith(wanted)]
+def _show(records: Sequence[KernelRecord], prefix: str) -> None:
+    match = [r for r in records if prefix and r.verdict.kernel_hash.startswith(prefix)]
     if not match:
-        raise CommandError(f"No verdict's hash starts with {wanted!r}; `kernelllm store list` shows them.")
+        raise CommandError(f"No verdict's hash starts with {prefix!r}; `kernelllm store list` shows them.")
     print(json.dumps(match[0].to_json(), indent=1))

@@ -1,4 +1,4 @@
-"""``kernelllm suggest``: the steps of the GitHub action. ``docs/how-to/github-action.md`` says how they are put together."""
+"""``kernelllm suggest``: the steps of the GitHub action, see ``docs/how-to/github-action.md``."""
 
 from __future__ import annotations
 
@@ -14,22 +14,20 @@ from pytest_kernelllm.commands.common import OK, REJECTED, UNJUDGED, CommandErro
 HELP = "The steps of the GitHub action: check the job, pack what was verified, open a pull request."
 
 TOKEN = "INPUT_TOKEN"
-"""Variable that holds the action's input ``token``."""
+"""Environment variable with the action's input ``token``."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Adds the command's arguments."""
     steps = parser.add_subparsers(required=True, metavar="STEP", dest="step")
-    guard = steps.add_parser("guard", help="refuse jobs in which a stranger's code could reach a token")
+    guard = steps.add_parser("guard", help="refuse jobs in which untrusted code could reach a token")
     guard.add_argument("--mode", choices=("verify", "suggest"), required=True)
     pack = steps.add_parser(
-        "pack", help="a folder with report and patches; the job's summary and annotations"
+        "pack", help="write the folder with report and patches, and the job's summary and annotations"
     )
-    pack.add_argument("--report", metavar="FILE", required=True, help="what --kernelllm-report wrote")
+    pack.add_argument("--report", metavar="FILE", required=True, help="file written by --kernelllm-report")
     pack.add_argument("--artifact", metavar="DIR", required=True, help="folder to write")
-    propose = steps.add_parser(
-        "propose", help=f"open or update the pull request; the token comes from {TOKEN}"
-    )
+    propose = steps.add_parser("propose", help=f"open or update the pull request with the token in {TOKEN}")
     propose.add_argument("--artifact", metavar="DIR", required=True, help="folder that `pack` wrote")
     propose.add_argument(
         "--kernels-dir", metavar="DIR", help="the project's setting kernels_dir (default _triton)"
@@ -37,7 +35,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Exit code: 0 done, also where there was nothing to do or no permission; 1 refused."""
+    """Runs a step; exit code 0, also without permission or anything to do, or 1 if the step refuses the job."""
     steps = {"guard": _guard, "pack": _pack, "propose": _propose}
     return steps[options.step](options)
 
@@ -72,7 +70,7 @@ def _pack(options: argparse.Namespace) -> int:
         report = pack(Path(options.report), folder)
     except (OSError, ReportError) as error:
         raise CommandError(
-            f"{options.report} and its patches cannot be packed ({error}); pytest says why."
+            f"{options.report} and its patches cannot be packed ({error}); see the output of pytest."
         ) from None
     publish(report, Path.cwd(), runner)
     runner.output("patches", str(sum(target.patch is not None for target in report.targets)))
@@ -122,7 +120,7 @@ def _summary(result: str, sentence: str, url: str) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The step alone, without the other commands: what the action runs."""
+    """Runs a step without the other commands, as the action does."""
     parser = argparse.ArgumentParser("kernelllm suggest", description=HELP)
     add(parser)
     try:

@@ -1,4 +1,4 @@
-"""``kernelllm verify``: candidate files against reference files."""
+"""``kernelllm verify``: judges candidate files against reference files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HELP = "Judge a candidate file against a reference: exit 0 accepted, 1 rejected,
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Adds the command's arguments."""
     parser.add_argument(
         "files",
         nargs="*",
@@ -32,7 +32,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="reference.py in KernelBench's form or file.py::Class, then candidate.py",
     )
     parser.add_argument(
-        "--pairs", metavar="DIR", help="judge every subfolder that holds reference.py and candidate.py"
+        "--pairs", metavar="DIR", help="judge every subfolder that contains reference.py and candidate.py"
     )
     parser.add_argument(
         "--min-speedup",
@@ -51,7 +51,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Exit code: 0 all accepted, 1 some rejected, 2 some could not be judged."""
+    """Runs the command; exit code 0 if all were accepted, 1 if some were rejected, 2 if some could not be judged."""
     if bool(options.pairs) == bool(options.files) or (options.files and len(options.files) != 2):
         raise CommandError("verify takes REFERENCE.py CANDIDATE.py, or --pairs DIR.")
     settings = settings_of(options)
@@ -70,7 +70,7 @@ def _pairs(folder: Path) -> list[Pair]:
         raise CommandError(f"There is no folder {folder}.")
     pairs = find_pairs(folder)
     if not pairs:
-        raise CommandError(f"No subfolder of {folder} holds reference.py and candidate.py.")
+        raise CommandError(f"No subfolder of {folder} contains reference.py and candidate.py.")
     return pairs
 
 

@@ -143,4 +143,4 @@ def test_the_store_can_be_looked_into(tmp_path):
     assert "damaged" in damaged.stderr
 
     (tmp_path / "layers.py").write_text((tmp_path / "layers.py").read_text().replace("+ 1", "+ 3"))
-    assert "forgot 1 targets" in kernelllm(tmp_path, "store", "gc").stdout
+    assert "deleted the entries of 1 targets" in kernelllm(tmp_path, "store", "gc").stdout

@@ -69,7 +69,7 @@ def test_answers_are_judged_against_the_module_they_were_written_for(talk):
 
 def test_there_is_nothing_to_judge_without_a_module_or_an_answer(talk):
     assert "no answer to judge yet" in talk(":verify")
-    assert "nothing to judge against" in talk("hello", ":verify")
+    assert "no reference to judge against" in talk("hello", ":verify")
 
 
 def test_code_is_saved_each_answer_in_its_file(talk, tmp_path):
@@ -78,7 +78,7 @@ def test_code_is_saved_each_answer_in_its_file(talk, tmp_path):
     assert (tmp_path / "kernels_0.py").read_text().strip() == ANSWER.strip()
     assert "+ 2)" in (tmp_path / "kernels_1.py").read_text()
     assert f"wrote {tmp_path}/kernel.py" in shown
-    assert "is not written: " in talk("hello", f":save {tmp_path}/none.py")
+    assert "was not saved: " in talk("hello", f":save {tmp_path}/none.py")
     assert not (tmp_path / "none.py").exists()
 
 

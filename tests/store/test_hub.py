@@ -249,7 +249,7 @@ def test_the_command_says_what_it_left(hub: Hub, tmp_path: Path, capsys, monkeyp
     store(tmp_path / "theirs")
     code, out, err = kernelllm(tmp_path / "theirs", capsys, "pull", ADDRESS)
     assert code == 0 and out.startswith("0 verdicts taken")
-    assert f"2 left there that {VARIABLE} did not sign" in err and KEY not in out + err
+    assert f"2 verdicts skipped: not signed with {VARIABLE}" in err and KEY not in out + err
 
 
 def test_the_installed_command_end_to_end(hub: Hub, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from pytest_kernelllm.cli import main
 from pytest_kernelllm.commands.ask import QUESTION, ask_for_each
-from pytest_kernelllm.commands.project import Project
+from pytest_kernelllm.commands.project import ProjectContext
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.suggest.offers import offers
 
@@ -99,7 +99,7 @@ def test_without_patches_and_without_a_terminal(
     assert main(["apply"]) == 2
     asked, none = capsys.readouterr().err.splitlines()
     assert asked == (
-        "kernelllm: `kernelllm apply --interactive` asks at a terminal, and there is none; name the patches instead."
+        "kernelllm: `kernelllm apply --interactive` needs a terminal; name the patches instead."
     )
     assert none.startswith("kernelllm: There are no patches in ") and none.endswith(
         "run `pytest --kernelllm` first."
@@ -129,7 +129,7 @@ def asked(root: Path, *replies: str | type[BaseException]) -> tuple[int, str]:
     store, shown = Store(root), io.StringIO()
     found = offers(store, [root / ".kernelllm/patches" / f"{name}.patch" for name in (FIRST, SECOND)])
     console = Console(file=shown, highlight=False, soft_wrap=True)
-    return ask_for_each(Project(root, store), found, answering(*replies), console), shown.getvalue()
+    return ask_for_each(ProjectContext(root, store), found, answering(*replies), console), shown.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_what_was_not_measured_is_said(root: Path) -> None:
     for entry in root.glob(".kernelllm/targets/*/verdicts/*"):
         entry.unlink()
     _, shown = asked(root, "y", "n")
-    assert "no numbers: the verdict behind this patch is not in the store" in shown
+    assert "no measurements: the verdict behind this patch is not in the store" in shown
     assert "speedup: not" not in shown and adopted(root) == ["First"]
 
 

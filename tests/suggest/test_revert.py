@@ -59,9 +59,9 @@ def test_without_names_it_says_what_is_adopted(root: Path, capsys: pytest.Captur
         assert main(["revert", *arguments]) == 2
     assert snapshot(root) == whole
     assert capsys.readouterr().err.splitlines() == [
-        f"kernelllm: Adopted are {FIRST}, {SECOND}; name what to revert, or say --all.",
+        f"kernelllm: Adopted are {FIRST}, {SECOND}; name what to revert, or use --all.",
         f"kernelllm: pkg/layers.py::Third is not adopted; adopted are {FIRST}, {SECOND}.",
-        "kernelllm: Either name targets or say --all.",
+        "kernelllm: Name targets or use --all, not both.",
     ]
     main(["revert", "--all"])
     assert main(["revert"]) == 2
