@@ -1,4 +1,4 @@
-"""What changed files have to do with kernels: the targets in them, and those whose adopted kernel they are."""
+"""Finds the targets that changed files concern: those in the files, and those whose adopted kernel is among them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from pytest_kernelllm_hooks.concerned import HEADER, content_of, like_kernel
 
 @dataclass(frozen=True)
 class Changes:
-    """What a set of files concerns."""
+    """The targets, kernel modules and problems in a set of files."""
 
     targets: tuple[Target, ...]
-    """In the files, or with an adopted kernel among them."""
+    """Targets in the files, or with an adopted kernel among them."""
     strays: tuple[Path, ...]
-    """Kernel modules, by their header, whose target is not where the header says."""
+    """Generated kernel modules whose target is not where their header says."""
     problems: tuple[Problem, ...]
-    """Markers that make no target, and files that cannot be read."""
+    """Invalid markers, and files that cannot be read."""
 
 
 def changes(files: Iterable[Path], project: Project) -> Changes:
-    """Look through files, by reading alone.
+    """Reads files and finds what they concern; nothing is imported.
 
     Args:
-        files: absolute paths; nothing is said of those that are gone.
+        files: absolute paths; missing files are skipped.
         project: parsed files of the project, shared by all targets.
     """
     look = _Look(project)
@@ -51,7 +51,7 @@ def changes(files: Iterable[Path], project: Project) -> Changes:
 
 
 class _Look:
-    """Looks into the project's files, into each one once."""
+    """Scans the project's files, each one once."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
@@ -63,7 +63,7 @@ class _Look:
         return self._scans[file]
 
     def in_header(self, content: bytes) -> list[Target]:
-        """The target that a kernel module says it was made for, if it is there."""
+        """The target that a kernel module's header names, if it exists."""
         first = content.partition(b"\n")[0].removeprefix(HEADER).decode(errors="replace").strip()
         path, _, name = first.partition("::")
         if not path.endswith(".py") or not (file := self.project.root / path).is_file():
@@ -71,13 +71,13 @@ class _Look:
         return [target for target in self.scan(file).targets if target.name == name]
 
     def nearby(self, kernel: Path) -> Iterator[Target]:
-        """The targets beside a kernel module's folder, where suggestions put it."""
+        """Yields the targets beside a kernel module's folder, where suggestions put it."""
         folder = kernel.parent.parent
         if folder.is_relative_to(self.project.root):
             for file in sorted(folder.glob("*.py")):
                 yield from self.scan(file).targets
 
     def adopting(self, kernel: Path, targets: Iterable[Target]) -> list[Target]:
-        """Those of the targets whose kernel it is."""
+        """The targets that have adopted this kernel module."""
         files = ((target, adopted_file(self.project.root, target)) for target in targets)
         return [target for target, file in files if file is not None and file.samefile(kernel)]

@@ -1,4 +1,4 @@
-"""``kernelllm-check``: are markers well-formed, and adopted kernels there, unedited and made for today's source?"""
+"""``kernelllm-check``: checks that markers are well-formed, and adopted kernels present, unedited and up to date."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pytest_kernelllm_hooks.concerned import concerned
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print one line a problem, ``path:line: what; what to do``; 1 if there is any, else 0."""
+    """Prints one line per problem, ``path:line: what; what to do``. Returns 1 if there is any, else 0."""
     options = _parser().parse_args(argv)
     root = Path(options.root).absolute()
     given = _below(root) if options.all else (Path(file).absolute() for file in options.files)
@@ -34,13 +34,13 @@ def _below(root: Path) -> Iterator[Path]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    # To ask for the terminal's width argparse imports shutil: some milliseconds of every commit.
+    # Without a width, argparse imports shutil to find the terminal's: some milliseconds in every commit.
     formatter = partial(argparse.HelpFormatter, width=100)
     parser = argparse.ArgumentParser("kernelllm-check", description=__doc__, formatter_class=formatter)
-    parser.add_argument("files", nargs="*", help="changed files, as pre-commit hands them over")
+    parser.add_argument("files", nargs="*", help="changed files, as pre-commit passes them")
     parser.add_argument("--all", action="store_true", help="check every Python file below the root instead")
     parser.add_argument(
-        "--root", default=".", metavar="DIR", help="the project's root, as pytest's rootdir (.)"
+        "--root", default=".", metavar="DIR", help="the project's root, as pytest's rootdir (default .)"
     )
     return parser
 

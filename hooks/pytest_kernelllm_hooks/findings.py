@@ -1,4 +1,4 @@
-"""What is wrong with markers and adopted kernels, found by reading."""
+"""Finds problems of markers and adopted kernels by reading source files."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from pytest_kernelllm_hooks.packages import missing_packages
 
 
 class Doubt(Problem):
-    """What cannot be checked here; it fails nothing."""
+    """Something that cannot be checked here; it does not fail the hook."""
 
 
 def findings(files: Iterable[Path], root: Path) -> Iterator[Problem]:
-    """Everything that is wrong in files, and with the adopted kernels that they have to do with.
+    """Yields the problems in files, and of the adopted kernels that they concern.
 
     Args:
         files: absolute paths.
@@ -41,17 +41,17 @@ def findings(files: Iterable[Path], root: Path) -> Iterator[Problem]:
 
 
 def from_here(root: Path, path: str) -> str:
-    """A path relative to the project root, as seen from the working directory."""
+    """Converts a path relative to the project root to one relative to the working directory."""
     return Path(os.path.relpath(root / path)).as_posix()
 
 
 def _adopted(project: Project, target: Target) -> Iterator[Problem]:
-    """Is the kernel there, as it was generated, and made for the source as it stands?"""
+    """Checks that the kernel is present, unedited, and made for the current source."""
     file = adopted_file(project.root, target)
     again = f"run pytest --kernelllm-only {from_here(project.root, target.path)} for a new one"
     if file is None:
-        what = f"{target.name} names the kernel {target.kernel}, which is not there"
-        advice = "apply its patch again, or take kernel= out of the marker"
+        what = f"{target.name} names the kernel {target.kernel}, which does not exist"
+        advice = "apply its patch again, or remove kernel= from the marker"
         yield Problem(target.path, target.line, f"{what}; {advice}")
         return
     yield from _edited(project.root, file, f"the kernel of {target.id}", again)
@@ -62,7 +62,7 @@ def _adopted(project: Project, target: Target) -> Iterator[Problem]:
         advice = "name it in the hook's additional_dependencies, or set language: system"
         yield Doubt(target.path, target.line, f"{what}; {advice}")
     else:
-        what = f"{target.kernel} is stale: it was not made for {target.name} as it stands"
+        what = f"{target.kernel} is stale: it was not made for the current source of {target.name}"
         yield Problem(target.path, target.line, f"{what}; {again}")
 
 
@@ -75,5 +75,5 @@ def _edited(root: Path, kernel: Path, what: str, advice: str) -> Iterator[Proble
     if number:
         text = f"{what} was edited after it was generated; restore it, or {advice}"
     else:
-        text = f"{what} has no digest to show that it is as generated; {advice}"
+        text = f"{what} has no digest, so an edit would not show; {advice}"
     yield Problem(label(kernel, root), number or 1, text)

@@ -1,4 +1,4 @@
-"""Packages that a source hash depends on and that are not installed where the hook runs."""
+"""Finds packages that a source hash depends on and that are not installed in the hook's environment."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pytest_kernelllm.discover.names import imports_of
 from pytest_kernelllm.discover.resolve import Module, Project
 from pytest_kernelllm.discover.source_hash import distribution
 
-_NO_MATTER = ("torch", "triton", "pytest_kernelllm")
-"""Their versions are no part of a source hash."""
+_IRRELEVANT = ("torch", "triton", "pytest_kernelllm")
+"""Their versions are not part of a source hash."""
 
 
 def missing_packages(project: Project, file: Path) -> list[str]:
-    """Top-level modules imported by a file, or by project files that it imports, whose version is not known here.
+    """Returns the top-level modules imported by a file and the project files it imports that are not installed here.
 
-    Empty where torch is installed: that is the project's own environment, and what it lacks the project lacks.
+    Empty if torch is installed: then this is the project's own environment, and the project lacks them as well.
 
     Args:
         project: the parsed files.
@@ -49,10 +49,10 @@ def _imported(module: Module) -> Iterator[tuple[int, tuple[str, ...]]]:
 
 
 def _inside(project: Project, module: Module, level: int, parts: Sequence[str]) -> list[Module]:
-    """The project's files that an import may run, packages above included."""
+    """The project's files that an import may run, including the packages above."""
     found = (project.find(module, level, parts[:taken]) for taken in range(1, len(parts) + 1))
     return [other for other in found if other is not None]
 
 
 def _unknown(top: str) -> bool:
-    return top not in (*_NO_MATTER, *sys.stdlib_module_names) and distribution(top) == top
+    return top not in (*_IRRELEVANT, *sys.stdlib_module_names) and distribution(top) == top

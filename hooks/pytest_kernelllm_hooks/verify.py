@@ -1,4 +1,4 @@
-"""``kernelllm-verify``: judge the targets in changed files, with the pytest of the project's own environment."""
+"""``kernelllm-verify``: runs the project's pytest on the targets in changed files, which judges and stores verdicts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_kernelllm_hooks.concerned import concerned
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """pytest's exit code; 0 at once where no target is concerned."""
+    """Runs pytest and returns its exit code; 0 at once if no target is concerned."""
     options, for_pytest = _parser().parse_known_args(argv)
     root = Path(options.root).absolute()
     files = concerned(Path(file).absolute() for file in options.files)
@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not targets:
         return 0
     command = [sys.executable, "-m", "pytest", "--kernelllm", "--kernelllm-only", f"--rootdir={root}"]
-    # What has no kernel yet must not hold up a push, whatever the project demands of its CI.
+    # A target without a kernel must not block a push, whatever the project requires in CI.
     environment = {**os.environ, "KERNELLLM_REQUIRE_KERNELS": "0"}
     return subprocess.run(
         [*command, *for_pytest, *targets], cwd=root, env=environment, check=False
@@ -36,11 +36,11 @@ def _files_with_targets(files: Sequence[Path], root: Path) -> list[str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    # Options must be whole words: any other option is pytest's.
+    # Abbreviations are not allowed: every other option is passed to pytest.
     parser = argparse.ArgumentParser("kernelllm-verify", description=__doc__, allow_abbrev=False)
-    parser.add_argument("files", nargs="*", help="changed files, as pre-commit hands them over")
+    parser.add_argument("files", nargs="*", help="changed files, as pre-commit passes them")
     parser.add_argument(
-        "--root", default=".", metavar="DIR", help="the project's root, as pytest's rootdir (.)"
+        "--root", default=".", metavar="DIR", help="the project's root, as pytest's rootdir (default .)"
     )
     return parser
 

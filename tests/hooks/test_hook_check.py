@@ -66,7 +66,7 @@ def test_a_stale_kernel_is_named_whichever_side_changed(project, check, changed)
     edit(project / "layers.py", "x * self.weight + 1", "x * self.weight + 3")
     [line] = check(changed)
     assert line == (
-        "layers.py:12: _triton.scale is stale: it was not made for Scale as it stands; "
+        "layers.py:12: _triton.scale is stale: it was not made for the current source of Scale; "
         "run pytest --kernelllm-only layers.py for a new one"
     )
 
@@ -82,14 +82,14 @@ def test_both_sides_changed_make_one_line_a_problem(project, check) -> None:
 def test_a_kernel_that_is_not_there_is_named(project, check) -> None:
     (project / KERNEL).unlink()
     [line] = check("layers.py")
-    assert line.startswith("layers.py:12: Scale names the kernel _triton.scale, which is not there; apply ")
+    assert line.startswith("layers.py:12: Scale names the kernel _triton.scale, which does not exist; apply ")
 
 
 def test_a_kernel_made_before_there_were_digests_is_said_to_be(project, check) -> None:
     lines = (project / KERNEL).read_text().splitlines(keepends=True)
     (project / KERNEL).write_text("".join(line for line in lines if not line.startswith("# digest: ")))
     [line] = check(KERNEL)
-    assert line.startswith(f"{KERNEL}:1: the kernel of layers.py::Scale has no digest to show that")
+    assert line.startswith(f"{KERNEL}:1: the kernel of layers.py::Scale has no digest, so an edit would not show")
 
 
 def test_a_kernel_that_lost_its_whole_header_is_found_through_its_neighbour(project, check) -> None:

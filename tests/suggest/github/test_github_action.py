@@ -160,7 +160,7 @@ def test_verify_with_a_token_is_refused_before_anything_of_the_project_runs(veri
 def test_an_unknown_mode_is_refused(tmp_path):
     ran = Runner(tmp_path / "temp", tmp_path, github(tmp_path)).run(mode="${{ evil }}")
     assert not ran.success
-    assert "takes verify or suggest" in ran.log
+    assert "must be verify or suggest" in ran.log
 
 
 def test_suggest_takes_nothing_from_the_folder_it_starts_in(tmp_path):
