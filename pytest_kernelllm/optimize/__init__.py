@@ -1,1 +1,1 @@
-"""What the store has verified, run by the modules of a model in memory: ``pytest_kernelllm.optimize_model``."""
+"""``pytest_kernelllm.optimize_model``: runs the store's verified kernels in a model in memory."""

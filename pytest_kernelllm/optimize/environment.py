@@ -1,4 +1,4 @@
-"""Where a model in memory would run kernels, and which verdicts hold there."""
+"""Determines the environment in which a model in memory runs kernels, and which verdicts apply to it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def interpreting() -> bool:
-    """Whether kernels are to run on the CPU, in Triton's interpreter."""
+    """Returns whether kernels run on the CPU, in Triton's interpreter."""
     return os.environ.get("KERNELLLM_INTERPRET") == os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def environment_of(model: nn.Module) -> Environment | None:
-    """The environment of the GPU that the model's first tensor on a GPU is on, else the first one's; None without a GPU.
+    """Returns the environment of the GPU with the model's first CUDA tensor, or of the first GPU; None without a GPU.
 
-    With ``KERNELLLM_INTERPRET=1`` and ``TRITON_INTERPRET=1`` that of Triton's interpreter.
+    With ``KERNELLLM_INTERPRET=1`` and ``TRITON_INTERPRET=1`` it is that of Triton's interpreter.
     """
     on_cpu = find_environment("cpu")
     if interpreting():
@@ -37,10 +37,10 @@ def environment_of(model: nn.Module) -> Environment | None:
 
 
 def same(verdict: Environment, here: Environment) -> bool:
-    """Whether what was verified there may run here: the same GPU, torch, triton and rules.
+    """Returns whether a verdict applies here: the GPU, torch, triton and the judge's rules are the same.
 
-    Python and driver may differ, and thresholds that a project set for itself. In the interpreter the architecture is only
-    what kernels were compiled for.
+    Python, the driver and a project's own thresholds may differ. In the interpreter the architecture does not matter:
+    kernels were only compiled for it.
     """
     if _rules(verdict) != _rules(here):
         return False
@@ -49,7 +49,7 @@ def same(verdict: Environment, here: Environment) -> bool:
 
 
 def difference(verdict: Environment, here: Environment) -> str:
-    """What is not the same, as "on A, not B"."""
+    """Describes the first difference, as "on A, not B"."""
     if _place(verdict) != _place(here):
         return f"on {_place(verdict)}, not {_place(here)}"
     for name in ("torch", "triton"):
@@ -65,6 +65,6 @@ def _place(environment: Environment) -> str:
 
 
 def _rules(environment: Environment) -> str:
-    """The judge's version without what a project changed for itself (``2 1.1x``, ``2+0.01ab…``)."""
+    """The version of the judge's rules, without a project's own changes (``2 1.1x``, ``2+0.01ab…``)."""
     found = re.match(r"[^ +]*", environment.policy)
     return found[0] if found else ""

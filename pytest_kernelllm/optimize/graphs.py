@@ -1,4 +1,4 @@
-"""CUDA graphs of a whole model: one for each form of call."""
+"""Records the calls of a whole model as CUDA graphs, one for each form of call."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from pytest_kernelllm.runtime import KernelLLMWarning
 from pytest_kernelllm.runtime.instance import own_class
 
 MOST = 16
-"""Forms of call that are recorded; each keeps its own memory, and further forms run as ever."""
+"""Most forms of call that are recorded, as each needs memory of its own; further forms run without a graph."""
 
 _SCALARS = (bool, int, float, str, type(None))
 
 
 def graphing(model: nn.Module) -> type[nn.Module]:
-    """A class for ``swap`` under which this module, and no copy of it, replays its calls as CUDA graphs."""
+    """Returns a class for ``swap`` with which this module, but no copy of it, replays its calls as CUDA graphs."""
     made = own_class(type(model))
     original = type(model).forward
     graphs, only = _Graphs(original), weakref.ref(model)
@@ -43,9 +43,9 @@ def graphing(model: nn.Module) -> type[nn.Module]:
 @dataclass(frozen=True)
 class _Graph:
     replay: Callable[..., Any] | None
-    """None: calls of this form cannot be recorded."""
+    """None if calls of this form cannot be recorded."""
     memory: tuple[int, ...]
-    """Addresses of the weights that it reads."""
+    """Addresses of the weights that the graph reads."""
 
 
 class _Graphs:
@@ -54,7 +54,7 @@ class _Graphs:
         self._graphs: dict[Any, _Graph] = {}
 
     def call(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Replay what was recorded for calls of this form; record it first, if that is possible."""
+        """Replays the recording of this form of call; records it first, if possible."""
         leaves, spec = pytree.tree_flatten((args, kwargs))
         key = form(model, leaves)
         if key is None:
@@ -82,7 +82,7 @@ class _Graphs:
             outputs = self._original(model, *args, **kwargs)
             for leaf in pytree.tree_leaves(outputs):
                 if not isinstance(leaf, torch.Tensor):
-                    raise TypeError(f"it returns a {type(leaf).__qualname__} beside tensors")
+                    raise TypeError(f"it returns a {type(leaf).__qualname__} in addition to tensors")
             return outputs
 
         graph = torch.cuda.CUDAGraph()
@@ -112,9 +112,10 @@ class _Graphs:
 
 
 def form(model: nn.Module, leaves: list[Any]) -> tuple[Any, ...] | None:
-    """What a recording depends on beside the weights; None for calls that are not recorded.
+    """Returns what a recording depends on in addition to the weights; None for calls that are not recorded.
 
-    Recorded are calls in ``eval()`` mode without gradients and autocast, with plain tensors on one GPU and plain values.
+    Only calls in ``eval()`` mode without gradients and autocast, with plain tensors on one GPU and plain values, are
+    recorded.
     """
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     if not tensors or torch.is_grad_enabled() or torch.is_autocast_enabled("cuda"):

@@ -1,4 +1,4 @@
-"""The store's verdicts by class in memory: which kernels are proven for a class as its source is now, here."""
+"""Indexes the store's kernels by class: which are verified for a class's current source in this environment."""
 
 from __future__ import annotations
 
@@ -23,43 +23,43 @@ from pytest_kernelllm.store import Store
 
 
 class NoKernel(Exception):
-    """Why a module is not replaced, in a few words."""
+    """There is no kernel for a module; the text is the reason in a few words."""
 
 
 @dataclass(frozen=True)
 class _Marked:
-    """A target with verdicts, as its file marks it today."""
+    """A marked target that the store has verdicts for."""
 
     mark: Mark
     origins: tuple[Origin, ...]
-    """Where the marked class is defined."""
+    """Where the marked class may be defined."""
     source_hash: str
     records: tuple[KernelRecord, ...]
 
     def names(self, cls: type) -> bool:
-        """Whether the marked class is this one."""
+        """Returns whether ``cls`` is the marked class."""
         return any(_in_project(o, self.mark, cls) if o.module else _outside(o, cls) for o in self.origins)
 
 
-class Shelf:
-    """What a store knows of classes, for one environment. Imports none of them; reads and runs no kernel."""
+class KernelIndex:
+    """The verified kernels of a store by class, for one environment. It imports no class and runs no kernel."""
 
     def __init__(self, store: Store, environment: Environment | None) -> None:
-        """``environment``: where kernels are to run; None: nowhere."""
+        """``environment`` is where kernels would run; None if they cannot run."""
         self._store, self._environment = store, environment
         self._known: dict[type, Sequence[KernelRecord] | NoKernel] = {}
         self._problems: list[str] = []
 
     @property
     def problems(self) -> list[str]:
-        """A sentence for people about each thing in the store that was of no use."""
+        """A sentence for each entry of the store that cannot be used."""
         return [*self._store.problems, *self._problems]
 
     def records(self, cls: type[nn.Module]) -> Sequence[KernelRecord]:
-        """The kernels verified for this class as its source is now, in this environment; the fastest first.
+        """Returns the kernels verified for the current source of a class in this environment, the fastest first.
 
         Raises:
-            NoKernel: there is none.
+            NoKernel: there is none; the text is the reason.
         """
         if cls not in self._known:
             try:
@@ -78,7 +78,7 @@ class Shelf:
         if self._environment is None:
             raise NoKernel("there is no GPU here to run its kernel")
         if _replaced(cls):
-            raise NoKernel("its class's forward is not the one in its source")
+            raise NoKernel("the forward of its class was replaced")
         current = [r for each in marked for r in each.records if r.source_hash == each.source_hash]
         if not current:
             raise NoKernel("its source changed since its kernel was verified")
@@ -94,7 +94,7 @@ class Shelf:
 
     @cached_property
     def _marked(self) -> list[_Marked]:
-        """Every target that the store has verdicts for and that is still marked."""
+        """The targets that the store has verdicts for and that are still marked."""
         by_file: defaultdict[str, defaultdict[str, list[KernelRecord]]] = defaultdict(
             lambda: defaultdict(list)
         )
@@ -104,10 +104,10 @@ class Shelf:
         projects: dict[Path, Project] = {}
         found: list[_Marked] = []
         for path, records in by_file.items():
-            # Targets are named from the project's root, and the store may lie deeper in it.
+            # Target paths are relative to the project's root, and the store may lie in a subfolder of it.
             root = next((p for p in self._store.path.absolute().parents if (p / path).is_file()), None)
             if root is None:
-                self._problem(path, "is not there any more", records)
+                self._problem(path, "does not exist any more", records)
                 continue
             marked = _marks_of(root / path, projects.setdefault(root, Project(root)))
             for name, its_records in records.items():
@@ -119,12 +119,12 @@ class Shelf:
 
     def _problem(self, path: str, what: str, records: Any) -> None:
         self._problems.append(
-            f"{path} {what}, so the store's kernels for {', '.join(records)} are of no use."
+            f"{path} {what}, so the store's kernels for {', '.join(records)} cannot be used."
         )
 
 
 def _marks_of(file: Path, project: Project) -> dict[str, _Marked]:
-    """The targets that a file marks, by name, without their records; none if it is no Python."""
+    """The targets that a file marks, by name, without their records; empty if the file is not Python."""
     hashes = {
         t.name: t.source_hash
         for t in scan_file(file, project.root, kernelbench=True, project=project).targets
@@ -143,7 +143,7 @@ def _marks_of(file: Path, project: Project) -> dict[str, _Marked]:
 
 
 def _in_project(origin: Origin, mark: Mark, cls: type) -> bool:
-    """Whether ``cls`` was defined in the origin's file, under its name or, nested, below it."""
+    """Whether ``cls`` was defined in the origin's file, with its name or nested in a class of that name."""
     assert origin.module is not None
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
     if not file or Path(file).resolve() != origin.module.path.resolve():
@@ -153,16 +153,16 @@ def _in_project(origin: Origin, mark: Mark, cls: type) -> bool:
 
 
 def _outside(origin: Origin, cls: type) -> bool:
-    """Whether an installed package's name, such as ``transformers.LlamaModel``, means ``cls``."""
+    """Whether a name in an installed package, such as ``transformers.LlamaModel``, refers to ``cls``."""
     module, _, name = origin.name.rpartition(".")
-    # Only then is it looked up, because lazy packages import something to answer.
+    # Other names are not looked up, because lazy packages would import modules.
     if name != cls.__name__ or module.partition(".")[0] != cls.__module__.partition(".")[0]:
         return False
     return getattr(sys.modules.get(module), name, None) is cls
 
 
 def _replaced(cls: type[nn.Module]) -> bool:
-    """Whether somebody put another function in the place of ``forward``; decorators that say what they wrap may."""
+    """Whether ``forward`` was replaced by another function; decorators with ``__wrapped__`` are allowed."""
     owner = next(base for base in cls.__mro__ if "forward" in vars(base))
     forward: Callable[..., Any] = inspect.unwrap(vars(owner)["forward"])
     code = getattr(forward, "__code__", None)

@@ -1,4 +1,4 @@
-"""``optimize_model``: a verified kernel in the place of every ``forward`` that has one."""
+"""``optimize_model``: replaces every ``forward`` for which the store has a verified kernel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytest_kernelllm.config.settings import load_settings
 from pytest_kernelllm.core.records import KernelRecord
 from pytest_kernelllm.optimize.environment import environment_of
 from pytest_kernelllm.optimize.graphs import graphing
-from pytest_kernelllm.optimize.kernel_index import NoKernel, Shelf
+from pytest_kernelllm.optimize.kernel_index import KernelIndex, NoKernel
 from pytest_kernelllm.optimize.report import ModuleReport, OptimizeReport
 from pytest_kernelllm.runtime import DISPATCHER
 from pytest_kernelllm.runtime.instance import OWN_CLASS, Swap, TextKernel, dispatching, misfit, swap
@@ -23,44 +23,47 @@ from pytest_kernelllm.store import Store
 def optimize_model(
     model: nn.Module, *, store: Store | Path | str | None = None, cuda_graphs: bool = False
 ) -> OptimizeReport:
-    """Let every module of a model run the verified kernel of its class, where the store has one for this environment.
+    """Makes every module of a model run the verified kernel of its class, if the store has one for this environment.
 
-    A replaced module runs its kernel for calls inside the domain it was verified on and its own ``forward`` for all
-    others, with at most one warning a reason. ``KERNELLLM_DISABLE`` and ``KERNELLLM_STRICT`` count as for adopted
-    classes. Parameters, hooks, attributes, ``state_dict`` and the classes themselves are untouched; copies run the
-    kernels too, pickles hold the original classes.
+    A replaced module runs its kernel for calls inside the verified domain and its own ``forward`` for all others,
+    with at most one warning per reason. ``KERNELLLM_DISABLE`` and ``KERNELLLM_STRICT`` apply as for adopted classes.
+    Parameters, hooks, attributes, ``state_dict`` and the classes themselves are not changed; copies run the kernels as
+    well, and pickles contain the original classes.
 
-    The store's kernels are code that runs in this process: name a store that you trust as you trust your source.
+    The store's kernels are code that runs in this process: use only a store that you trust like your own source.
 
     Args:
-        model: any ``nn.Module``, of your own or somebody else's classes, on any device.
+        model: any ``nn.Module`` of any classes, on any device.
         store: a store or its folder; by default that of the project in the current folder.
         cuda_graphs: also record the whole model's ``forward`` as CUDA graphs, one for each form of call without
-            gradients, replayed when it comes again.
+            gradients, and replay them.
 
     Returns:
-        What was replaced, what was not and why. ``restore()`` undoes it, as does the end of a ``with`` block.
+        The modules that were replaced, and the reason for each other one. ``restore()`` or the end of a ``with``
+        block undoes the replacement.
 
     Raises:
-        TypeError: ``model`` is no ``nn.Module``.
-        FileNotFoundError: there is no such store.
-        ConfigError: the project's settings are wrong.
+        TypeError: ``model`` is not an ``nn.Module``.
+        FileNotFoundError: the store does not exist.
+        ConfigError: the project's settings are invalid.
         RuntimeError: ``cuda_graphs`` without a GPU.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"optimize_model takes an nn.Module, not a {type(model).__qualname__}.")
     if cuda_graphs and not torch.cuda.is_available():
         raise RuntimeError(
-            "optimize_model(cuda_graphs=True) needs a CUDA GPU, and torch finds none; leave it out."
+            "optimize_model(cuda_graphs=True) needs a CUDA GPU, and torch finds none; leave the argument out."
         )
     opened = _store(store)
     before = type(model)
-    bench = _Bench(Shelf(opened, environment_of(model)))
-    modules = tuple(bench.place(path, module) for path, module in list(model.named_modules()))
+    replacement = _Replacement(KernelIndex(opened, environment_of(model)))
+    modules = tuple(replacement.replace(path, module) for path, module in list(model.named_modules()))
     if cuda_graphs:
         graphed = replace(swap("", model, graphing(model)), before=before)
-        bench.swaps = [graphed, *(swap for swap in bench.swaps if swap.module is not model)]
-    return OptimizeReport(modules, opened.path, tuple(bench.shelf.problems), cuda_graphs, tuple(bench.swaps))
+        replacement.swaps = [graphed, *(swap for swap in replacement.swaps if swap.module is not model)]
+    return OptimizeReport(
+        modules, opened.path, tuple(replacement.index.problems), cuda_graphs, tuple(replacement.swaps)
+    )
 
 
 def _store(given: Store | Path | str | None) -> Store:
@@ -71,22 +74,22 @@ def _store(given: Store | Path | str | None) -> Store:
     folder = Path(given).absolute()
     if not folder.is_dir():
         raise FileNotFoundError(
-            f"There is no store {folder}; `pytest --kernelllm` makes one, as .kernelllm in the project's folder."
+            f"There is no store {folder}; `pytest --kernelllm` creates one as .kernelllm in the project's folder."
         )
     return Store(folder.parent, folder.name)
 
 
-class _Bench:
-    """Places kernels one module after the other; all instances of a class share what its kernel needs."""
+class _Replacement:
+    """Replaces modules one by one; all instances of a class share the objects of its kernel."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self.shelf = shelf
+    def __init__(self, index: KernelIndex) -> None:
+        self.index = index
         self.swaps: list[Swap] = []
         self._kernels: dict[tuple[type[nn.Module], str], TextKernel] = {}
         self._classes: dict[TextKernel, type[nn.Module]] = {}
 
-    def place(self, path: str, module: nn.Module) -> ModuleReport:
-        """Swap the module's class, if there is a kernel for it."""
+    def replace(self, path: str, module: nn.Module) -> ModuleReport:
+        """Swaps the module's class if there is a kernel for it, and reports on the module."""
         cls = type(module)
         try:
             record, kernel = self._choose(module)
@@ -94,7 +97,7 @@ class _Bench:
                 self._classes[kernel] = dispatching(cls, kernel)
         except NoKernel as none:
             return ModuleReport(path, cls.__qualname__, reason=str(none))
-        except TypeError as error:  # the class's
+        except TypeError as error:  # this class cannot be replaced
             return ModuleReport(path, cls.__qualname__, reason=str(error).rstrip("."))
         self.swaps.append(swap(path, module, self._classes[kernel]))
         gpu = record.verdict.environment.gpu
@@ -104,17 +107,17 @@ class _Bench:
         """The fastest kernel that fits the module.
 
         Raises:
-            NoKernel: there is none; the text says why.
+            NoKernel: there is none; the text is the reason.
         """
         cls = type(module)
         if hasattr(cls, OWN_CLASS):
             raise NoKernel("already optimized")
         if adopted := getattr(cls.forward, DISPATCHER, None):
             raise NoKernel(f"left alone: it has adopted {adopted.kernel.dotted}")
-        records = self.shelf.records(cls)
+        records = self.index.records(cls)
         if "forward" in vars(module):
             raise NoKernel("this instance has a forward of its own")
-        told: list[str] = []
+        misfits: list[str] = []
         for record in records:
             kernel = self._kernel(cls, record)
             try:
@@ -123,8 +126,8 @@ class _Bench:
                 raise NoKernel(str(unavailable)) from None
             if None in reasons:
                 return record, kernel
-            told += filter(None, reasons)
-        raise NoKernel(told[0] if told else "its kernel supports no domain")
+            misfits += filter(None, reasons)
+        raise NoKernel(misfits[0] if misfits else "its kernel supports no domain")
 
     def _kernel(self, cls: type[nn.Module], record: KernelRecord) -> TextKernel:
         key = (cls, record.verdict.kernel_hash)

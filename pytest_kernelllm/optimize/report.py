@@ -1,4 +1,4 @@
-"""What ``optimize_model`` did, module by module, and the way back."""
+"""The report of ``optimize_model``, module by module, and the way to undo it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytest_kernelllm.runtime import KernelLLMWarning
 from pytest_kernelllm.runtime.instance import Swap
 
 UNKNOWN = "no kernel in the store"
-"""The reason for modules of whose class the store has never heard."""
+"""The reason for modules whose class is not in the store."""
 
 
 @dataclass(frozen=True)
@@ -31,21 +31,21 @@ class ModuleReport:
     reason: str = ""
     """Why it was not replaced."""
     gain: Ratio | None = None
-    """Speedup over the module's eager ``forward``, as its verdict measured it at the marker's sizes; None: not measured."""
+    """Speedup over the eager ``forward``, measured by the verdict at the marker's sizes; None if not measured."""
     gpu: str = ""
-    """The GPU that was measured on."""
+    """The GPU that it was measured on."""
 
 
 @dataclass(frozen=True)
 class OptimizeReport:
-    """What was replaced, what was not and why; ``str()`` is a table. Restores the model at the end of a ``with`` block."""
+    """The modules that were replaced, and why others were not; ``str()`` is a table. A ``with`` block restores the model."""
 
     modules: tuple[ModuleReport, ...]
     """Every module of the model, in the order of ``named_modules``."""
     store: Path
     """The store's folder."""
     problems: tuple[str, ...] = ()
-    """A sentence about each thing in the store that was of no use."""
+    """A sentence for each entry of the store that cannot be used."""
     cuda_graphs: bool = False
     """Whether calls of the whole model are recorded as CUDA graphs."""
     _swaps: tuple[Swap, ...] = field(default=(), repr=False, compare=False)
@@ -56,9 +56,9 @@ class OptimizeReport:
         return tuple(module for module in self.modules if module.kernel)
 
     def restore(self) -> None:
-        """Undo it: every replaced module is of its original class again. Doing so twice is fine.
+        """Gives every replaced module its original class again; a second call does nothing.
 
-        A module that something else has changed since then, in the same way, is left alone with a warning.
+        A module whose class something else has changed since is left alone with a warning.
         """
         for swap in self._swaps:
             if not swap.undo():
@@ -70,17 +70,17 @@ class OptimizeReport:
                 )
 
     def __enter__(self) -> Self:
-        """The report."""
+        """Returns the report."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Restore."""
+        """Restores the model."""
         self.restore()
 
     def __str__(self) -> str:
-        """A table, where modules that differ only in a number of their path share a line; then what has no kernel at all."""
+        """Formats a table; modules that differ only in a number of their path share a line."""
         known = [module for module in self.modules if module.reason != UNKNOWN]
         unknown = Counter(module.cls for module in self.modules if module.reason == UNKNOWN)
         rows = [("module", "class", "kernel", "expected gain")]

@@ -297,7 +297,7 @@ def forbid_subclasses(project, model):
 
 REASONS = {
     "the source changed": (edit_source, "its source changed since its kernel was verified"),
-    "the class was patched": (patch_class, "its class's forward is not the one in its source"),
+    "the class was patched": (patch_class, "the forward of its class was replaced"),
     "the instance was patched": (patch_instance, "this instance has a forward of its own"),
     "another class": (subclass, "no kernel in the store"),
     "nobody marks it any more": (forget_marker, "no kernel in the store"),
@@ -390,7 +390,7 @@ def test_what_is_wrong_in_the_store_is_in_the_report(project, model) -> None:
 def test_a_marker_that_is_gone_is_in_the_report(project, model) -> None:
     forget_marker(project, model)
     assert str(optimize_model(model)).endswith(
-        "marked.py is not there any more, so the store's kernels for Scale are of no use."
+        "marked.py does not exist any more, so the store's kernels for Scale cannot be used."
     )
 
 
@@ -401,7 +401,7 @@ def test_wrong_use_is_one_sentence_and_changes_nothing(project, model, monkeypat
     with pytest.raises(TypeError, match=r"optimize_model takes an nn\.Module, not a type\.$"):
         optimize_model(nn.Linear)
     with pytest.raises(
-        FileNotFoundError, match=r"There is no store .*/nowhere; `pytest --kernelllm` makes one"
+        FileNotFoundError, match=r"There is no store .*/nowhere; `pytest --kernelllm` creates one"
     ):
         optimize_model(model, store=project.path / "nowhere")
     (project.path / "pyproject.toml").write_text("[tool.kernelllm]\nstroe = 'x'\n")
@@ -413,7 +413,7 @@ def test_wrong_use_is_one_sentence_and_changes_nothing(project, model, monkeypat
 def test_cuda_graphs_without_a_gpu_are_refused_before_anything_is_changed(model) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU; tests/gpu has the rest")
-    with pytest.raises(RuntimeError, match=r"needs a CUDA GPU, and torch finds none; leave it out\.$"):
+    with pytest.raises(RuntimeError, match=r"needs a CUDA GPU, and torch finds none; leave the argument out\.$"):
         optimize_model(model, cuda_graphs=True)
     assert not runs_kernel(model.blocks[0])
 
