@@ -1,1 +1,1 @@
-"""Kernels in the layout of Hugging Face's ``kernels`` library, with what keeps them inside their verified domain."""
+"""Exports kernels in the layout of Hugging Face's ``kernels`` library, with guards for their verified domain."""

@@ -1,4 +1,4 @@
-"""Which kernel of a target is exported: the adopted one, else the best that the store knows for its source."""
+"""Chooses the kernel of a target to export: the adopted one, or the best in the store for its source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 class NotExported(SessionError):
-    """A target has nothing that can be exported; the text names it and says why."""
+    """A target has no kernel that can be exported; the text names it and the reason."""
 
 
 @dataclass(frozen=True)
@@ -29,22 +29,22 @@ class Export:
     source: bytes
     """The kernel module, byte for byte."""
     verdict: Verdict | None
-    """What the store knows of it; an adopted kernel need not be there."""
+    """The store's verdict; an adopted kernel may have none."""
     owner: str
     """Qualified name of the class."""
     digest: str
-    """The class's ``class_digest``."""
+    """``class_digest`` of the class."""
     signature: inspect.Signature
-    """Of the class's own ``forward``, with ``self``."""
+    """The signature of the class's own ``forward``, with ``self``."""
 
     @property
     def layer(self) -> str:
-        """What ``LocalLayerRepository`` calls it: the class's own name."""
+        """The name for ``LocalLayerRepository``: the class's own name."""
         return self.owner.rpartition(".")[2]
 
 
 def choose(root: Path, target: Target, records: Iterable[KernelRecord]) -> Export:
-    """The kernel to export for a target; imports the target's file.
+    """Returns the kernel to export for a target; imports the target's file.
 
     Args:
         root: the project root.
@@ -52,7 +52,7 @@ def choose(root: Path, target: Target, records: Iterable[KernelRecord]) -> Expor
         records: the store's verdicts.
 
     Raises:
-        NotExported: there is no verified kernel for the target as it is, or none that such a layer can carry.
+        NotExported: there is no verified kernel for the target's current source, or a layer cannot contain it.
     """
     known = [r for r in records if r.source_hash == target.source_hash and r.verdict.accepted]
     source, verdict = _kernel(root, target, known)
@@ -60,7 +60,7 @@ def choose(root: Path, target: Target, records: Iterable[KernelRecord]) -> Expor
     digest = class_digest(cls)
     if not digest:
         raise NotExported(
-            f"{target.id}: its source cannot be read back, so nobody could see that it changed."
+            f"{target.id}: the source of its class is not available, so later changes could not be detected."
         )
     return Export(target, source, verdict, cls.__qualname__, digest, _signature(target, cls))
 
@@ -79,12 +79,12 @@ def _kernel(root: Path, target: Target, known: list[KernelRecord]) -> tuple[byte
         return best.candidate.source.encode(), best.verdict
     what = f"its adopted kernel is {state}, and" if state else "it has no adopted kernel, and"
     raise NotExported(
-        f"{target.id}: {what} the store knows no verified one for its source; run `pytest --kernelllm`."
+        f"{target.id}: {what} the store has no verified one for its source; run `pytest --kernelllm`."
     )
 
 
 def _rank(verdict: Verdict) -> tuple[bool, float]:
-    """The best is the least: seen on a GPU before interpreted, then the fastest."""
+    """A sort key, the best first: verified on a GPU before interpreted, then by speed."""
     return verdict.environment.device != "cuda", -(verdict.speedup.value if verdict.speedup else 0.0)
 
 
@@ -104,7 +104,7 @@ def _signature(target: Target, cls: type) -> inspect.Signature:
         infinite = isinstance(value, float) and not math.isfinite(value)
         if value is not parameter.empty and (infinite or type(value) not in _PLAIN):
             raise NotExported(
-                f"{target.id}: the default of `{parameter.name}` is {value!r}, which a layer's forward cannot "
-                "repeat; use None, a number or a text."
+                f"{target.id}: the default of `{parameter.name}` is {value!r}, which cannot be written into "
+                "the layer's forward; use None, a number or a string."
             )
     return signature

@@ -1,4 +1,4 @@
-"""An export on disk: written beside what else is there, and checked."""
+"""Writes and checks an export on disk, leaving other files in the folder alone."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _LINE = re.compile(r"([0-9a-f]{64})  ([\w.-]+(?:/[\w.-]+)*)")
 
 
 class ExportError(SessionError):
-    """A folder cannot be written, or is no export; one sentence."""
+    """A folder cannot be written, or is not an export; one sentence."""
 
 
 def write(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write an export, in place of an earlier one; other files of the folder stay.
+    """Writes an export and replaces an earlier one; other files in the folder stay.
 
     Args:
-        folder: made if it is not there; a clone of a repository is fine.
-        files: as ``layout.render`` makes them. The checksums are written last, so that half an export is none.
+        folder: created if it does not exist; it may be the clone of a repository.
+        files: the result of ``layout.render``. The checksums are written last, so an incomplete export has none.
 
     Raises:
         ExportError: a file in the way is not from an earlier export, or the folder cannot be written.
@@ -34,7 +34,7 @@ def write(folder: Path, files: Mapping[str, bytes]) -> None:
         for name in files:
             if name != SUMS and (folder / name).exists() and _digest(folder, name) != before.get(name):
                 raise ExportError(
-                    f"{folder / name} is in the way: it is not from an export, or was changed since; move it away."
+                    f"{folder / name} would be overwritten, but is not from an export or was changed since; move it away."
                 )
         (folder / SUMS).unlink(missing_ok=True)
         for name in before.keys() - files.keys():
@@ -47,21 +47,21 @@ def write(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def check(folder: Path) -> list[str]:
-    """What differs from the export that ``SHA256SUMS`` lists, a sentence each; nothing where all is as it was.
+    """Returns a sentence for each difference from the export that ``SHA256SUMS`` lists.
 
-    Compiled bytecode, which Python adds when an export is used, is left out.
+    Compiled bytecode, which Python adds when an export is used, is ignored.
 
     Raises:
-        ExportError: the folder is no export.
+        ExportError: the folder is not an export.
     """
     if not (folder / SUMS).is_file():
-        raise ExportError(f"{folder} is no export: it has no {SUMS}.")
+        raise ExportError(f"{folder} is not an export: it has no {SUMS}.")
     listed = _listed(folder)
     problems = []
     for name, digest in sorted(listed.items()):
         found = _digest(folder, name)
         if found != digest:
-            problems.append(f"{folder / name} {'was changed' if found else 'is not there'}.")
+            problems.append(f"{folder / name} {'was changed' if found else 'is missing'}.")
     for path in sorted((folder / "build").rglob("*")):
         name = path.relative_to(folder).as_posix()
         file = path.is_symlink() or not path.is_dir()
@@ -74,19 +74,19 @@ def _listed(folder: Path) -> dict[str, str]:
     """Digests by path, from the checksums.
 
     Raises:
-        ExportError: a line is not one of ours, or leads out of the folder.
+        ExportError: a line was not written by an export, or names a path outside the folder.
     """
     listed = {}
     for line in (folder / SUMS).read_text(encoding="utf-8", errors="replace").splitlines():
         match = _LINE.fullmatch(line)
         if match is None or ".." in PurePosixPath(match[2]).parts:
-            raise ExportError(f"{folder / SUMS} is not as it was written: {line[:80]!r}.")
+            raise ExportError(f"{folder / SUMS} has an invalid line: {line[:80]!r}.")
         listed[match[2]] = match[1]
     return listed
 
 
 def _digest(folder: Path, name: str) -> str:
-    """SHA-256 of a file; empty where there is none, or something else than a plain file on the way to it."""
+    """SHA-256 of a file; empty if it does not exist, is not a plain file, or is reached through a link."""
     path = folder / name
     ways = [folder.joinpath(*PurePosixPath(name).parts[:n]) for n in range(1, name.count("/") + 2)]
     if any(way.is_symlink() for way in ways) or not path.is_file():

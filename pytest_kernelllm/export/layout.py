@@ -1,10 +1,10 @@
-"""The files of an export: ``build/torch-cuda/``, as the ``kernels`` library reads it, a README and checksums.
+"""Renders the files of an export: ``build/torch-cuda/`` for the ``kernels`` library, a README and checksums.
 
 ::
 
     DIR/
-      README.md     what is in here, and what was verified where
-      SHA256SUMS    of all other files, as `sha256sum --check` reads it
+      README.md     the layers, and where they were verified
+      SHA256SUMS    of all other files, for `sha256sum --check`
       build/torch-cuda/
         metadata.json  __init__.py  layers.py
         scale.py                    the kernel module, byte for byte as it was judged
@@ -43,22 +43,22 @@ _OURS = re.compile(r"^from pytest_kernelllm\.(?:\w+\.)*(\w+) import ", re.MULTIL
 
 @dataclass(frozen=True)
 class Package:
-    """What the ``kernels`` library wants to know of a kernel package."""
+    """The metadata of a kernel package for the ``kernels`` library."""
 
     name: str
     """``my-kernels``"""
     version: int = 1
-    """Counted up by who publishes it."""
+    """Increased by the publisher."""
     license: str = "other"
-    """An identifier of SPDX's, or ``other``."""
+    """An SPDX identifier, or ``other``."""
 
 
 def render(package: Package, exports: Sequence[Export]) -> dict[str, bytes]:
-    """All files of an export by their path, POSIX form; the checksums last.
+    """Returns the files of an export by POSIX path, the checksums last.
 
     Args:
         package: name, version and licence.
-        exports: what goes in; at least one.
+        exports: the kernels; at least one.
 
     Raises:
         NotExported: two classes have the same name.
@@ -78,7 +78,7 @@ def render(package: Package, exports: Sequence[Export]) -> dict[str, bytes]:
 
 
 def sums(files: Mapping[str, bytes]) -> bytes:
-    """The text of ``SHA256SUMS`` for these files."""
+    """Returns the text of ``SHA256SUMS`` for these files."""
     lines = (f"{hashlib.sha256(content).hexdigest()}  {path}\n" for path, content in sorted(files.items()))
     return "".join(lines).encode()
 
@@ -87,22 +87,22 @@ def _module_names(exports: Sequence[Export]) -> dict[str, Export]:
     modules: dict[str, Export] = {}
     for each in exports:
         name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", each.layer).lower()
-        name = f"{name}_kernel"  # so that no class's name is that of another file here
+        name = f"{name}_kernel"  # so that no class has the name of another file here
         if name in modules:
             raise NotExported(
-                f"{modules[name].target.id} and {each.target.id} would both be the layer {each.layer}; export them "
-                "into two folders."
+                f"{modules[name].target.id} and {each.target.id} would both become the layer {each.layer}; export them "
+                "to two folders."
             )
         modules[name] = each
     return modules
 
 
 def _self_contained(path: Path) -> bytes:
-    """A file of ours that finds the others beside it."""
+    """The text of a module of ours with imports relative to the export."""
     text = _OURS.sub(lambda match: f"from .{match[1]} import ", path.read_text(encoding="utf-8"))
     beside = set(re.findall(r"^from \.(\w+) import ", text, re.MULTILINE))
     if "pytest_kernelllm" in text or not beside <= _SHIPPED.keys():
-        raise AssertionError(f"{path.name} needs more of this package than an export carries: {beside}")
+        raise AssertionError(f"{path.name} imports more of this package than an export contains: {beside}")
     return text.encode()
 
 
@@ -125,7 +125,7 @@ def _layer(each: Export, guard: str) -> str:
     grad = any(domain.grad for domain in read_supports(each.source.decode()))
     return f"""
 class {each.layer}(nn.Module):
-    {json.dumps(f"Stands in for {each.target.id}.")}
+    {json.dumps(f"Replaces {each.target.id}.")}
 
     can_torch_compile = False
     has_backward = {grad}
@@ -136,7 +136,7 @@ class {each.layer}(nn.Module):
 
 
 def _parameters(signature: inspect.Signature) -> tuple[str, str, str]:
-    """The parameters of ``forward`` as they are declared, and how they are handed on: by position, by name."""
+    """The parameters of ``forward`` as declared, and the arguments that pass them on: by position, by name."""
     bare = [parameter.replace(annotation=parameter.empty) for parameter in signature.parameters.values()]
     positional, keywords = [], []
     for parameter in bare[1:]:
@@ -174,7 +174,7 @@ def _metadata(package: Package, exports: Sequence[Export], variant: Mapping[str,
 
 
 def _capability(verdict: Verdict | None) -> str:
-    """``9.0`` for a kernel that was seen on an ``sm_90``; empty where none was."""
+    """``9.0`` for a kernel verified on an ``sm_90``; empty without a GPU."""
     if verdict is None or verdict.environment.device != "cuda":
         return ""
     digits = verdict.environment.arch.removeprefix("sm_")

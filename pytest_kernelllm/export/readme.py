@@ -1,4 +1,4 @@
-"""The README of an export: which layers, how to load them, what was verified where."""
+"""Renders the README of an export: its layers, how to load them, and where they were verified."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ with use_kernel_mapping({{"{layer}": {{"cuda": repository}}}}):
     model = kernelize(model, mode=Mode.INFERENCE, device="cuda")
 ```
 
-`sha256sum --check SHA256SUMS`, or `kernelllm export --check .`, says whether the files are those that were exported. A
-change of the class's own source is noticed when the layer is used; a change of what that source calls is not.
+`sha256sum --check SHA256SUMS`, or `kernelllm export --check .`, checks that the files are unchanged since the export. A
+change of the class's own source is detected when the layer is used; a change in code that it calls is not.
 """
 
 
 def readme(name: str, license: str, exports: Mapping[str, Export]) -> str:
-    """The text for these exports."""
+    """Returns the text for these exports."""
     rows = "\n".join(
         f"| {code(each.layer)} | {code(each.target.id)}, source hash {code(each.target.source_hash[:12])} "
         f"| {_where(each.verdict)} | {_speedup(each.verdict)} |"

@@ -1,9 +1,9 @@
-"""Adopted kernels at run time: the kernel inside the domain it was verified on, the original elsewhere.
+"""Runs adopted kernels: the kernel inside the domain it was verified on, the original elsewhere.
 
-Set ``KERNELLLM_DISABLE=1`` to run originals only; it is read once a class, at its first call.
-``KERNELLLM_STRICT=1`` raises what a kernel raises, where otherwise the original takes over with one warning.
-``KERNELLLM_INTERPRET=1`` together with ``TRITON_INTERPRET=1`` lets kernels run on CPU tensors, in Triton's
-interpreter: an aid for debugging and tests, thousands of times slower. Under ``torch.compile``,
+Set ``KERNELLLM_DISABLE=1`` to run only originals; it is read once per class, at its first call.
+``KERNELLLM_STRICT=1`` raises a kernel's exceptions; without it the original takes over with one warning.
+``KERNELLLM_INTERPRET=1`` together with ``TRITON_INTERPRET=1`` runs kernels on CPU tensors in Triton's
+interpreter, which helps in debugging and tests but is thousands of times slower. Under ``torch.compile``,
 ``torch.export`` and every kind of tracing the original runs, so that compilers see ordinary PyTorch;
 ``KERNELLLM_COMPILE=1`` lets ``torch.compile`` see kernels (``runtime.compiled``).
 """
@@ -16,25 +16,25 @@ from types import FrameType
 from typing import Any
 
 DISPATCHER = "__kernelllm_dispatcher__"
-"""Where the function that stands in for ``forward`` keeps what decides."""
+"""Attribute of the function that replaces ``forward``: its dispatcher."""
 ORIGINAL = "__kernelllm_original__"
-"""Where it keeps the class's own ``forward``."""
+"""Attribute of that function: the class's own ``forward``."""
 
 
 class KernelLLMWarning(UserWarning):
-    """An adopted kernel cannot be used; the original runs, and the text says what to do."""
+    """An adopted kernel cannot be used and the original runs; the text states what to do."""
 
 
 def adopt(cls: type, kernel: str) -> None:
-    """Let a class run an adopted kernel: replaces ``cls.forward`` by a function that chooses at every call.
+    """Makes a class run an adopted kernel: replaces ``cls.forward`` by a function that chooses at every call.
 
-    The original stays reachable as ``cls.forward.__kernelllm_original__``; ``state_dict``, pickles, copies
-    and subclasses are as before. Finds and imports nothing yet. Adopting again replaces the earlier kernel.
+    The original remains available as ``cls.forward.__kernelllm_original__``; ``state_dict``, pickles, copies
+    and subclasses do not change. The kernel is not imported yet. Another call replaces the earlier kernel.
 
     Args:
         cls: an ``nn.Module`` class.
-        kernel: dotted path of the kernel module. For a marker in a file outside any package it is looked up
-            beside that file first.
+        kernel: dotted path of the kernel module. For a marker in a file outside any package it is first looked up
+            beside that file.
 
     Raises:
         TypeError: the class has no ``forward`` that is a plain function.
@@ -49,7 +49,7 @@ def adopt(cls: type, kernel: str) -> None:
 
 
 def explain(module: Any, *args: Any, **kwargs: Any) -> str:
-    """Say in words what calling an ``nn.Module`` with these arguments would run, and why. Runs neither.
+    """Explains what calling an ``nn.Module`` with these arguments would run, and why. It runs nothing.
 
     Args:
         module: the module, adopted or not.
@@ -67,7 +67,7 @@ def explain(module: Any, *args: Any, **kwargs: Any) -> str:
 
 
 def _caller(frame: FrameType) -> FrameType:
-    """The frame outside this package: the file that holds the marker."""
+    """The innermost frame outside this package: that of the file with the marker."""
     while frame.f_back and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "pytest_kernelllm":
         frame = frame.f_back
     return frame

@@ -1,4 +1,4 @@
-"""What surrounds a call and rules the kernel out: compilers, tracers, transforms, autocast."""
+"""Detects surroundings in which no kernel may run: compilers, tracers, transforms, autocast."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.utils._device import DeviceContext
 
 
 def _private(path: str, default: Any) -> Callable[[], Any]:
-    """A function of torch that is not public, or one that returns ``default`` where this torch has it not."""
+    """A private function of torch, or one that returns ``default`` if this torch does not have it."""
     try:
         function: Callable[[], Any] = operator.attrgetter(path)(torch)
     except AttributeError:
@@ -33,11 +33,11 @@ HOOKS = (
     _hooks._global_backward_hooks,
     _hooks._global_backward_pre_hooks,
 )
-"""Hooks on all modules, by their handle; torch fills and empties these dictionaries, and never replaces them."""
+"""Hooks on all modules; torch fills and empties these dictionaries, and never replaces them."""
 
 
 def ambient_reason() -> str | None:
-    """Why no kernel may run now, whatever the call; None if one may."""
+    """Returns why no kernel may run now, whatever the call; None if one may."""
     if torch.compiler.is_compiling():
         return "torch.compile or torch.export sees the original"
     if _tracing_state() is not None:
@@ -56,12 +56,12 @@ def ambient_reason() -> str | None:
 
 
 def autocast_reason(device_type: str) -> str | None:
-    """Why no kernel may run on this type of device now; None if one may."""
+    """Returns why no kernel may run on this type of device now; None if one may."""
     return "autocast is enabled" if torch.is_autocast_enabled(device_type) else None
 
 
 def _only_default_devices() -> bool:
-    """Whether all that is active is ``with torch.device(...)`` or ``torch.set_default_device``."""
+    """Whether only ``with torch.device(...)`` or ``torch.set_default_device`` is active."""
     stack = _private("overrides._get_current_function_mode_stack", [None])()
     return all(isinstance(mode, DeviceContext) for mode in stack)
 
@@ -72,11 +72,11 @@ QUIET = (
     "function_modes() and not only_default_devices()",
     "forward_ad._current_level >= 0",
 )
-"""What must be false for ``ambient_reason()`` to be None: the same questions as expressions, for generated code.
+"""The conditions of ``ambient_reason()`` as expressions for generated code; all must be false for a kernel to run.
 
-Left out are ``HOOKS``, which are looked at together with a module's own, and tracing and transforms: they show
-in the dispatch keys of every tensor, as autocast does, and ``forms`` compares those. A private name that some
-torch has not raises here, and then the long way is taken.
+``HOOKS`` are left out: they are checked together with a module's own. So are tracing and transforms: like autocast
+they show in the dispatch keys of every tensor, which ``forms`` compares. A private name that is missing in some
+version of torch raises an exception here, and the full check runs instead.
 """
 
 QUIET_NAMES: Mapping[str, Any] = MappingProxyType(
@@ -88,4 +88,4 @@ QUIET_NAMES: Mapping[str, Any] = MappingProxyType(
         "forward_ad": forward_ad,
     }
 )
-"""What the names in ``QUIET`` stand for."""
+"""The values of the names in ``QUIET``."""

@@ -1,8 +1,8 @@
-"""What ``torch.compile`` traces in place of an adopted class's ``forward``, with KERNELLLM_COMPILE=1.
+"""What ``torch.compile`` traces instead of an adopted class's ``forward``, with KERNELLLM_COMPILE=1.
 
-Dynamo traces the domain check itself, in plain Python over shapes, dtypes and attributes. So its guards are
-what a decision rests on, a call outside the domain is compiled anew with the original, and the kernel's
-``forward`` becomes part of the graph, its Triton launches as PyTorch takes in any user's.
+Dynamo traces the domain check itself, which is plain Python over shapes, dtypes and attributes. So its guards
+cover everything that a decision depends on, a call outside the domain is recompiled with the original, and the
+kernel's ``forward`` becomes part of the graph, including its Triton launches.
 """
 
 from __future__ import annotations
@@ -23,42 +23,42 @@ if TYPE_CHECKING:
 
 
 OLDEST = (2, 11)
-"""The oldest torch on which this was seen to work: its Dynamo traces all of the domain check, with guards on what it reads."""
+"""The oldest torch that this was tested on: its Dynamo traces the whole domain check, with guards on what it reads."""
 
 
 def wanted() -> bool:
-    """Whether kernels are to go into compiled graphs; otherwise ``torch.compile`` sees originals only."""
+    """Returns whether kernels go into compiled graphs; otherwise ``torch.compile`` sees only originals."""
     return os.environ.get("KERNELLLM_COMPILE", "") not in ("", "0") and version() >= OLDEST
 
 
 def version() -> tuple[int, ...]:
-    """Of torch: its first two numbers."""
+    """Returns the first two numbers of torch's version."""
     return tuple(int(part) for part in torch.__version__.split(".")[:2])
 
 
 class Traced:
-    """Decides for one adopted class while ``torch.compile`` traces it."""
+    """Makes the decisions for one adopted class while ``torch.compile`` traces it."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
-        """``dispatcher`` is the class's."""
+        """Take the dispatcher of the class."""
         self._dispatcher = dispatcher
 
         def ready() -> bool:
             return dispatcher.load() and transform() is None and not torch.compiler.is_exporting()
 
-        # Runs while tracing, but is not traced. What it reads either cannot change (the kernel's file), or Dynamo
-        # guards it by itself (transforms), or sees to it that nothing else comes of it (exports).
+        # It runs while tracing, but is not traced. What it reads either cannot change (the kernel's file), or Dynamo
+        # guards it already (transforms), or it cannot vary within one trace (exports).
         self._ready: Callable[[], bool] = torch.compiler.assume_constant_result(ready)
-        # Likewise what classes are like; which class a module is of, Dynamo guards.
+        # The same holds for properties of classes; Dynamo guards the class of a module.
         for asked in (overridden_by, replaceable, untraceable):
             torch.compiler.assume_constant_result(asked)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """By its dispatcher."""
+        """Pickles the dispatcher."""
         return Traced, (self._dispatcher,)
 
     def values(self, module: nn.Module, *values: Any) -> Sequence[Any] | None:
-        """What to call the kernel with; None: the original is to run.
+        """Returns the arguments for the kernel; None if the original must run.
 
         Args:
             module: the module called.
@@ -82,7 +82,7 @@ def _tensors(module: nn.Module, values: Sequence[Any]) -> list[torch.Tensor]:
 
 
 def _negated(tensor: torch.Tensor) -> bool:
-    # Dynamo does not trace is_neg().
+    # Dynamo cannot trace is_neg().
     return torch._C._dispatch_keys(tensor).has(torch._C.DispatchKey.Negative)
 
 

@@ -22,56 +22,56 @@ from pytest_kernelllm.runtime.scope import Scope
 from pytest_kernelllm.runtime.watch import Watch, watch
 
 _SHAPES = 1024
-"""Combinations of shapes and plain values remembered per module; after that many, remembering starts over."""
+"""Most combinations of shapes and plain values cached per module; when it is full, the cache is cleared."""
 
 _ALIKE = 8
-"""Forms remembered for each: those that differ in dtype, strides, grad mode and the like. The newest stay."""
+"""Most forms cached for each combination: they differ in dtype, strides, grad mode and the like. The newest stay."""
 
 _MODULES = 4096
-"""Modules remembered per class, for those that references in a circle keep from being forgotten."""
+"""Most modules cached per class: reference cycles may delay the removal of some."""
 
 _ORIGINAL = Form(never, None)
-"""Of a call about which nothing is remembered."""
+"""The form of a call for which nothing is cached."""
 
 
 @dataclass(slots=True, eq=False)
 class Known:
-    """What is remembered about one module."""
+    """What is cached about one module."""
 
     watch: Watch | None = None
     alive: weakref.ref[nn.Module] | None = None
-    """Kept for its callback, which forgets the module before its id is free for another."""
+    """Its callback removes the module from the cache before another object can get its id."""
     forms: dict[Any, list[Form]] = field(default_factory=dict)
-    """By what can be looked up quickly: shapes and plain values."""
+    """Forms by shapes and plain values, which can be looked up quickly."""
     last: Form = _ORIGINAL
-    """Of the last call."""
+    """The form of the last call."""
 
 
 class Dispatcher:
-    """Decides for one adopted class. Keeps what it knows about modules outside of them."""
+    """Chooses what runs the calls of one adopted class. Its caches are outside the modules."""
 
     nobody = Known()
-    """What is known about a module that was never called."""
+    """The cache of a module that was never called."""
 
     def __init__(self, cls: type, original: types.FunctionType, kernel: Kernel) -> None:
         """``cls`` is the adopted class, ``original`` its own forward."""
         self.cls, self.original, self.kernel = cls, original, kernel
         self.scope = Scope(cls, original, kernel)
         self.off: str | None = None
-        """Why the kernel is out of use for good."""
+        """Why the kernel is not used any more; None while it is."""
         self.known: dict[int, Known] = {}
-        """By the ``id`` of the module. A form never changes, so threads may share what is here."""
+        """Caches by the ``id`` of the module. Forms never change, so threads may share them."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A class pickled by value takes its dispatcher along, without what it remembers."""
+        """Pickles the dispatcher, for a class pickled by value, without its caches."""
         return Dispatcher, (self.cls, self.original, self.kernel)
 
     def form(self, module: nn.Module, *values: Any) -> Form:
-        """The form of a call that is of another than the module's last, with what is to run it.
+        """Returns the form of a call that differs from the module's last one.
 
         Args:
             module: the module called.
-            values: the arguments, in the order of ``forward``'s parameters without the variadic ones.
+            values: the arguments, in the order of ``forward``'s parameters without variadic ones.
         """
         if self.off is not None:
             return _ORIGINAL
@@ -86,33 +86,33 @@ class Dispatcher:
             return self._new_form(module, values, key)
         except Unavailable as unavailable:
             self._give_up(str(unavailable), unavailable.advice)
-        except Exception:  # whatever the arguments are, it is the original's to deal with them
+        except Exception:  # the original has to handle any arguments
             pass
         return _ORIGINAL
 
     def load(self) -> bool:
-        """Import the kernel now; whether there is one that can be used."""
+        """Imports the kernel now and returns whether it can be used."""
         if self.off is None:
             try:
-                self.scope.domains, self.scope.run  # noqa: B018  # are read by being looked at
+                self.scope.domains, self.scope.run  # noqa: B018  # reading the properties loads the kernel
             except Unavailable as unavailable:
                 self._give_up(str(unavailable), unavailable.advice)
         return self.off is None
 
     def failed(self, error: Exception) -> None:
-        """Note, inside an ``except``, that the kernel raised: the original is to run, now and from then on.
+        """Handles an exception of the kernel, inside ``except``: from now on the original runs.
 
         Raises:
-            Exception: ``error`` itself, with KERNELLLM_STRICT.
+            Exception: ``error`` itself, if KERNELLLM_STRICT is set.
         """
         if os.environ.get("KERNELLLM_STRICT", "") not in ("", "0"):
             raise error
-        if not isinstance(error, torch.OutOfMemoryError):  # which says nothing about the kernel
-            told = f"{self.kernel.dotted} raised {type(error).__name__}: {error}"
-            self._give_up(told, "set KERNELLLM_STRICT=1 to see where, and report it")
+        if not isinstance(error, torch.OutOfMemoryError):  # a lack of memory is not the kernel's fault
+            raised = f"{self.kernel.dotted} raised {type(error).__name__}: {error}"
+            self._give_up(raised, "set KERNELLLM_STRICT=1 to see where, and report it")
 
     def reason(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-        """Why the original would run this call; None if the kernel would."""
+        """Returns why the original would run this call; None if the kernel would."""
         if self.off is not None:
             return self.off
         values = self.scope.values(args, kwargs)
@@ -132,7 +132,7 @@ class Dispatcher:
         tensors = known.watch.unchanged(module)
         fitting = never if tensors is None else fits(known.watch, tensors, values)
         form = Form(fitting, self._decide(module, values))
-        # Some calls never fit again: an attribute is another object each time, an argument is a parameter too.
+        # Some calls never fit again: an attribute is a new object each time, or an argument is also a parameter.
         if form.fits(module, *values):
             if len(known.forms) >= _SHAPES:
                 known.forms.clear()
@@ -153,7 +153,7 @@ class Dispatcher:
         self.known.pop(number, None)
 
     def _decide(self, module: nn.Module, values: tuple[Any, ...]) -> Callable[..., Any] | None:
-        """The kernel's ``forward``, on the right device, or None: the original."""
+        """The kernel's ``forward`` on the right device; None for the original."""
         if self.scope.outside(module, values) or autocast_reason(self.scope.device_type):
             return None
         return _on(_device(module, values), self.scope.run)
@@ -167,7 +167,7 @@ class Dispatcher:
 
 
 def _on(device: torch.device, run: Callable[..., Any]) -> Callable[..., Any]:
-    """``run`` with ``device`` as the current one, where there is a choice: Triton launches on the current one."""
+    """``run`` with ``device`` as the current device, if there are several: Triton launches on the current one."""
     if device.type != "cuda" or torch.cuda.device_count() == 1:
         return run
 
@@ -181,6 +181,6 @@ def _on(device: torch.device, run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _device(module: nn.Module, values: tuple[Any, ...]) -> torch.device:
-    """The device of the first tensor; the domain check sees to it that all are on one."""
+    """The device of the first tensor; the domain check ensures that all are on one device."""
     every = (*values, *module.parameters(), *module.buffers())
     return next((each.device for each in every if isinstance(each, torch.Tensor)), torch.device("cpu"))

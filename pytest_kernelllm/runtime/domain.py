@@ -1,4 +1,4 @@
-"""Whether a call lies inside a domain. The one place that says what the fields of ``Domain`` mean."""
+"""Decides whether a call is inside a domain; this module defines the meaning of the fields of ``Domain``."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pytest_kernelllm.runtime.methods import replaced
 
 
 class MISSING:
-    """What ``getattr`` gives for an attribute that is not there. A class: before torch 2.13 Dynamo compares no objects."""
+    """Stands for a missing attribute. It is a class because Dynamo before torch 2.13 cannot compare objects."""
 
 
 PLAIN = (torch.Tensor, nn.Parameter)
-"""The types of tensors that kernels take; a subclass may mean anything."""
+"""The types of tensors that kernels accept; a subclass may behave differently."""
 SCALARS = (bool, int, float, str, type(None))
 _CLASS = ".__class__"
 
@@ -26,19 +26,19 @@ _CLASS = ".__class__"
 def matches(
     domain: Domain, module: nn.Module, bound: inspect.BoundArguments, device_type: str = "cuda"
 ) -> str | None:
-    """Why a call is outside a domain; None if it is inside.
+    """Returns why a call is outside a domain; None if it is inside.
 
     Inside means: the same train/eval mode throughout, the same submodules, every parameter, buffer and plain
-    value as listed, every argument as listed and the others at their default; tensors plain, strided,
-    contiguous, on one device, with sizes in the ranges of ``domain.dims``; no gradients wanted unless the
-    kernel computes them. Neither the module nor the arguments are changed.
+    value as listed, every argument as listed and the others at their default; tensors are plain, strided,
+    contiguous and on one device, with sizes in the ranges of ``domain.dims``; no gradients are required unless
+    the kernel computes them. Neither the module nor the arguments are changed.
 
     Args:
         domain: the domain.
         module: the module called.
         bound: the arguments, bound to the original ``forward``'s signature without ``self``; defaults need
             not be applied.
-        device_type: where the tensors must be.
+        device_type: the type of device that the tensors must be on.
     """
     devices: dict[torch.device, str] = {}
     sizes: dict[str, int] = {}
@@ -52,7 +52,7 @@ def matches(
 
 
 def tensor_problem(value: Any) -> str | None:
-    """Why a value is not the plain tensor that kernels are made for, as the rest of a sentence."""
+    """Returns why a value is not a plain tensor that kernels accept, as the end of a sentence; None if it is one."""
     if type(value) not in PLAIN:
         return f"is a {type(value).__qualname__}, not a plain tensor"
     if value.is_nested or value.layout is not torch.strided:
@@ -65,7 +65,7 @@ def tensor_problem(value: Any) -> str | None:
 
 
 def same_value(listed: Any, actual: Any) -> bool:
-    """Whether a plain value is the listed one: equal and of one type; a function or class by its name."""
+    """Returns whether a plain value equals the listed one in value and type; functions and classes by name."""
     if actual is MISSING:
         return False
     if callable(actual):
@@ -91,7 +91,7 @@ def _structure(domain: Domain, module: nn.Module) -> str | None:
                 f"{where} is in {_mode(child.training)} mode, the kernel is for {_mode(domain.training)} mode"
             )
         if path and id(child) not in known:
-            return f"{where} is no part of the verified domain"
+            return f"{where} is not part of the verified domain"
         if path and replaced(child, "forward"):
             return f"{where} has a forward of its own"
         hooks = (
@@ -104,7 +104,7 @@ def _structure(domain: Domain, module: nn.Module) -> str | None:
             return f"{where} has hooks"
     for path, _ in (*module.named_parameters(), *module.named_buffers()):
         if path not in domain.attributes:
-            return f"`{path}` is no part of the verified domain"
+            return f"`{path}` is not part of the verified domain"
     return None
 
 
@@ -142,7 +142,7 @@ def _arguments(
 
 
 def is_default(parameter: inspect.Parameter, actual: Any) -> bool:
-    """Whether an argument means the same as leaving it away."""
+    """Returns whether an argument has the same effect as leaving it out."""
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         return not actual
     return actual is parameter.default or same_value(parameter.default, actual)
@@ -177,7 +177,7 @@ def _devices(devices: Mapping[torch.device, str], device_type: str) -> str | Non
             return f"{where} is on {device}, the kernel runs on {device_type}"
     if len(devices) > 1:
         return "tensors are on several devices: " + ", ".join(f"{w} on {d}" for d, w in devices.items())
-    return None if devices else "the call has no tensor that says where to run"
+    return None if devices else "the call has no tensor that determines the device"
 
 
 def _gradients(domain: Domain, module: nn.Module, bound: inspect.BoundArguments) -> str | None:
@@ -205,7 +205,7 @@ def _lookup(module: nn.Module, path: str) -> Any:
 
 
 def _named(value: Any) -> str:
-    # Functions that torch makes in C have no module; discovery counts them as torch's.
+    # Functions of torch written in C have no module; discovery counts them as torch's.
     return f"{getattr(value, '__module__', None) or 'torch'}.{getattr(value, '__qualname__', '')}"
 
 
@@ -218,7 +218,7 @@ def _shape(spec: TensorSpec) -> str:
 
 
 def _sized(size: int | str | tuple[int, ...]) -> str:
-    # While torch.compile traces, reasons are read by nobody, and numbers may be symbols, which have no text.
+    # While torch.compile traces, nobody reads the reasons, and numbers may be symbols without a text.
     return "" if torch.compiler.is_compiling() else str(size)
 
 

@@ -1,4 +1,4 @@
-"""The form of a call: all that a decision between kernel and original rests on beside the module itself."""
+"""The form of a call: everything except the module that the choice between kernel and original depends on."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ try:
     from torch._C._dynamo.guards import TensorGuards
 
     _Guards: type[TensorGuards] | None = TensorGuards
-except ImportError:  # not public, so a later torch may not have it
+except ImportError:  # it is private, so a later torch may not have it
     _Guards = None
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Calls of one form on one module, and what runs them."""
+    """One form of calls of one module, and what runs them."""
 
     fits: Callable[..., bool]
-    """Whether a call is of this form; takes the module, and its arguments in the order of ``forward``."""
+    """Whether a call has this form, given the module and its arguments in the order of ``forward``."""
     kernel: Callable[..., Any] | None
-    """The kernel module's ``forward``; None: the original."""
+    """The kernel module's ``forward``; None for the original."""
 
 
 def never(*_: Any) -> bool:
-    """The ``fits`` that no call fits."""
+    """A ``fits`` that no call fits."""
     return False
 
 
 def fits(watch: Watch, tensors: Sequence[torch.Tensor], values: Sequence[Any]) -> Callable[..., bool]:
-    """A function that says whether another call of a module is of the same form as this one.
+    """Returns a function that decides whether another call of a module has the same form as this one.
 
-    The module must be unchanged. Of the same form are tensors (arguments, parameters, buffers) of one type,
-    dtype, device, shape, strides and dispatch keys that want a gradient or not as these do, under the same
-    grad mode if any does; and other arguments of one type and value. Dispatch keys count with those in force
-    around the call, and thus tell whether it is traced, transformed, or under autocast.
+    The module must be unchanged. Calls have the same form if their tensors (arguments, parameters, buffers) have
+    the same type, dtype, device, shape, strides, dispatch keys and ``requires_grad``, under the same grad mode if any
+    requires a gradient, and their other arguments have the same type and value. Dispatch keys include those around
+    the call, and so show whether it is traced, transformed, or under autocast.
 
     Args:
-        watch: the module's.
-        tensors: those of the module.
+        watch: the conditions of the module.
+        tensors: the tensors of the module.
         values: the arguments, plain tensors and scalars.
     """
     names = [f"a{index}" for index in range(len(values))]
@@ -70,7 +70,7 @@ def fits(watch: Watch, tensors: Sequence[torch.Tensor], values: Sequence[Any]) -
         constants["grad_enabled"] = torch.is_grad_enabled
         plain.append(f"grad_enabled() is {torch.is_grad_enabled()}")
     constants["alike"] = _alike(compared)
-    # First what differs between the calls of one module, then what rarely does.
+    # First what often differs between the calls of one module, then what rarely does.
     alike = f"alike({', '.join((*first.values(), *watch.tensors))})"
     text = holding("fits", ("module", *names), (*plain, alike, *watch.conditions), "True", "False")
     return define("fits", text, {**watch.names, **constants})
@@ -80,7 +80,7 @@ def _alike(tensors: Sequence[torch.Tensor]) -> Callable[..., bool]:
     if _Guards is None:
         then = _state(tensors)
         return lambda *others: _state(others) == then
-    # In C++, and what torch.compile guards its code with.
+    # The guards of torch.compile, in C++.
     guards = _Guards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
     return guards.check
 

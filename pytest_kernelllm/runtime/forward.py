@@ -1,4 +1,4 @@
-"""The function that stands in for ``forward``, written for the parameters of the one it replaces."""
+"""Generates the function that replaces ``forward``, with the parameters of the original."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 Parameter = inspect.Parameter
 
-# Calls of the form that came last are decided here; packing their arguments would cost as much as deciding.
-# Names are long because they stand among those of the user's parameters.
+# Calls of the same form as the last one are decided here; packing their arguments would cost as much as deciding.
+# The names are long because they share a namespace with the user's parameters.
 _FORWARD = """
 def forward{signature}:{before}
     kernelllm_form = kernelllm_dispatcher.known.get(kernelllm_id({self}), kernelllm_nobody).last
@@ -35,7 +35,7 @@ def forward{signature}:{before}
 """
 
 _VARIADIC = """
-    if {extra}:  # no domain has any
+    if {extra}:  # no domain includes variadic arguments
         return kernelllm_original({given})"""
 
 _COMPILING = """
@@ -49,8 +49,7 @@ _COMPILING_KERNEL = """
             return kernelllm_original({given})
         return kernelllm_dispatcher.scope.run({self}, *kernelllm_values)"""
 
-# Of a function that was decorated: what a call means is known by the signature inside, but the decorator may
-# take more than that.
+# For a decorated function: the inner signature defines the parameters, but the decorator may accept more.
 _BIND = """
     try:
         ({values}) = kernelllm_bind(*kernelllm_args, **kernelllm_kwargs)
@@ -59,7 +58,7 @@ _BIND = """
 
 
 def standing_in(original: types.FunctionType, dispatcher: Dispatcher) -> types.FunctionType:
-    """A function that takes what ``original`` takes, and runs the kernel or ``original``."""
+    """Returns a function with the parameters of ``original`` that runs the kernel or ``original``."""
     parameters = list(inspect.signature(original).parameters.values())
     fixed = [each.name for each in parameters[1:] if each.kind not in VARIADIC]
     extra = [each.name for each in parameters if each.kind in VARIADIC]
@@ -93,13 +92,13 @@ def standing_in(original: types.FunctionType, dispatcher: Dispatcher) -> types.F
 
 
 def _names(original: types.FunctionType, dispatcher: Dispatcher) -> dict[str, Any]:
-    """What the texts above name, builtins too: the globals are going to be the user's."""
+    """The values of the names in the texts above, including builtins: the globals will be the user's."""
     return {
         "kernelllm_dispatcher": dispatcher,
         "kernelllm_nobody": dispatcher.nobody,
         "kernelllm_original": original,
         "kernelllm_bind": _bind(list(inspect.signature(original).parameters.values())[1:]),
-        # What it needs imports torch.compile's machinery.
+        # Importing it loads torch.compile's machinery.
         "kernelllm_traced": compiled.Traced(dispatcher) if compiled.wanted() else None,
         "kernelllm_is_compiling": torch.compiler.is_dynamo_compiling,
         "kernelllm_id": id,
@@ -109,7 +108,7 @@ def _names(original: types.FunctionType, dispatcher: Dispatcher) -> dict[str, An
 
 
 def _bind(parameters: list[inspect.Parameter]) -> types.FunctionType:
-    """A function that returns the values of these parameters; a TypeError for what only variadic ones take."""
+    """A function that returns the values of these parameters; it raises TypeError for variadic arguments."""
     fixed = "".join(f"{each.name}, " for each in parameters if each.kind not in VARIADIC)
     signature = _signature(each for each in parameters if each.kind not in VARIADIC)
     return define("bind", f"def bind{signature}:\n    return ({fixed})", _defaults(parameters))
@@ -136,7 +135,7 @@ def _default(parameter: inspect.Parameter) -> str:
 
 
 class _Name(str):
-    """Text that shows as itself."""
+    """A text whose ``repr`` is the text."""
 
     def __repr__(self) -> str:
         return str(self)

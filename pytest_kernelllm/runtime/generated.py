@@ -1,4 +1,4 @@
-"""Functions written as text, for what runs at every call: straight lines in place of loops and lookups."""
+"""Generates functions from source text for what runs at every call: straight code without loops and lookups."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 _TEXTS = 512
-"""Compiled texts that are kept: modules that are built alike share one."""
+"""Most compiled texts that are cached; modules of the same structure share one."""
 
 
 def define(name: str, text: str, values: Mapping[str, Any]) -> types.FunctionType:
-    """Make a function of its source text.
+    """Compiles a function from its source text.
 
     Args:
-        name: of the function that the text defines.
+        name: the name of the function that the text defines.
         text: one ``def`` statement.
-        values: what its free names stand for.
+        values: the values of its free names.
     """
     function: types.FunctionType = _factory(name, text, tuple(values))(*values.values())
     return function
@@ -29,9 +29,9 @@ def define(name: str, text: str, values: Mapping[str, Any]) -> types.FunctionTyp
 def holding(
     name: str, parameters: Sequence[str], conditions: Sequence[str], then: str, otherwise: str
 ) -> str:
-    """The text of a function that returns ``then`` if all conditions hold, else ``otherwise``.
+    """Returns the text of a function that returns ``then`` if all conditions hold, else ``otherwise``.
 
-    A condition that raises does not hold: what it asks about is gone, or some attribute's own code fails.
+    A condition that raises does not hold: what it reads is gone, or an attribute's own code fails.
     """
     conjunction = "\n            and ".join(conditions)
     return (
@@ -51,7 +51,7 @@ def holding(
 def _factory(name: str, text: str, names: tuple[str, ...]) -> Callable[..., Any]:
     source = f"def make({', '.join(names)}):\n{textwrap.indent(text, '    ')}\n    return {name}\n"
     file = f"<kernelllm {name} {hashlib.sha256(source.encode()).hexdigest()[:12]}>"
-    # So that tracebacks and debuggers show the lines.
+    # Tracebacks and debuggers show these lines.
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     space: dict[str, Any] = {}
     exec(compile(source, file, "exec"), space)

@@ -12,7 +12,7 @@ from pytest_kernelllm.runtime.parameters import has_self
 
 
 def install(cls: type, kernel: Kernel) -> None:
-    """Replace ``cls.forward`` by a function that dispatches.
+    """Replaces ``cls.forward`` by a function that dispatches.
 
     Raises:
         TypeError: ``forward`` is not a plain function with a ``self``.

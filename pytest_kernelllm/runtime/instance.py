@@ -1,8 +1,8 @@
-"""A kernel for single modules in memory: their class, which may be somebody else's, and its other instances stay as they are.
+"""Gives single modules in memory a kernel, without changing their class or its other instances.
 
-The module gets a class of its own: a subclass of its class, under the same name, with another ``forward``. torch's
-parametrizations and FSDP change modules in this way. A ``forward`` set on the instance would lie in ``__dict__``, and so
-be copied to replicas still bound to the original, stand in the way of pickles, and hide from hooks that swap it as well.
+The module gets a class of its own: a subclass of its class, with the same name and another ``forward``. torch's
+parametrizations and FSDP change modules in this way. A ``forward`` set on the instance would be in ``__dict__``, and
+would be copied to replicas while bound to the original, break pickles, and hide from code that replaces it as well.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from pytest_kernelllm.runtime.install import install
 from pytest_kernelllm.runtime.kernel import AGAIN, Kernel, Unavailable, refuse_if_disabled
 
 OWN_CLASS = "__kernelllm_own_class__"
-"""Where a class that was made here keeps the first class that was not, which its instances had once."""
+"""Attribute of a class that was made here: the original class of its instances."""
 
 
 class TextKernel(Kernel):
-    """A kernel module that is a text, not a file of the project."""
+    """A kernel module given as text instead of a file of the project."""
 
     def __init__(self, name: str, kernel_hash: str, source: str) -> None:
-        """``name``: the class it is for; ``source``: the kernel module, byte for byte as it was judged."""
+        """``name`` is the class's, ``source`` the kernel module, byte for byte as it was judged."""
         super().__init__(name, kernel_hash[:12], None, loose=False)
         self.source = source
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Without what was loaded."""
+        """Pickles the text, without what was loaded."""
         return TextKernel, (self.name, self.dotted, self.source)
 
     @functools.cached_property
     def domains(self) -> tuple[Domain, ...]:
-        """What the kernel was verified on.
+        """The domains that the kernel was verified on.
 
         Raises:
-            Unavailable: no kernel for this process.
+            Unavailable: the kernel cannot be used in this process.
         """
         refuse_if_disabled()
         return read_supports(self.source)
@@ -54,18 +54,18 @@ class TextKernel(Kernel):
         """The kernel module's ``forward``; runs the text, which imports triton.
 
         Raises:
-            Unavailable: it fails.
+            Unavailable: the text raises an exception.
         """
         file = f"<kernel {self.dotted}>"
-        # Triton reads the source of its functions, and must see what was judged.
+        # Triton reads the source of its functions, which must be what was judged.
         linecache.cache[file] = (len(self.source), None, self.source.splitlines(keepends=True), file)
         module = types.ModuleType(f"_kernelllm_{self.dotted}")
         try:
             exec(compile(self.source, file, "exec"), vars(module))
             return module.forward  # type: ignore[no-any-return]  # ours to call, theirs to type
         except Exception as error:
-            told = f"the kernel {self.dotted} fails to import ({type(error).__name__}: {error})"
-            raise Unavailable(told, AGAIN) from error
+            failed = f"the kernel {self.dotted} fails to import ({type(error).__name__}: {error})"
+            raise Unavailable(failed, AGAIN) from error
 
 
 @dataclass(frozen=True)
@@ -78,17 +78,17 @@ class Swap:
     after: type[nn.Module]
 
     def undo(self) -> bool:
-        """Give the module its class back; False if somebody else has swapped it since then."""
+        """Gives the module its class back; returns False if something else changed the class since."""
         if type(self.module) is self.after:
             object.__setattr__(self.module, "__class__", self.before)
         return type(self.module) is self.before
 
 
 def dispatching(cls: type[nn.Module], kernel: Kernel) -> type[nn.Module]:
-    """A class like ``cls``, for ``swap``, whose ``forward`` chooses between the kernel and that of ``cls``.
+    """Returns a class for ``swap`` whose ``forward`` chooses between the kernel and that of ``cls``.
 
     Raises:
-        TypeError: ``cls`` cannot be derived from, or its ``forward`` is not a plain function.
+        TypeError: ``cls`` cannot have subclasses, or its ``forward`` is not a plain function.
     """
     made = own_class(cls)
     install(made, kernel)
@@ -96,13 +96,13 @@ def dispatching(cls: type[nn.Module], kernel: Kernel) -> type[nn.Module]:
 
 
 def own_class(cls: type[nn.Module]) -> type[nn.Module]:
-    """An empty subclass of a module's class, under the same name.
+    """Returns an empty subclass of a module's class, with the same name.
 
-    Its instances pickle as instances of the class they had first, for a pickle may be read where no kernel was verified. Their deep
-    copies are of the same class as they are.
+    Its instances pickle as instances of their original class, because a pickle may be loaded where no kernel was
+    verified. Their deep copies have the same class as they.
 
     Raises:
-        TypeError: ``cls`` cannot be derived from.
+        TypeError: ``cls`` cannot have subclasses.
     """
     plain = getattr(cls, OWN_CLASS, cls)
     names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
@@ -114,7 +114,7 @@ def own_class(cls: type[nn.Module]) -> type[nn.Module]:
         raise TypeError(f"no class can be derived from it ({type(error).__name__}: {error})") from error
 
     def reduce(self: nn.Module, protocol: Any) -> Any:
-        # By the form of protocol 1: the later one insists on the instance's very class.
+        # In the form of protocol 1: later protocols require the instance's own class.
         parts = super(made, self).__reduce_ex__(min(int(protocol), 1))
         if isinstance(parts, str):
             return parts
@@ -125,28 +125,28 @@ def own_class(cls: type[nn.Module]) -> type[nn.Module]:
     def deepcopy(self: nn.Module, memo: dict[int, Any]) -> Any:
         theirs = getattr(super(made, self), "__deepcopy__", None)
         if theirs is not None:
-            twin = theirs(memo)
+            copied = theirs(memo)
         else:
             maker, arguments, *rest = reduce(self, 1)
-            twin = memo[id(self)] = maker(*copy.deepcopy(arguments, memo))
+            copied = memo[id(self)] = maker(*copy.deepcopy(arguments, memo))
             if rest and rest[0] is not None:
-                twin.__setstate__(copy.deepcopy(rest[0], memo))
-        if type(twin) is plain:
-            object.__setattr__(twin, "__class__", made)
-        return twin
+                copied.__setstate__(copy.deepcopy(rest[0], memo))
+        if type(copied) is plain:
+            object.__setattr__(copied, "__class__", made)
+        return copied
 
     made.__reduce_ex__, made.__deepcopy__ = reduce, deepcopy
     return made  # type: ignore[no-any-return]  # `type` gives a class
 
 
 def swap(path: str, module: nn.Module, after: type[nn.Module]) -> Swap:
-    """Give a module another class, made by ``dispatching`` or ``own_class`` from its present one."""
+    """Gives a module another class, made by ``dispatching`` or ``own_class`` from its present one."""
     done = Swap(path, module, type(module), after)
-    # Not by the module's own __setattr__, which may do anything.
+    # The module's own __setattr__ may do anything.
     object.__setattr__(module, "__class__", after)
     return done
 
 
 def misfit(domain: Domain, module: nn.Module) -> str | None:
-    """Why no call of this module as it is can lie in a domain, by its values alone; None if some may."""
+    """Returns why no call of this module in its present state can be in a domain; None if some may."""
     return _attributes(domain, module, {}, {})

@@ -1,4 +1,4 @@
-"""The adopted kernel module of one class: found and read at the first call, imported at the first use."""
+"""The adopted kernel module of one class: it is found and read at the first call, and imported at the first use."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _HEADER = re.compile(r"# Triton kernel for (?P<target>.+)\n(?:# .*\n)*?# source 
 AGAIN = "run pytest --kernelllm for a new one"
 
 _LOADING = threading.RLock()
-"""Held while a kernel module is being imported: replicas of ``nn.DataParallel`` come to it at once."""
+"""Held during the import of a kernel module: replicas of ``nn.DataParallel`` import it concurrently."""
 
 
 class Unavailable(Exception):
-    """A class's kernel cannot be used at all; the text completes "because"."""
+    """A class's kernel cannot be used at all; the text follows "because"."""
 
     def __init__(self, reason: str, advice: str = "") -> None:
-        """``advice``: what to do about it; without, it is no matter for a warning."""
+        """``advice`` states what to do; without one there is no warning."""
         super().__init__(reason)
         self.advice = advice
 
 
 def refuse_if_disabled() -> None:
-    """Where originals only are wanted, no kernel is read.
+    """Refuses to read kernels if only originals should run.
 
     Raises:
         Unavailable: ``KERNELLLM_DISABLE`` is set.
@@ -49,18 +49,18 @@ class Kernel:
     """A kernel module by its dotted path, for one adopted class."""
 
     def __init__(self, name: str, dotted: str, marker: Path | None, loose: bool) -> None:
-        """The kernel ``dotted`` of the class ``name``.
+        """Name a kernel; nothing is read yet.
 
         Args:
             name: the class's qualified name.
             dotted: the kernel module's path.
-            marker: the file that holds the marker, if there is one.
-            loose: that file is in no package.
+            marker: the file with the marker, if there is one.
+            loose: whether that file is outside any package.
         """
         self.name, self.dotted, self.marker, self.loose = name, dotted, marker, loose
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Without what was loaded."""
+        """Pickles the names, without what was loaded."""
         return Kernel, (self.name, self.dotted, self.marker, self.loose)
 
     @functools.cached_property
@@ -68,28 +68,28 @@ class Kernel:
         """The kernel module's file.
 
         Raises:
-            Unavailable: there is none.
+            Unavailable: it does not exist.
         """
         beside = self._beside()
         if beside is not None and beside.is_file():
             return beside
         try:
             spec = importlib.util.find_spec(self.dotted)
-        except Exception:  # finding it imports the packages above, which are the user's
+        except Exception:  # finding it imports the user's packages above it
             spec = None
         if spec is None or not spec.origin or not Path(spec.origin).is_file():
             raise Unavailable(
                 f"there is no module {self.dotted}",
-                "apply its patch again, or take kernel= out of the marker",
+                "apply its patch again, or remove kernel= from the marker",
             )
         return Path(spec.origin)
 
     @functools.cached_property
     def domains(self) -> tuple[Domain, ...]:
-        """What the kernel was verified on, read from the file without importing it.
+        """The domains that the kernel was verified on, read from the file without importing it.
 
         Raises:
-            Unavailable: no kernel for this process.
+            Unavailable: the kernel cannot be used in this process.
         """
         refuse_if_disabled()
         if importlib.util.find_spec("triton") is None:
@@ -97,7 +97,7 @@ class Kernel:
         try:
             return read_supports(self.path.read_text(encoding="utf-8"))
         except (KernelModuleError, OSError, UnicodeDecodeError) as error:
-            raise Unavailable(f"{self.path} is no kernel module ({error})", AGAIN) from None
+            raise Unavailable(f"{self.path} is not a kernel module ({error})", AGAIN) from None
 
     @functools.cached_property
     def forward(self) -> Callable[..., Any]:
@@ -111,13 +111,13 @@ class Kernel:
         try:
             return self._import().forward  # type: ignore[no-any-return]  # ours to call, theirs to type
         except Exception as error:
-            told = f"{self.path} fails to import ({type(error).__name__}: {error})"
-            raise Unavailable(told, "mend it, or take kernel= out of the marker") from error
+            failed = f"{self.path} fails to import ({type(error).__name__}: {error})"
+            raise Unavailable(failed, "fix it, or remove kernel= from the marker") from error
 
     def _import(self) -> Any:
         if self.path != self._beside():
             return importlib.import_module(self.dotted)
-        # Several folders may have a `_triton` of their own, so the name must come from the path.
+        # Several folders may each have a `_triton`, so the name is derived from the path.
         name = f"_kernelllm_{hashlib.sha256(str(self.path).encode()).hexdigest()[:12]}"
         with _LOADING:
             if name not in sys.modules:
@@ -139,7 +139,7 @@ class Kernel:
     def _stale(self) -> bool:
         """Whether the source is known to differ from what the kernel was verified against.
 
-        Known only where the marker's file lies in the project as it did then, not in an installed wheel.
+        That is known only if the marker's file has the same place in the project as then, not in an installed wheel.
         """
         header = _HEADER.match(self.path.read_text(encoding="utf-8"))
         if header is None or self.marker is None:

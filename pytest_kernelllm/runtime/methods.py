@@ -1,4 +1,4 @@
-"""Whether an instance has other code than its adopted class: a subclass's methods, or functions set on it."""
+"""Detects instances with other code than their adopted class: methods of a subclass, or functions set on them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 _PLAIN = (types.FunctionType, staticmethod, classmethod, type)
-"""Kinds of callables in a class that are the same whenever they are read, or bound to the instance."""
+"""Kinds of callables in a class that are the same object at every access, or bound to the instance."""
 
 
 def overridden(module: nn.Module, cls: type) -> str | None:
-    """How an instance differs from the adopted class in code that the original might call."""
+    """Returns how an instance differs from the adopted class in code that the original may call; None if it does not."""
     if differs := overridden_by(type(module), cls):
         return differs
     if torch.compiler.is_dynamo_compiling() and (name := untraceable(cls)):
@@ -25,21 +25,21 @@ def overridden(module: nn.Module, cls: type) -> str | None:
 
 
 def replaced(module: nn.Module, name: str) -> bool:
-    """Whether an instance has a callable of its own in place of its class's."""
+    """Returns whether an instance has a callable of its own instead of its class's."""
     if not torch.compiler.is_dynamo_compiling():
         return callable(vars(module).get(name))
-    # Dynamo guards what is read in this way, and not, before torch 2.13, which names are in ``vars(module)``.
+    # Dynamo guards what is read in this way; before torch 2.13 it does not guard the names in ``vars(module)``.
     own, theirs = getattr(module, name), getattr(type(module), name)
-    if isinstance(own, types.MethodType):  # of whatever instance: Dynamo takes each for the module's own
+    if isinstance(own, types.MethodType):  # of any instance: Dynamo takes each for the module's own
         return own.__func__ is not (theirs.__func__ if isinstance(theirs, types.MethodType) else theirs)
     return own is not theirs
 
 
 def overridden_by(derived: type, cls: type) -> str | None:
-    """How a class differs from the adopted one in what the original might use; None if it does not."""
+    """Returns how a class differs from the adopted one in what the original may use; None if it does not."""
     mro = derived.__mro__
     if cls not in mro:
-        return f"{derived.__qualname__} is no {cls.__qualname__}"
+        return f"{derived.__qualname__} is not a {cls.__qualname__}"
     ours = _names(cls)
     for base in mro[: mro.index(cls)]:
         for name in vars(base):
@@ -49,13 +49,13 @@ def overridden_by(derived: type, cls: type) -> str | None:
 
 
 def replaceable(cls: type) -> tuple[str, ...]:
-    """What of the adopted class an instance might have replaced; special methods Python looks up on the class."""
+    """Returns the callables of the adopted class that an instance may replace; Python reads special methods on the class."""
     ours = sorted(name for name in _names(cls) if not name.startswith("__"))
     return tuple(name for name in ours if callable(getattr(cls, name, None)))
 
 
 def untraceable(cls: type) -> str | None:
-    """One of those that is another object each time it is read, or that code computes; None if there is none."""
+    """Returns one of those that code computes, or that is a new object at each access; None if there is none."""
     every = ((name, inspect.getattr_static(cls, name)) for name in replaceable(cls))
     return next((name for name, value in every if not isinstance(value, _PLAIN)), None)
 

@@ -1,4 +1,4 @@
-"""Which calls of an adopted class its kernel may take, and how it is called."""
+"""Decides which calls of an adopted class its kernel may run, and calls it."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ class Scope:
         self.signature = inspect.Signature(parameters)
         self.names = tuple(each.name for each in parameters if each.kind not in VARIADIC)
         self.device_type = _device_type()
-        # Read at need, and kept here: Dynamo cannot trace the lock in functools.cached_property.
+        # Computed on demand; Dynamo cannot trace the lock in functools.cached_property.
         self._domains: tuple[Domain, ...] | None = None
         self._taken: tuple[str, ...] | None = None
         self._run: Callable[..., Any] | None = None
 
     def values(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...] | str:
-        """The arguments of a call in the order of the parameters, defaults among them; or why there are none."""
+        """Returns the arguments of a call in the order of the parameters, with defaults; or why they do not fit."""
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
             return f"the arguments do not fit forward ({error})"
         if further := set(bound.arguments) - set(self.names):
-            return f"arguments came in by `*` or `**` ({', '.join(sorted(further))})"
+            return f"arguments are passed through `*` or `**` ({', '.join(sorted(further))})"
         bound.apply_defaults()
         return tuple(bound.arguments[name] for name in self.names)
 
     def outside(self, module: nn.Module, values: Sequence[Any]) -> str | None:
-        """Why a call is outside every domain; None if it is inside one, and the kernel can take it.
+        """Returns why a call is outside every domain; None if it is inside one and the kernel accepts it.
 
         Raises:
             Unavailable: the kernel cannot be used at all.
@@ -73,10 +73,10 @@ class Scope:
 
     @property
     def domains(self) -> tuple[Domain, ...]:
-        """What the kernel was verified on.
+        """The domains that the kernel was verified on.
 
         Raises:
-            Unavailable: no kernel for this process.
+            Unavailable: the kernel cannot be used in this process.
         """
         if self._domains is None:
             self._domains = self.kernel.domains
@@ -84,10 +84,10 @@ class Scope:
 
     @property
     def taken(self) -> tuple[str, ...]:
-        """The parameters of the kernel's ``forward`` beside ``self``: the original's first ones.
+        """The parameters of the kernel's ``forward`` without ``self``: the first ones of the original.
 
         Raises:
-            Unavailable: there is no kernel, or it has other parameters, or other defaults.
+            Unavailable: there is no kernel, or it has other parameters or defaults.
         """
         if self._taken is None:
             self._taken = _taken(self.kernel, self.signature)
@@ -95,7 +95,7 @@ class Scope:
 
     @property
     def run(self) -> Callable[..., Any]:
-        """The kernel's ``forward``, taking the module and all values by position.
+        """The kernel's ``forward``, called with the module and all values by position.
 
         Raises:
             Unavailable: as for ``taken``.
@@ -109,13 +109,13 @@ def _taken(kernel: Kernel, signature: inspect.Signature) -> tuple[str, ...]:
     theirs = list(inspect.signature(kernel.forward).parameters.values())[1:]
     ours = list(signature.parameters.values())
     for index, parameter in enumerate(theirs):
-        told = None
+        problem = None
         if index >= len(ours) or parameter.name != ours[index].name:
-            told = f"has another parameter `{parameter.name}`"
+            problem = f"has another parameter `{parameter.name}`"
         elif parameter.default is not parameter.empty and parameter.default != ours[index].default:
-            told = f"has another default for `{parameter.name}`"
-        if told:
-            raise Unavailable(f"forward of {kernel.dotted} {told}", AGAIN)
+            problem = f"has another default for `{parameter.name}`"
+        if problem:
+            raise Unavailable(f"forward of {kernel.dotted} {problem}", AGAIN)
     return tuple(parameter.name for parameter in theirs)
 
 
@@ -133,5 +133,5 @@ def _positional(
 
 
 def _device_type() -> str:
-    wanted = (os.environ.get("KERNELLLM_INTERPRET"), os.environ.get("TRITON_INTERPRET"))
-    return "cpu" if wanted == ("1", "1") else "cuda"
+    variables = (os.environ.get("KERNELLLM_INTERPRET"), os.environ.get("TRITON_INTERPRET"))
+    return "cpu" if variables == ("1", "1") else "cuda"

@@ -1,4 +1,4 @@
-"""Notices cheaply that a module is no longer what was checked, by conditions written for that very module."""
+"""Detects cheaply that a module has changed since it was checked, by conditions generated for that module."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from pytest_kernelllm.runtime.generated import define, holding
 
 @dataclass(frozen=True)
 class Watch:
-    """All that a domain check reads of one module, as Python expressions over ``module`` and ``names``.
+    """What a domain check reads of one module, as Python expressions over ``module`` and ``names``.
 
-    Neither the module nor its tensors are kept alive.
+    It keeps neither the module nor its tensors alive.
     """
 
     conditions: tuple[str, ...]
-    """True as long as the module is as it was and no kernel is ruled out (``ambient_reason``)."""
+    """True as long as the module is unchanged and ``ambient_reason`` rules out no kernel."""
     tensors: tuple[str, ...]
-    """The module's tensors, each once: parameters, buffers, others. What these are like is no condition here."""
+    """The module's tensors, each once: parameters, buffers, others. Their properties are not checked here."""
     names: Mapping[str, Any]
 
     @functools.cached_property
     def unchanged(self) -> Callable[[nn.Module], tuple[torch.Tensor, ...] | None]:
-        """The tensors that the module has now; None if a condition is false."""
+        """Returns the module's present tensors; None if a condition is false."""
         tensors = "".join(f"{each}, " for each in self.tensors)
         text = holding("unchanged", ("module",), self.conditions, f"({tensors})", "None")
         return define("unchanged", text, self.names)
 
 
 def watch(module: nn.Module, paths: Iterable[str]) -> Watch:
-    """Watch a module from now on.
+    """Generates the conditions that detect changes of a module.
 
     Args:
         module: any module.
-        paths: the dotted names whose values count, as in ``Domain.attributes``.
+        paths: the dotted names whose values matter, as in ``Domain.attributes``.
     """
     seen = _Seen(module)
     for child in module.modules():
@@ -52,18 +52,18 @@ def watch(module: nn.Module, paths: Iterable[str]) -> Watch:
 
 
 class _Seen:
-    """What a module is like, on the way to a ``Watch``."""
+    """Collects the state of a module for a ``Watch``."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
         self.values: dict[str, Any] = dict(QUIET_NAMES)
-        self._names = {id(module): "module"}  # which is given, so as not to be kept
+        self._names = {id(module): "module"}  # a parameter of the function, so that it is not kept alive
         self._conditions: dict[str, None] = {}
         self._empty: list[Sized] = list(HOOKS)
         self._tensors: dict[int, tuple[str, torch.Tensor]] = {}
 
     def structure(self, child: nn.Module) -> None:
-        """What counts of each module whatever the domain: class, mode, children, tensors, hooks, new names."""
+        """Adds what matters of each module in any domain: class, mode, children, tensors, hooks, new names."""
         own = self._name(vars(child))
         self._add(f"type({self._name(child)}) is {self._name(type(child))}")
         self._same(f"{own}['training']", child.training)
@@ -72,12 +72,12 @@ class _Seen:
             self._length(registry)
             for name, value in registry.items():
                 self._same(f"{self._name(registry)}[{name!r}]", value)
-        if child is not self.module:  # whose own hooks are called around forward, by torch
+        if child is not self.module:  # torch calls the module's own hooks around forward
             for hooks in _hooks(child):
                 self._length(hooks)
 
     def path(self, path: str) -> None:
-        """The value under one dotted name, and everything on the way to it."""
+        """Adds the value of one dotted name, and everything on the way to it."""
         owner: Any = self.module
         for part in path.split("."):
             name, index = split_item(part)
@@ -94,13 +94,13 @@ class _Seen:
             owner = value
 
     def watch(self) -> Watch:
-        """The result."""
+        """Returns the result."""
         nothing = " or ".join((*QUIET, *map(self._name, self._empty)))
         tensors = tuple(expression for expression, _ in self._tensors.values())
         return Watch((f"not ({nothing})", *self._conditions), tensors, self.values)
 
     def _attribute(self, owner: Any, name: str, value: Any) -> str:
-        """An expression for an attribute, with the condition that it is what it was."""
+        """Returns an expression for an attribute, and adds the condition that it is unchanged."""
         namespace = _namespace(owner, name, value)
         if value is MISSING:
             expression = f"getattr({self._name(owner)}, {name!r}, {self._name(MISSING)})"
@@ -110,7 +110,7 @@ class _Seen:
             expression = f"{self._name(namespace)}[{name!r}]"
         else:
             expression = f"{self._name(owner)}.{name}"
-            if type(value) in SCALARS:  # code may compute it, each time as another object
+            if type(value) in SCALARS:  # code may compute it as a new object each time
                 self._add(f"{self._name(same_value)}({self._name(value)}, {expression})")
                 return expression
         self._same(expression, value)
@@ -120,7 +120,7 @@ class _Seen:
         if not isinstance(value, torch.Tensor):
             literal = value is None or value is True or value is False
             self._add(f"{expression} is {value if literal else self._name(value)}")
-        elif type(value) not in PLAIN:  # which no domain takes, whatever else it is like
+        elif type(value) not in PLAIN:  # no domain accepts such a tensor
             self._add(f"type({expression}) is {self._name(type(value))}")
         else:
             first, _ = self._tensors.setdefault(id(value), (expression, value))
@@ -148,7 +148,7 @@ def _hooks(child: nn.Module) -> tuple[Mapping[int, Any], ...]:
 
 
 def _namespace(owner: Any, name: str, value: Any) -> dict[str, Any] | None:
-    """The dictionary that gives ``owner`` this attribute; None where the class or code does."""
+    """The dictionary that contains this attribute of ``owner``; None if its class or code provides it."""
     found: list[Any] = [getattr(owner, "__dict__", None)]
     if isinstance(owner, nn.Module):
         found += [owner._parameters, owner._buffers, owner._modules]

@@ -28,7 +28,7 @@ def test_a_missing_kernel(write) -> None:
 
 
 def test_text_that_is_no_kernel_module(write) -> None:
-    falls_back(write("def forward(self, x): return x"), "is no kernel module")
+    falls_back(write("def forward(self, x): return x"), "is not a kernel module")
 
 
 def test_a_kernel_that_fails_to_import(write) -> None:

@@ -1,4 +1,4 @@
-"""What an export carries along: these files and parts of the runtime, imports apart byte for byte.
+"""Files that are copied into every export, as are parts of the runtime; only their imports are changed.
 
-They import torch and the standard library only, so that an export needs nothing of this package.
+They import only torch and the standard library, so that an export does not need this package.
 """

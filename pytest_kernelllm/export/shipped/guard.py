@@ -1,8 +1,8 @@
 """Chooses, at every call of a kernelized module, between the kernel and the module's own ``forward``.
 
-The kernel runs inside the domain it was verified on, for the very class it was verified against, and nowhere else.
-``KERNELLLM_DISABLE=1`` runs originals only; ``KERNELLLM_STRICT=1`` raises what a kernel raises instead of falling
-back. ``KERNELLLM_INTERPRET=1`` with ``TRITON_INTERPRET=1`` runs kernels on CPU tensors, to try them out.
+The kernel runs only inside the domain it was verified on, and only for the class it was verified against.
+``KERNELLLM_DISABLE=1`` runs only originals; ``KERNELLLM_STRICT=1`` raises a kernel's exceptions instead of falling
+back. ``KERNELLLM_INTERPRET=1`` with ``TRITON_INTERPRET=1`` runs kernels on CPU tensors, to try them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class KernelWarning(UserWarning):
 
 
 def class_digest(cls: type) -> str:
-    """SHA-256 of a class's source without its decorators and margins; empty where Python cannot show it."""
+    """Returns the SHA-256 of a class's source without decorators and margins; empty if the source is not available."""
     try:
         text = textwrap.dedent(inspect.getsource(cls))
         node = ast.parse(text).body[0]
@@ -48,28 +48,28 @@ class Guard:
     """One exported kernel, and the class it is for."""
 
     def __init__(self, package: str, kernel: str, sha256: str, owner: str, digest: str) -> None:
-        """The kernel module ``kernel`` of ``package``.
+        """Name the kernel module; nothing is imported yet.
 
         Args:
-            package: the package that holds it.
+            package: the package that contains the kernel module.
             kernel: its name there.
-            sha256: of its file, as exported.
+            sha256: SHA-256 of its file, as exported.
             owner: qualified name of the class that it was verified against.
-            digest: that class's ``class_digest``.
+            digest: ``class_digest`` of that class.
         """
         self.package, self.kernel, self.sha256 = package, kernel, sha256
         self.owner, self.digest = owner, digest
         self.off = "KERNELLLM_DISABLE is set" if _is_set("KERNELLLM_DISABLE") else ""
-        """Why the kernel is out of use for good."""
+        """Why the kernel is not used any more; empty while it is."""
         interpreted = _is_set("KERNELLLM_INTERPRET") and _is_set("TRITON_INTERPRET")
         self.device_type = "cpu" if interpreted else "cuda"
         self._classes: dict[type, _Original] = {}
 
     def __call__(self, layer: type, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What ``module`` returns for these arguments, by the kernel or by its own forward.
+        """Runs a call of ``module``, with the kernel or with its own forward, and returns the result.
 
         Raises:
-            TypeError: ``module`` is an instance of ``layer``, which has no forward of its own to fall back to.
+            TypeError: ``module`` is an instance of ``layer``, which has no original forward to fall back to.
         """
         if isinstance(module, layer):
             raise TypeError(f"{layer.__name__} is a layer for kernels.kernelize and has no state of its own.")
@@ -81,12 +81,12 @@ class Guard:
         except Exception as error:
             if _is_set("KERNELLLM_STRICT"):
                 raise
-            if not isinstance(error, torch.OutOfMemoryError):  # which says nothing about the kernel
+            if not isinstance(error, torch.OutOfMemoryError):  # a lack of memory is not the kernel's fault
                 self._give_up(f"its kernel raised {type(error).__name__}: {error}")
         return original(module, *args, **kwargs)
 
     def reason(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
-        """Why the module's own forward would run this call; None if the kernel would."""
+        """Returns why the module's own forward would run this call; None if the kernel would."""
         if self.off or (reason := ambient_reason() or autocast_reason(self.device_type)):
             return self.off or reason
         original = self._original(type(module))
@@ -108,7 +108,7 @@ class Guard:
             if self.reason(module, args, kwargs) is not None:
                 return None
             return self._original(type(module)).signature.bind(*args, **kwargs)
-        except Exception:  # whatever the arguments are, it is the original's to deal with them
+        except Exception:  # the original has to handle any arguments
             return None
 
     def _run(self, module: nn.Module, arguments: Mapping[str, Any]) -> Any:
@@ -129,7 +129,7 @@ class Guard:
 
     @cached_property
     def _module(self) -> Any:
-        """The kernel module; None where it cannot be used, and ``off`` says why."""
+        """The kernel module; None if it cannot be used, and then ``off`` states why."""
         path = Path(__file__).with_name(f"{self.kernel}.py")
         try:
             if hashlib.sha256(path.read_bytes()).hexdigest() != self.sha256:
@@ -141,7 +141,7 @@ class Guard:
         return None
 
     @cached_property
-    def _domains(self) -> tuple[Any, ...]:  # what `matches` takes: records of this folder
+    def _domains(self) -> tuple[Any, ...]:  # records of this folder, as `matches` accepts them
         return domains(self._module.SUPPORTS)
 
     @cached_property
@@ -158,7 +158,7 @@ class Guard:
 
 
 class _Original:
-    """What there is to know about a class whose instances are kernelized."""
+    """What the guard needs to know about a class whose instances are kernelized."""
 
     def __init__(self, cls: type, owner: str, digest: str) -> None:
         forward: Callable[..., Any] = cls.forward  # type: ignore[attr-defined]  # every nn.Module class has it
@@ -166,7 +166,7 @@ class _Original:
         classes = [each for each in cls.__mro__ if each is not nn.Module and each is not object]
         named = {name for each in classes for name, value in vars(each).items() if callable(value)}
         self.methods = frozenset(named - {"forward"})
-        """Names that must not be replaced on an instance: the original may call them."""
+        """Methods that must not be replaced on an instance, because the original may call them."""
         self.problem = ""
         if cls.__qualname__ != owner:
             self.problem = f"the kernel was verified against {owner}, another class"

@@ -1,4 +1,4 @@
-"""The domains that a kernel module declares, for the check at every call."""
+"""The domains that a kernel module declares, for the check of every call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Domain:
-    """One region a kernel was verified on. Tensors are contiguous, on one CUDA device."""
+    """One domain that a kernel was verified on. Tensors are contiguous and on one CUDA device."""
 
     inputs: Mapping[str, TensorSpec | Scalar]
     attributes: Mapping[str, TensorSpec | Scalar]
@@ -29,7 +29,7 @@ class Domain:
 
 
 def domains(supports: Iterable[Mapping[str, Any]]) -> tuple[Domain, ...]:
-    """A kernel module's ``SUPPORTS`` as records."""
+    """Converts a kernel module's ``SUPPORTS`` to records."""
     return tuple(
         Domain(
             inputs={name: _spec(value) for name, value in each["inputs"].items()},
