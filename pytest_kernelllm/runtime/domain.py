@@ -91,7 +91,7 @@ def _structure(domain: Domain, module: nn.Module) -> str | None:
                 f"{where} is in {_mode(child.training)} mode, the kernel is for {_mode(domain.training)} mode"
             )
         if path and id(child) not in known:
-            return f"{where} is not part of the verified domain"
+            return f"{where} is no part of the verified domain"
         if path and replaced(child, "forward"):
             return f"{where} has a forward of its own"
         hooks = (

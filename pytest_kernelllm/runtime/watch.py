@@ -72,7 +72,7 @@ class _Seen:
             self._length(registry)
             for name, value in registry.items():
                 self._same(f"{self._name(registry)}[{name!r}]", value)
-        if child is not self.module:  # torch calls the module's own hooks around forward
+        if child is not self.module:  # whose own hooks are called around forward, by torch
             for hooks in _hooks(child):
                 self._length(hooks)
 
@@ -110,7 +110,7 @@ class _Seen:
             expression = f"{self._name(namespace)}[{name!r}]"
         else:
             expression = f"{self._name(owner)}.{name}"
-            if type(value) in SCALARS:  # code may compute it as a new object each time
+            if type(value) in SCALARS:  # code may compute it, each time as another object
                 self._add(f"{self._name(same_value)}({self._name(value)}, {expression})")
                 return expression
         self._same(expression, value)

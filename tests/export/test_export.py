@@ -231,7 +231,7 @@ def test_without_a_verified_kernel_nothing_is_written(project):
     assert done.returncode == 1
     assert (
         "left out: " in done.stderr
-        and "it has no adopted kernel, and the store knows no verified one" in done.stderr
+        and "it has no adopted kernel, and the store has no verified one" in done.stderr
     )
     assert not (project.root / "hf").exists()
     assert "Traceback" not in done.stderr
@@ -287,7 +287,7 @@ def test_two_classes_of_one_name_do_not_fit_into_one_export(project):
 
     Project(project.root, "other").verified()
     done = project.export()
-    assert done.returncode == 2 and "would both be the layer Scale" in done.stderr
+    assert done.returncode == 2 and "would both become the layer Scale" in done.stderr
     assert not (project.root / "hf").exists()
     assert project.export("--only", "other.py::Scale").returncode == 0
 
@@ -335,8 +335,8 @@ def relink(path: Path) -> None:
 CHANGES = {
     "an edited kernel": (lambda hf: replace(hf / "build/torch-cuda/scale_kernel.py"), "was changed"),
     "other metadata": (lambda hf: replace(hf / "build/torch-cuda/metadata.json", "{}"), "was changed"),
-    "a lost file": (lambda hf: (hf / "build/torch-cuda/guard.py").unlink(), "is not there"),
-    "a link": (lambda hf: relink(hf / "README.md"), "is not there"),
+    "a lost file": (lambda hf: (hf / "build/torch-cuda/guard.py").unlink(), "is missing"),
+    "a link": (lambda hf: relink(hf / "README.md"), "is missing"),
     "a file too many": (lambda hf: replace(hf / "build/torch-cuda/more.py"), "is not part of the export"),
     "another variant": (lambda hf: (hf / "build/x").symlink_to("torch-cuda"), "is not part of the export"),
 }
@@ -355,12 +355,12 @@ def test_checksums_lead_nowhere_else(exported, line):
     sums = exported.root / "hf" / "SHA256SUMS"
     sums.write_text(sums.read_text() + f"{'0' * 64}  {line}\n")
     done = exported.check()
-    assert done.returncode == 2 and "not as it was written" in done.stderr
+    assert done.returncode == 2 and "has an invalid line" in done.stderr
 
 
 def test_a_folder_without_checksums_is_no_export(project):
     done = project.check("nowhere")
-    assert done.returncode == 2 and "is no export" in done.stderr
+    assert done.returncode == 2 and "is not an export" in done.stderr
 
 
 def test_checking_needs_no_torch(exported):
@@ -385,7 +385,7 @@ def test_an_export_overwrites_nothing_that_it_did_not_write(exported):
     readme = exported.root / "hf" / "README.md"
     readme.write_text("my own words\n")
     done = exported.export()
-    assert done.returncode == 2 and "README.md is in the way" in done.stderr
+    assert done.returncode == 2 and "README.md would be overwritten" in done.stderr
     assert readme.read_text() == "my own words\n"
 
 
