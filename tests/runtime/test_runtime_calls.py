@@ -48,7 +48,7 @@ def test_any_kind_of_parameter(with_parameters, parameters) -> None:
             assert used(module, x=X)
         if "kwargs" in parameters:
             assert not used(module, X, further=1)
-            assert "came in by `*` or `**` (kwargs)" in explain(module, X, further=1)
+            assert "passed through `*` or `**` (kwargs)" in explain(module, X, further=1)
 
 
 def test_self_by_another_name(write) -> None:
