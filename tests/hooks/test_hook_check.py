@@ -89,7 +89,9 @@ def test_a_kernel_made_before_there_were_digests_is_said_to_be(project, check) -
     lines = (project / KERNEL).read_text().splitlines(keepends=True)
     (project / KERNEL).write_text("".join(line for line in lines if not line.startswith("# digest: ")))
     [line] = check(KERNEL)
-    assert line.startswith(f"{KERNEL}:1: the kernel of layers.py::Scale has no digest, so an edit would not show")
+    assert line.startswith(
+        f"{KERNEL}:1: the kernel of layers.py::Scale has no digest, so an edit would not show"
+    )
 
 
 def test_a_kernel_that_lost_its_whole_header_is_found_through_its_neighbour(project, check) -> None:

@@ -98,9 +98,7 @@ def test_without_patches_and_without_a_terminal(
         patch.unlink()
     assert main(["apply"]) == 2
     asked, none = capsys.readouterr().err.splitlines()
-    assert asked == (
-        "kernelllm: `kernelllm apply --interactive` needs a terminal; name the patches instead."
-    )
+    assert asked == ("kernelllm: `kernelllm apply --interactive` needs a terminal; name the patches instead.")
     assert none.startswith("kernelllm: There are no patches in ") and none.endswith(
         "run `pytest --kernelllm` first."
     )
