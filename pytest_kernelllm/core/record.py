@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import types
 import typing
 from collections.abc import Mapping
@@ -15,6 +16,10 @@ from typing import Any, Literal, Self
 
 SCHEMA = 1
 """Version of the JSON form of every record."""
+
+
+NON_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+"""The strings that stand in JSON for floats that it has no number for. Read back as floats wherever a float may stand."""
 
 
 class RecordError(ValueError):
@@ -48,8 +53,13 @@ def _decode(annotation: Any, value: Any, where: str) -> Any:
     if isinstance(annotation, type):
         if issubclass(annotation, Record) and isinstance(value, dict):
             return annotation.from_json(value)
+        if annotation is float and isinstance(value, str) and value in NON_FINITE:
+            return NON_FINITE[value]
         if annotation is float and isinstance(value, int) and not isinstance(value, bool):
-            return float(value)
+            try:
+                return float(value)
+            except OverflowError:
+                raise RecordError(f"{where}: {str(value)[:20]}… is too large") from None
         if isinstance(value, annotation) and not (annotation is int and isinstance(value, bool)):
             return value
     raise RecordError(f"{where}: {value!r} is not {annotation}")
@@ -67,6 +77,8 @@ def _encode(value: Any) -> Any:
         return [_encode(item) for item in value]
     if isinstance(value, Mapping):
         return {str(k): _encode(v) for k, v in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(float(value))
     return value
 
 

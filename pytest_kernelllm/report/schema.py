@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from pytest_kernelllm.core.record import NON_FINITE
 from pytest_kernelllm.core.records import SCHEMA, Environment, Record, Target, Verdict
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -42,7 +43,9 @@ def schema_of(annotation: Any) -> dict[str, Any]:
     if isinstance(annotation, type) and issubclass(annotation, Record):
         hints = typing.get_type_hints(annotation)
         return _object({field.name: schema_of(hints[field.name]) for field in dataclasses.fields(annotation)})
-    names = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
+    if annotation is float:
+        return {"anyOf": [{"type": "number"}, {"enum": list(NON_FINITE)}]}
+    names = {bool: "boolean", int: "integer", str: "string", type(None): "null"}
     return {"type": names[annotation]}
 
 
@@ -57,7 +60,7 @@ def report_schema() -> dict[str, Any]:
             "kernel_hash": {"anyOf": [text, nothing]},
             "reason": text,
             "tokens": {"type": "integer"},
-            "cost": {"anyOf": [{"type": "number"}, nothing]},
+            "cost": schema_of(float | None),
             "cached": {"type": "boolean"},
             "verdict": {"anyOf": [schema_of(Verdict), nothing]},
         }

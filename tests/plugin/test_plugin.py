@@ -132,6 +132,20 @@ def test_workers_share_one_judgement(project):
     result.stdout.fnmatch_lines(["*2 verdicts*", "*1 passed, 2 skipped, 1 xfailed*"])
 
 
+def test_infinite_numbers_reach_report_and_store_also_from_workers(project):
+    (project.path / "layers.py").write_text(LAYERS.replace("dims={", "tolerance=float('inf'), dims={"))
+    fails_later = GOOD.replace("    return out", "    1 // (x.shape[0] - 1)\n    return out")
+    (project.path / "candidates" / "Scale_0.py").write_text(fails_later)
+    for known in (0, 1):
+        result = run(project, *FILES, "--kernelllm-samples=1", "-n", "1", "--kernelllm-report=report.json")
+        result.stdout.fnmatch_lines([f"*1 verdict*, {known} of them known before*", "*1 xfailed*"])
+        report = json.loads((project.path / "report.json").read_text(), parse_constant=pytest.fail)
+        checks = report["targets"][0]["candidates"][0]["verdict"]["checks"]
+        assert "inf" in [check["allowed"] for check in checks]
+    for entry in project.path.glob(".kernelllm/targets/*/verdicts/*.json"):
+        json.loads(entry.read_text(), parse_constant=pytest.fail)
+
+
 @pytest.mark.parametrize(("dist", "together"), [((), True), (("--dist", "load"), False)])
 def test_workers_keep_a_target_together_unless_told_otherwise(project, dist, together):
     twice = LAYERS + LAYERS.split("\n\n\n")[-1].replace("class Scale", "class Again")
