@@ -32,10 +32,10 @@ Progress = Callable[[str], None]
 
 
 def hash_text(text: str) -> str:
-    """SHA-256 of a text, in hex."""
+    """SHA-256 of a text, in hex; also of one with halves of characters, as a server's JSON may hold."""
     import hashlib
 
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 class Session:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from pytest_kernelllm.core import kernel_module
 from pytest_kernelllm.core.records import Candidate, Completion
-from pytest_kernelllm.generate.render.errors import RenderError
+from pytest_kernelllm.discover.errors import TargetError
+from pytest_kernelllm.generate.render.errors import RenderError, unexpected
 from pytest_kernelllm.generate.render.extract import ExtractError, extract
 from pytest_kernelllm.generate.render.rendered import Rendered
 
@@ -24,16 +25,21 @@ def render(completion: Completion, live: LiveTarget) -> Candidate:
     the target's cases. TorchInductor's dialect and hand-style ``ModelNew`` classes are translated. Nothing is executed.
 
     Raises:
-        RenderError: one sentence that names what is missing or cannot be carried, and where.
+        RenderError: one sentence that names what is missing or cannot be carried, and where; or that the renderer
+            itself failed. Nothing else, so that one completion never costs the others.
     """
     if not completion.text.strip():
         raise RenderError(completion.note or "The completion is empty.")
     try:
         return _rendered(completion, live)
-    except ExtractError as error:
+    except RenderError:
+        raise
+    except (ExtractError, TargetError) as error:
         raise RenderError(str(error)) from None
     except RecursionError:
         raise RenderError("The completion's code is nested too deeply to be read.") from None
+    except Exception as error:
+        raise RenderError(unexpected("The renderer", "completion", error)) from error
 
 
 def _rendered(completion: Completion, live: LiveTarget) -> Candidate:

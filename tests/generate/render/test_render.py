@@ -85,3 +85,10 @@ def test_code_nested_beyond_measure() -> None:
 def test_prose_is_refused() -> None:
     with pytest.raises(RenderError, match="holds no code"):
         rendered("Add", "I would rather not.")
+
+
+def test_a_failure_of_the_renderer_is_a_refusal_in_one_sentence() -> None:
+    with pytest.raises(RenderError) as refused:
+        render(completion(MODULE, format="kernel_module"), None)
+    sentence = "The renderer failed on this completion: AttributeError: 'NoneType' object has no attribute 'signature'"
+    assert str(refused.value) == f"{sentence}; please report it."
