@@ -198,10 +198,35 @@ def read_supports(source: str) -> tuple[Domain, ...]:
 
 
 def _supports_node(tree: ast.Module) -> ast.Assign:
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] == ["SUPPORTS"]:
-            return node
-    raise KernelModuleError("there is no top-level SUPPORTS = (...)")
+    found = next(
+        (
+            n
+            for n in tree.body
+            if isinstance(n, ast.Assign) and [ast.unparse(t) for t in n.targets] == ["SUPPORTS"]
+        ),
+        None,
+    )
+    if found is None:
+        raise KernelModuleError("there is no top-level SUPPORTS = (...)")
+    for node in ast.walk(tree):
+        if node is not found.targets[0] and "SUPPORTS" in _names(node):
+            raise KernelModuleError(
+                f"line {getattr(node, 'lineno', 1)}: SUPPORTS is named again; it must stay what it is on line {found.lineno}"
+            )
+    return found
+
+
+def _names(node: ast.AST) -> list[str]:
+    """The identifiers that a node itself holds."""
+    if isinstance(node, ast.Constant):
+        return []
+    fields = [value for _, value in ast.iter_fields(node)]
+    return [
+        name
+        for value in fields
+        for name in (value if isinstance(value, list) else [value])
+        if isinstance(name, str)
+    ]
 
 
 def _spec_literal(value: TensorSpec | Scalar) -> Any:

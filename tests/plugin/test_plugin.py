@@ -277,6 +277,11 @@ def test_adoption_end_to_end(project):
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*is wrong at*", "*kernel: _triton.scale*", "*layers.py*"])
 
+    kernel.write_text(verified.replace("'grad': False", "'grad': True"))
+    result = run(project, *FILES)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*domain 1 of its SUPPORTS lies within none*made for grad=True*"])
+
     kernel.write_text(verified)
     layers = project.path / "layers.py"
     layers.write_text(layers.read_text().replace("self.weight + 1", "self.weight + 1 + 0"))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 import pytest
 from rendering import COMPLETIONS, completion, live, rendered
@@ -46,6 +47,17 @@ def test_supports_is_added_where_it_is_missing() -> None:
     assert source.startswith("# Triton kernel for layers.py::Add\n# written by: files\n")
 
 
+def test_supports_of_its_own_is_cut_down_to_what_is_judged() -> None:
+    greedy = [replace(DOMAINS[0], grad=True), replace(DOMAINS[0], training=True), *DOMAINS]
+    source = MODULE.replace("# kept", format_supports(greedy))
+    candidate = rendered("Add", source, format="kernel_module").source
+    assert read_supports(candidate) == DOMAINS and unmodified(candidate)
+    assert candidate.endswith(MODULE.replace("# kept", format_supports(DOMAINS)))
+    # Where nothing would be left, it stays, and the judge says what is wrong with it.
+    source = MODULE.replace("# kept", format_supports(greedy[1:2]))
+    assert rendered("Add", source, format="kernel_module").source.endswith(source)
+
+
 def test_model_and_revision_are_in_the_header() -> None:
     text = (COMPLETIONS / "hand_add.txt").read_text()
     candidate = rendered("Add", text, generator="kernelllm", model="m", revision="r", index=3, note="warm")
@@ -63,6 +75,7 @@ def test_model_and_revision_are_in_the_header() -> None:
         ),
         (MODULE.replace("def forward", "def backward"), "no top-level function `forward`"),
         (MODULE.replace("# kept", "SUPPORTS = 3"), "cannot be read: line 10"),
+        (MODULE.replace("# kept", "SUPPORTS = ()\nSUPPORTS += ({},)"), "line 11: SUPPORTS is named again"),
         (MODULE.replace("return", "return ("), "does not parse: line 14|does not parse: line 15"),
     ],
 )
