@@ -45,13 +45,28 @@ def run(options: argparse.Namespace) -> int:
     elif options.action == "show":
         _show(records, options.arguments[0] if options.arguments else "")
     elif options.action == "gc":
-        found = scan([Path(p) for p in options.arguments or ["."]], Path.cwd())
-        print(f"forgot {store.gc({t.source_hash for t in found.targets})} targets")
+        print(f"forgot {store.gc(_needed(options.arguments or ['.']))} targets")
     else:
         print(f"{len(records)} verdicts are whole")
     for problem in store.problems:
         print(f"kernelllm: {problem}", file=sys.stderr)
     return REJECTED if store.problems else OK
+
+
+def _needed(paths: Sequence[str]) -> set[str]:
+    """Source hashes of all targets in files and folders, also of those that only ``kernelllm bench`` looks at.
+
+    Raises:
+        CommandError: some of them cannot be found, so that what is known about them would be forgotten.
+    """
+    found = scan([Path(path) for path in paths], Path.cwd(), kernelbench=True)
+    wrong = [f"there is no {path}" for path in paths if not Path(path).exists()]
+    wrong += [str(problem).rstrip(".") for problem in found.problems]
+    if not found.targets and not wrong:
+        wrong = [f"there is no target in {' '.join(paths)}"]
+    if wrong:
+        raise CommandError(f"Nothing is forgotten, because not all targets can be found: {'; '.join(wrong)}.")
+    return {target.source_hash for target in found.targets}
 
 
 def _share(store: Store, options: argparse.Namespace) -> int:
