@@ -14,6 +14,7 @@ from pytest_kernelllm.commands.common import OK, REJECTED, find_target, settings
 from pytest_kernelllm.core.errors import SessionError
 from pytest_kernelllm.core.kernel_module import judged_part
 from pytest_kernelllm.core.records import Environment, KernelRecord, Target, Verdict
+from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.discover.adoption import adopted_file, adoption_state
 from pytest_kernelllm.discover.errors import TargetError, in_one_line
 from pytest_kernelllm.discover.scan import scan
@@ -44,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     settings = settings_of(options)
     with open_session(Path.cwd(), settings) as session:
         here = find_environment("cpu", settings.arch) if interpreting() else session.environment
-        known = Known(here, tuple(session.store.verdicts()))
+        known = KnownKernels(here, tuple(session.store.verdicts))
         for name, value in _surroundings(session, known):
             print(f"{name + ':':<16}{value}")
         problems = [*session.store.problems]
@@ -62,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownKernels:
     """What the store knows."""
 
     here: Environment
@@ -77,7 +78,7 @@ class Known:
 # --------------------------------------------------------------------------- the machine
 
 
-def _surroundings(session: Session, known: Known) -> Iterator[tuple[str, str]]:
+def _surroundings(session: Session, known: KnownKernels) -> Iterator[tuple[str, str]]:
     """What there is, without importing torch."""
     here, settings = session.environment, session.settings
     yield "python", f"{sys.version.split()[0]} ({sys.executable})"
@@ -90,7 +91,7 @@ def _surroundings(session: Session, known: Known) -> Iterator[tuple[str, str]]:
         yield "isolation", str(error)
     accepted = [record.verdict for record in known.records if record.verdict.accepted]
     verified = sum(map(known.holds, accepted))
-    in_all = f"{verified} kernels verified in this environment, {len(accepted)} in all"
+    in_all = f"{counted(verified, 'kernel')} verified in this environment, {len(accepted)} in all"
     yield "store", f"{session.store.path}: {in_all}"
     yield "language model", _language_model(session)
     try:
@@ -126,7 +127,7 @@ def _language_model(session: Session) -> str:
 # --------------------------------------------------------------------------- targets
 
 
-def _read(session: Session, target: Target, known: Known) -> bool:
+def _read(session: Session, target: Target, known: KnownKernels) -> bool:
     """Say what reading tells about an adopted class; whether its kernel would run."""
     reason = _why_not(session, target)
     if reason:
@@ -136,7 +137,7 @@ def _read(session: Session, target: Target, known: Known) -> bool:
     return not reason
 
 
-def _named(session: Session, target: Target, known: Known) -> bool:
+def _named(session: Session, target: Target, known: KnownKernels) -> bool:
     """Import a class and say what each of its cases would run; whether none would miss an adopted kernel."""
     if target.kernel is None:
         own = [record.verdict for record in known.records if record.source_hash == target.source_hash]
@@ -203,7 +204,7 @@ def _why_not(session: Session, target: Target) -> str:
     return ""
 
 
-def _reserve(session: Session, target: Target, known: Known) -> str:
+def _reserve(session: Session, target: Target, known: KnownKernels) -> str:
     """What is to be said against a kernel that runs all the same; empty if nothing."""
     if adoption_state(session.root, target) == "edited":
         return ", although it was edited since it was verified"

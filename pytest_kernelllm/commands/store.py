@@ -10,9 +10,10 @@ from pathlib import Path
 
 from pytest_kernelllm.commands.common import OK, REJECTED, CommandError, settings_of
 from pytest_kernelllm.core.records import KernelRecord
+from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.store import Store
-from pytest_kernelllm.store.hub import Hub, HubError, Pulled
+from pytest_kernelllm.store.hub import HubError, HubStore, Pulled
 from pytest_kernelllm.store.signing import VARIABLE
 
 HELP = "Look into the store of candidates and verdicts, and share it."
@@ -39,15 +40,15 @@ def run(options: argparse.Namespace) -> int:
     store = Store(Path.cwd(), settings_of(options).store)
     if options.action in ("push", "pull"):
         return _share(store, options)
-    records = list(store.verdicts())
+    records = list(store.verdicts)
     if options.action == "list":
         _list(records)
     elif options.action == "show":
         _show(records, options.arguments[0] if options.arguments else "")
     elif options.action == "gc":
-        print(f"forgot {store.gc(_needed(options.arguments or ['.']))} targets")
+        print(f"forgot {counted(store.gc(_needed(options.arguments or ['.'])), 'target')}")
     else:
-        print(f"{len(records)} verdicts are whole")
+        print(f"{counted(len(records), 'verdict')} can be read")
     for problem in store.problems:
         print(f"kernelllm: {problem}", file=sys.stderr)
     return REJECTED if store.problems else OK
@@ -80,21 +81,21 @@ def _share(store: Store, options: argparse.Namespace) -> int:
         )
     address, pulled = options.arguments[0], Pulled()
     try:
-        hub = Hub(address, lambda text: print(f"kernelllm: {text}", file=sys.stderr))
+        hub = HubStore(address, lambda text: print(f"kernelllm: {text}", file=sys.stderr))
         if options.action == "push":
             count, new = hub.push(store)
-            print(f"{address} has the {count} verdicts of {store.path.name}/, {new} of them new")
+            print(f"{address} has {counted(count, 'verdict')} of {store.path.name}/, {new} of them new")
         else:
             pulled = hub.pull(store)
-            print(f"{pulled.taken} verdicts taken from {address}, {pulled.known} known before")
+            print(f"{counted(pulled.taken, 'verdict')} taken from {address}, {pulled.known} known before")
     except HubError as error:
         raise CommandError(str(error)) from None
     if pulled.unsigned:
-        print(f"{pulled.unsigned} left there that {VARIABLE} did not sign", file=sys.stderr)
+        left = counted(pulled.unsigned, "verdict")
+        print(f"{left} left there that {VARIABLE} did not sign", file=sys.stderr)
     if pulled.unusable:
-        print(
-            f"{pulled.unusable} left there that are damaged, too large or of another version", file=sys.stderr
-        )
+        left = counted(pulled.unusable, "file")
+        print(f"{left} left there: damaged, too large or of another version", file=sys.stderr)
     for problem in store.problems:
         print(f"kernelllm: {problem}", file=sys.stderr)
     return REJECTED if pulled.unusable else OK

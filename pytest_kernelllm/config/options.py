@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Option(NamedTuple):
-    """One setting as an argument. What is given stays text: ``load_settings`` says what is wrong with it.
+    """One setting as an argument. Values stay text: ``load_settings`` checks them.
 
     Not a dataclass, and without ``Settings``: every pytest session with the plugin installed pays for this.
     """
@@ -73,7 +73,7 @@ A_RUN = (
 
 
 def add_options(add: Callable[..., Any], options: Iterable[Option], prefix: str = "") -> None:
-    """Add settings as arguments; those left out are None, and come from elsewhere.
+    """Adds settings as arguments; those left out are None, and come from elsewhere.
 
     Args:
         add: ``add_argument`` of argparse, or ``addoption`` of pytest.

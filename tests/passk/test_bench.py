@@ -230,7 +230,7 @@ def test_a_request_that_failed_is_no_completion_and_is_said_so(session):
     assert (found.total.completions, found.total.unanswered) == (2, 1)
     assert [sample.index for sample in found.targets[0].samples] == [0, 2]
     assert [p.value for p in found.total.pass_at] == [0.0, None]
-    assert "1 requests failed and are not counted; run again to repeat them" in notes(found)
+    assert "failed and not counted: 1 request; run again to repeat" in notes(found)
 
 
 class Halves(Generator):

@@ -87,7 +87,6 @@ def _licence_note(completion: Completion) -> str:
 def _candidate(source: str, completion: Completion, live: LiveTarget, *, translated: bool) -> Candidate:
     return Candidate(
         live.target.id,
-        completion.index,
         source,
         completion.generator,
         note=completion.note,

@@ -63,7 +63,7 @@ def test_model_and_revision_are_in_the_header() -> None:
     candidate = rendered("Add", text, generator="kernelllm", model="m", revision="r", index=3, note="warm")
     assert "# written by: kernelllm, m@r\n" in candidate.source
     assert "# licence: written by the model m, whose licence" in candidate.source
-    assert (candidate.index, candidate.note, candidate.target) == (3, "warm", "layers.py::Add")
+    assert (candidate.generator, candidate.note, candidate.target) == ("kernelllm", "warm", "layers.py::Add")
 
 
 @pytest.mark.parametrize(
