@@ -35,7 +35,7 @@ RESULTS: dict[Result, str] = {
     "generate": "no text",
     "extract": "no code",
     "render": "not rendered",
-    "static check": "static check",
+    "static check": "refused by the static check",
     "compile": "not compiled",
     "load": "not loaded",
     "run": "failed to run",
