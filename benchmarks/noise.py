@@ -109,7 +109,7 @@ def candidate(live: LiveTarget, number: int) -> Candidate:
     """The same kernel under another number: no two texts are equal, so nothing can be remembered."""
     supports = format_supports([case.domain for case in live.cases])
     text = f"{CANDIDATES[live.target.name]}\n\n{supports}# judged as number {number}\n"
-    return Candidate(live.target.id, number, text, "files")
+    return Candidate(live.target.id, text, "files")
 
 
 def spread(verdicts: list[Verdict]) -> dict[str, Any]:

@@ -113,12 +113,12 @@ def _judge(project: Path, options: argparse.Namespace) -> None:
     settings = Settings(generator=options.generator, samples=options.samples)
     with open_session(project, settings) as session:
         for target in scan_file(project / "marked.py", project).targets:
-            for index in range(session.candidates_per_target):
-                session.want(target, index)
-            for index in range(session.candidates_per_target):
-                outcome = session.outcome(target, index)
+            for candidate in session.candidate_ids:
+                session.expect(target, candidate)
+            for candidate in session.candidate_ids:
+                outcome = session.outcome(target, candidate)
                 reason = outcome.verdict.reason or "accepted" if outcome.verdict else outcome.reason
-                print(f"{target.name}, candidate {index}: {reason}")
+                print(f"{target.name}, {candidate}: {reason}")
 
 
 def _ways(model: torch.nn.Module, store: Path, device: str) -> dict[str, Callable[..., Any]]:

@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _paths(root: Path, store: Store, names: Sequence[str]) -> list[Path]:
-    folder = store.path / "patches"
+    folder = store.patches.path
     if not names:
         every = sorted(path for path in folder.glob("*.patch") if path.stem != COMBINED)
         if not every:

@@ -14,6 +14,7 @@ from pytest_kernelllm.commands.common import OK, REJECTED, find_target, settings
 from pytest_kernelllm.core.errors import SessionError
 from pytest_kernelllm.core.kernel_module import judged_part
 from pytest_kernelllm.core.records import Environment, KernelRecord, Target, Verdict
+from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.discover.adoption import adopted_file, adoption_state
 from pytest_kernelllm.discover.errors import TargetError, in_one_line
 from pytest_kernelllm.discover.scan import scan
@@ -44,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     settings = settings_of(options)
     with open_session(Path.cwd(), settings) as session:
         here = find_environment("cpu", settings.arch) if interpreting() else session.environment
-        known = KnownVerdicts(here, tuple(session.store.verdicts()))
+        known = KnownVerdicts(here, tuple(session.store.verdicts))
         for name, value in _surroundings(session, known):
             print(f"{name + ':':<16}{value}")
         problems = [*session.store.problems]
@@ -90,7 +91,7 @@ def _surroundings(session: Session, known: KnownVerdicts) -> Iterator[tuple[str,
         yield "isolation", str(error)
     accepted = [record.verdict for record in known.records if record.verdict.accepted]
     verified = sum(map(known.holds, accepted))
-    in_all = f"{verified} kernels verified in this environment, {len(accepted)} in all"
+    in_all = f"{counted(verified, 'kernel')} verified in this environment, {len(accepted)} in all"
     yield "store", f"{session.store.path}: {in_all}"
     yield "language model", _language_model(session)
     try:

@@ -65,7 +65,7 @@ def _export(options: argparse.Namespace, folder: Path) -> int:
     from pytest_kernelllm.export.layout import Package, render
 
     store = Store(Path.cwd(), settings_of(options).store)
-    records, exports = list(store.verdicts()), []
+    records, exports = list(store.verdicts), []
     for target in targets:
         try:
             exports.append(choose(Path.cwd(), target, records))

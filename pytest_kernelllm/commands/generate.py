@@ -17,7 +17,7 @@ from pytest_kernelllm.commands.common import (
 )
 from pytest_kernelllm.core.errors import SessionError
 from pytest_kernelllm.core.outcome import Outcome
-from pytest_kernelllm.core.records import Completion, Target
+from pytest_kernelllm.core.records import CandidateId, Completion, Target
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.session.session import Session, open_session
 
@@ -42,13 +42,13 @@ def run(options: argparse.Namespace) -> int:
     target = find_target(options.target)
     try:
         with open_session(Path.cwd(), settings, progress=_say) as session:
-            if session.candidates_per_target == 1:
+            if len(session.candidate_ids) == 1:
                 _watch(session, target)
             written = 0
             for draft, completion in session.drafts(target):
                 written += _print(draft, completion, raw=options.raw)
             if options.verify:
-                verified = [_verdict(session, target, i) for i in range(session.candidates_per_target)]
+                verified = [_verdict(session, target, each) for each in session.candidate_ids]
                 return OK if any(verified) else REJECTED
     except (SessionError, GenerateError) as error:
         raise CommandError(str(error)) from None
@@ -66,22 +66,22 @@ def _print(draft: Outcome, completion: Completion, *, raw: bool) -> bool:
     text = completion.text if raw else draft.candidate.source if draft.candidate else ""
     if text:
         note = f", {completion.note}" if completion.note else ""
-        print(f"# ---- candidate {draft.index}: {completion.generator}{note}\n{text}", flush=True)
+        print(f"# ---- {draft.id}{note}\n{text}", flush=True)
     else:
-        _say(f"candidate {draft.index}: {draft.verdict.reason if draft.verdict else draft.reason}")
+        _say(f"{draft.id}: {draft.why}")
     return bool(text)
 
 
-def _verdict(session: Session, target: Target, index: int) -> bool:
+def _verdict(session: Session, target: Target, candidate: CandidateId) -> bool:
     """Judges one candidate and reports the verdict; returns whether it was accepted."""
-    outcome = session.outcome(target, index)
+    outcome = session.outcome(target, candidate)
     verdict = outcome.verdict
     if verdict is None:
-        _say(f"candidate {index}: {outcome.reason}")
+        _say(f"{candidate}: {outcome.reason}")
         return False
     speed = f", {s.value:.2f}x eager [{s.low:.2f}, {s.high:.2f}]" if (s := verdict.speedup) else ""
     reason = f": {verdict.reason}" if verdict.reason else ""
-    _say(f"candidate {index}: {verdict.verdict}{speed}{reason}")
+    _say(f"{candidate}: {verdict.verdict}{speed}{reason}")
     return verdict.accepted
 
 

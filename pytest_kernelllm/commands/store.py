@@ -10,9 +10,10 @@ from pathlib import Path
 
 from pytest_kernelllm.commands.common import OK, REJECTED, CommandError, settings_of
 from pytest_kernelllm.core.records import KernelRecord
+from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.store import Store
-from pytest_kernelllm.store.hub import Hub, HubError, Pulled
+from pytest_kernelllm.store.hub import HubError, HubStore, Pulled
 from pytest_kernelllm.store.signing import VARIABLE
 
 HELP = "Show, check, clean and share the store of candidates and verdicts."
@@ -39,19 +40,35 @@ def run(options: argparse.Namespace) -> int:
     store = Store(Path.cwd(), settings_of(options).store)
     if options.action in ("push", "pull"):
         return _share(store, options)
-    records = list(store.verdicts())
+    records = list(store.verdicts)
     if options.action == "list":
         _list(records)
     elif options.action == "show":
         _show(records, options.arguments[0] if options.arguments else "")
     elif options.action == "gc":
-        found = scan([Path(p) for p in options.arguments or ["."]], Path.cwd())
-        print(f"deleted the entries of {store.gc({t.source_hash for t in found.targets})} targets")
+        deleted = store.gc(_needed(options.arguments or ["."]))
+        print(f"deleted the entries of {counted(deleted, 'target')}")
     else:
-        print(f"{len(records)} verdicts are intact")
+        print(f"{counted(len(records), 'verdict')} intact")
     for problem in store.problems:
         print(f"kernelllm: {problem}", file=sys.stderr)
     return REJECTED if store.problems else OK
+
+
+def _needed(paths: Sequence[str]) -> set[str]:
+    """The source hashes of all targets in files and folders, KernelBench problems included.
+
+    Raises:
+        CommandError: some of them cannot be found, so their entries would be deleted.
+    """
+    found = scan([Path(path) for path in paths], Path.cwd(), kernelbench=True)
+    wrong = [f"there is no {path}" for path in paths if not Path(path).exists()]
+    wrong += [str(problem).rstrip(".") for problem in found.problems]
+    if not found.targets and not wrong:
+        wrong = [f"there is no target in {' '.join(paths)}"]
+    if wrong:
+        raise CommandError(f"Nothing was deleted, because not all targets can be found: {'; '.join(wrong)}.")
+    return {target.source_hash for target in found.targets}
 
 
 def _share(store: Store, options: argparse.Namespace) -> int:
@@ -65,21 +82,21 @@ def _share(store: Store, options: argparse.Namespace) -> int:
         )
     address, pulled = options.arguments[0], Pulled()
     try:
-        hub = Hub(address, lambda text: print(f"kernelllm: {text}", file=sys.stderr))
+        hub = HubStore(address, lambda text: print(f"kernelllm: {text}", file=sys.stderr))
         if options.action == "push":
             count, new = hub.push(store)
-            print(f"{address} has the {count} verdicts of {store.path.name}/, {new} of them new")
+            print(f"{address} has {counted(count, 'verdict')} of {store.path.name}/, {new} of them new")
         else:
             pulled = hub.pull(store)
-            print(f"{pulled.taken} verdicts taken from {address}, {pulled.known} known before")
+            print(f"{counted(pulled.taken, 'verdict')} taken from {address}, {pulled.known} known before")
     except HubError as error:
         raise CommandError(str(error)) from None
     if pulled.unsigned:
-        print(f"{pulled.unsigned} verdicts skipped: not signed with {VARIABLE}", file=sys.stderr)
+        skipped = counted(pulled.unsigned, "verdict")
+        print(f"{skipped} skipped: not signed with {VARIABLE}", file=sys.stderr)
     if pulled.unusable:
-        print(
-            f"{pulled.unusable} verdicts skipped: damaged, too large or of another version", file=sys.stderr
-        )
+        skipped = counted(pulled.unusable, "file")
+        print(f"{skipped} skipped: damaged, too large or of another version", file=sys.stderr)
     for problem in store.problems:
         print(f"kernelllm: {problem}", file=sys.stderr)
     return REJECTED if pulled.unusable else OK

@@ -39,7 +39,7 @@ def option(default: Any, *args: Any, **kwargs: Any) -> Any:
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything a run can be told. The field names are the keys of ``[tool.kernelllm]``.
+    """All settings of a run. The field names are the keys of ``[tool.kernelllm]``.
 
     Precedence: command line, then ``KERNELLLM_<NAME>`` in the environment, then ``[tool.kernelllm]`` in
     ``pyproject.toml``, then these defaults.
@@ -161,17 +161,17 @@ _LEAST = {"samples": 1, "concurrency": 1, "workers": 0, "deadline": 0, "wake_tim
 
 
 def _coerce(name: str, value: Any, origin: str) -> Any:
-    """A setting's value in its own type, from TOML, a command line or an environment variable."""
-    wanted = get_type_hints(Settings)[name]
-    if get_origin(wanted) is UnionType:
-        wanted = get_args(wanted)[0]
-    if get_origin(wanted) is Literal:
-        choices = get_args(wanted)
+    """Converts a setting to its own type, from TOML, a command line or an environment variable."""
+    annotation = get_type_hints(Settings)[name]
+    if get_origin(annotation) is UnionType:
+        annotation = get_args(annotation)[0]
+    if get_origin(annotation) is Literal:
+        choices = get_args(annotation)
         if value not in choices:
             expected = f"{', '.join(choices[:-1])} or {choices[-1]}"
             raise ConfigError(f"{origin}: `{name}` cannot be {value!r}; expected {expected}.")
         return value
-    kind = get_origin(wanted) or wanted
+    kind = get_origin(annotation) or annotation
     try:
         if kind is bool:
             return value if isinstance(value, bool) else _WORDS[value.lower()]
@@ -193,7 +193,7 @@ def _coerce(name: str, value: Any, origin: str) -> Any:
 def load_settings(
     root: Path, overrides: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None
 ) -> Settings:
-    """Settings for the project at ``root``.
+    """Loads the settings for the project at ``root``.
 
     Args:
         root: folder whose ``pyproject.toml`` is read, if there is one.

@@ -1,4 +1,4 @@
-"""Recording CUDA graphs such that CUDA is as it was when that fails."""
+"""Records CUDA graphs, and leaves CUDA as it was where that fails."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 def capture(
     graph: torch.cuda.CUDAGraph, errors: Literal["global", "thread_local"] = "global"
 ) -> Iterator[None]:
-    """``torch.cuda.graph``, for the current device. What is done inside must have been done before, on a side stream.
+    """Works as ``torch.cuda.graph``, for the current device. The work inside must have run before, on a side stream.
 
     When the work inside cannot be recorded, ``CUDAGraph.capture_end`` raises and leaves the rest undone: the side stream
     stays the current one, the allocator goes on filling the graph's pool (which ends the process when that is freed), and
@@ -39,7 +39,7 @@ def capture(
 
 
 def warm_up(work: Callable[[], object], times: int) -> None:
-    """Do some work several times on a side stream: what it does only once (compile, choose, allocate) is not recorded."""
+    """Runs some work several times on a side stream, so that what it does only once (compile, choose, allocate) is not recorded."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):

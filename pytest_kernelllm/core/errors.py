@@ -1,9 +1,9 @@
-"""Errors that a person can put right: each is one sentence that says what, where, and what to do."""
+"""Errors that a person can resolve: each is one sentence that says what, where, and what to do."""
 
 
 class ConfigError(ValueError):
-    """A setting has a wrong name or value, or asks for what this machine cannot give."""
+    """A setting has a wrong name or value, or asks for what this machine lacks."""
 
 
 class SessionError(RuntimeError):
-    """Something a person has to put right before a target can be judged; one sentence."""
+    """A person has to change something before a target can be judged; one sentence."""

@@ -36,7 +36,7 @@ class Provenance:
     licence_note: str = ""
 
     def header(self) -> str:
-        """The comment lines at the top of the file."""
+        """Returns the comment lines at the top of the file."""
         made_by = self.generator + (f", {self.model}@{self.revision}" if self.model else "")
         lines = [
             f"Triton kernel for {self.target}",
@@ -65,7 +65,7 @@ _FIGURES = re.compile(
 
 
 def stamped(source: str) -> str:
-    """The same kernel module with its digest, in a line of its own at the end of the header.
+    """Returns the same kernel module with its digest, in a line of its own at the end of the header.
 
     An older digest is replaced, figures that stood beside it go; line ends become ``\\n``.
     """
@@ -81,7 +81,7 @@ def _stamped(content: bytes) -> bytes:
 
 
 def with_figures(source: str, figures: Mapping[str, str]) -> str:
-    """The same kernel module with what the judge found in its header.
+    """Returns the same kernel module with what the judge found in its header.
 
     Args:
         source: as it was judged.
@@ -94,7 +94,7 @@ def with_figures(source: str, figures: Mapping[str, str]) -> str:
 
 
 def judged_part(source: str) -> str:
-    """A kernel module as it was judged: without the figures that were written into its header afterwards.
+    """Returns a kernel module as it was judged: without the figures that were written into its header afterwards.
 
     Line ends that all became ``\\r\\n``, as in some checkouts, are ``\\n`` again.
     """
@@ -108,7 +108,7 @@ def _judged(content: bytes) -> bytes:
 
 
 def signed(source: str, provenance: Provenance) -> str:
-    """The same kernel module with this header and its digest; comments at its top stay, an older header goes."""
+    """Returns the same kernel module with this header and its digest; comments at its top stay, an older header goes."""
     lines = source.replace("\r\n", "\n").splitlines(keepends=True)
     count = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
     if lines[:1] and lines[0].startswith("# Triton kernel for "):
@@ -119,7 +119,7 @@ def signed(source: str, provenance: Provenance) -> str:
 
 
 def unmodified(text: str | bytes) -> bool:
-    """Whether a kernel module is what was generated, by its own digest; not without one.
+    """Whether a kernel module still is what was generated, by its own digest; False without one.
 
     Line ends may have become ``\\r\\n``, all of them, as some checkouts do. Figures do not count, because they are
     comments: no byte of them can become code.
@@ -132,7 +132,7 @@ _PARSING = threading.Lock()
 
 
 def parse(source: str | bytes) -> ast.Module:
-    """``ast.parse``, one thread at a time: CPython 3.11 counts recursion wrongly when several parse at once.
+    """Works as ``ast.parse``, one thread at a time: CPython 3.11 counts recursion wrongly when several parse at once.
 
     Raises:
         SyntaxError, ValueError, RecursionError, MemoryError: as ``ast.parse``.
@@ -142,7 +142,7 @@ def parse(source: str | bytes) -> ast.Module:
 
 
 def compose(provenance: Provenance, docstring: str, supports: Iterable[Domain], body: str) -> str:
-    """Put a kernel module together.
+    """Composes a kernel module.
 
     Args:
         provenance: for the comment header.
@@ -164,13 +164,13 @@ def compose(provenance: Provenance, docstring: str, supports: Iterable[Domain], 
 
 
 def format_supports(supports: Iterable[Domain]) -> str:
-    """``SUPPORTS = (...)`` as it stands in a kernel module."""
+    """Returns ``SUPPORTS = (...)`` as it stands in a kernel module."""
     literal = tuple(_domain_literal(domain) for domain in supports)
     return "SUPPORTS = " + pprint.pformat(literal, width=100, sort_dicts=False) + "\n"
 
 
 def with_supports(source: str, supports: Iterable[Domain]) -> str:
-    """The same kernel module with other domains; every byte outside ``SUPPORTS`` and the digest stays."""
+    """Returns the same kernel module with other domains; every byte outside ``SUPPORTS`` and the digest stays."""
     node = _supports_node(parse(source))
     lines = source.splitlines(keepends=True)
     assert node.end_lineno is not None
@@ -179,7 +179,7 @@ def with_supports(source: str, supports: Iterable[Domain]) -> str:
 
 
 def read_supports(source: str) -> tuple[Domain, ...]:
-    """The domains that a kernel module declares, without running it.
+    """Returns the domains that a kernel module declares, without running it.
 
     Raises:
         KernelModuleError: no such literal, or not of the right form.
@@ -198,10 +198,35 @@ def read_supports(source: str) -> tuple[Domain, ...]:
 
 
 def _supports_node(tree: ast.Module) -> ast.Assign:
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] == ["SUPPORTS"]:
-            return node
-    raise KernelModuleError("there is no top-level SUPPORTS = (...)")
+    found = next(
+        (
+            n
+            for n in tree.body
+            if isinstance(n, ast.Assign) and [ast.unparse(t) for t in n.targets] == ["SUPPORTS"]
+        ),
+        None,
+    )
+    if found is None:
+        raise KernelModuleError("there is no top-level SUPPORTS = (...)")
+    for node in ast.walk(tree):
+        if node is not found.targets[0] and "SUPPORTS" in _names(node):
+            raise KernelModuleError(
+                f"line {getattr(node, 'lineno', 1)}: SUPPORTS is named again; it must stay what it is on line {found.lineno}"
+            )
+    return found
+
+
+def _names(node: ast.AST) -> list[str]:
+    """The identifiers that a node itself holds."""
+    if isinstance(node, ast.Constant):
+        return []
+    fields = [value for _, value in ast.iter_fields(node)]
+    return [
+        name
+        for value in fields
+        for name in (value if isinstance(value, list) else [value])
+        if isinstance(name, str)
+    ]
 
 
 def _spec_literal(value: TensorSpec | Scalar) -> Any:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_kernelllm.core.records import Candidate, Record, Target, Verdict
-
-ADOPTED = -1
-"""Index of the adopted kernel among a target's candidates."""
+from pytest_kernelllm.core.records import ADOPTED, Candidate, CandidateId, Record, Target, Verdict
 
 
 @dataclass(frozen=True)
@@ -16,28 +13,35 @@ class Outcome(Record):
     """What became of one candidate of one target."""
 
     target: Target
-    index: int
+    id: CandidateId
     candidate: Candidate | None = None
     verdict: Verdict | None = None
     reason: str = ""
-    """Why there is no candidate or no verdict."""
+    """Why there is no candidate or no verdict; one sentence."""
     cached: bool = False
     """Whether the verdict was in the store already."""
-    generator: str = ""
-    """Who was asked for the candidate."""
     tokens: int = 0
-    """That a language model wrote for it; 0 where there is none, or nobody counted."""
+    """Tokens that a language model wrote for it; 0 where there is none, or the count is unknown."""
     cost: float | None = None
-    """US dollars that they cost when they were written; None where nobody says."""
+    """US dollars that they cost when they were written; None where the price is unknown."""
+
+    @property
+    def generator(self) -> str:
+        """Name of the generator that was asked; ``adopted`` for the adopted kernel."""
+        return self.id.generator
+
+    @property
+    def why(self) -> str:
+        """Why it was not accepted, in one sentence."""
+        return self.verdict.reason if self.verdict else self.reason
 
 
 def best(outcomes: Sequence[Outcome]) -> Outcome | None:
-    """The accepted candidate worth having: the fastest, or the first where nothing was timed."""
-    accepted = [o for o in outcomes if o.verdict is not None and o.verdict.accepted and o.index != ADOPTED]
+    """Returns the accepted candidate to suggest: the fastest one, or the first where nothing was timed."""
+    accepted = [o for o in outcomes if o.verdict is not None and o.verdict.accepted and o.id != ADOPTED]
 
-    def rank(outcome: Outcome) -> tuple[float, int]:
+    def speedup(outcome: Outcome) -> float:
         assert outcome.verdict is not None
-        speedup = outcome.verdict.speedup
-        return (-(speedup.value if speedup else 0.0), outcome.index)
+        return outcome.verdict.speedup.value if outcome.verdict.speedup else 0.0
 
-    return min(accepted, key=rank, default=None)
+    return max(accepted, key=speedup, default=None)

@@ -1,4 +1,4 @@
-"""What every record has in common: a frozen dataclass that travels as JSON, and comes back only in its published form.
+"""The base of all records: a frozen dataclass that is written as JSON, and read back only in its published form.
 
 Standard library only.
 """
@@ -7,22 +7,31 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the JSON form of every record."""
+
+
+NON_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+"""The strings that stand in JSON for floats that it has no number for. Read back as floats wherever a float may stand."""
 
 
 class RecordError(ValueError):
     """A stored or received record does not have the published form."""
 
 
+class SchemaError(RecordError):
+    """A record is of another version of the published form."""
+
+
 def _decode(annotation: Any, value: Any, where: str) -> Any:
-    """Check ``value`` against a type annotation and rebuild tuples and records from JSON's lists and objects."""
+    """Checks ``value`` against a type annotation and rebuilds tuples and records from JSON's lists and objects."""
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if annotation is Any:
         return value
@@ -48,8 +57,13 @@ def _decode(annotation: Any, value: Any, where: str) -> Any:
     if isinstance(annotation, type):
         if issubclass(annotation, Record) and isinstance(value, dict):
             return annotation.from_json(value)
+        if annotation is float and isinstance(value, str) and value in NON_FINITE:
+            return NON_FINITE[value]
         if annotation is float and isinstance(value, int) and not isinstance(value, bool):
-            return float(value)
+            try:
+                return float(value)
+            except OverflowError:
+                raise RecordError(f"{where}: {str(value)[:20]}… is too large") from None
         if isinstance(value, annotation) and not (annotation is int and isinstance(value, bool)):
             return value
     raise RecordError(f"{where}: {value!r} is not {annotation}")
@@ -67,6 +81,8 @@ def _encode(value: Any) -> Any:
         return [_encode(item) for item in value]
     if isinstance(value, Mapping):
         return {str(k): _encode(v) for k, v in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(float(value))
     return value
 
 
@@ -75,18 +91,21 @@ class Record:
     """Base of all records: JSON out with ``to_json``, checked JSON in with ``from_json``."""
 
     def to_json(self) -> dict[str, Any]:
-        """The record as JSON-ready objects."""
+        """Returns the record as JSON-ready objects: no infinite number or NaN, see ``NON_FINITE``."""
         return typing.cast(dict[str, Any], _encode(self))
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Rebuild a record.
+        """Rebuilds a record.
 
         Raises:
+            SchemaError: its ``schema`` is not ``SCHEMA``.
             RecordError: a field is missing, unknown or of another type; the text names it.
         """
         hints = _hints(typing.cast(Any, cls))
         fields = {f.name: f for f in dataclasses.fields(cls)}
+        if "schema" in fields and data.get("schema", SCHEMA) != SCHEMA:
+            raise SchemaError(f"its schema is {str(data['schema'])[:20]}, this version reads {SCHEMA}")
         if unknown := sorted(set(data) - set(fields)):
             raise RecordError(f"{cls.__name__}: unknown field {unknown[0]!r}")
         values = {}

@@ -1,4 +1,4 @@
-"""The data that passes between the boxes: frozen dataclasses that travel as JSON.
+"""The data that passes between the folders: frozen dataclasses that travel as JSON.
 
 Standard library only. Every record has ``to_json`` and ``from_json``; ``SCHEMA`` names the version
 of their published form (``docs/schema/``), and ``from_json`` refuses any other.
@@ -7,15 +7,16 @@ of their published form (``docs/schema/``), and ``from_json`` refuses any other.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-from pytest_kernelllm.core.record import SCHEMA, Record, RecordError
+from pytest_kernelllm.core.record import SCHEMA, Record, RecordError, SchemaError
 from pytest_kernelllm.core.targets import Case, Domain, Scalar, Target, TensorSpec
 
 __all__ = [
     "SCHEMA",
     "Candidate",
+    "CandidateId",
     "Case",
     "Check",
     "Completion",
@@ -26,11 +27,13 @@ __all__ = [
     "Record",
     "RecordError",
     "Scalar",
+    "SchemaError",
     "Spread",
     "Stage",
     "Status",
     "Target",
     "TensorSpec",
+    "Terms",
     "Timing",
     "Verdict",
 ]
@@ -48,6 +51,7 @@ class Completion(Record):
 
     generator: str
     index: int
+    """Which sample of this generator for its target; 0 is the first."""
     text: str
     format: Literal["modelnew", "kernel_module", "inductor"]
     """What the text claims to be: KernelLLM's ``ModelNew``, a kernel module, or TorchInductor's output code."""
@@ -59,9 +63,27 @@ class Completion(Record):
     note: str = ""
     """One line for people: the variant ("looped reduction"), or why there is no text."""
     cost: float | None = None
-    """US dollars it cost when it was written; None where nobody says."""
+    """US dollars it cost when it was written; None where the price is unknown."""
     failed: bool = False
     """Whether it is missing or cut off for a passing reason (a server that was down): never stored, so asked for again."""
+
+
+@dataclass(frozen=True)
+class CandidateId(Record):
+    """Names one candidate of a target: the same in every run, however many others are asked for."""
+
+    generator: str
+    """Name of the generator, which is unique in a run; ``adopted`` for the kernel that the source names."""
+    sample: int = 0
+    """``Completion.index``"""
+
+    def __str__(self) -> str:
+        """``inductor-3``, or ``adopted``."""
+        return self.generator if self == ADOPTED else f"{self.generator}-{self.sample}"
+
+
+ADOPTED = CandidateId("adopted")
+"""Names the kernel that a target's source adopts. No generator may be called so."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +92,9 @@ class Candidate(Record):
 
     target: str
     """``Target.id``"""
-    index: int
     source: str
     generator: str
+    """Who wrote it."""
     note: str = ""
     translated: bool = False
     """Whether a compiler's dialect had to be translated to plain Triton."""
@@ -146,7 +168,7 @@ class Timing(Record):
     eager_peak: int = 0
     """The same for the original."""
     note: str = ""
-    """At which sizes it was timed and why, where they are not the case's own: for want of memory, or of support."""
+    """At which sizes it was timed and why, where they are not the case's own: memory was short, or the kernel supports no others."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +191,20 @@ class Environment(Record):
         """Short hash that names this environment in the store."""
         text = "\0".join(f"{k}={v}" for k, v in sorted(self.to_json().items()))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Terms(Record):
+    """What a run asks of a target's candidates beyond the judge's rules. A verdict answers for its own terms only."""
+
+    tolerance: float | None = None
+    """Largest allowed relative error that a conftest states; None: the marker's, or the derived one."""
+    inputs: str = ""
+    """Fingerprint of the inputs that a conftest gives; empty: the marker's."""
+    min_speedup: float = 1.05
+    """Smallest speedup that is accepted, where speed is measured."""
+    baseline: Literal["eager", "compile"] = "eager"
+    """What the speedup is measured against."""
 
 
 @dataclass(frozen=True)
@@ -224,4 +260,6 @@ class KernelRecord(Record):
     verdict: Verdict
     created: str
     """UTC time, ISO 8601."""
+    terms: Terms = field(default_factory=Terms)
+    """What was asked of it."""
     schema: int = SCHEMA

@@ -1,4 +1,4 @@
-"""What a target is, and what a kernel for it was made for. Apart from the other records, because every commit's hook imports it."""
+"""What a target is, and what a kernel for it was made for. It is apart from the other records because the pre-commit hook imports it."""
 
 from __future__ import annotations
 

@@ -34,6 +34,7 @@ class Generator(Protocol):
     """
 
     name: str
+    """What people call it, in ids as well (``correctness[inductor-3]``): unique in a run."""
     batched: bool = False
     """Whether many targets at once come cheaper than one after the other."""
     on_gpu: bool = False
@@ -55,6 +56,14 @@ class Generator(Protocol):
         Raises:
             GenerateError: nothing can be generated for any target.
         """
+
+    def stream(self, request: Request) -> Iterator[str | Completion]:
+        """Yield the first sample wanted in pieces while it is written, and then whole; nothing if it cannot be watched.
+
+        Raises:
+            GenerateError: nothing can be generated, or it fails on the way.
+        """
+        return iter(())
 
     def release(self) -> None:
         """Give back what it holds on a GPU until the next call."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pytest_kernelllm.core.domains import beyond, covers
 from pytest_kernelllm.core.kernel_module import KernelModuleError, read_supports
 from pytest_kernelllm.core.records import Case
 from pytest_kernelllm.judge.findings import Decision
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference.probes import Limits, Probe, covers, fit
+from pytest_kernelllm.judge.reference.probes import Limits, Probe, fit
 from pytest_kernelllm.judge.rules.rule import Rule, SupportedCase
 
 
@@ -54,10 +55,10 @@ def make_plans(
     seed: int,
     nonfinite: bool,
 ) -> list[Plan]:
-    """Returns one plan for each case that a kernel module supports.
+    """Returns the plans for each case that a kernel module supports: one for each domain that lies within the case.
 
     Raises:
-        Decision: the module supports no case, or has no valid ``SUPPORTS``.
+        Decision: the module supports no case, claims more than the cases cover, or has no valid ``SUPPORTS``.
     """
     try:
         supports = read_supports(source)
@@ -68,30 +69,36 @@ def make_plans(
         if on_gpu
         else Limits(policy.cpu_elements, policy.cpu_longest)
     )
-    plans, refusals = [], []
+    for number, support in enumerate(supports, 1):
+        refusals = [f"{case.name}: {why}" for case in cases if (why := beyond(support, case))]
+        if len(refusals) == len(cases):
+            reason = f"domain {number} of its SUPPORTS lies within none of the target's cases ({'; '.join(refusals)})"
+            raise Decision("rejected", "static check", reason, "supports")
+    plans: list[Plan] = []
     for case in cases:
+        planned = set()
         for support in supports:
             ranges = covers(support, case)
-            if isinstance(ranges, str):
-                refusals.append(f"{case.name}: {ranges}")
+            if isinstance(ranges, str) or beyond(support, case):
                 continue
             floats = (k for k, v in case.domain.attributes.items() if isinstance(v, float))
+            open_attributes = tuple(k for k in floats if k not in support.attributes)
+            if (key := (*ranges.items(), open_attributes)) in planned:
+                continue
+            planned.add(key)
             supported = SupportedCase(
                 case,
                 ranges,
                 main=fit(case, ranges, limits.elements),
-                open_attributes=tuple(k for k in floats if k not in support.attributes),
+                open_attributes=open_attributes,
                 policy=policy,
                 limits=limits,
                 seed=seed,
                 nonfinite=nonfinite,
             )
             plans.append(plan_case(supported, rules))
-            break
     if not plans:
-        reason = "; ".join(refusals) or "SUPPORTS is empty"
-        reason = f"it supports none of the target's cases ({reason})"
-        raise Decision("rejected", "static check", reason, "supports")
+        raise Decision("rejected", "static check", "its SUPPORTS is empty", "supports")
     return plans
 
 

@@ -98,7 +98,7 @@ class KernelIndex:
         by_file: defaultdict[str, defaultdict[str, list[KernelRecord]]] = defaultdict(
             lambda: defaultdict(list)
         )
-        for record in self._store.verdicts():
+        for record in self._store.verdicts:
             path, _, name = record.target.partition("::")
             by_file[path][name].append(record)
         projects: dict[Path, Project] = {}

@@ -1,4 +1,4 @@
-"""One benchmark: k completions for each target, judged, counted. What the store knows is not made again."""
+"""Runs one benchmark: k completions for each target, judged and counted. What the store knows is not made again."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def bench(
     *,
     done: Callable[[TargetScore | LeftOut], None] = lambda result: None,
 ) -> Benchmark:
-    """Generate, judge and count. Killed and begun again, it goes on where it was.
+    """Generates, judges and counts. After a kill, another run goes on where this one was.
 
     Args:
         session: its settings name one generator and the number of samples.
         targets: in the order of the report.
         at: each k to give pass@k for, between 1 and the number of samples.
-        done: told of each target as it is finished.
+        done: called with each target as it is finished.
 
     Raises:
         BenchError: there are several generators.
@@ -39,8 +39,8 @@ def bench(
     timed = settings.timing and session.environment.device == "cuda"
     for target in targets:
         session.announce(target)
-        for index in range(settings.samples):
-            session.want(target, index)
+        for candidate in session.candidate_ids:
+            session.expect(target, candidate)
     scores: list[TargetScore] = []
     left_out: list[LeftOut] = []
     model = revision = ""
@@ -83,12 +83,12 @@ def _samples(session: Session, target: Target) -> tuple[list[Draft], list[Sample
     try:
         drafts = list(session.drafts(target))
         answered = [(outcome, completion) for outcome, completion in drafts if not completion.failed]
-        if all(_nothing_to_say(completion) for _, completion in answered):
+        if all(_not_applicable(completion) for _, completion in answered):
             reason = next(
                 (completion.note for _, completion in drafts if completion.note), "nothing was written"
             )
             return drafts, LeftOut(target.id, reason)
-        outcomes = [session.outcome(target, outcome.index) for outcome, _ in answered]
+        outcomes = [session.outcome(target, outcome.id) for outcome, _ in answered]
     except SessionError as error:
         # Is it this target that does not work, or everything?
         try:
@@ -97,16 +97,14 @@ def _samples(session: Session, target: Target) -> tuple[list[Draft], list[Sample
             return drafts, LeftOut(target.id, str(own))
         raise error from None
     samples = [
-        sample_of(
-            outcome, index=completion.index, code=outcome.candidate is not None or _has_code(completion)
-        )
+        sample_of(outcome, code=outcome.candidate is not None or _has_code(completion))
         for outcome, (_, completion) in zip(outcomes, answered, strict=True)
     ]
     return drafts, samples
 
 
-def _nothing_to_say(completion: Completion) -> bool:
-    """Whether a generator said in its note that there is nothing it could be asked, rather than answering nothing."""
+def _not_applicable(completion: Completion) -> bool:
+    """Whether a generator stated in its note why it has nothing for this target, which is no failed answer."""
     return not completion.text and not completion.tokens and bool(completion.note)
 
 

@@ -30,7 +30,7 @@ def measure(
     out: str | None,
     plot: Path | None,
 ) -> bool:
-    """Run a benchmark and say what it found.
+    """Runs a benchmark, and prints and writes what it found.
 
     Args:
         root: the project root.
@@ -70,7 +70,7 @@ def measure(
 
 
 def parse_at(text: str | None, samples: int) -> list[int]:
-    """Each k of pass@k, rising, each once.
+    """Returns each k of pass@k, rising, each once.
 
     Args:
         text: whole numbers with commas; None takes 1, 10 and 20 as far as they are drawn, and the last.

@@ -1,7 +1,7 @@
-"""What keeps a benchmark from being run."""
+"""The error that keeps a benchmark from being run."""
 
 from __future__ import annotations
 
 
 class BenchError(RuntimeError):
-    """Nothing can be measured, or drawn, like this; one sentence."""
+    """A benchmark cannot be run, or its plot not drawn; one sentence."""

@@ -6,7 +6,7 @@ from math import comb
 
 
 def pass_at_k(n: int, c: int, k: int) -> float | None:
-    """The chance that at least one of ``k`` samples succeeds, estimated from ``n`` samples of which ``c`` did.
+    """Returns the chance that at least one of ``k`` samples succeeds, estimated from ``n`` samples of which ``c`` did.
 
     It is 1 - C(n-c, k) / C(n, k), the estimator of Chen et al. (2021): the share of all choices of k among the n
     samples that hold a success. Worked out in whole numbers and rounded once, so it neither overflows nor cancels.
@@ -17,7 +17,7 @@ def pass_at_k(n: int, c: int, k: int) -> float | None:
         k: samples one would draw, at least 1.
 
     Returns:
-        A number from 0 to 1; None where ``k`` exceeds ``n``, because nothing unbiased can be said then.
+        A number from 0 to 1; None where ``k`` exceeds ``n``, because there is no unbiased estimate then.
 
     Raises:
         ValueError: the counts make no sense.
@@ -31,6 +31,6 @@ def pass_at_k(n: int, c: int, k: int) -> float | None:
 
 
 def mean(values: list[float | None]) -> float | None:
-    """The mean; None where a value is missing or there are none: a mean over fewer targets is another figure."""
+    """Returns the mean; None where a value is missing or there are none: a mean over fewer targets is another figure."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known and len(known) == len(values) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.passk.errors import BenchError
 from pytest_kernelllm.passk.estimator import pass_at_k
 from pytest_kernelllm.passk.scores import Benchmark
@@ -13,7 +14,7 @@ FORMATS = (".svg", ".png")
 
 
 def check_plot(path: Path) -> None:
-    """Find out before a long run whether its picture could be drawn.
+    """Checks before a long run that its picture can be drawn.
 
     Raises:
         BenchError: an ending that is not offered, or matplotlib is missing.
@@ -25,7 +26,7 @@ def check_plot(path: Path) -> None:
 
 
 def write_plot(path: Path, benchmark: Benchmark) -> None:
-    """Draw pass@k: k on a logarithmic axis, pass@k on a linear one. The same benchmark gives the same bytes.
+    """Draws pass@k: k on a logarithmic axis, pass@k on a linear one. The same benchmark gives the same bytes.
 
     Args:
         path: ends in ``.svg`` or ``.png``; its folder is made.
@@ -43,7 +44,7 @@ def write_plot(path: Path, benchmark: Benchmark) -> None:
             axes.plot(range(1, len(curve) + 1), curve, color="tab:blue", linewidth=0.8, alpha=0.45)
         # As far as every target was drawn: beyond that it would be the mean of fewer.
         average = [sum(values) / len(values) for values in zip(*curves, strict=False)]
-        label = f"mean of {len(curves)} target{'s' * (len(curves) != 1)}"
+        label = f"mean of {counted(len(curves), 'target')}"
         axes.plot(range(1, len(average) + 1), average, color="black", linewidth=2.5, label=label)
         axes.set_xscale("log")
         last = max(map(len, curves), default=1)

@@ -15,12 +15,12 @@ from pytest_kernelllm.report.schema import DRAFT, schema_of
 
 
 def passk_schema() -> dict[str, Any]:
-    """Schema of ``kernelllm bench --json``."""
+    """Returns the schema of ``kernelllm bench --json``."""
     return {"$schema": DRAFT, "title": "pytest-kernelllm pass@k", **schema_of(Benchmark)}
 
 
 def write_schema(folder: Path) -> None:
-    """Write ``passk.json``."""
+    """Writes ``passk.json``."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "passk.json").write_text(json.dumps(passk_schema(), indent=1) + "\n", encoding="utf-8")
 

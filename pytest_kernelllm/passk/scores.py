@@ -1,4 +1,4 @@
-"""From what became of each completion to the figures of a target and of all targets together."""
+"""Turns what became of each completion into the figures of a target, and of all targets together."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RESULTS: dict[Result, str] = {
     "generate": "no text",
     "extract": "no code",
     "render": "not rendered",
-    "static check": "static check",
+    "static check": "refused by the static check",
     "compile": "not compiled",
     "load": "not loaded",
     "run": "failed to run",
@@ -150,15 +150,14 @@ class Benchmark(Record):
     schema: int = SCHEMA
 
 
-def sample_of(outcome: Outcome, *, index: int, code: bool = True) -> Sample:
-    """What became of a completion, from the outcome of its candidate.
+def sample_of(outcome: Outcome, *, code: bool = True) -> Sample:
+    """Says what became of a completion, from the outcome of its candidate.
 
     Args:
         outcome: with a verdict, or with the reason why there is none.
-        index: of the completion within its generator and target.
         code: whether the completion's text held code.
     """
-    candidate, verdict = outcome.candidate, outcome.verdict
+    candidate, verdict, index = outcome.candidate, outcome.verdict, outcome.id.sample
     if verdict is None:
         return Sample(index, "generate", outcome.reason)
     slow = verdict.rule == "speed"
@@ -183,7 +182,7 @@ def sample_of(outcome: Outcome, *, index: int, code: bool = True) -> Sample:
 
 
 def score(samples: Sequence[Sample], at: Sequence[int], *, timed: bool, unanswered: int = 0) -> Score:
-    """The figures of one target.
+    """Returns the figures of one target.
 
     Args:
         samples: one a completion.
@@ -192,7 +191,7 @@ def score(samples: Sequence[Sample], at: Sequence[int], *, timed: bool, unanswer
         unanswered: requests for more that failed for a passing reason.
     """
     results = Counter(s.result for s in samples)
-    # A correct kernel whose speed nobody knows might be fast: then no share of fast ones is known.
+    # A correct kernel that was not timed might be fast: then no share of fast ones is known.
     timed = timed and all(s.speedup is not None for s in samples if s.correct)
 
     def estimate(k: int, succeeds: Callable[[Sample], bool]) -> float | None:
@@ -218,7 +217,7 @@ def score(samples: Sequence[Sample], at: Sequence[int], *, timed: bool, unanswer
 
 
 def together(scores: Sequence[Score], at: Sequence[int]) -> Score:
-    """The figures of several targets together: sums of counts, means over targets.
+    """Returns the figures of several targets together: sums of counts, means over targets.
 
     Args:
         scores: one a target, made with the same ``at``.

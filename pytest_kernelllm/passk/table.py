@@ -8,11 +8,12 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.passk.scores import RESULTS, SPEEDS, Benchmark, Score
 
 
 def render_benchmark(benchmark: Benchmark, width: int, color: bool) -> str:
-    """The table, one line a target and one for all, and below it what the figures leave unsaid.
+    """Returns the table, one line for each target and one for all, and notes below it.
 
     Args:
         benchmark: to show.
@@ -30,7 +31,7 @@ def render_benchmark(benchmark: Benchmark, width: int, color: bool) -> str:
 
 
 def notes(benchmark: Benchmark) -> list[str]:
-    """Failures by stage, what was translated, inconclusive or left out, and fast_p for the larger k."""
+    """Returns failures by stage, what was translated, inconclusive or left out, and fast_p for the larger k."""
     total = benchmark.total
     lines = []
     if total.failures:
@@ -39,9 +40,9 @@ def notes(benchmark: Benchmark) -> list[str]:
     if total.slow:
         lines.append(f"{total.slow} of {total.correct} correct kernels are not fast enough for a suggestion")
     if total.inconclusive:
-        lines.append(f"{total.inconclusive} verdicts are inconclusive and count as failures")
+        lines.append(f"inconclusive, counted as failures: {counted(total.inconclusive, 'verdict')}")
     if total.unanswered:
-        lines.append(f"{total.unanswered} requests failed and are not counted; run again to repeat them")
+        lines.append(f"failed and not counted: {counted(total.unanswered, 'request')}; run again to repeat")
     if translated := translation_note(total):
         lines.append(translated)
     if benchmark.timed:
@@ -53,7 +54,7 @@ def notes(benchmark: Benchmark) -> list[str]:
 
 
 def translation_note(total: Score) -> str:
-    """How many completions were translated, and pass@k without them; empty where none was."""
+    """Returns how many completions were translated, and pass@k without them; empty where none was."""
     if not total.translated:
         return ""
     without = "  ".join(f"pass@{p.k} {figure(p.untranslated)}" for p in total.pass_at)
@@ -61,7 +62,7 @@ def translation_note(total: Score) -> str:
 
 
 def figure(value: float | None) -> str:
-    """``0.42``, or a dash where a figure is not known."""
+    """Returns ``0.42``, or a dash where a figure is not known."""
     return "–" if value is None else f"{value:.2f}"
 
 
@@ -79,7 +80,7 @@ def _table(benchmark: Benchmark) -> Table:
     table.add_section()
     count = len(benchmark.targets)
     table.add_row(
-        f"mean of {count} target{'s' * (count != 1)}", *_cells(benchmark.total, benchmark.timed), style="bold"
+        f"mean of {counted(count, 'target')}", *_cells(benchmark.total, benchmark.timed), style="bold"
     )
     return table
 

@@ -19,7 +19,7 @@ RUN = "kernelllm-run"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options; those left out come from ``KERNELLLM_*``, ``[tool.kernelllm]`` or the defaults in ``config.Settings``."""
+    """Adds the options; those left out come from ``KERNELLLM_*``, ``[tool.kernelllm]`` or the defaults in ``config.Settings``."""
     group = parser.getgroup("kernelllm", "kernelllm: Triton kernels for modules marked @triton_candidate")
     add = group.addoption
     add(
@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Publish the hooks that a conftest may implement."""
+    """Publishes the hooks that a conftest may implement."""
     from pytest_kernelllm.plugin import hookspecs
 
     pluginmanager.add_hookspecs(hookspecs)
@@ -50,7 +50,7 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Give each of xdist's processes its GPU before anything can touch CUDA."""
+    """Gives each of xdist's processes its GPU before anything can touch CUDA."""
     options = early_config.known_args_namespace
     if "PYTEST_XDIST_WORKER" in os.environ and (options.kernelllm or options.kernelllm_only):
         from pytest_kernelllm.judge.environment import find_gpu
@@ -60,7 +60,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
-    """With pytest-xdist's ``-n N`` and no ``--dist``, keep each target's candidates in one process, which prepares it once."""
+    """With pytest-xdist's ``-n N`` and no ``--dist``, keeps each target's candidates in one process, which prepares it once."""
     option = config.option
     distributed = getattr(option, "numprocesses", None) and option.dist == "no" and not option.distload
     if distributed and (option.kernelllm or option.kernelllm_only):
@@ -69,7 +69,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start a run when asked to."""
+    """Starts a run where an option asks for it."""
     if config.getoption("kernelllm") or config.getoption("kernelllm_only"):
         from pytest_kernelllm.plugin.run import Run
 
@@ -77,6 +77,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Collect the targets of a file."""
+    """Collects the targets of a file."""
     run: Run | None = parent.config.pluginmanager.get_plugin(RUN)
     return run.collect_file(file_path, parent) if run is not None else None

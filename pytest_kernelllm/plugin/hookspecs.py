@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 @pytest.hookspec
 def pytest_kernelllm_generators(config: pytest.Config) -> list[Generator]:  # type: ignore[empty-body]  # a specification
-    """Further generators (``pytest_kernelllm.generate.protocol.Generator``), after the configured ones."""
+    """Returns further generators (``pytest_kernelllm.generate.protocol.Generator``), after the configured ones."""
 
 
 @pytest.hookspec(firstresult=True)
 def pytest_kernelllm_prompt(config: pytest.Config, target: Target, code: str, prompt: str) -> str | None:
-    """The prompt that a language model gets for a target, in place of ``prompt``, or None.
+    """Returns the prompt that a language model gets for a target, in place of ``prompt``, or None.
 
     ``code`` is the target as a self-contained module. Change the setting ``seed`` with the hook: what was written for
     earlier prompts is kept.
@@ -28,14 +28,14 @@ def pytest_kernelllm_prompt(config: pytest.Config, target: Target, code: str, pr
 
 @pytest.hookspec(firstresult=True)
 def pytest_kernelllm_inputs(config: pytest.Config, target: Target) -> Any:
-    """Inputs for a target whose marker gives none: what ``triton_candidate(inputs=...)`` takes, or None."""
+    """Returns inputs for a target whose marker gives none: what ``triton_candidate(inputs=...)`` takes, or None."""
 
 
 @pytest.hookspec(firstresult=True)
 def pytest_kernelllm_tolerance(config: pytest.Config, target: Target) -> float | None:
-    """Allowed relative error for a target, in place of the derived one, or None."""
+    """Returns the allowed relative error for a target, in place of the derived one, or None."""
 
 
 @pytest.hookspec
 def pytest_kernelllm_verdict(config: pytest.Config, outcome: Outcome) -> None:
-    """React to what became of a candidate; called once each, in the process that runs the session's report."""
+    """Reacts to what became of a candidate; called once for each, in the process that reports the session."""

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pytest_kernelllm.core.errors import SessionError
-from pytest_kernelllm.core.outcome import ADOPTED, Outcome, best
-from pytest_kernelllm.core.records import Target
+from pytest_kernelllm.core.outcome import Outcome, best
+from pytest_kernelllm.core.records import ADOPTED, CandidateId, Target
 from pytest_kernelllm.discover.adoption import adoption_state
 from pytest_kernelllm.discover.scan import Scan
 from pytest_kernelllm.report.explain import explain
@@ -27,7 +27,7 @@ class TargetFile(pytest.File):
         self.found = found
 
     def collect(self) -> Iterator[pytest.Collector]:
-        """One collector a target."""
+        """Yields one collector for each target."""
         for problem in self.found.problems:
             self.warn(pytest.PytestCollectionWarning(str(problem)))
         for target in self.found.targets:
@@ -44,87 +44,93 @@ class TargetClass(pytest.Collector):
         self.target = target
 
     def collect(self) -> Iterator[pytest.Item]:
-        """Correctness and speed of the adopted kernel, and of every candidate unless that one is current."""
-        indices = list(range(self.kernelllm.candidates_per_target))
+        """Yields correctness and speed of the adopted kernel, and of every candidate unless that one is current."""
+        ids = self.kernelllm.candidate_ids
         if self.target.kernel is not None:
             current = adoption_state(self.kernelllm.root, self.target) == "current"
-            indices = [ADOPTED] if current else [ADOPTED, *indices]
+            ids = [ADOPTED] if current else [ADOPTED, *ids]
+        common = {"kernelllm": self.kernelllm, "target": self.target}
         for kind in (CorrectnessItem, SpeedupItem):
-            for index in indices:
-                label = "adopted" if index == ADOPTED else str(index)
-                yield kind.from_parent(
-                    self,
-                    name=f"{kind.label}[{label}]",
-                    kernelllm=self.kernelllm,
-                    target=self.target,
-                    index=index,
-                )
+            for candidate in ids:
+                yield kind.from_parent(self, name=f"{kind.label}[{candidate}]", candidate=candidate, **common)
         if self.kernelllm.settings.require_kernels and self.target.kernel is None:
-            yield VerifiedItem.from_parent(
-                self, name="verified", kernelllm=self.kernelllm, target=self.target, index=0
-            )
+            yield VerifiedItem.from_parent(self, name="verified", **common)
 
 
-class CandidateItem(pytest.Item):
-    """A test of one candidate."""
+class TargetItem(pytest.Item):
+    """A test about one target."""
 
-    label = ""
-
-    def __init__(self, *, kernelllm: Session, target: Target, index: int, **kwargs: Any) -> None:
-        """``index`` of the candidate, or ``ADOPTED``."""
+    def __init__(self, *, kernelllm: Session, target: Target, **kwargs: Any) -> None:
+        """``target`` as the scan saw it."""
         super().__init__(**kwargs)
         self.kernelllm = kernelllm
         self.target = target
-        self.index = index
-        self.outcome: Outcome | None = None
-
-    def settle(self) -> Outcome:
-        """What became of the candidate."""
-        self.outcome = self.kernelllm.outcome(self.target, self.index)
-        return self.outcome
-
-    def fail_or_xfail(self, text: str) -> None:
-        """A candidate that fails is expected to; an adopted kernel that fails is a failure."""
-        if self.index == ADOPTED:
-            pytest.fail(text, pytrace=False)
-        pytest.xfail(text)
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Where the marker stands."""
+        """Returns where the marker stands."""
         return self.path, self.target.line - 1, f"{self.target.name}.{self.name}"
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """One sentence for what a person can put right; a traceback only for our own mistakes."""
+        """Returns one sentence for what a person can resolve; a traceback only for our own mistakes."""
         if isinstance(excinfo.value, SessionError):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
     @pytest.hookimpl
     def runtest(self) -> None:
-        """Judge, then say what was found."""
+        """Judges, then passes, fails, skips or xfails."""
         raise NotImplementedError
 
 
+class CandidateItem(TargetItem):
+    """A test of one candidate."""
+
+    label = ""
+
+    def __init__(self, *, candidate: CandidateId, **kwargs: Any) -> None:
+        """``candidate`` is one of ``Session.candidate_ids``, or ``ADOPTED``."""
+        super().__init__(**kwargs)
+        self.candidate = candidate
+        self.outcome: Outcome | None = None
+
+    def judged(self) -> Outcome:
+        """Returns what became of the candidate."""
+        self.outcome = self.kernelllm.outcome(self.target, self.candidate)
+        return self.outcome
+
+    def explained(self, outcome: Outcome) -> str:
+        """Says why the candidate did not pass, and how to see it again."""
+        return explain(self.kernelllm.root, outcome, self.nodeid)
+
+    def fail_or_xfail(self, text: str) -> None:
+        """A candidate that fails is expected to; an adopted kernel that fails is a failure."""
+        if self.candidate == ADOPTED:
+            pytest.fail(text, pytrace=False)
+        pytest.xfail(text)
+
+    def fail_or_skip(self, adopted: str, otherwise: str) -> None:
+        """An adopted kernel that cannot be judged is a failure, any other candidate is skipped."""
+        if self.candidate == ADOPTED:
+            pytest.fail(adopted, pytrace=False)
+        pytest.skip(otherwise)
+
+
 class CorrectnessItem(CandidateItem):
-    """``correctness[3]``: the candidate computes what the target computes."""
+    """``correctness[inductor-3]``: the candidate computes what the target computes."""
 
     label = "correctness"
 
     def runtest(self) -> None:
-        """Pass if the candidate is right."""
-        outcome = self.settle()
+        """Passes if the candidate is right."""
+        outcome = self.judged()
         verdict = outcome.verdict
         if verdict is None:
-            if self.index == ADOPTED:
-                pytest.fail(f"{self.target.id}: {outcome.reason}", pytrace=False)
-            pytest.skip(outcome.reason)
-        if verdict.verdict == "inconclusive":
-            if self.index == ADOPTED:
-                pytest.fail(explain(self.kernelllm.root, outcome, self.nodeid), pytrace=False)
-            pytest.skip(f"could not be judged: {verdict.reason}")
-        if not verdict.correct:
-            self.fail_or_xfail(explain(self.kernelllm.root, outcome, self.nodeid))
-        if self.index == ADOPTED and adoption_state(self.kernelllm.root, self.target) == "stale":
+            self.fail_or_skip(f"{self.target.id}: {outcome.reason}", outcome.reason)
+        elif verdict.verdict == "inconclusive":
+            self.fail_or_skip(self.explained(outcome), f"could not be judged: {verdict.reason}")
+        elif not verdict.correct:
+            self.fail_or_xfail(self.explained(outcome))
+        if self.candidate == ADOPTED and adoption_state(self.kernelllm.root, self.target) == "stale":
             pytest.fail(
                 f"{self.target.id} has changed since {self.target.kernel} was adopted: the kernel is stale and the "
                 "original runs. Take the new suggestion, or remove `kernel=`.",
@@ -133,13 +139,13 @@ class CorrectnessItem(CandidateItem):
 
 
 class SpeedupItem(CandidateItem):
-    """``speedup[3]``: the candidate is faster than the target, by enough."""
+    """``speedup[inductor-3]``: the candidate is faster than the target, by enough."""
 
     label = "speedup"
 
     def runtest(self) -> None:
-        """Pass if the speedup's interval clears the threshold."""
-        outcome = self.settle()
+        """Passes if the speedup's interval clears the threshold."""
+        outcome = self.judged()
         verdict = outcome.verdict
         if verdict is None or not verdict.correct:
             pytest.skip(outcome.reason or "not correct, so not timed")
@@ -148,19 +154,17 @@ class SpeedupItem(CandidateItem):
         if not verdict.timing:
             pytest.skip("no GPU")
         if not verdict.accepted:
-            self.fail_or_xfail(explain(self.kernelllm.root, outcome, self.nodeid))
+            self.fail_or_xfail(self.explained(outcome))
 
 
-class VerifiedItem(CandidateItem):
+class VerifiedItem(TargetItem):
     """``verified`` (with ``--kernelllm-strict``): some candidate was accepted."""
 
     def runtest(self) -> None:
-        """Pass if there is a kernel worth having."""
-        every = range(self.kernelllm.candidates_per_target)
-        outcomes = [self.kernelllm.outcome(self.target, index) for index in every]
+        """Passes if there is a kernel to suggest."""
+        outcomes = [self.kernelllm.outcome(self.target, each) for each in self.kernelllm.candidate_ids]
         if best(outcomes) is None:
-            reasons = [o.verdict.reason if o.verdict else o.reason for o in outcomes]
-            listed = "\n".join(f"  candidate {i}: {reason}" for i, reason in enumerate(reasons))
+            listed = "\n".join(f"  {outcome.id}: {outcome.why}" for outcome in outcomes)
             pytest.fail(
                 f"{self.target.id} has no verified kernel (--kernelllm-strict):\n{listed}", pytrace=False
             )

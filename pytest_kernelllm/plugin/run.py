@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 from collections.abc import Generator
 from dataclasses import fields
@@ -14,23 +15,24 @@ from pytest_kernelllm.config.settings import Settings, load_settings
 from pytest_kernelllm.core.errors import ConfigError
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.overrides import Overrides
-from pytest_kernelllm.core.records import Target
+from pytest_kernelllm.core.records import ADOPTED, CandidateId, Target
+from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.discover.scan import Scan, scan_file
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.generate.protocol import Generator as KernelGenerator
 from pytest_kernelllm.models.generator import PromptHook
 from pytest_kernelllm.plugin.items import CandidateItem, TargetFile
-from pytest_kernelllm.session.session import Session, hash_text
+from pytest_kernelllm.session.session import Session
 
 TOGETHER = "kernelllm-together"
-"""What pytest-xdist's workers are told: whether each gets all items of a target. They do not know ``--dist``."""
+"""Key under which pytest-xdist's workers learn whether each gets all items of a target. They do not know ``--dist``."""
 
 
 class Run:
     """One ``pytest --kernelllm``: the session, and what its items report. Registered as a plugin."""
 
     def __init__(self, config: pytest.Config) -> None:
-        """Read the settings; nothing is imported, built or asked yet."""
+        """Reads the settings; imports, builds and generates nothing yet."""
         self.config = config
         self.root = config.rootpath
         self.only = bool(config.getoption("kernelllm_only"))
@@ -50,8 +52,8 @@ class Run:
             self.writers = [generator.name for generator in self.session.generators]
         except (ConfigError, GenerateError) as error:
             raise pytest.UsageError(str(error)) from None
-        self.outcomes: dict[tuple[str, int], Outcome] = {}
-        self._told: dict[str, Overrides] = {}
+        self.outcomes: dict[tuple[str, CandidateId], Outcome] = {}
+        self._stated: dict[str, Overrides] = {}
         self._scans: dict[Path, Scan] = {}
         self._tests: list[Path] = []
 
@@ -59,7 +61,7 @@ class Run:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self, session: pytest.Session) -> None:
-        """Without paths on the command line, look for targets in ``kernelllm_paths``, or in the whole project."""
+        """Without paths on the command line, looks for targets in ``kernelllm_paths``, or in the whole project."""
         config = session.config
         if config.args_source is pytest.Config.ArgsSource.ARGS:
             return
@@ -68,7 +70,7 @@ class Run:
         config.args = [*dict.fromkeys([*config.args, *(str(self.root / path) for path in extra)])]
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
-        """Leave out files without targets: all of them with ``--kernelllm-only``, else those outside the project's tests."""
+        """Leaves out files without targets: all of them with ``--kernelllm-only``, else those outside the project's tests."""
         if not collection_path.is_file():
             return None
         is_test = any(collection_path.is_relative_to(folder) for folder in self._tests)
@@ -77,13 +79,13 @@ class Run:
         return None
 
     def scan(self, path: Path) -> Scan:
-        """The targets of one file."""
+        """Returns the targets of one file."""
         if path not in self._scans:
             self._scans[path] = scan_file(path, self.root) if path.suffix == ".py" else Scan()
         return self._scans[path]
 
     def collect_file(self, path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-        """A collector for a file with targets, or with markers that make none."""
+        """Returns a collector for a file with targets, or with markers that make none."""
         if path.suffix != ".py":
             return None
         found = self.scan(path)
@@ -95,7 +97,7 @@ class Run:
     # ------------------------------------------------------------------ reporting
 
     def pytest_report_header(self) -> list[str]:
-        """Who writes, where it is judged, where it is kept."""
+        """Returns who writes, where candidates are judged, and where they are kept."""
         environment = self.session.environment
         where = (
             f"{environment.gpu} ({environment.arch})"
@@ -103,33 +105,33 @@ class Run:
             else f"no GPU: Triton's interpreter, compiled for {environment.arch}"
         )
         why = f" (auto: {self.session.chosen.why})" if self.session.chosen.why else ""
-        names = ", ".join(self.writers)
+        names, asked = ", ".join(self.writers), counted(self.settings.samples, "candidate")
         return [
-            f"kernelllm: {names}{why}, {self.settings.samples} candidates a target; {where}; store {self.session.store.path.name}/",
+            f"kernelllm: {names}{why}, {asked} a target; {where}; store {self.session.store.path.name}/",
             f"isolation: {self.isolation}",
         ]
 
     def pytest_runtestloop(self, session: pytest.Session) -> None:
-        """Tell the session what was selected, so that candidates of one target are judged side by side."""
+        """Announces to the session what was selected, so that candidates of one target are judged side by side."""
         items = [item for item in session.items if isinstance(item, CandidateItem)]
         for item in items:
-            if item.index >= 0:
+            if item.candidate != ADOPTED:
                 self.session.announce(item.target)
         if not getattr(self.config, "workerinput", {TOGETHER: True})[TOGETHER]:
             return  # pytest-xdist's workers share a target's items, each judges its own
         for item in items:
-            self.session.want(item.target, item.index)
+            self.session.expect(item.target, item.candidate)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Tell one of pytest-xdist's workers how items are handed out."""
+        """Informs one of pytest-xdist's workers how items are distributed."""
         node.workerinput[TOGETHER] = self.config.getoption("dist") in ("loadscope", "loadfile")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Let the outcome travel on the report, also from pytest-xdist's workers."""
+        """Attaches the outcome to the report, also in pytest-xdist's workers."""
         report = yield
         if isinstance(item, CandidateItem) and item.outcome is not None and report.when == "call":
             report.kernelllm = item.outcome.to_json()  # type: ignore[attr-defined]  # how plugins add to reports
@@ -137,25 +139,26 @@ class Run:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Gather outcomes, from this process or from pytest-xdist's workers."""
+        """Gathers outcomes, from this process or from pytest-xdist's workers."""
         data = getattr(report, "kernelllm", None)
         if data is None or hasattr(self.config, "workerinput"):
             return
         outcome = Outcome.from_json(data)
-        key = (outcome.target.id, outcome.index)
+        key = (outcome.target.id, outcome.id)
         if key not in self.outcomes:
             self.outcomes[key] = outcome
             self.config.hook.pytest_kernelllm_verdict(config=self.config, outcome=outcome)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """The closing table, the patches and the JSON report."""
+        """Writes the closing table, the patches and the JSON report."""
         if not self.outcomes:
             return
         from pytest_kernelllm.passk.summary import summary_lines
         from pytest_kernelllm.report.summary import write_summary
         from pytest_kernelllm.suggest.suggestions import write_suggestions
 
-        outcomes = list(self.outcomes.values())
+        order = {candidate: number for number, candidate in enumerate([*self.session.candidate_ids, ADOPTED])}
+        outcomes = sorted(self.outcomes.values(), key=lambda outcome: order[outcome.id])
         suggestions = write_suggestions(self.session.store, self.root, outcomes, self.settings.kernels_dir)
         write_summary(
             terminalreporter,
@@ -171,7 +174,7 @@ class Run:
             write_report(Path(path), self.session.environment, outcomes, suggestions)
 
     def pytest_unconfigure(self) -> None:
-        """End the judge."""
+        """Ends the judge."""
         self.session.close()
 
     # ------------------------------------------------------------------ what a conftest adds
@@ -183,26 +186,27 @@ class Run:
         return [generator for part in lists if part for generator in part]
 
     def _overrides(self, target: Target) -> Overrides:
-        if target.id not in self._told:
+        if target.id not in self._stated:
             hook = self.config.hook
-            self._told[target.id] = Overrides(
+            self._stated[target.id] = Overrides(
                 inputs=hook.pytest_kernelllm_inputs(config=self.config, target=target),
                 tolerance=hook.pytest_kernelllm_tolerance(config=self.config, target=target),
             )
-        return self._told[target.id]
+        return self._stated[target.id]
 
     def _prompt_hook(self) -> PromptHook:
         hook = self.config.hook.pytest_kernelllm_prompt
 
         def replace(target: Target, code: str, prompt: str) -> str | None:
-            said: str | None = hook(config=self.config, target=target, code=code, prompt=prompt)
-            return said
+            replaced: str | None = hook(config=self.config, target=target, code=code, prompt=prompt)
+            return replaced
 
         sources = [inspect.getsource(each.function) for each in hook.get_hookimpls()]
-        return PromptHook(replace, hash_text("".join(sources))[:12] if sources else "")
+        key = hashlib.sha256("".join(sources).encode()).hexdigest()[:12] if sources else ""
+        return PromptHook(replace, key)
 
     def _progress(self, text: str) -> None:
-        """Show what is being done, on a terminal only."""
+        """Shows what is being done, on a terminal only."""
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None and reporter.isatty and reporter.verbosity >= 0:
             reporter.rewrite(f"  {text} …", erase=True)

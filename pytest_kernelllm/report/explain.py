@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_kernelllm.core.outcome import Outcome
+from pytest_kernelllm.core.records import ADOPTED
 
 
 def explain(root: Path, outcome: Outcome, nodeid: str) -> str:
-    """Why a candidate did not pass: the reason, where its text lies, and one command to see it again.
+    """Explains why a candidate did not pass: the reason, where its text lies, and one command to see it again.
 
     Args:
         root: project root.
@@ -19,11 +20,11 @@ def explain(root: Path, outcome: Outcome, nodeid: str) -> str:
     assert verdict is not None
     lines = [f"{verdict.stage}: {verdict.reason}"]
     if outcome.candidate is not None:
-        kernel = target.kernel if outcome.index < 0 else f"{outcome.candidate.generator} #{outcome.index}"
+        kernel = target.kernel if outcome.id == ADOPTED else outcome.id
         note = f" ({outcome.candidate.note})" if outcome.candidate.note else ""
         lines.append(f"kernel: {kernel}{note}, sha256 {outcome.candidate.kernel_hash[:12]}")
     else:
-        lines.append(f"candidate: #{outcome.index}")
+        lines.append(f"candidate: {outcome.id}")
     lines.append(f"target: {target.path}:{target.line} {target.name}")
     lines.append(f'again: pytest --kernelllm "{nodeid}"')
     return "\n".join(lines)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from pytest_kernelllm.core.outcome import ADOPTED, Outcome, best
-from pytest_kernelllm.core.records import SCHEMA, Environment
+from pytest_kernelllm.core.outcome import Outcome, best
+from pytest_kernelllm.core.records import Environment
+from pytest_kernelllm.report.read import Report, ReportedCandidate, ReportedTarget
 
 
-def build_report(
-    environment: Environment, outcomes: Sequence[Outcome], patches: Mapping[str, str]
-) -> dict[str, Any]:
-    """The report's content.
+def build_report(environment: Environment, outcomes: Sequence[Outcome], patches: Mapping[str, str]) -> Report:
+    """Makes the report.
 
     Args:
         environment: of the run.
@@ -25,36 +23,34 @@ def build_report(
     for identity in dict.fromkeys(o.target.id for o in outcomes):
         own = [o for o in outcomes if o.target.id == identity]
         winner = best(own)
+        candidates = tuple(map(_candidate, own))
         targets.append(
-            {
-                "target": own[0].target.to_json(),
-                "candidates": [_candidate(o) for o in own],
-                "best": winner.index if winner else None,
-                "patch": patches.get(identity),
-            }
+            ReportedTarget(
+                own[0].target, candidates, str(winner.id) if winner else None, patches.get(identity)
+            )
         )
-    return {"schema": SCHEMA, "environment": environment.to_json(), "targets": targets}
+    return Report(environment, tuple(targets))
 
 
 def write_report(
     path: Path, environment: Environment, outcomes: Sequence[Outcome], patches: Mapping[str, str]
 ) -> None:
-    """Write the report to ``path``, making its folder."""
+    """Writes the report to ``path``, making its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    report = build_report(environment, outcomes, patches)
+    report = build_report(environment, outcomes, patches).to_json()
     path.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def _candidate(outcome: Outcome) -> dict[str, Any]:
-    candidate, verdict = outcome.candidate, outcome.verdict
-    return {
-        "index": "adopted" if outcome.index == ADOPTED else outcome.index,
-        "generator": outcome.generator,
-        "note": candidate.note if candidate else "",
-        "kernel_hash": candidate.kernel_hash if candidate else None,
-        "reason": outcome.reason,
-        "tokens": outcome.tokens,
-        "cost": outcome.cost,
-        "cached": outcome.cached,
-        "verdict": verdict.to_json() if verdict else None,
-    }
+def _candidate(outcome: Outcome) -> ReportedCandidate:
+    candidate = outcome.candidate
+    return ReportedCandidate(
+        str(outcome.id),
+        outcome.generator,
+        candidate.note if candidate else "",
+        candidate.kernel_hash if candidate else None,
+        outcome.reason,
+        outcome.tokens,
+        outcome.cost,
+        outcome.cached,
+        outcome.verdict,
+    )

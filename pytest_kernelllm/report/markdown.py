@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from pytest_kernelllm.core.records import Check, Environment, Ratio, Verdict
+from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.report.read import Report, ReportedCandidate, ReportedTarget
 from pytest_kernelllm.report.spent import spent
 
@@ -29,7 +30,7 @@ _END = "<!-- kernelllm:end -->"
 
 
 def code(text: str) -> str:
-    """A text as inline code in Markdown, also inside a table: no markup, link or mention comes of it."""
+    """Returns a text as inline code in Markdown, also inside a table: no markup, link or mention comes of it."""
     plain = _plain(text).replace("|", "¦")
     fence = "`" * (max((len(run) for run in re.findall("`+", plain)), default=0) + 1)
     pad = " " if plain.startswith("`") or plain.endswith("`") else ""
@@ -37,18 +38,18 @@ def code(text: str) -> str:
 
 
 def html_code(text: str) -> str:
-    """A text as code in a line of HTML."""
+    """Returns a text as code in a line of HTML."""
     return f"<code>{html.escape(_plain(text))}</code>"
 
 
 def job_summary(report: Report) -> str:
-    """What a verify job found, as its summary; at most ``LONGEST_SUMMARY`` bytes."""
+    """Returns what a verify job found, as its summary; at most ``LONGEST_SUMMARY`` bytes."""
     targets = report.targets
     verified = [t for t in targets if t.winner is not None]
     head = [
         "## Triton kernels",
         "",
-        f"{_number(len(verified), 'module')} of {len(targets)} with a verified kernel, on {_where(report.environment)}.",
+        f"{counted(len(verified), 'module')} of {len(targets)} with a verified kernel, on {_where(report.environment)}.",
         "",
     ]
     for each in spent(candidate for target in targets for candidate in target.candidates):
@@ -58,7 +59,7 @@ def job_summary(report: Report) -> str:
 
 
 def pull_request_section(report: Report, digest: str, run: str) -> str:
-    """The action's part of a pull request's text, from its mark to its end; also what stands above a review.
+    """Returns the action's part of a pull request's text, from its mark to its end; also what stands above a review.
 
     Args:
         report: of the run that verified.
@@ -71,7 +72,7 @@ def pull_request_section(report: Report, digest: str, run: str) -> str:
         command = "pytest --kernelllm --kernelllm-only"
     head = [
         _mark(digest),
-        f"Triton kernels for {_number(len(offered), 'module')}, each verified against the module that it replaces, "
+        f"Triton kernels for {counted(len(offered), 'module')}, each verified against the module that it replaces, "
         f"on {_where(report.environment)}, by [this run]({run}).",
         "",
     ]
@@ -94,7 +95,7 @@ def pull_request_section(report: Report, digest: str, run: str) -> str:
 
 
 def with_section(body: str, section: str) -> str:
-    """A pull request's text with the action's part replaced; as it is, where a person took that part out."""
+    """Returns a pull request's text with the action's part replaced; as it is, where a person took that part out."""
     start = MARKED.search(body)
     end = body.find(_END, start.end()) if start else -1
     return (
@@ -183,7 +184,7 @@ def _details(target: ReportedTarget) -> str:
         "",
         f"- written by {code(candidate.generator)}"
         + (f" ({code(candidate.note)})" if candidate.note else ""),
-        f"- {passed} of {_number(len(verdict.checks), 'check')} passed on "
+        f"- {passed} of {counted(len(verdict.checks), 'check')} passed on "
         + (", ".join(code(case) for case in verdict.cases[:20]) or "no case"),
         f"- SHA-256 of the kernel {code(verdict.kernel_hash)}",
         f"- judged under {code(verdict.isolation or 'no isolation')}, policy {code(verdict.environment.policy)}",
@@ -221,10 +222,6 @@ def _ratio(ratio: Ratio | None) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.3g} %"
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _mean(values: Sequence[float]) -> float:

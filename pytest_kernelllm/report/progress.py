@@ -1,4 +1,4 @@
-"""How far a long command has come: one live line on a terminal, nothing in a log."""
+"""Shows the progress of a long command: one live line on a terminal, nothing in a log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rich.text import Text
 
 @contextlib.contextmanager
 def judging_progress(total: int) -> Iterator[Callable[[], None]]:
-    """Show verdicts done, their rate and the time left on standard error; call what it gives at each verdict."""
+    """Shows verdicts done, their rate and the time left on standard error; call what it gives at each verdict."""
     console = Console(stderr=True)
     columns = (
         TextColumn("judging"),
@@ -39,7 +39,7 @@ def judging_progress(total: int) -> Iterator[Callable[[], None]]:
 
 @contextlib.contextmanager
 def target_progress(total: int) -> Iterator[tuple[Callable[[str], None], Callable[[], None]]]:
-    """Show on standard error what is being done and how many targets are finished.
+    """Shows on standard error what is being done and how many targets are finished.
 
     Gives a function to call with what is being done, and one to call at each finished target.
     """

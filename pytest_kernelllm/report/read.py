@@ -1,24 +1,33 @@
-"""The report read back, from a file that anybody may have written: of the published form, or refused."""
+"""The report's records, and how they are read from a file that anybody may have written."""
 
 from __future__ import annotations
 
 import json
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from pytest_kernelllm.core.records import SCHEMA, Environment, Record, RecordError, Target, Verdict
+from pytest_kernelllm.core.records import (
+    ADOPTED,
+    SCHEMA,
+    Environment,
+    Record,
+    RecordError,
+    Target,
+    Verdict,
+)
 
 
 class ReportError(ValueError):
-    """Not a report; a clause that says why."""
+    """A file is not a report; a clause that says why."""
 
 
 @dataclass(frozen=True)
 class ReportedCandidate(Record):
     """One candidate as ``report.json`` has it."""
 
-    index: int | Literal["adopted"]
+    id: str
+    """``inductor-3``, or ``adopted``."""
     generator: str
     note: str
     kernel_hash: str | None
@@ -35,49 +44,46 @@ class ReportedTarget(Record):
 
     target: Target
     candidates: tuple[ReportedCandidate, ...]
-    best: int | None
-    """Index of the candidate that the patch adopts."""
+    best: str | None
+    """``id`` of the candidate that the patch adopts."""
     patch: str | None
     """Path of its patch, where the run wrote one."""
 
     @property
     def winner(self) -> ReportedCandidate | None:
-        """The candidate worth having, which then has an accepting verdict."""
+        """The candidate that the patch adopts, which then has an accepting verdict."""
         return next(
-            (c for c in self.candidates if c.index == self.best and c.verdict and c.verdict.accepted), None
+            (c for c in self.candidates if c.id == self.best and c.verdict and c.verdict.accepted), None
         )
 
     @property
     def adopted(self) -> ReportedCandidate | None:
-        """The kernel that the source names already."""
-        return next((c for c in self.candidates if c.index == "adopted"), None)
+        """The kernel that the source adopts already."""
+        return next((c for c in self.candidates if c.id == str(ADOPTED)), None)
 
 
 @dataclass(frozen=True)
 class Report(Record):
     """``--kernelllm-report``."""
 
-    schema: int
     environment: Environment
     targets: tuple[ReportedTarget, ...]
+    schema: int = SCHEMA
 
 
 def read_report(content: bytes) -> Report:
-    """The report in a JSON text.
+    """Reads the report in a JSON text.
 
     Raises:
         ReportError: it is not one, or not of this version.
     """
     try:
         data: Any = json.loads(content, parse_constant=_refuse, parse_float=_finite)
-        report = Report.from_json(data if isinstance(data, dict) else {})
+        return Report.from_json(data if isinstance(data, dict) else {})
     except RecordError as error:
         raise ReportError(_short(str(error))) from None
     except (ValueError, RecursionError) as error:
         raise ReportError(f"not JSON ({_short(str(error))})") from None
-    if report.schema != SCHEMA:
-        raise ReportError(f"of version {report.schema}, not {SCHEMA}")
-    return report
 
 
 def _refuse(constant: str) -> float:

@@ -14,13 +14,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pytest_kernelllm.core.records import SCHEMA, Environment, Record, Target, Verdict
+from pytest_kernelllm.core.record import NON_FINITE
+from pytest_kernelllm.core.records import SCHEMA, Record, Verdict
+from pytest_kernelllm.report.read import Report
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schema_of(annotation: Any) -> dict[str, Any]:
-    """The JSON Schema of a record class or of any annotation that records use."""
+    """Returns the JSON Schema of a record class, or of any annotation that records use."""
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if annotation is Any:
         return {}
@@ -41,62 +43,36 @@ def schema_of(annotation: Any) -> dict[str, Any]:
         return {"type": "object", "additionalProperties": schema_of(args[1])}
     if isinstance(annotation, type) and issubclass(annotation, Record):
         hints = typing.get_type_hints(annotation)
-        return _object({field.name: schema_of(hints[field.name]) for field in dataclasses.fields(annotation)})
-    names = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
+        properties = {field.name: schema_of(hints[field.name]) for field in dataclasses.fields(annotation)}
+        if "schema" in properties:
+            properties["schema"] = {"const": SCHEMA}
+        return {
+            "type": "object",
+            "properties": properties,
+            "required": list(properties),
+            "additionalProperties": False,
+        }
+    if annotation is float:
+        return {"anyOf": [{"type": "number"}, {"enum": list(NON_FINITE)}]}
+    names = {bool: "boolean", int: "integer", str: "string", type(None): "null"}
     return {"type": names[annotation]}
 
 
 def report_schema() -> dict[str, Any]:
-    """Schema of ``--kernelllm-report``."""
-    text, nothing = {"type": "string"}, {"type": "null"}
-    candidate = _object(
-        {
-            "index": {"anyOf": [{"type": "integer"}, {"const": "adopted"}]},
-            "generator": text,
-            "note": text,
-            "kernel_hash": {"anyOf": [text, nothing]},
-            "reason": text,
-            "tokens": {"type": "integer"},
-            "cost": {"anyOf": [{"type": "number"}, nothing]},
-            "cached": {"type": "boolean"},
-            "verdict": {"anyOf": [schema_of(Verdict), nothing]},
-        }
-    )
-    target = _object(
-        {
-            "target": schema_of(Target),
-            "candidates": {"type": "array", "items": candidate},
-            "best": {"anyOf": [{"type": "integer"}, nothing]},
-            "patch": {"anyOf": [text, nothing]},
-        }
-    )
-    content = {
-        "schema": {"const": SCHEMA},
-        "environment": schema_of(Environment),
-        "targets": {"type": "array", "items": target},
-    }
-    return {"$schema": DRAFT, "title": "pytest-kernelllm report", **_object(content)}
+    """Returns the schema of ``--kernelllm-report``."""
+    return {"$schema": DRAFT, "title": "pytest-kernelllm report", **schema_of(Report)}
 
 
 def verdict_schema() -> dict[str, Any]:
-    """Schema of ``kernelllm verify --json``; with ``--pairs`` each line has a ``name`` besides."""
+    """Returns the schema of ``kernelllm verify --json``; with ``--pairs`` each line has a ``name`` besides."""
     return {"$schema": DRAFT, "title": "pytest-kernelllm verdict", **schema_of(Verdict)}
 
 
 def write_schemas(folder: Path) -> None:
-    """Write ``report.json`` and ``verdict.json``."""
+    """Writes ``report.json`` and ``verdict.json``."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, schema in (("report", report_schema()), ("verdict", verdict_schema())):
         (folder / f"{name}.json").write_text(json.dumps(schema, indent=1) + "\n", encoding="utf-8")
-
-
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
 
 
 if __name__ == "__main__":

@@ -6,26 +6,28 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from pytest_kernelllm.core.words import counted
 
-class Written(Protocol):
-    """A candidate, or why there is none: ``Outcome``, ``ReportedCandidate``."""
+
+class Spending(Protocol):
+    """What was spent on one candidate: ``Outcome`` and ``ReportedCandidate`` say it."""
 
     @property
     def generator(self) -> str:
-        """Who was asked."""
+        """Name of the generator."""
 
     @property
     def tokens(self) -> int:
-        """That were written."""
+        """Tokens that were written."""
 
     @property
     def cost(self) -> float | None:
-        """US dollars, where somebody says."""
+        """US dollars; None where the price is unknown."""
 
 
 @dataclass(frozen=True)
 class Spent:
-    """By one generator."""
+    """What one generator wrote and cost."""
 
     generator: str
     answers: int
@@ -35,17 +37,16 @@ class Spent:
 
     def __str__(self) -> str:
         """As a clause: ``88 answers, 21,760 tokens, $0.42 when they were written``."""
-        answers = f"{self.answers:,} answer{'s' * (self.answers != 1)}"
-        answers += f", {self.tokens:,} token{'s' * (self.tokens != 1)}"
+        answers = f"{counted(self.answers, 'answer')}, {counted(self.tokens, 'token')}"
         if self.cost is None:
             return answers
         cost = f"${self.cost:,.2f}" if self.cost >= 0.01 else "less than $0.01"
         return f"{answers}, {cost} when they were written"
 
 
-def spent(candidates: Iterable[Written]) -> list[Spent]:
-    """The generators that wrote tokens, in the order in which they appear."""
-    by: dict[str, list[Written]] = {}
+def spent(candidates: Iterable[Spending]) -> list[Spent]:
+    """Returns the generators that wrote tokens, in the order in which they appear."""
+    by: dict[str, list[Spending]] = {}
     for each in candidates:
         if each.tokens:
             by.setdefault(each.generator, []).append(each)

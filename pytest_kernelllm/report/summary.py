@@ -1,4 +1,4 @@
-"""What a run ends with: the table, where the patches are, and what went wrong with the store."""
+"""The end of a run: the table, where the patches are, and what went wrong with the store."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_kernelllm.core.outcome import Outcome
+from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.report.spent import spent
 from pytest_kernelllm.report.table import render_table
 
@@ -19,7 +20,7 @@ def write_summary(
     problems: Sequence[str],
     scores: Sequence[str] = (),
 ) -> None:
-    """Write the closing section to pytest's terminal reporter.
+    """Writes the closing section to pytest's terminal reporter.
 
     Args:
         terminal: pytest's ``TerminalReporter``.
@@ -39,11 +40,11 @@ def write_summary(
         terminal.write_line(line)
     for each in spent(outcomes):
         terminal.write_line(f"{each.generator}: {each}.")
-    terminal.write_line(f"{judged} verdicts, {known} of them known before, in {store.name}/.")
+    terminal.write_line(f"{counted(judged, 'verdict')}, {known} of them known before, in {store.name}/.")
     if patches:
         folder = Path(next(iter(patches.values()))).parent
         terminal.write_line(
-            f"{len(patches)} patches in {folder}/: `git apply` one, or `kernelllm apply` for all of them."
+            f"{counted(len(patches), 'patch')} in {folder}/: `git apply` one, or `kernelllm apply` for all of them."
         )
     for problem in problems:
         terminal.write_line(problem, yellow=True)

@@ -1,4 +1,4 @@
-"""The table a person reads in five seconds: one line a target."""
+"""The table a person reads in five seconds: one line for each target."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from pytest_kernelllm.core.outcome import ADOPTED, Outcome, best
-from pytest_kernelllm.core.records import Ratio, Timing
+from pytest_kernelllm.core.outcome import Outcome, best
+from pytest_kernelllm.core.records import ADOPTED, Ratio, Timing
 
 
 def render_table(outcomes: Sequence[Outcome], patches: Mapping[str, str], width: int, color: bool) -> str:
-    """The closing table as text.
+    """Returns the closing table as text.
 
     Args:
         outcomes: of all candidates of all targets.
@@ -43,7 +43,7 @@ def render_table(outcomes: Sequence[Outcome], patches: Mapping[str, str], width:
 
 def _row(outcomes: Sequence[Outcome], patch: str | None, timed: bool) -> list[str]:
     target = outcomes[0].target
-    adopted = next((o for o in outcomes if o.index == ADOPTED), None)
+    adopted = next((o for o in outcomes if o.id == ADOPTED), None)
     tried = [o for o in outcomes if o.verdict is not None]
     verified = [o for o in tried if o.verdict is not None and o.verdict.correct]
     winner = best(outcomes) or adopted
@@ -73,7 +73,7 @@ def _result(
 
 
 def _why(outcome: Outcome) -> str:
-    text = outcome.verdict.reason if outcome.verdict else outcome.reason
+    text = outcome.why
     text = text if len(text) <= 110 else text[:107] + "…"
     return text.replace("[", r"\[")
 

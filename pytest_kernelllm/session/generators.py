@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.core.records import ADOPTED
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
 from pytest_kernelllm.models.from_settings import language_model, sampling
 from pytest_kernelllm.models.generator import NO_HOOK, KernelLLMGenerator, PromptHook
@@ -16,12 +18,12 @@ NAMES = ("auto", "kernelllm", "local", "endpoint", "inductor", "files")
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What generators need beside the settings."""
+    """What generators need besides the settings."""
 
     root: Path
     """The project root; relative folders start there."""
     progress: Callable[[str], None] = lambda text: None
-    """Told what takes long."""
+    """Called with what takes long."""
     hook: PromptHook = NO_HOOK
     """May replace prompts."""
     gpu: str = ""
@@ -40,7 +42,7 @@ class Chosen:
 
 
 def choose(settings: Settings, around: Surroundings) -> Chosen:
-    """The generators of ``settings.generator``, in the order named, each once.
+    """Chooses the generators of ``settings.generator``, in the order named, each once.
 
     Raises:
         GenerateError: an unknown name, no name at all, or a generator that cannot work.
@@ -62,8 +64,26 @@ def choose(settings: Settings, around: Surroundings) -> Chosen:
     return Chosen(tuple(makers[name](settings, around) for name in dict.fromkeys(names)), why)
 
 
+def check_names(generators: Sequence[Generator]) -> None:
+    """Checks that the name of each generator can stand in ids and is its own.
+
+    Raises:
+        GenerateError: it cannot, or two generators share a name.
+    """
+    seen: set[str] = set()
+    for name in (generator.name for generator in generators):
+        if not re.fullmatch(r"\w[\w.+-]*", name) or name == ADOPTED.generator:
+            raise GenerateError(
+                f"A generator cannot be called {name!r}: give it a name of letters, digits and `_.+-`, "
+                f"other than `{ADOPTED}`."
+            )
+        if name in seen:
+            raise GenerateError(f"Two generators are called `{name}`: give each a `name` of its own.")
+        seen.add(name)
+
+
 def _best(settings: Settings, around: Surroundings) -> tuple[str, str]:
-    """What ``auto`` stands for here, and why."""
+    """Returns what ``auto`` stands for here, and why."""
     if settings.endpoint:
         return "endpoint", "an endpoint is set"
     if not around.gpu:

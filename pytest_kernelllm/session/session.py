@@ -1,10 +1,13 @@
-"""One run: targets in, outcomes out. Everything known comes from the store; torch is imported only for what is not."""
+"""One run: targets in, outcomes out. Completions are written, rendered, and judged; what is known comes from the store.
+
+This module puts the three stages together. torch is imported only for what the store does not know.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -14,28 +17,33 @@ from typing import TYPE_CHECKING, Any
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.errors import SessionError
 from pytest_kernelllm.core.kernel_module import judged_part
-from pytest_kernelllm.core.outcome import ADOPTED, Outcome
+from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.overrides import Overrides
-from pytest_kernelllm.core.records import Candidate, Completion, Environment, Target, Verdict
+from pytest_kernelllm.core.records import (
+    ADOPTED,
+    Candidate,
+    CandidateId,
+    Completion,
+    Environment,
+    Target,
+    Verdict,
+)
+from pytest_kernelllm.core.words import counted
+from pytest_kernelllm.discover.adoption import adopted_file
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
 from pytest_kernelllm.judge.isolation.isolation import Isolation
 from pytest_kernelllm.models.generator import NO_HOOK, PromptHook
-from pytest_kernelllm.session.generators import Chosen, Surroundings, choose
-from pytest_kernelllm.session.verdicts import Verdicts
-from pytest_kernelllm.session.writing import Writing
-from pytest_kernelllm.store.local import Store
+from pytest_kernelllm.session.complete import CompleteStage
+from pytest_kernelllm.session.generators import Chosen, Surroundings, check_names, choose
+from pytest_kernelllm.session.judge import JudgeStage
+from pytest_kernelllm.session.live import LiveTargets
+from pytest_kernelllm.session.render import RenderStage
+from pytest_kernelllm.store import Store
 
 if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import LiveTarget
 
 Progress = Callable[[str], None]
-
-
-def hash_text(text: str) -> str:
-    """SHA-256 of a text, in hex."""
-    import hashlib
-
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class Session:
@@ -51,36 +59,38 @@ class Session:
         prompt: PromptHook = NO_HOOK,
         progress: Progress = lambda text: None,
     ) -> None:
-        """A session for the project at ``root``.
+        """Opens a session for the project at ``root``.
 
         Args:
             root: project root; the store lies in it.
             settings: how to run.
-            generators: further generators, after those the settings name.
-            overrides: asked once a target for what its marker does not say.
+            generators: further generators, after those that the settings name.
+            overrides: called for what a conftest says about a target.
             prompt: may replace the prompt that a language model gets.
-            progress: told in a few words what is being done.
+            progress: called with a few words about what is being done.
         """
         self.root = root
         self.settings = settings
         self.store = Store(root, settings.store)
+        self.live: Callable[[Target], LiveTarget] = LiveTargets(root, overrides, progress)
+        """Imports a target. Raises ``SessionError`` where it cannot be imported, built or called."""
         self._more_generators = tuple(generators)
-        self._overrides = overrides
         self._prompt = prompt
         self._progress = progress
-        self._wanted: dict[str, set[int]] = {}
-        self._writing = Writing(self.store, settings.samples, self.live, progress)
-        self._outcomes: dict[tuple[str, int], Outcome] = {}
-        self._live: dict[str, LiveTarget] = {}
-        self._importing = threading.RLock()
-        self._verdicts = Verdicts(
-            settings, self.store, self.live, overrides, free_gpu=self._writing.settle, progress=progress
-        )
+        self._expected: dict[str, set[CandidateId]] = {}
+        self._outcomes: dict[tuple[str, CandidateId], Outcome] = {}
+
+        def inputs(target: Target) -> str:
+            return overrides(target).fingerprint
+
+        self._completing = CompleteStage(self.store, settings.samples, self.live, progress, inputs)
+        self._rendering = RenderStage(self.store, self.live, inputs)
+        self._judging = JudgeStage(settings, self.store, self.live, overrides, progress)
 
     @property
     def environment(self) -> Environment:
         """Where verdicts of this session hold."""
-        return self._verdicts.environment
+        return self._judging.environment
 
     @property
     def isolation(self) -> Isolation:
@@ -89,16 +99,18 @@ class Session:
         Raises:
             IsolationError: the settings ask for more than this machine can give.
         """
-        return self._verdicts.isolation
+        return self._judging.isolation
 
     @cached_property
     def generators(self) -> tuple[Generator, ...]:
         """All generators, in order.
 
         Raises:
-            GenerateError: a setting names none that exists.
+            GenerateError: a setting names none that exists, or two have one name.
         """
-        return (*self.chosen.generators, *self._more_generators)
+        generators = (*self.chosen.generators, *self._more_generators)
+        check_names(generators)
+        return generators
 
     @cached_property
     def chosen(self) -> Chosen:
@@ -107,7 +119,7 @@ class Session:
         Raises:
             GenerateError: a setting names none that exists.
         """
-        gpu = self._verdicts.gpu
+        gpu = self._judging.gpu
         around = Surroundings(
             self.root,
             self._progress,
@@ -118,151 +130,137 @@ class Session:
         return choose(self.settings, around)
 
     @property
-    def candidates_per_target(self) -> int:
-        """How many candidates are asked for, over all generators."""
-        return self.settings.samples * len(self.generators)
-
-    def want(self, target: Target, index: int) -> None:
-        """Announce that ``outcome`` will be asked for, so that a target's candidates are judged side by side."""
-        self._wanted.setdefault(target.id, set()).add(index)
+    def candidate_ids(self) -> list[CandidateId]:
+        """All candidates that are asked for of each target, in order."""
+        samples = range(self.settings.samples)
+        return [CandidateId(generator.name, sample) for generator in self.generators for sample in samples]
 
     def announce(self, target: Target) -> None:
-        """Announce that candidates of a target will be asked for, by this process or another."""
-        self._writing.announce(target)
+        """Announces that candidates of a target will be asked for, by this process or another."""
+        self._completing.announce(target)
 
-    def outcome(self, target: Target, index: int) -> Outcome:
-        """What became of one candidate; generates and judges what is not yet known.
+    def expect(self, target: Target, candidate: CandidateId) -> None:
+        """Announces that ``outcome`` will be called, so that a target's candidates are judged side by side."""
+        self._expected.setdefault(target.id, set()).add(candidate)
+
+    def outcome(self, target: Target, candidate: CandidateId) -> Outcome:
+        """Returns what became of one candidate; writes, renders and judges what is not yet known.
 
         Args:
             target: as the scan found it.
-            index: of the candidate, or ``ADOPTED``.
+            candidate: one of ``candidate_ids``, or ``ADOPTED``.
 
         Raises:
             SessionError: the target cannot be imported, built or called, or nothing can be judged here.
         """
-        if (target.id, index) not in self._outcomes:
-            # Those of one generator: where it fails, the others' are judged all the same.
-            group = index // self.settings.samples
-            wanted = [i for i in self._wanted.get(target.id, set()) if i // self.settings.samples == group]
-            wanted = sorted({*wanted, index})
+        if (target.id, candidate) not in self._outcomes:
+            # With the others of its generator only: where one fails, the others' candidates are judged all the same.
+            expected = {candidate, *self._expected.get(target.id, ())}
+            ids = [each for each in expected if each.generator == candidate.generator]
+            ids.sort(key=lambda each: each.sample)
             with _quiet("torch.__trace"):
-                for outcome in self._settle(target, wanted):
-                    self._outcomes[target.id, outcome.index] = outcome
-        return self._outcomes[target.id, index]
+                for outcome in self._judged(target, self._drafts(target, ids)):
+                    self._outcomes[target.id, outcome.id] = outcome
+        return self._outcomes[target.id, candidate]
 
     def drafts(self, target: Target) -> Iterator[tuple[Outcome, Completion]]:
-        """All candidates of a target as they were written and rendered, without judging them."""
-        for number, generator in enumerate(self.generators):
+        """Yields all candidates of a target as they were written and rendered, without judging them.
+
+        Raises:
+            SessionError: the target cannot be imported, built or called.
+        """
+        for generator in self.generators:
             for completion in self._completions(target, generator, self.settings.samples).values():
                 yield (
-                    self._rendered(target, number * self.settings.samples + completion.index, completion),
+                    self._draft(target, CandidateId(generator.name, completion.index), completion),
                     completion,
                 )
 
     def stream(self, target: Target) -> Iterator[str]:
-        """The first candidate's text, piece by piece while a language model writes it; nothing if it is known or no model's.
+        """Yields the first candidate's text, piece by piece while it is written; nothing where it cannot be watched.
 
         Raises:
             SessionError: the target cannot be imported, built or called.
-            GenerateError: the model cannot be had.
+            GenerateError: the generator cannot work.
         """
-        return self._writing.stream(self.generators[0], target)
-
-    def live(self, target: Target) -> LiveTarget:
-        """The target's class, imported, with its cases.
-
-        Raises:
-            SessionError: it cannot be imported, built or called.
-        """
-        with self._importing:
-            if target.id not in self._live:
-                self._progress(f"{target.name}: importing")
-                _require_torch()
-                from pytest_kernelllm.discover.live import TargetError, load_target
-
-                inputs = self._overrides(target).inputs
-                try:
-                    self._live[target.id] = load_target(self.root, target, inputs=inputs)
-                except TargetError as error:
-                    raise SessionError(str(error)) from None
-            return self._live[target.id]
+        return self._completing.stream(self.generators[0], target)
 
     def close(self) -> None:
-        """End the judge's processes, and what is being written."""
-        self._writing.close()
-        self._verdicts.close()
+        """Ends the judge's processes, and what is being written."""
+        self._completing.close()
+        self._judging.close()
 
-    # ------------------------------------------------------------------ from target to verdicts
+    # ------------------------------------------------------------------ from completion to outcome
 
-    def _settle(self, target: Target, indices: Sequence[int]) -> list[Outcome]:
-        drafts = [self._adopted(target)] if ADOPTED in indices else []
-        if candidates := [i for i in indices if i >= 0]:
-            drafts += self._candidates(target, candidates)
-        return self._verdicts.of(target, drafts)
-
-    def _adopted(self, target: Target) -> Outcome:
-        """The kernel that the source names, as it stands in its file."""
-        from pytest_kernelllm.discover.adoption import adopted_file
-
-        assert target.kernel is not None
-        path = adopted_file(self.root, target)
-        if path is None:
-            return Outcome(target, ADOPTED, reason=f"the adopted kernel {target.kernel} is not there")
-        source = judged_part(path.read_text(encoding="utf-8"))
-        return Outcome(target, ADOPTED, Candidate(target.id, ADOPTED, source, "adopted"), generator="adopted")
-
-    def _candidates(self, target: Target, indices: Sequence[int]) -> list[Outcome]:
-        samples = self.settings.samples
-        drafts = []
-        for number, generator in enumerate(self.generators):
-            wanted = [i for i in indices if i // samples == number]
-            if not wanted:
-                continue
-            completions = self._completions(target, generator, max(wanted) % samples + 1)
-            for index in wanted:
-                within = index % samples
-                if within in completions:
-                    drafts.append(self._rendered(target, index, completions[within]))
-                else:
-                    notes = [c.note for c in completions.values() if not c.text]
-                    fewer = f"{generator.name} wrote {len(completions)} distinct candidates, not {samples}"
-                    reason = notes[0] if notes else fewer
-                    drafts.append(Outcome(target, index, reason=reason, generator=generator.name))
-        return drafts
+    def _drafts(self, target: Target, ids: Sequence[CandidateId]) -> list[Outcome]:
+        """Candidates of one generator, written and rendered; or the adopted one, read."""
+        if ids[0] == ADOPTED:
+            return [self._adopted(target)]
+        generator = next(each for each in self.generators if each.name == ids[0].generator)
+        written = self._completions(target, generator, ids[-1].sample + 1)
+        return [
+            self._draft(target, each, written.get(each.sample) or self._absent(each, written)) for each in ids
+        ]
 
     def _completions(self, target: Target, generator: Generator, count: int) -> dict[int, Completion]:
         try:
-            return self._writing.completions(generator, target, count)
+            return self._completing.completions(generator, target, count)
         except GenerateError as error:
             raise SessionError(str(error)) from None
 
-    def _rendered(self, target: Target, index: int, completion: Completion) -> Outcome:
-        from pytest_kernelllm.generate.render.version import RENDER_VERSION
-
-        draft = Outcome(
-            target, index, generator=completion.generator, tokens=completion.tokens, cost=completion.cost
+    def _absent(self, candidate: CandidateId, written: dict[int, Completion]) -> Completion:
+        """An empty completion that says why there is none."""
+        notes = [completion.note for completion in written.values() if not completion.text]
+        count = counted(len(written), "distinct candidate")
+        fewer = f"{candidate.generator} wrote {count}, not {self.settings.samples}"
+        return Completion(
+            candidate.generator, candidate.sample, "", "modelnew", note=notes[0] if notes else fewer
         )
-        if not completion.text:
-            return replace(draft, reason=completion.note or f"{completion.generator} wrote nothing")
-        result = self.store.rendering(completion, target.source_hash, RENDER_VERSION)
-        if result is None:
-            live = self.live(target)
-            from pytest_kernelllm.generate.render.render import RenderError, render
 
-            try:
-                result = render(completion, live)
-            except RenderError as error:
-                result = str(error)
-            self.store.add_rendering(completion, target.source_hash, RENDER_VERSION, result)
-        if isinstance(result, str):
-            verdict = Verdict("rejected", "render", result, hash_text(completion.text), self.environment)
-            return replace(draft, verdict=verdict)
-        return replace(draft, candidate=replace(result, index=index))
+    def _draft(self, target: Target, candidate: CandidateId, completion: Completion) -> Outcome:
+        draft = Outcome(target, candidate, tokens=completion.tokens, cost=completion.cost)
+        if not completion.text:
+            return replace(draft, reason=completion.note or f"{candidate.generator} wrote nothing")
+        result = self._rendering.render(target, completion)
+        if isinstance(result, Candidate):
+            return replace(draft, candidate=result)
+        text_hash = hashlib.sha256(completion.text.encode(errors="surrogatepass")).hexdigest()
+        return replace(draft, verdict=Verdict("rejected", "render", result, text_hash, self.environment))
+
+    def _adopted(self, target: Target) -> Outcome:
+        """The kernel that the source names, as it stands in its file."""
+        assert target.kernel is not None
+        draft = Outcome(target, ADOPTED)
+        path = adopted_file(self.root, target)
+        if path is None:
+            return replace(draft, reason=f"the adopted kernel {target.kernel} is not there")
+        try:
+            source = judged_part(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            return replace(draft, reason=f"the adopted kernel {path} cannot be read: {error}")
+        return replace(draft, candidate=Candidate(target.id, source, ADOPTED.generator))
+
+    def _judged(self, target: Target, drafts: Sequence[Outcome]) -> Iterator[Outcome]:
+        unknown: list[tuple[Outcome, Candidate]] = []
+        for draft in drafts:
+            if draft.candidate is None:
+                yield draft
+            elif (verdict := self._judging.known(target, draft.candidate)) is not None:
+                yield replace(draft, verdict=verdict, cached=True)
+            else:
+                unknown.append((draft, draft.candidate))
+        if not unknown:
+            return
+        if self.environment.device == "cuda":
+            self._completing.leave_gpus()  # nobody else may use a GPU on which something is timed
+        verdicts = self._judging.verdicts(target, [candidate for _, candidate in unknown])
+        for (draft, _), verdict in zip(unknown, verdicts, strict=True):
+            yield replace(draft, verdict=verdict)
 
 
 @contextlib.contextmanager
 def _quiet(name: str) -> Iterator[None]:
-    """Silence a logger: torch's structured trace would fill pytest's captured logs with empty lines."""
+    """Silences a logger: torch's structured trace would fill pytest's captured logs with empty lines."""
     logger = logging.getLogger(name)
     before, logger.disabled = logger.disabled, True
     try:
@@ -271,19 +269,9 @@ def _quiet(name: str) -> Iterator[None]:
         logger.disabled = before
 
 
-def _require_torch() -> None:
-    for name in ("torch", "triton"):
-        try:
-            __import__(name)
-        except ImportError:
-            raise SessionError(
-                f"{name} is not installed, so nothing can be judged; run `pip install 'pytest-kernelllm[torch]'`."
-            ) from None
-
-
 @contextlib.contextmanager
 def open_session(*args: Any, **kwargs: Any) -> Iterator[Session]:
-    """A session that is closed at the end of the block; arguments are ``Session``'s."""
+    """Opens a session that is closed at the end of the block; arguments are ``Session``'s."""
     session = Session(*args, **kwargs)
     try:
         yield session

@@ -1,5 +1,5 @@
 """What is already known, so that nothing is written or judged twice."""
 
-from pytest_kernelllm.store.local import Store
+from pytest_kernelllm.store.store import Store
 
 __all__ = ["Store"]

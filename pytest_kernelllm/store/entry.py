@@ -9,13 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from pytest_kernelllm.store.signing import StoreKey
+from pytest_kernelllm.store.upgrade import upgrade
 
-FORMAT = 1
-"""Version of the envelope around every entry; entries of any other version count as damaged."""
+FORMAT = 2
+"""Version of the entries that are written."""
+
+READABLE = (1, FORMAT)
+"""Versions of the entries that are read; ``upgrade`` turns older bodies into today's."""
 
 
 class DamagedEntry(ValueError):
-    """The file is not a whole entry of the wanted kind; the text says what is wrong with it."""
+    """The file is not a whole entry of the expected kind; the text says what is wrong with it."""
+
+
+class OtherVersion(ValueError):
+    """Another version of pytest-kernelllm wrote the entry, in a form that this one does not know."""
 
 
 class UnsignedEntry(ValueError):
@@ -23,12 +31,12 @@ class UnsignedEntry(ValueError):
 
 
 def digest(*parts: str) -> str:
-    """64 hex digits that name these parts, in this order."""
+    """Returns 64 hex digits that name these parts, in this order."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def write_atomic(path: Path, content: bytes, mode: int | None = None) -> None:
-    """Put ``content`` at ``path`` so that a reader, or a kill at any moment, sees the old file or the new.
+    """Writes ``content`` to ``path`` so that a reader, or a kill at any moment, leaves the old file or the new.
 
     Args:
         path: in a folder that exists.
@@ -53,7 +61,7 @@ def write_atomic(path: Path, content: bytes, mode: int | None = None) -> None:
 
 
 def encode(kind: str, body: Any, name: str = "", key: StoreKey | None = None) -> bytes:
-    """The bytes of an entry of this kind.
+    """Returns the bytes of an entry of this kind.
 
     Args:
         kind: what the body is.
@@ -64,15 +72,16 @@ def encode(kind: str, body: Any, name: str = "", key: StoreKey | None = None) ->
     checksum = _checksum(kind, body)
     entry = {"format": FORMAT, "kind": kind, "checksum": checksum, "body": body}
     if key is not None:
-        entry["signature"] = key.sign(_signed_text(name, checksum))
+        entry["signature"] = key.sign(_signed_text(FORMAT, name, checksum))
     return json.dumps(entry, indent=1).encode() + b"\n"
 
 
 def decode(kind: str, content: bytes, name: str = "", key: StoreKey | None = None) -> Any:
-    """The body of an entry; without a key a signature is not looked at.
+    """Returns the body of an entry in today's form; without a key a signature is not looked at.
 
     Raises:
-        DamagedEntry: truncated, altered, of another kind or of another format.
+        DamagedEntry: it is truncated, altered or of another kind.
+        OtherVersion: its format is none of ``READABLE``.
         UnsignedEntry: there is a key, and it did not sign this entry for this place.
     """
     try:
@@ -84,21 +93,24 @@ def decode(kind: str, content: bytes, name: str = "", key: StoreKey | None = Non
         raise DamagedEntry("it is not an entry of the store") from None
     if set(entry) - {"signature"} != {"format", "kind", "checksum", "body"}:
         raise DamagedEntry("it is not an entry of the store")
-    if entry["format"] != FORMAT:
-        raise DamagedEntry(f"its format is {entry['format']!r}, this version reads {FORMAT}")
+    if entry["format"] not in READABLE:
+        raise OtherVersion
     if entry["kind"] != kind:
         raise DamagedEntry(f"it holds a {entry['kind']}, not a {kind}")
     if entry["checksum"] != checksum:
         raise DamagedEntry("its checksum does not match")
-    if key is not None and not key.signed(_signed_text(name, checksum), entry.get("signature")):
+    if key is not None and not key.signed(
+        _signed_text(entry["format"], name, checksum), entry.get("signature")
+    ):
         raise UnsignedEntry
-    return entry["body"]
+    return entry["body"] if entry["format"] == FORMAT else upgrade(kind, entry["body"])
 
 
 def _checksum(kind: str, body: Any) -> str:
+    """Format 1 may hold NaN and infinities as bare words, which ``json`` reads and writes alike."""
     return digest(kind, json.dumps(body, sort_keys=True))
 
 
-def _signed_text(name: str, checksum: str) -> str:
+def _signed_text(version: int, name: str, checksum: str) -> str:
     """What a signature covers: by the checksum, kind and body as well."""
-    return json.dumps(["pytest-kernelllm store", FORMAT, name, checksum])
+    return json.dumps(["pytest-kernelllm store", version, name, checksum])

@@ -1,6 +1,6 @@
 """A store that others share: verdicts in a dataset repository on the Hugging Face Hub.
 
-What comes from there is read into memory, bounded, and goes to the place that its own content says. No name that the
+What comes from there is read into memory, bounded, and is stored under the key in its own content. No name that the
 repository gives a file becomes a path here.
 """
 
@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_kernelllm.core.errors import SessionError
+from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.store.entry import DamagedEntry, UnsignedEntry
-from pytest_kernelllm.store.local import Store
+from pytest_kernelllm.store.store import Store
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -30,7 +31,7 @@ AT_ONCE = 8
 TIMEOUT = 60.0
 """Seconds without a byte after which a request has failed."""
 CLIENT = "pytest-kernelllm"
-"""How the Hub is told who asks."""
+"""Name that requests to the Hub carry."""
 A_COMMIT = 200
 """Files that are sent in one commit."""
 
@@ -54,7 +55,7 @@ class Pulled:
     """Too large, cut off, altered, of another version, or not where their content says."""
 
 
-class Hub:
+class HubStore:
     """One dataset repository."""
 
     def __init__(self, address: str, progress: Callable[[str], None] = lambda text: None) -> None:
@@ -62,7 +63,7 @@ class Hub:
 
         Args:
             address: of the repository.
-            progress: told in a few words what is being done.
+            progress: called with a few words about what is being done.
 
         Raises:
             HubError: it is no such address, or ``huggingface_hub`` is not installed.
@@ -74,7 +75,7 @@ class Hub:
         self._progress = progress
 
     def push(self, store: Store) -> tuple[int, int]:
-        """Send verdicts, with the texts of accepted kernels for people to read; makes a private repository if there is none.
+        """Sends verdicts, with the texts of accepted kernels for people to read; creates a private repository if there is none.
 
         What is there stays, but for entries that are not those that the key here signed.
 
@@ -84,10 +85,10 @@ class Hub:
         Raises:
             HubError: the repository cannot be written.
         """
-        entries = list(store.verdict_entries())
+        entries = list(store.verdicts.entries())
         mine = {name: content for name, content, _ in entries}
         texts = {
-            store.name_of(store.kernel_path(record.source_hash, record.verdict.kernel_hash)): record
+            store.place_of(store.renderings.kernel(record.source_hash, record.verdict.kernel_hash)): record
             for _, _, record in entries
             if record.verdict.accepted
         }
@@ -96,15 +97,15 @@ class Hub:
 
             api.create_repo(self.repository, repo_type="dataset", private=True, exist_ok=True)
             there = {name: file.blob_id for name, file in self._files(api)[1].items()}
-            wanted = {name: record.candidate.source.encode() for name, record in texts.items()} | mine
+            offered = {name: record.candidate.source.encode() for name, record in texts.items()} | mine
             operations = [
                 CommitOperationAdd(name, content)
-                for name, content in sorted(wanted.items())
+                for name, content in sorted(offered.items())
                 if name not in there or (store.signs and name in mine and there[name] != _blob_id(content))
             ]
             for start in range(0, len(operations), A_COMMIT):
                 self._progress(
-                    f"sending {start + 1} to {min(start + A_COMMIT, len(operations))} of {len(operations)} files"
+                    f"sending {start + 1} to {min(start + A_COMMIT, len(operations))} of {counted(len(operations), 'file')}"
                 )
                 api.create_commit(
                     self.repository,
@@ -115,7 +116,7 @@ class Hub:
         return len(mine), len(mine.keys() - there)
 
     def pull(self, store: Store) -> Pulled:
-        """Take the verdicts that the store does not have; whatever it has stays.
+        """Takes the verdicts that the store does not have; whatever it has stays.
 
         Raises:
             HubError: the repository cannot be read, or holds more than a store does.
@@ -128,12 +129,12 @@ class Hub:
                 raise HubError(
                     f"{self.repository} holds {len(names)} verdicts; no more than {MOST} are read."
                 )
-            self._progress(f"{len(names)} verdicts at {self.repository}")
-            wanted = [name for name in names if (files[name].size or 0) <= LARGEST]
-            counts["unusable"] += len(names) - len(wanted)
+            self._progress(f"{counted(len(names), 'verdict')} at {self.repository}")
+            small = [name for name in names if (files[name].size or 0) <= LARGEST]
+            counts["unusable"] += len(names) - len(small)
             with ThreadPoolExecutor(AT_ONCE) as pool:
-                for start in range(0, len(wanted), AT_ONCE):  # so that no more than these are in memory
-                    some = wanted[start : start + AT_ONCE]
+                for start in range(0, len(small), AT_ONCE):  # so that no more than these are in memory
+                    some = small[start : start + AT_ONCE]
                     fetched = pool.map(lambda name: self._fetch(api, name, revision), some)
                     for name, content in zip(some, fetched, strict=True):
                         counts[_take(store, name, content)] += 1
@@ -145,7 +146,7 @@ class Hub:
         return str(info.sha), {file.rfilename: file for file in info.siblings or ()}
 
     def _fetch(self, api: HfApi, name: str, revision: str) -> bytes | None:
-        """A file of the repository; None if it is larger than an entry may be, whatever was said of its size."""
+        """A file of the repository; None if it is larger than an entry may be, whatever size the listing gave."""
         from huggingface_hub import get_session, hf_hub_url
         from huggingface_hub.utils import (  # type: ignore[attr-defined]  # documented, but not in its __all__
             build_hf_headers,
@@ -167,9 +168,9 @@ class Hub:
 
     @contextmanager
     def _talking(self, what: str) -> Iterator[HfApi]:
-        """The Hub's client; whatever goes wrong with it becomes one sentence.
+        """Gives the Hub's client; whatever goes wrong with it becomes one sentence.
 
-        Nothing that the server says is repeated: it could hold what it was sent.
+        Nothing of the server's answer is repeated: it could hold what it was sent.
         """
         try:
             from huggingface_hub import HfApi
@@ -208,7 +209,7 @@ def _take(store: Store, name: str, content: bytes | None) -> str:
     if content is None:
         return "unusable"
     try:
-        return "taken" if store.take_verdict(name, content) else "known"
+        return "taken" if store.verdicts.take(name, content) else "known"
     except UnsignedEntry:
         return "unsigned"
     except DamagedEntry:

@@ -1,7 +1,7 @@
-"""The key of the store: what it signs was written by somebody who holds it.
+"""The key of the store: it signs entries, so that only its holders can write what counts.
 
 With the key in the environment, entries that it did not sign count as missing. So a trusted job believes nothing that
-an untrusted one, a cache or a repository put in its way.
+an untrusted one, a cache or a repository supplies.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ SHORTEST = 32
 
 
 class StoreKey:
-    """Signs entries, and knows its own signatures."""
+    """Signs entries, and checks its own signatures."""
 
     def __init__(self, secret: Secret) -> None:
         """For a key as it stands in the environment."""
         self._secret = secret
 
     def sign(self, text: str) -> str:
-        """64 hex digits that only a holder of the key can make for this text (HMAC-SHA-256)."""
+        """Returns 64 hex digits that only a holder of the key can make for this text (HMAC-SHA-256)."""
         return hmac.new(self._secret.reveal().encode(), text.encode(), hashlib.sha256).hexdigest()
 
     def signed(self, text: str, signature: object) -> bool:
@@ -38,10 +38,10 @@ class StoreKey:
 
 
 def find_key(environ: Mapping[str, str]) -> StoreKey | None:
-    """The key in the environment; None where there is none.
+    """Returns the key in the environment; None where there is none.
 
     Raises:
-        ConfigError: it is too short to keep anybody out.
+        ConfigError: it is too short to be safe.
     """
     text = environ.get(VARIABLE, "").strip()
     if text and len(text) < SHORTEST:

@@ -38,7 +38,7 @@ def offers(store: Store, paths: Iterable[Path]) -> list[Offer]:
     Raises:
         PatchError: a patch cannot be read.
     """
-    records = [record for record in store.verdicts() if record.verdict.accepted]
+    records = [record for record in store.verdicts if record.verdict.accepted]
     return [Offer(path, None if path.stem == COMBINED else _record(path, records)) for path in paths]
 
 

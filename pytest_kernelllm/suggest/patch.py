@@ -128,7 +128,7 @@ def _refuse_links(root: Path, path: str) -> None:
 
 def write_patches(store: Store, suggestions: Sequence[Suggestion]) -> list[Path]:
     """Writes each as ``patches/<name>.patch`` in the store's folder and returns the paths in the same order."""
-    return [store.write_patch(each.name, each.patch) for each in suggestions]
+    return [store.patches.write(each.name, each.patch) for each in suggestions]
 
 
 def apply(root: Path, what: Suggestion | Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,12 +32,12 @@ def write_suggestions(
         The path of each target's patch, relative to the working directory, by ``Target.id``.
     """
     targets = list({o.target.id: o.target for o in outcomes}.values())
-    _remove_patch(store, COMBINED)
+    store.patches.remove(COMBINED)
     paths: dict[str, str] = {}
     adoptions: list[tuple[Target, Candidate]] = []
     for target in targets:
         if adoption_state(root, target) == "current":
-            _remove_patch(store, patch_name([target.id]))
+            store.patches.remove(patch_name([target.id]))
             continue
         winner = best([o for o in outcomes if o.target.id == target.id])
         if winner is None or winner.candidate is None or winner.verdict is None:
@@ -56,8 +55,3 @@ def write_suggestions(
     if len(adoptions) > 1 and (everything := combined(root, adoptions, targets, folder)) is not None:
         write_patches(store, [everything])
     return paths
-
-
-def _remove_patch(store: Store, name: str) -> None:
-    with contextlib.suppress(OSError):
-        (store.path / "patches" / f"{name}.patch").unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What ``kernelllm verify`` tells its judging processes. Imports nothing heavy, because both sides need it."""
+"""The messages from ``kernelllm verify`` to its judging processes. Imports nothing heavy, because both sides need it."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from pytest_kernelllm.core.records import Environment, Record, Target
 
 
 @dataclass(frozen=True)
-class Hello(Record):
-    """What a judging process is told first."""
+class Handshake(Record):
+    """The first message to a judging process."""
 
     environment: Environment
     gpu_uuid: str
+    """Names the GPU's lock; empty without a GPU."""
     deadline: float
+    """Seconds that one candidate may take."""
     isolation: Literal["best", "strict"]
 
 
 @dataclass(frozen=True)
-class Order(Record):
+class JudgeRequest(Record):
     """One candidate to judge."""
 
     reference: str
-    """Names the reference by its content: as long as it is the same, the exam is."""
+    """Hash of the reference's content: as long as it is the same, its reference outputs are kept."""
     root: str
     """Folder that the target's path is relative to."""
     target: Target

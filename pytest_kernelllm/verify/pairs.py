@@ -1,7 +1,7 @@
 """``kernelllm verify``: judges candidate files against reference files, without a project around them.
 
-Judging is bound by Python (questions are prepared and timing is steered by it), so it is spread over processes: several
-a GPU, each with a warm judge, all taking from one agenda. What is equal byte for byte is judged once.
+Judging is bound by Python, which prepares the inputs and steers the timing, so it is spread over processes: several for
+each GPU, each with a warm judge, all taking from one queue. What is equal byte for byte is judged once.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.records import Environment, Target, Verdict
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.judge.environment import Gpu, equal_gpus, find_environment, find_gpus
-from pytest_kernelllm.verify.messages import Hello, Order
-from pytest_kernelllm.verify.pool import Job, Lost, Pool, PoolFailed, Seat
+from pytest_kernelllm.verify.messages import Handshake, JudgeRequest
+from pytest_kernelllm.verify.pool import PoolFailed, PoolJob, ProcessLost, ProcessPool, Slot
 
 LARGEST = 4 * 1024 * 1024
 """Bytes; no larger candidate is read."""
 
 PER_GPU = 6
-"""Judging processes a GPU at most, or without one: while one prepares a question, another's kernel runs or compiles."""
+"""Judging processes for each GPU at most, or in all without one: while one prepares inputs, another's kernel runs or compiles."""
 
 MEMORY = 8 << 30
 """Bytes of a GPU's memory that each of them should find free, for itself and its worker."""
@@ -57,13 +57,13 @@ class Judged:
     """Name of the pair that was judged in this one's place, because both are equal byte for byte."""
 
     def in_words(self) -> str:
-        """``answer 3: accepted, 1.83x eager [1.80, 1.86]``, or why not."""
+        """Returns ``answer 3: accepted, 1.83x eager [1.80, 1.86]``, or why not."""
         speed = f", {s.value:.2f}x eager [{s.low:.2f}, {s.high:.2f}]" if (s := self.verdict.speedup) else ""
         reason = f": {self.verdict.reason}" if self.verdict.reason else ""
         return f"{self.pair.name}: {self.verdict.verdict}{speed}{reason}"
 
     def to_line(self) -> str:
-        """One line of JSON."""
+        """Returns one line of JSON."""
         same = {"same_as": self.same_as} if self.same_as else {}
         return json.dumps({"name": self.pair.name, **same, **self.verdict.to_json()}, allow_nan=False)
 
@@ -71,7 +71,7 @@ class Judged:
 def verify_all(
     pairs: Sequence[Pair], settings: Settings, done: Callable[[Judged], None], min_speedup: float = 0.0
 ) -> None:
-    """Judge pairs side by side, telling ``done`` of each as it is decided.
+    """Judges pairs side by side, and calls ``done`` with each as it is decided.
 
     Args:
         pairs: in any order; the verdicts do not depend on it.
@@ -90,23 +90,24 @@ def verify_all(
     def unjudged(reason: str) -> Verdict:
         return Verdict("inconclusive", "render", reason, "", environment)
 
-    jobs: dict[str, Job] = {}
-    twins: defaultdict[str, list[Pair]] = defaultdict(list)
+    jobs: dict[str, PoolJob] = {}
+    equal: defaultdict[str, list[Pair]] = defaultdict(list)
     for pair in pairs:
         job = _job(pair, settings, min_speedup)
         if isinstance(job, str):
             done(Judged(pair, unjudged(job)))
         else:
             jobs.setdefault(job.name, job)
-            twins[job.name].append(pair)
+            equal[job.name].append(pair)
     try:
-        with Pool("pytest_kernelllm.verify.process", _seats(len(jobs), settings, environment)) as pool:
-            for job, answer in pool.run(list(jobs.values())):
-                if isinstance(answer, Lost):
-                    verdict = unjudged(f"the judging process ended: {answer}")
+        slots = _slots(len(jobs), settings, environment)
+        with ProcessPool("pytest_kernelllm.verify.process", slots) as pool:
+            for job, reply in pool.run(list(jobs.values())):
+                if isinstance(reply, ProcessLost):
+                    verdict = unjudged(f"the judging process ended: {reply}")
                 else:
-                    verdict = Verdict.from_json(answer["verdict"])
-                first, *others = twins[job.name]
+                    verdict = Verdict.from_json(reply["verdict"])
+                first, *others = equal[job.name]
                 done(Judged(first, verdict))
                 for pair in others:
                     done(Judged(pair, verdict, same_as=first.name))
@@ -114,8 +115,8 @@ def verify_all(
         raise VerifyError(str(error)) from None
 
 
-def _job(pair: Pair, settings: Settings, min_speedup: float) -> Job | str:
-    """What a judging process is to do, named by the bytes of both files; or why it cannot be done."""
+def _job(pair: Pair, settings: Settings, min_speedup: float) -> PoolJob | str:
+    """What a judging process has to do, named by the bytes of both files; or why it cannot be done."""
     target = find_reference(pair.reference)
     if isinstance(target, str):
         return target
@@ -130,7 +131,7 @@ def _job(pair: Pair, settings: Settings, min_speedup: float) -> Job | str:
         return f"{pair.candidate} cannot be read: it is larger than {LARGEST >> 20} MiB"
     # The source hash stands for what the reference imports from files beside it.
     reference_hash = _hash(reference, target.name.encode(), target.source_hash.encode())
-    order = Order(
+    request = JudgeRequest(
         reference=reference_hash,
         root=str(file.parent),
         target=target,
@@ -140,7 +141,7 @@ def _job(pair: Pair, settings: Settings, min_speedup: float) -> Job | str:
         baseline=settings.baseline,
         timing=settings.timing,
     )
-    return Job(_hash(reference_hash.encode(), candidate), reference_hash, order.to_json())
+    return PoolJob(_hash(reference_hash.encode(), candidate), reference_hash, request.to_json())
 
 
 def _hash(*parts: bytes) -> str:
@@ -150,32 +151,32 @@ def _hash(*parts: bytes) -> str:
     return digest.hexdigest()
 
 
-def _seats(jobs: int, settings: Settings, environment: Environment) -> list[Seat]:
-    """Where to judge: as many processes as there is use for, dealt out over all GPUs of the first one's model."""
+def _slots(jobs: int, settings: Settings, environment: Environment) -> list[Slot]:
+    """As many slots as are of use, spread over all GPUs of the first one's model."""
     gpus = equal_gpus(find_gpus()) if environment.device == "cuda" else []
     uuids = [gpu.uuid for gpu in gpus] or [""]
     cores = len(os.sched_getaffinity(0))
     chosen = settings.workers or len(uuids) * processes_per_gpu(gpus, cores)
     count = max(1, min(chosen, jobs))
     threads = str(max(1, cores // count))
-    seats = []
+    slots = []
     for _, uuid in zip(range(count), itertools.cycle(uuids), strict=False):
         variables = {"OMP_NUM_THREADS": threads, "TORCHINDUCTOR_COMPILE_THREADS": threads}
-        hello = Hello(environment, uuid, settings.deadline, settings.isolation)
+        handshake = Handshake(environment, uuid, settings.deadline, settings.isolation)
         if uuid:
             variables["CUDA_VISIBLE_DEVICES"] = uuid
-        seats.append(Seat(hello.to_json(), variables))
-    return seats
+        slots.append(Slot(handshake.to_json(), variables))
+    return slots
 
 
 def processes_per_gpu(gpus: Sequence[Gpu], cores: int) -> int:
-    """Judging processes on each GPU, or in all where there is none, as far as CPU cores and GPU memory go round."""
+    """Returns how many judging processes run on each GPU, or in all where there is none, by CPU cores and GPU memory."""
     room = [gpu.free // MEMORY for gpu in gpus]
     return max(1, min(PER_GPU, cores // max(1, len(gpus)), *room))
 
 
 def find_reference(reference: str) -> Target | str:
-    """The target that a command line names; or, if there is none, the sentence that says so."""
+    """Returns the target that a command line names; or, if there is none, the sentence that says so."""
     file, _, name = reference.partition("::")
     path = Path(file).absolute()
     if not path.is_file():
@@ -193,7 +194,7 @@ def find_reference(reference: str) -> Target | str:
 
 
 def find_pairs(folder: Path) -> list[Pair]:
-    """Every subfolder that holds ``reference.py`` and ``candidate.py``, sorted by name."""
+    """Returns every subfolder that holds ``reference.py`` and ``candidate.py``, sorted by name."""
     return [
         Pair(sub.name, str(sub / "reference.py"), sub / "candidate.py")
         for sub in sorted(folder.iterdir())

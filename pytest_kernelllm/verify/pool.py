@@ -1,6 +1,6 @@
-"""A pool of processes that do jobs: spread over GPUs, taking from one agenda as they get free, replaced when they die.
+"""A pool of processes that do jobs: spread over GPUs, each taking the next job when it is free, replaced when they die.
 
-What a job is, the pool does not know: orders and answers are JSON. The processes speak over a ``Channel`` on the socket
+The pool does not know what a job is: requests and replies are JSON. The processes speak over a ``Channel`` on the socket
 whose descriptor is their only argument.
 """
 
@@ -23,69 +23,70 @@ from typing import Any
 from pytest_kernelllm.judge.shared.channel import Channel, ChannelClosed, ChannelError
 from pytest_kernelllm.store.signing import VARIABLE as STORE_KEY
 
-Answer = dict[str, Any]
+Reply = dict[str, Any]
 
 UNFIT = "unfit"
-"""Key of the answer by which a process asks to be replaced before it does this job."""
+"""Key of the reply by which a process asks to be replaced before it does this job."""
 
 GRACE = 15.0
 """Seconds a process has for ending its own children before it is killed."""
 
 
 @dataclass(frozen=True)
-class Job:
+class PoolJob:
     """One thing to do."""
 
     name: str
-    """For whoever wants it done."""
+    """For the caller."""
     group: str
     """Jobs of one group go to the same process while another process has something else to do."""
-    order: dict[str, Any]
+    request: dict[str, Any]
+    """The message to the process."""
 
 
 @dataclass(frozen=True)
-class Seat:
+class Slot:
     """A place for one process."""
 
-    hello: dict[str, Any]
-    """The first message to each process here; it answers when it is ready."""
+    handshake: dict[str, Any]
+    """The first message to each process here; it replies when it is ready."""
     environment: Mapping[str, str]
     """Environment variables that differ from this process's."""
 
 
-class Lost(Exception):
-    """A process ended before it answered; the text says how."""
+class ProcessLost(Exception):
+    """A process ended before it replied; the text says how."""
 
 
 class PoolFailed(RuntimeError):
     """No process can be started; the text says why."""
 
 
-_Done = queue.SimpleQueue[tuple[Job, Answer | Lost | PoolFailed]]
+_Done = queue.SimpleQueue[tuple[PoolJob, Reply | ProcessLost | PoolFailed]]
 
 
-class Agenda:
-    """What is left to do. Every job is taken once. Thread-safe."""
+class JobQueue:
+    """The jobs that are left. Every job is taken once. Thread-safe."""
 
-    def __init__(self, jobs: Sequence[Job]) -> None:
-        """All of ``jobs``; groups in the order in which they first appear."""
+    def __init__(self, jobs: Sequence[PoolJob]) -> None:
+        """Holds all of ``jobs``; groups in the order in which they first appear."""
         self._lock = threading.Lock()
-        self._fresh: dict[str, deque[Job]] = {}
-        """Groups that nobody has begun."""
-        self._begun: dict[str, deque[Job]] = {}
+        self._new: dict[str, deque[PoolJob]] = {}
+        """Groups that no process has begun."""
+        self._begun: dict[str, deque[PoolJob]] = {}
         for job in jobs:
-            self._fresh.setdefault(job.group, deque()).append(job)
+            self._new.setdefault(job.group, deque()).append(job)
 
-    def take(self, group: str) -> Job | None:
-        """The next job for a process whose last one was of ``group``; None when all are taken.
+    def take(self, group: str) -> PoolJob | None:
+        """Takes the next job for a process whose last one was of ``group``; None when all are taken.
 
-        One of the same group; else of a group that is still untouched; else of whichever has most left to do.
+        One of the same group; else of a group that no process has begun; else of the group with most jobs left.
         """
         with self._lock:
             if group not in self._begun:
-                if self._fresh:
-                    group = next(iter(self._fresh))
-                    self._begun[group] = self._fresh.pop(group)
+                if self._new:
+                    group = next(iter(self._new))
+                    self._begun[group] = self._new.pop(group)
                 elif self._begun:
                     group = max(self._begun, key=lambda name: len(self._begun[name]))
                 else:
@@ -97,137 +98,140 @@ class Agenda:
             return job
 
 
-class Pool:
-    """Processes at seats. Close it with ``with``; that ends them all."""
+class ProcessPool:
+    """One process in each slot. Close it with ``with``; that ends them all."""
 
-    def __init__(self, module: str, seats: Sequence[Seat]) -> None:
-        """``module`` is run as ``python -m module FD``, once a seat, when there is something to do."""
-        self._crews = [_Crew(module, seat) for seat in seats]
+    def __init__(self, module: str, slots: Sequence[Slot]) -> None:
+        """``module`` is run as ``python -m module FD``, once for each slot, when there is something to do."""
+        self._runners = [_SlotRunner(module, slot) for slot in slots]
         self._threads: list[threading.Thread] = []
 
-    def __enter__(self) -> Pool:
-        """Nothing is started yet."""
+    def __enter__(self) -> ProcessPool:
+        """Starts nothing yet."""
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """End all processes; they end their own children."""
-        for crew in self._crews:
-            crew.dismiss()
+        """Ends all processes; they end their own children."""
+        for runner in self._runners:
+            runner.close()
         for thread in self._threads:
             thread.join()
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Answer | Lost]]:
-        """Do all jobs, once; each with its answer, or with how its process was lost, as they are done.
+    def run(self, jobs: Sequence[PoolJob]) -> Iterator[tuple[PoolJob, Reply | ProcessLost]]:
+        """Does all jobs, once; yields each with its reply, or with how its process was lost, as they are done.
 
         Raises:
-            PoolFailed: the first process of a seat does not start.
+            PoolFailed: the first process of a slot does not start.
         """
-        agenda = Agenda(jobs)
+        left = JobQueue(jobs)
         done: _Done = queue.SimpleQueue()
-        for crew in self._crews[: len(jobs)]:
+        for runner in self._runners[: len(jobs)]:
             # Daemons: waiting for a process must not hold up a command that is interrupted twice.
-            self._threads.append(threading.Thread(target=crew.work, args=(agenda, done), daemon=True))
+            self._threads.append(threading.Thread(target=runner.work, args=(left, done), daemon=True))
             self._threads[-1].start()
         for _ in jobs:
-            job, answer = done.get()
-            if isinstance(answer, PoolFailed):
-                raise answer
-            yield job, answer
+            job, reply = done.get()
+            if isinstance(reply, PoolFailed):
+                raise reply
+            yield job, reply
 
 
-class _Crew:
-    """The processes of one seat, one after the other; each is started, asked and ended by the crew's one thread.
+class _SlotRunner:
+    """Runs the processes of one slot, one after the other. Its one thread starts each, talks to it and ends it.
 
-    By one thread, because a process is also told to end when the thread that started it ends.
+    One thread, because the system ends a process when the thread that started it ends.
     """
 
-    def __init__(self, module: str, seat: Seat) -> None:
+    def __init__(self, module: str, slot: Slot) -> None:
         self._module = module
-        self._seat = seat
-        self._process: _Process | None = None
+        self._slot = slot
+        self._process: _WorkerProcess | None = None
         self._started = False
-        self._dismissed = False
+        self._closed = False
         self._lock = threading.Lock()
 
-    def work(self, agenda: Agenda, done: _Done) -> None:
-        """Do jobs until none is left."""
+    def work(self, left: JobQueue, done: _Done) -> None:
+        """Does jobs until none is left."""
         group = ""
-        while not self._dismissed and (job := agenda.take(group)) is not None:
+        while not self._closed and (job := left.take(group)) is not None:
             group = job.group
             try:
                 done.put((job, self._do(job)))
-            except (Lost, PoolFailed) as failure:
+            except (ProcessLost, PoolFailed) as failure:
                 done.put((job, failure))
-            except Exception as error:  # whoever waits for this job must hear of it
+            except Exception as error:  # whoever waits for this job must get it
                 done.put((job, PoolFailed(f"The pool failed: {type(error).__name__}: {error}")))
         self._end()
 
-    def dismiss(self) -> None:
-        """From any thread: start nothing more, and tell the process to end."""
+    def close(self) -> None:
+        """From any thread: starts nothing more, and asks the process to end."""
         with self._lock:
-            self._dismissed = True
+            self._closed = True
             if self._process is not None:
-                self._process.tell_to_end()
+                self._process.terminate()
 
-    def _do(self, job: Job) -> Answer:
-        answer = self._ask(job)
-        if UNFIT in answer:
+    def _do(self, job: PoolJob) -> Reply:
+        reply = self._ask(job)
+        if UNFIT in reply:
             self._end()
-            answer = self._ask(job)
-        return answer
+            reply = self._ask(job)
+        return reply
 
-    def _ask(self, job: Job) -> Answer:
+    def _ask(self, job: PoolJob) -> Reply:
         process = self._process or self._start()
         try:
-            process.channel.send(job.order)
+            process.channel.send(job.request)
             return process.channel.receive()
         except (ChannelClosed, ChannelError):
-            raise Lost(self._end(told=False)) from None
+            raise ProcessLost(self._end(by_itself=True)) from None
 
-    def _start(self) -> _Process:
+    def _start(self) -> _WorkerProcess:
         with self._lock:
-            if self._dismissed:
-                raise Lost("the pool is being closed")
-            process = self._process = _Process(self._module, self._seat)
+            if self._closed:
+                raise ProcessLost("the pool is being closed")
+            process = self._process = _WorkerProcess(self._module, self._slot)
         try:
-            process.channel.send(self._seat.hello)
+            process.channel.send(self._slot.handshake)
             process.channel.receive()
         except (ChannelClosed, ChannelError):
-            text = self._end(told=False)
+            how = self._end(by_itself=True)
             if not self._started:
-                raise PoolFailed(f"A judging process cannot start: {text}") from None
-            raise Lost(text) from None
+                raise PoolFailed(f"A judging process cannot start: {how}") from None
+            raise ProcessLost(how) from None
         self._started = True
         return process
 
-    def _end(self, *, told: bool = True) -> str:
-        """See the process out, if there is one; how it ended. One that closed its channel is ending untold."""
+    def _end(self, *, by_itself: bool = False) -> str:
+        """Waits until the process has ended, if there is one, and says how.
+
+        ``by_itself``: it closed its channel, so it is ending without being asked.
+        """
         process = self._process
         if process is None:
             return ""
         with self._lock:
-            process.tell_to_end() if told else process.hurry()
-        text = process.end()
+            process.kill_later() if by_itself else process.terminate()
+        how = process.wait()
         with self._lock:
             self._process = None
             process.reap()
-        return text
+        return how
 
 
-class _Process:
-    """One process. It is reaped last, so that its number means nobody else before."""
+class _WorkerProcess:
+    """One process. It is reaped last, so that no other process gets its number before."""
 
-    def __init__(self, module: str, seat: Seat) -> None:
+    def __init__(self, module: str, slot: Slot) -> None:
         ours, theirs = socket.socketpair()
         self.channel = Channel(ours)
-        self._impatience: threading.Timer | None = None
+        self._killer: threading.Timer | None = None
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  # closed by reap
         path = [os.path.abspath(entry) for entry in sys.path]  # noqa: PTH100  # "" is the working directory
         self._popen = subprocess.Popen(
             [sys.executable, "-P", "-m", module, str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
-            # It runs references, and stores nothing: what signs the store is none of its business.
-            env={**os.environ, **seat.environment, STORE_KEY: "", "PYTHONPATH": os.pathsep.join(path)},
+            # It runs references and stores nothing, so it gets no key to the store.
+            env={**os.environ, **slot.environment, STORE_KEY: "", "PYTHONPATH": os.pathsep.join(path)},
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
@@ -235,33 +239,33 @@ class _Process:
         )
         theirs.close()
 
-    def tell_to_end(self) -> None:
-        """Let it end its children and itself."""
+    def terminate(self) -> None:
+        """Asks it to end its children and itself, and kills it if it does not."""
         os.kill(self._popen.pid, signal.SIGTERM)
-        self.hurry()
+        self.kill_later()
 
-    def hurry(self) -> None:
-        """Kill it if it has not ended after ``GRACE``. Not to be called by two threads at once."""
-        if self._impatience is None:
-            self._impatience = threading.Timer(GRACE, _kill, (self._popen.pid,))
-            self._impatience.daemon = True
-            self._impatience.start()
+    def kill_later(self) -> None:
+        """Kills it if it has not ended after ``GRACE``. Two threads must not call this at once."""
+        if self._killer is None:
+            self._killer = threading.Timer(GRACE, _kill, (self._popen.pid,))
+            self._killer.daemon = True
+            self._killer.start()
 
-    def end(self) -> str:
-        """Wait until it has ended, and whatever it left in its session with it; how it ended."""
+    def wait(self) -> str:
+        """Waits until it has ended, kills what it left in its session, and says how it ended."""
         how = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
         assert how is not None  # it is only None with WNOHANG
         _kill(self._popen.pid)
         if how.si_code != os.CLD_EXITED:
             return f"it was killed by {signal.Signals(how.si_status).name}"
         self._log.seek(0)
-        words = self._log.read().decode(errors="replace").strip().rpartition("\n")[2][:300]
-        return f"it exited with status {how.si_status}" + (f": {words}" if words else "")
+        last_line = self._log.read().decode(errors="replace").strip().rpartition("\n")[2][:300]
+        return f"it exited with status {how.si_status}" + (f": {last_line}" if last_line else "")
 
     def reap(self) -> None:
-        """Forget it."""
-        if self._impatience is not None:
-            self._impatience.cancel()
+        """Releases everything that belongs to it."""
+        if self._killer is not None:
+            self._killer.cancel()
         self._popen.wait()
         self.channel.close()
         self._log.close()

@@ -1,4 +1,4 @@
-"""A judging process of ``kernelllm verify``: one warm judge on one GPU, fed by the pool.
+"""A judging process of ``kernelllm verify``: one warm judge on one GPU, which gets its jobs from the pool.
 
 Run as ``python -m pytest_kernelllm.verify.process FD``. ``CUDA_VISIBLE_DEVICES`` names the one GPU, so it is always device 0.
 """
@@ -22,7 +22,7 @@ from pytest_kernelllm.generate.render.render import RenderError, render
 from pytest_kernelllm.judge.isolation.isolation import probe_isolation
 from pytest_kernelllm.judge.judge import Criteria, Judge
 from pytest_kernelllm.judge.shared.channel import Channel, ChannelClosed
-from pytest_kernelllm.verify.messages import Hello, Order
+from pytest_kernelllm.verify.messages import Handshake, JudgeRequest
 from pytest_kernelllm.verify.pool import UNFIT
 
 if TYPE_CHECKING:
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 PR_SET_PDEATHSIG = 1
 
 
-class _Leave(BaseException):
-    """The pool wants this process to end."""
+class _Terminated(BaseException):
+    """The pool asked this process to end."""
 
 
-class Bench:
-    """Judges orders with one judge, and keeps the last reference and so its references."""
+class PairJudge:
+    """Judges pairs with one judge, and keeps the last reference, so that its reference outputs are computed once."""
 
     def __init__(self, judge: Judge) -> None:
         """``judge`` is started and ended by the caller."""
@@ -46,43 +46,43 @@ class Bench:
         self._spent = False
         self._path = list(sys.path)
 
-    def fit_for(self, order: Order) -> bool:
-        """Whether nothing that an earlier reference did to this process can touch this verdict."""
-        other = bool(self._reference) and order.reference != self._reference
+    def fit_for(self, request: JudgeRequest) -> bool:
+        """Whether nothing that an earlier reference did to this process can change this verdict."""
+        other = bool(self._reference) and request.reference != self._reference
         return not (self._spent and other) and self._cuda_works()
 
-    def verdict(self, order: Order) -> Verdict:
-        """The verdict on one candidate. Where the reference or the judge itself fails, it is inconclusive."""
+    def verdict(self, request: JudgeRequest) -> Verdict:
+        """Judges one candidate. Where the reference or the judge itself fails, the verdict is inconclusive."""
         try:
-            if order.reference != self._reference:
+            if request.reference != self._reference:
                 sys.path[:] = self._path
-                before, known = _switches(), set(sys.modules)
-                self._reference, self._live = order.reference, _load(order)
-                self._spent = _switches() != before or _brought_helpers(order, known)
+                before, known = _global_settings(), set(sys.modules)
+                self._reference, self._live = request.reference, _load(request)
+                self._spent = _global_settings() != before or _brought_helpers(request, known)
             if isinstance(self._live, str):
-                return self._say("inconclusive", self._live)
-            return self._judged(order, self._live)
+                return self._unjudged("inconclusive", self._live)
+            return self._judged(request, self._live)
         except (Exception, SystemExit) as error:  # a run of thousands goes on
             text = " ".join(str(error).split())[:300]
-            return self._say("inconclusive", f"the judge failed: {type(error).__name__}: {text}")
+            return self._unjudged("inconclusive", f"the judge failed: {type(error).__name__}: {text}")
 
-    def _judged(self, order: Order, live: LiveTarget) -> Verdict:
-        completion = Completion("files", 0, order.text, format_of(order.text), note=order.note)
+    def _judged(self, request: JudgeRequest, live: LiveTarget) -> Verdict:
+        completion = Completion("files", 0, request.text, format_of(request.text), note=request.note)
         try:
             candidate = render(completion, live)
         except RenderError as error:
-            return self._say("rejected", str(error))
+            return self._unjudged("rejected", str(error))
         criteria = Criteria(
             live,
             tolerance=live.options.tolerance,
-            min_speedup=order.min_speedup,
-            baseline=order.baseline,
+            min_speedup=request.min_speedup,
+            baseline=request.baseline,
             nonfinite=live.options.nonfinite,
-            timing=order.timing,
+            timing=request.timing,
         )
         return self._judge.judge(candidate, criteria)
 
-    def _say(self, status: Status, reason: str) -> Verdict:
+    def _unjudged(self, status: Status, reason: str) -> Verdict:
         return Verdict(status, "render", reason, "", self._judge.environment)
 
     def _cuda_works(self) -> bool:
@@ -96,15 +96,15 @@ class Bench:
         return True
 
 
-def _load(order: Order) -> LiveTarget | str:
+def _load(request: JudgeRequest) -> LiveTarget | str:
     """The reference, ready to be called; or the sentence that says why not."""
     try:
-        return load_target(Path(order.root), order.target)
+        return load_target(Path(request.root), request.target)
     except TargetError as error:
         return str(error)
 
 
-def _switches() -> tuple[object, ...]:
+def _global_settings() -> tuple[object, ...]:
     """PyTorch's global settings that a file may change for everybody by being imported or built."""
     return (
         torch.get_default_dtype(),
@@ -118,43 +118,43 @@ def _switches() -> tuple[object, ...]:
     )
 
 
-def _brought_helpers(order: Order, known: set[str]) -> bool:
+def _brought_helpers(request: JudgeRequest, known: set[str]) -> bool:
     """Whether the reference imported files beside it, whose names another reference may use for its own."""
     files = (getattr(sys.modules[name], "__file__", None) for name in set(sys.modules) - known)
-    beside = [file for file in files if file and Path(file).is_relative_to(order.root)]
+    beside = [file for file in files if file and Path(file).is_relative_to(request.root)]
     return len(beside) > 1
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
+def _terminate(number: int, frame: FrameType | None) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise _Leave
+    raise _Terminated
 
 
-def _serve(channel: Channel, bench: Bench) -> None:
-    """Judge what comes, until this process is no longer fit for it."""
+def _serve(channel: Channel, judge: PairJudge) -> None:
+    """Judges what comes, until this process is no longer fit for it."""
     try:
-        while bench.fit_for(order := Order.from_json(channel.receive())):
-            channel.send({"verdict": bench.verdict(order).to_json()})
+        while judge.fit_for(request := JudgeRequest.from_json(channel.receive())):
+            channel.send({"verdict": judge.verdict(request).to_json()})
         channel.send({UNFIT: True})
     finally:
-        # From here on the judge ends its own processes, and is not to be interrupted.
+        # From here on the judge ends its own processes, and must not be interrupted.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def main(argv: list[str]) -> None:
-    """Serve until the pool closes its end or sends SIGTERM."""
-    signal.signal(signal.SIGTERM, _leave)
+    """Serves until the pool closes its end or sends SIGTERM."""
+    signal.signal(signal.SIGTERM, _terminate)
     # Also where the command itself is killed.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     channel = Channel(socket.socket(fileno=int(argv[1])))
-    with contextlib.suppress(_Leave, ChannelClosed):
-        hello = Hello.from_json(channel.receive())
-        isolation = probe_isolation(hello.environment.device, hello.isolation)
+    with contextlib.suppress(_Terminated, ChannelClosed):
+        start = Handshake.from_json(channel.receive())
+        isolation = probe_isolation(start.environment.device, start.isolation)
         with Judge(
-            hello.environment, deadline=hello.deadline, gpu_uuid=hello.gpu_uuid, isolation=isolation
+            start.environment, deadline=start.deadline, gpu_uuid=start.gpu_uuid, isolation=isolation
         ) as judge:
             channel.send({"ready": True})
-            _serve(channel, Bench(judge))
+            _serve(channel, PairJudge(judge))
 
 
 if __name__ == "__main__":

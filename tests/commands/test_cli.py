@@ -143,4 +143,42 @@ def test_the_store_can_be_looked_into(tmp_path):
     assert "damaged" in damaged.stderr
 
     (tmp_path / "layers.py").write_text((tmp_path / "layers.py").read_text().replace("+ 1", "+ 3"))
-    assert "deleted the entries of 1 targets" in kernelllm(tmp_path, "store", "gc").stdout
+    assert "deleted the entries of 1 target" in kernelllm(tmp_path, "store", "gc").stdout
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        ("/no/such/path", "there is no /no/such/path"),
+        ("nowhere", "there is no nowhere"),
+        ("candidates", "there is no target in candidates"),
+        (".", "broken.py:2: cannot be read as Python"),
+        ("broken.py", "broken.py:2: cannot be read as Python"),
+    ],
+)
+def test_gc_deletes_nothing_where_it_cannot_see_every_target(tmp_path, path, sentence):
+    lay_out(tmp_path, {})
+    (tmp_path / "broken.py").write_text("from pytest_kernelllm import triton_candidate\n@triton_candidate(\n")
+    entry = tmp_path / ".kernelllm" / "targets" / ("0" * 64) / "kernels" / "kernel.py"
+    entry.parent.mkdir(parents=True)
+    entry.write_text("{}")
+    done = kernelllm(tmp_path, "store", "gc", "layers.py", path)
+    if path == "candidates":  # no targets there; with another path it is nothing to worry about
+        assert done.returncode == 0 and not entry.exists()
+        entry.parent.mkdir(parents=True)
+        entry.write_text("{}")
+        done = kernelllm(tmp_path, "store", "gc", path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith("kernelllm: Nothing was deleted, because not all targets can be found: ")
+    assert sentence in done.stderr and "Traceback" not in done.stderr
+    assert entry.exists()
+
+
+def test_gc_keeps_what_bench_measured(tmp_path):
+    (tmp_path / "problem.py").write_text(PROBLEM)
+    listed = json.loads(kernelllm(tmp_path, "scan", "--kernelbench", "--json").stdout)
+    entry = tmp_path / ".kernelllm" / "targets" / listed["source_hash"] / "kernels" / "kernel.py"
+    entry.parent.mkdir(parents=True)
+    entry.write_text("{}")
+    assert kernelllm(tmp_path, "store", "gc").stdout == "deleted the entries of 0 targets\n"
+    assert entry.exists()

@@ -43,9 +43,9 @@ def project(tmp_path):
     source = compose(Provenance(target.id, target.source_hash, "files"), "Scale.", [DOMAIN], body)
     (tmp_path / "_triton").mkdir()
     (tmp_path / "_triton" / "scale.py").write_text(with_figures(source, {"verified": "in a test"}))
-    candidate = Candidate(target.id, 0, source, "files")
+    candidate = Candidate(target.id, source, "files")
     verdict = Verdict("accepted", "correctness", "", candidate.kernel_hash, HERE)
-    Store(tmp_path).add_verdict(KernelRecord(target.id, target.source_hash, candidate, verdict, "2026"))
+    Store(tmp_path).verdicts.add(KernelRecord(target.id, target.source_hash, candidate, verdict, "2026"))
     return tmp_path
 
 
@@ -151,13 +151,13 @@ def test_an_edited_kernel_runs_and_that_is_said(project) -> None:
 
 
 def test_a_kernel_that_was_verified_elsewhere_runs_and_that_is_said(project) -> None:
-    (record,) = Store(project).verdicts()
+    (record,) = Store(project).verdicts
     (entry,) = project.glob(".kernelllm/targets/*/verdicts/*.json")
     entry.unlink()
     _, told = doctor(project)
     assert told.endswith("inside its domain; the store has no verdict on it\n")
     elsewhere = replace(HERE, device="cuda", gpu="NVIDIA A100", arch="sm_80")
-    Store(project).add_verdict(replace(record, verdict=replace(record.verdict, environment=elsewhere)))
+    Store(project).verdicts.add(replace(record, verdict=replace(record.verdict, environment=elsewhere)))
     code, told = doctor(project)
     assert code == 0
     assert told.endswith("although it was verified on NVIDIA A100 (sm_80), not Triton's interpreter\n")

@@ -87,7 +87,7 @@ def compose(entry: Entry, live: LiveTarget) -> Candidate:
     if "\nSUPPORTS = " not in source:
         domains = [_claimed(case.domain, source) for case in live.cases]
         source = f"{source}\n\n{format_supports(domains)}"
-    return Candidate(live.target.id, 0, source, "corpus", note=entry.story)
+    return Candidate(live.target.id, source, "corpus", note=entry.story)
 
 
 def _claimed(domain: Domain, source: str) -> Domain:

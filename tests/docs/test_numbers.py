@@ -3,12 +3,12 @@
 from typing import get_args
 
 import pytest
-from pytest_kernelllm.judge.isolation.family import Bounds
 from sessions import page
 
 from pytest_kernelllm.core.records import Stage
 from pytest_kernelllm.judge import judge
 from pytest_kernelllm.judge.benchmark import timing
+from pytest_kernelllm.judge.isolation.processes import ResourceBounds
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.rules.device_time import DeviceTime
 from pytest_kernelllm.judge.rules.recheck import Recheck
@@ -16,12 +16,12 @@ from pytest_kernelllm.judge.rules.repeat import Repeat
 from pytest_kernelllm.judge.rules.roofline import RooflineRule
 from pytest_kernelllm.judge.rules.torch_share import TorchShare
 from pytest_kernelllm.judge.shared.buffers import GUARD
-from pytest_kernelllm.models.endpoint.pace import Bounds as Patience
 from pytest_kernelllm.optimize.graphs import MOST
 from pytest_kernelllm.store import hub
 from pytest_kernelllm.store.signing import SHORTEST
-from pytest_kernelllm.suggest.github import artifact, patchtext
+from pytest_kernelllm.suggest.github import artifact
 from pytest_kernelllm.verify.pairs import MEMORY, PER_GPU
+from pytest_kernelllm.web.retry import Limits
 
 P = Policy()
 WORDS = {6: "six"}
@@ -52,13 +52,13 @@ STATED = {
         f"at most {judge.HALVINGS} times halved",
     ],
     "explanation/isolation.md": [
-        f"{Bounds().tasks} processes and threads",
-        f"{Bounds().disk >> 30} GiB and {Bounds().files:,} entries in the scratch folder",
+        f"{ResourceBounds().tasks} processes and threads",
+        f"{ResourceBounds().disk >> 30} GiB and {ResourceBounds().files:,} entries in the scratch folder",
     ],
     "how-to/endpoint.md": [
-        f"{Patience().tries} tries, at most {Patience().total / 60:.0f} minutes",
-        f"`wake_timeout` ({Patience().wake:.0f} s)",
-        f"nothing arrives for {Patience().idle / 60:.0f} minutes",
+        f"{Limits().tries} tries, at most {Limits().total / 60:.0f} minutes",
+        f"`wake_timeout` ({Limits().wake:.0f} s)",
+        f"nothing arrives for {Limits().idle / 60:.0f} minutes",
     ],
     "how-to/many-gpus.md": [
         f"Up to {WORDS[PER_GPU]} judging processes",
@@ -73,7 +73,7 @@ STATED = {
     "reference/github-action.md": [
         f"at most {artifact.MOST_FILES} files, {artifact.LARGEST_FILE >> 20} MiB each, "
         f"{artifact.LARGEST_TOTAL >> 20} MiB together",
-        f"at most {patchtext.LARGEST >> 20} MiB",
+        f"at most {artifact.LARGEST_PATCH >> 20} MiB",
     ],
 }
 """By page, what it says with the values of the code."""

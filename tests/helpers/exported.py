@@ -78,12 +78,12 @@ class Project:
     def verified(self, adds: int = 2, environment=CPU, speedup: float = 0.0, status="accepted") -> None:
         """Put a verdict on a kernel for the class into the store."""
         target = self.target
-        candidate = Candidate(target.id, 0, kernel_source(target.source_hash, adds), "test")
+        candidate = Candidate(target.id, kernel_source(target.source_hash, adds), "test")
         verdict = Verdict(status, "correctness", "", candidate.kernel_hash, environment)
         if speedup:
             verdict = Verdict(status, "timing", "", candidate.kernel_hash, environment, timing=timed(speedup))
         record = KernelRecord(target.id, target.source_hash, candidate, verdict, "2026-11-21T00:00:00Z")
-        Store(self.root).add_verdict(record)
+        Store(self.root).verdicts.add(record)
 
     def export(self, *arguments: str) -> Done:
         name = f"{self.name.replace('_', '-')}-x"

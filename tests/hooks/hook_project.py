@@ -25,7 +25,7 @@ def adopt(root: Path, name: str = "Scale") -> Target:
     targets = scan([root], root).targets
     [target] = [target for target in targets if target.name == name]
     source = compose(Provenance(target.id, target.source_hash, "files"), f"{name}.", [_DOMAIN], _BODY)
-    change = suggestion(root, target, Candidate(target.id, 0, source, "files"), targets)
+    change = suggestion(root, target, Candidate(target.id, source, "files"), targets)
     assert change is not None
     apply(root, change)
     return next(t for t in scan([root], root).targets if t.id == target.id)

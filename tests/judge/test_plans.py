@@ -1,7 +1,14 @@
 """How plans explain the sizes at which a case is timed."""
 
+from dataclasses import replace
+
+import pytest
+
+from pytest_kernelllm.core.kernel_module import format_supports
 from pytest_kernelllm.core.records import Case, Domain, TensorSpec
-from pytest_kernelllm.judge.plans import Plan
+from pytest_kernelllm.judge.findings import Decision
+from pytest_kernelllm.judge.plans import Plan, make_plans
+from pytest_kernelllm.judge.policy import Policy
 
 DOMAIN = Domain({"x": TensorSpec("float32", ("batch", "seq"))}, {}, {"batch": (1, 64), "seq": (1, 512)})
 CASE = Case("default", "float32", DOMAIN, {"batch": 8, "seq": 256})
@@ -23,3 +30,37 @@ def test_smaller_sizes_are_noted_with_the_reason():
 def test_a_kernel_that_supports_no_other_sizes_is_noted():
     note = plan(seq=128).note({"batch": 8, "seq": 128})
     assert note == "timed at seq=128, not 256: the kernel supports no others"
+
+
+def plans(*supports):
+    return make_plans(format_supports(supports), [CASE], [], Policy(), on_gpu=False, seed=0, nonfinite=True)
+
+
+def test_every_domain_that_ships_is_asked_about():
+    short = replace(DOMAIN, dims={"batch": (1, 64), "seq": (1, 16)})
+    assert [plan.ranges for plan in plans(short, DOMAIN, short)] == [short.dims, DOMAIN.dims]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"grad": True}, "made for grad=True"),
+        ({"training": True}, "made for training=True"),
+        (
+            {"dims": {"batch": (1, 65), "seq": (1, 512)}},
+            "sizes of `x` from 1 to 65, where the case has 1 to 64",
+        ),
+        ({"dims": {}}, "gives no range for the dimension `batch`"),
+    ],
+)
+def test_a_candidate_that_claims_more_than_the_cases_cover_is_refused(change, why):
+    with pytest.raises(Decision) as refused:
+        plans(DOMAIN, replace(DOMAIN, **change))
+    assert (refused.value.verdict, refused.value.rule) == ("rejected", "supports")
+    assert "domain 2 of its SUPPORTS lies within none of the target's cases (default: " in str(refused.value)
+    assert why in str(refused.value)
+
+
+def test_a_candidate_that_claims_nothing_is_refused():
+    with pytest.raises(Decision, match="SUPPORTS is empty"):
+        plans()

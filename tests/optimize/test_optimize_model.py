@@ -128,10 +128,10 @@ class Project:
     def verified(self, source: str, file: str = "marked.py", name: str = "Scale", **changed) -> str:
         """Store an accepted verdict, or one with the fields in ``changed``; how reports name the kernel."""
         target = next(t for t in scan_file(self.path / file, self.path).targets if t.name == name)
-        candidate = Candidate(target.id, 0, source, "files")
+        candidate = Candidate(target.id, source, "files")
         verdict = Verdict("accepted", "timing", "", candidate.kernel_hash, HERE)
         record = KernelRecord(target.id, target.source_hash, candidate, replace(verdict, **changed), "2026")
-        self.store.add_verdict(record)
+        self.store.verdicts.add(record)
         return candidate.kernel_hash[:12]
 
     def layers(self):
@@ -622,8 +622,8 @@ def test_when_strict_a_kernel_that_raises_does(project, monkeypatch) -> None:
 
 
 def test_a_kernel_runs_as_it_was_judged_whatever_became_of_its_file(project, model) -> None:
-    (record,) = project.store.verdicts()
-    file = project.store.kernel_path(record.source_hash, record.verdict.kernel_hash)
+    (record,) = project.store.verdicts
+    file = project.store.renderings.kernel(record.source_hash, record.verdict.kernel_hash)
     file.parent.mkdir()
     file.write_text(record.candidate.source.replace("+ 100", "+ 200"))
     optimize_model(model)

@@ -1,7 +1,17 @@
 """Outcomes and benchmarks put together by hand."""
 
 from pytest_kernelllm.core.outcome import Outcome
-from pytest_kernelllm.core.records import Candidate, Environment, Ratio, Spread, Target, Timing, Verdict
+from pytest_kernelllm.core.records import (
+    ADOPTED,
+    Candidate,
+    CandidateId,
+    Environment,
+    Ratio,
+    Spread,
+    Target,
+    Timing,
+    Verdict,
+)
 from pytest_kernelllm.passk.scores import Benchmark, TargetScore, score, together
 
 HERE = Environment("cuda", "H200", "570", "sm_90", "2.13", "3.7", "3.11", "2")
@@ -11,10 +21,13 @@ def target(name="Scale"):
     return Target("layers.py", name, 3, "0" * 64, "decorator")
 
 
-def outcome(index, stage, *, rule="", verdict=None, speedup=None, translated=False, name="Scale"):
+def outcome(
+    sample, stage, *, rule="", verdict=None, speedup=None, translated=False, name="Scale", generator="local"
+):
     """The outcome of a candidate that got as far as ``stage``; of none, where that is ``render``."""
+    candidate_id = sample if sample == ADOPTED else CandidateId(generator, sample)
     if stage == "generate":
-        return Outcome(target(name), index, reason="it wrote nothing")
+        return Outcome(target(name), candidate_id, reason="it wrote nothing")
     decided = verdict or ("accepted" if stage == "accepted" else "rejected")
     times = Spread(1.0, 1.0, 1.0)
     timing = (
@@ -23,8 +36,8 @@ def outcome(index, stage, *, rule="", verdict=None, speedup=None, translated=Fal
     made = Verdict(
         decided, "timing" if stage == "accepted" else stage, "why", "0" * 64, HERE, rule, timing=timing
     )
-    candidate = Candidate(target(name).id, index, f"# {index}", "kernelllm", translated=translated)
-    return Outcome(target(name), index, None if stage == "render" else candidate, made)
+    candidate = Candidate(target(name).id, f"# {sample}", generator, translated=translated)
+    return Outcome(target(name), candidate_id, None if stage == "render" else candidate, made)
 
 
 def benchmark(drawn, at=(1, 2)):

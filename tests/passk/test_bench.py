@@ -230,4 +230,26 @@ def test_a_request_that_failed_is_no_completion_and_is_said_so(session):
     assert (found.total.completions, found.total.unanswered) == (2, 1)
     assert [sample.index for sample in found.targets[0].samples] == [0, 2]
     assert [p.value for p in found.total.pass_at] == [0.0, None]
-    assert "1 requests failed and are not counted; run again to repeat them" in notes(found)
+    assert "failed and not counted: 1 request; run again to repeat" in notes(found)
+
+
+class Halves(Generator):
+    """A generator whose server once names its model with half a character, which no file can hold."""
+
+    name = "halves"
+
+    def identity(self):
+        return "halves"
+
+    def generate(self, requests):
+        for request in requests:
+            for index, model in enumerate(("m", "\ud83d", "m")):
+                yield request, Completion("halves", index, GOOD, "kernel_module", model=model)
+
+
+def test_a_completion_that_cannot_be_rendered_costs_no_other(session):
+    session, target = session
+    session.generators = (Halves(),)
+    found = measure(session, [target], [1])
+    assert [sample.result for sample in found.targets[0].samples] == ["correct", "render", "correct"]
+    assert session.store.problems == []

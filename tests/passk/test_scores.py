@@ -32,7 +32,7 @@ def wrong(index, result="correctness", kernel_hash="0" * 64):
     ],
 )
 def test_every_outcome_is_a_success_or_a_stated_failure(what, code, result):
-    sample = sample_of(what, index=0, code=code)
+    sample = sample_of(what, code=code)
     assert sample.result == result
     assert sample.correct == (result == "correct")
     assert bool(sample.kernel_hash) == (what.candidate is not None)
@@ -40,8 +40,8 @@ def test_every_outcome_is_a_success_or_a_stated_failure(what, code, result):
 
 
 def test_a_correct_kernel_that_is_slow_counts_and_is_told_apart():
-    slow = sample_of(outcome(0, "timing", rule="speed", speedup=0.9), index=0)
-    fast = sample_of(outcome(1, "accepted", speedup=1.3), index=1)
+    slow = sample_of(outcome(0, "timing", rule="speed", speedup=0.9))
+    fast = sample_of(outcome(1, "accepted", speedup=1.3))
     figures = score([slow, fast], [1], timed=True)
     assert (figures.correct, figures.slow, figures.pass_at[0].value) == (2, 1, 1.0)
 
@@ -126,7 +126,7 @@ def test_the_table_has_a_line_a_target_and_one_for_all():
     assert rows["mean"][3:] == ["4", "4", "1", "0.25", "0.50", "0.25", "0.25", "0.25", "0.00", "0.00"]
     assert notes(made) == [
         "failures: 2 wrong",
-        "1 verdicts are inconclusive and count as failures",
+        "inconclusive, counted as failures: 1 verdict",
         "1 of 4 completions were translated; without: pass@1 0.00  pass@2 0.00",
         "fast_p, best of 2: 0.8: 0.50  1: 0.50  1.2: 0.50  1.5: 0.00  2: 0.00",
     ]

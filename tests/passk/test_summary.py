@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from made import outcome
 
-from pytest_kernelllm.core.outcome import ADOPTED
+from pytest_kernelllm.core.records import ADOPTED, CandidateId
 from pytest_kernelllm.passk.summary import summary_lines
 
 
@@ -13,13 +13,9 @@ def four(name, correct, **changes):
     return [outcome(i, "accepted" if i < correct else "run", name=name, **changes) for i in range(4)]
 
 
-def moved(outcomes, by):
-    return [replace(o, index=o.index + by) for o in outcomes]
-
-
 def test_one_line_for_a_generator_that_draws_samples():
     outcomes = [*four("A", 1), *four("B", 2), outcome(ADOPTED, "accepted", name="B")]
-    assert summary_lines(outcomes, ["kernelllm"], 4) == ["pass@1 0.38  pass@4 1.00 over 2 targets"]
+    assert summary_lines(outcomes, ["local"], 4) == ["pass@1 0.38  pass@4 1.00 over 2 targets"]
 
 
 def test_a_second_line_where_completions_were_translated():
@@ -31,8 +27,8 @@ def test_a_second_line_where_completions_were_translated():
 
 
 def test_inductors_variants_are_no_samples():
-    outcomes = [*four("A", 4), *moved(four("A", 1), 4)]
-    assert summary_lines(outcomes, ["inductor"], 4) == []
+    outcomes = [*four("A", 4, generator="inductor"), *four("A", 1)]
+    assert summary_lines(outcomes[:4], ["inductor"], 4) == []
     assert summary_lines(outcomes, ["inductor", "local"], 4) == [
         "local: pass@1 0.25  pass@4 1.00 over 1 target"
     ]
@@ -46,10 +42,12 @@ def test_nothing_is_said_for_one_sample_or_a_part_of_them():
 def test_a_model_that_says_nothing_has_failed_and_a_file_that_is_not_there_has_not():
     outcomes = [*four("A", 1)[:2], outcome(2, "generate", name="A"), outcome(3, "generate", name="A")]
     assert summary_lines(outcomes, ["local"], 4) == ["pass@1 0.25  pass@4 1.00 over 1 target"]
+    outcomes = [replace(o, id=CandidateId("files", o.id.sample)) for o in outcomes]
     assert summary_lines(outcomes, ["files"], 4) == ["pass@1 0.50  pass@2 1.00 over 1 target"]
 
 
 def test_a_target_for_which_a_model_wrote_nothing_counts_and_one_without_files_does_not():
     outcomes = [*four("A", 1), *(outcome(i, "generate", name="B") for i in range(4))]
     assert summary_lines(outcomes, ["local"], 4) == ["pass@1 0.12  pass@4 0.50 over 2 targets"]
+    outcomes = [replace(o, id=CandidateId("files", o.id.sample)) for o in outcomes]
     assert summary_lines(outcomes, ["files"], 4) == ["pass@1 0.25  pass@4 1.00 over 1 of 2 targets"]

@@ -60,7 +60,7 @@ def test_four_bad_candidates_cost_four_verdicts_and_nothing_else(judged):
 
 def test_failures_say_how_to_see_them_again(judged):
     _, done = judged
-    assert 'again: pytest --kernelllm "layers.py::Scale::correctness[1]"' in done.stdout
+    assert 'again: pytest --kernelllm "layers.py::Scale::correctness[files-1]"' in done.stdout
     assert "seed" in done.stdout
 
 
@@ -78,15 +78,15 @@ def test_the_report_follows_its_published_schema(judged):
     schema = json.loads((Path(__file__).parents[2] / "docs" / "schema" / "report.json").read_text())
     jsonschema.validate(report, schema)
     [target] = report["targets"]
-    assert target["best"] == 0
+    assert target["best"] == "files-0"
     assert [c["verdict"]["verdict"] for c in target["candidates"]] == ["accepted"] + ["rejected"] * 4
 
 
 def test_junit_names_every_item(judged):
     path, _ = judged
     text = (path / "junit.xml").read_text()
-    assert 'name="correctness[0]"' in text
-    assert 'name="speedup[4]"' in text
+    assert 'name="correctness[files-0]"' in text
+    assert 'name="speedup[files-4]"' in text
 
 
 def test_a_second_run_knows_everything_and_imports_no_torch(judged):
@@ -106,15 +106,58 @@ def test_a_second_run_knows_everything_and_imports_no_torch(judged):
 
 def test_ids_are_those_of_the_design(project):
     result = run(project, *FILES, "--kernelllm-samples=2", "--collect-only", "-q")
-    wanted = [f"layers.py::Scale::{kind}[[]{i}[]]" for kind in ("correctness", "speedup") for i in (0, 1)]
+    wanted = [
+        f"layers.py::Scale::{kind}[[]files-{i}[]]" for kind in ("correctness", "speedup") for i in (0, 1)
+    ]
     result.stdout.fnmatch_lines(wanted)
     assert not (project.path / ".kernelllm").exists()
 
 
+def test_ids_stay_the_same_whatever_is_asked_for_beside(project):
+    project.makeconftest(
+        """
+        from pytest_kernelllm.generate.protocol import Generator
+
+        class Own(Generator):
+            name = "own"
+            def identity(self): return "own"
+            def generate(self, requests): return iter(())
+
+        def pytest_kernelllm_generators(config): return [Own()]
+        """
+    )
+    for samples in (1, 3):
+        result = run(project, *FILES, f"--kernelllm-samples={samples}", "--collect-only", "-q")
+        ids = [line for line in result.outlines if "correctness" in line]
+        assert ids == [
+            f"layers.py::Scale::correctness[{name}-{i}]" for name in ("files", "own") for i in range(samples)
+        ]
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [("files", "Two generators are called `files`"), ("adopted", "cannot be called 'adopted'")],
+)
+def test_a_generator_needs_a_name_of_its_own(project, name, sentence):
+    project.makeconftest(
+        f"""
+        from pytest_kernelllm.generate.protocol import Generator
+
+        class Own(Generator):
+            name = {name!r}
+
+        def pytest_kernelllm_generators(config): return [Own()]
+        """
+    )
+    result = run(project, *FILES)
+    assert result.ret == 4
+    assert sentence in result.stderr.str()
+
+
 def test_selection_runs_only_what_is_selected(project):
-    result = run(project, *FILES, "-k", "correctness and 0", "-p", "no:cacheprovider")
+    result = run(project, *FILES, "-k", "correctness and files-0", "-p", "no:cacheprovider")
     result.assert_outcomes(passed=1, deselected=7)
-    result.stdout.fnmatch_lines(["*1 verdicts, 0 of them known before*"])
+    result.stdout.fnmatch_lines(["*1 verdict, 0 of them known before*"])
 
 
 def test_the_projects_own_tests_run_too_unless_only(project):
@@ -130,6 +173,20 @@ def test_workers_share_one_judgement(project):
     result = run(project, *FILES, "--kernelllm-samples=2", "-n", "2")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["*2 verdicts*", "*1 passed, 2 skipped, 1 xfailed*"])
+
+
+def test_infinite_numbers_reach_report_and_store_also_from_workers(project):
+    (project.path / "layers.py").write_text(LAYERS.replace("dims={", "tolerance=float('inf'), dims={"))
+    fails_later = GOOD.replace("    return out", "    1 // (x.shape[0] - 1)\n    return out")
+    (project.path / "candidates" / "Scale_0.py").write_text(fails_later)
+    for known in (0, 1):
+        result = run(project, *FILES, "--kernelllm-samples=1", "-n", "1", "--kernelllm-report=report.json")
+        result.stdout.fnmatch_lines([f"*1 verdict*, {known} of them known before*", "*1 xfailed*"])
+        report = json.loads((project.path / "report.json").read_text(), parse_constant=pytest.fail)
+        checks = report["targets"][0]["candidates"][0]["verdict"]["checks"]
+        assert "inf" in [check["allowed"] for check in checks]
+    for entry in project.path.glob(".kernelllm/targets/*/verdicts/*.json"):
+        json.loads(entry.read_text(), parse_constant=pytest.fail)
 
 
 @pytest.mark.parametrize(("dist", "together"), [((), True), (("--dist", "load"), False)])
@@ -160,7 +217,7 @@ def test_strict_fails_a_target_without_a_kernel(project):
     (project.path / "candidates" / "Scale_0.py").unlink()
     result = run(project, *FILES, "--kernelllm-samples=1", "--kernelllm-strict")
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["*has no verified kernel*", "*candidate 0: *is wrong at*"])
+    result.stdout.fnmatch_lines(["*has no verified kernel*", "*files-0: *is wrong at*"])
 
 
 def test_a_target_without_files_is_skipped_with_the_reason(project):
@@ -236,12 +293,12 @@ def test_a_conftest_may_add_inputs_tolerances_generators_and_reactions(project):
         def pytest_kernelllm_inputs(config, target): return rows
         def pytest_kernelllm_tolerance(config, target): return 0.1
         def pytest_kernelllm_verdict(config, outcome):
-            print("REACTED", outcome.index, outcome.verdict.verdict)
+            print("REACTED", outcome.id, outcome.verdict.verdict)
         """
     )
     result = run(project, *FILES, "--kernelllm-samples=1", "-s", "-k", "correctness")
     result.assert_outcomes(passed=2, deselected=2)
-    result.stdout.fnmatch_lines(["*REACTED 1 accepted"])
+    result.stdout.fnmatch_lines(["*REACTED own-0 accepted"])
 
 
 def test_adoption_end_to_end(project):
@@ -259,9 +316,14 @@ def test_adoption_end_to_end(project):
     kernel = project.path / "_triton" / "scale.py"
     verified = kernel.read_text()
     kernel.write_text(verified.replace("+ 1)", "+ 2)"))
-    result = run(project, *FILES)
+    result = run(project, *FILES, "--kernelllm-samples=1")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*is wrong at*", "*kernel: _triton.scale*", "*layers.py*"])
+
+    kernel.write_text(verified.replace("'grad': False", "'grad': True"))
+    result = run(project, *FILES, "--kernelllm-samples=1")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*domain 1 of its SUPPORTS lies within none*made for grad=True*"])
 
     kernel.write_text(verified)
     layers = project.path / "layers.py"

@@ -1,14 +1,14 @@
 """What a run says about tokens and money."""
 
 from pytest_kernelllm.core.outcome import Outcome
-from pytest_kernelllm.core.records import Target
+from pytest_kernelllm.core.records import CandidateId, Target
 from pytest_kernelllm.report.spent import spent
 
 TARGET = Target("layers.py", "Scale", 3, "0" * 64, "decorator")
 
 
 def wrote(generator, tokens, cost=None):
-    return Outcome(TARGET, 0, generator=generator, tokens=tokens, cost=cost)
+    return Outcome(TARGET, CandidateId(generator), tokens=tokens, cost=cost)
 
 
 def test_tokens_and_money_are_added_up_by_generator() -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from hubs import TOKEN, Hub
 from projects import COMMAND
-from test_local import CPU, H200, completion, record
+from test_store import CPU, H200, completion, record
 
 from pytest_kernelllm.cli import main
 from pytest_kernelllm.store import Store
+from pytest_kernelllm.store.completions import CompletionKey
 from pytest_kernelllm.store.entry import encode
-from pytest_kernelllm.store.hub import LARGEST, HubError, Pulled
-from pytest_kernelllm.store.hub import Hub as Remote
+from pytest_kernelllm.store.hub import LARGEST, HubError, HubStore, Pulled
 from pytest_kernelllm.store.signing import VARIABLE, find_key
 
 KEY = "a-key-that-only-the-trusted-job-has"
@@ -43,10 +43,10 @@ def store(folder: Path, key: str = "") -> Store:
 def pushed(hub: Hub, folder: Path, key: str = "") -> Store:
     """A store with two verdicts that were sent."""
     mine = store(folder, key)
-    mine.add_completion("a" * 64, "id", completion())
-    mine.add_verdict(record())
-    mine.add_verdict(record(environment=H200))
-    Remote(ADDRESS).push(mine)
+    mine.completions.put(CompletionKey("a" * 64, "id", 0), completion())
+    mine.verdicts.add(record())
+    mine.verdicts.add(record(environment=H200))
+    HubStore(ADDRESS).push(mine)
     return mine
 
 
@@ -63,9 +63,9 @@ def verdict_names(hub: Hub) -> list[str]:
 def test_what_one_pushes_another_pulls(hub: Hub, tmp_path: Path) -> None:
     mine = pushed(hub, tmp_path / "mine", KEY)
     theirs = store(tmp_path / "theirs", KEY)
-    assert Remote(ADDRESS).pull(theirs) == Pulled(taken=2)
-    assert list(theirs.verdicts()) == list(mine.verdicts()) and theirs.problems == []
-    assert Remote(ADDRESS).pull(theirs) == Pulled(known=2)
+    assert HubStore(ADDRESS).pull(theirs) == Pulled(taken=2)
+    assert list(theirs.verdicts) == list(mine.verdicts) and theirs.problems == []
+    assert HubStore(ADDRESS).pull(theirs) == Pulled(known=2)
     assert hub.tokens == {f"Bearer {TOKEN}"}
 
 
@@ -80,18 +80,18 @@ def test_only_verdicts_and_verified_kernels_are_pushed_to_a_private_repository(
     assert len(hub.private) == 1 and hub.private[0] in (True, "private")
     assert not any("completions" in name for name in hub.files or ())
     commits = hub.commits
-    assert Remote(ADDRESS).push(mine) == (2, 0) and hub.commits == commits, "nothing was new"
+    assert HubStore(ADDRESS).push(mine) == (2, 0) and hub.commits == commits, "nothing was new"
 
 
 def test_a_pull_never_overwrites(hub: Hub, tmp_path: Path) -> None:
     pushed(hub, tmp_path / "mine")
     theirs = store(tmp_path / "theirs")
     own = record()
-    theirs.add_verdict(
+    theirs.verdicts.add(
         type(own)(own.target, own.source_hash, own.candidate, own.verdict, "2026-11-22T00:00:00Z")
     )
     before = snapshot(theirs.path)
-    assert Remote(ADDRESS).pull(theirs) == Pulled(taken=1, known=1)
+    assert HubStore(ADDRESS).pull(theirs) == Pulled(taken=1, known=1)
     assert before.items() <= snapshot(theirs.path).items()
 
 
@@ -99,14 +99,14 @@ def test_a_pull_never_overwrites(hub: Hub, tmp_path: Path) -> None:
 def test_with_a_key_nothing_is_taken_that_it_did_not_sign(hub: Hub, tmp_path: Path, writer: str) -> None:
     pushed(hub, tmp_path / "mine", writer)
     trusted = store(tmp_path / "trusted", KEY)
-    assert Remote(ADDRESS).pull(trusted) == Pulled(unsigned=2)
+    assert HubStore(ADDRESS).pull(trusted) == Pulled(unsigned=2)
     assert snapshot(trusted.path) == {}
 
 
 def test_a_signed_verdict_takes_the_place_of_one_that_was_slipped_in(hub: Hub, tmp_path: Path) -> None:
     pushed(hub, tmp_path / "evil", OTHER)
     pushed(hub, tmp_path / "trusted", KEY)
-    assert Remote(ADDRESS).pull(store(tmp_path / "theirs", KEY)) == Pulled(taken=2)
+    assert HubStore(ADDRESS).pull(store(tmp_path / "theirs", KEY)) == Pulled(taken=2)
 
 
 def test_without_a_key_nothing_that_is_there_is_replaced(hub: Hub, tmp_path: Path) -> None:
@@ -118,8 +118,8 @@ def test_without_a_key_nothing_that_is_there_is_replaced(hub: Hub, tmp_path: Pat
 
 def test_a_signature_survives_the_way_through_a_store_without_a_key(hub: Hub, tmp_path: Path) -> None:
     pushed(hub, tmp_path / "trusted", KEY)
-    assert Remote(ADDRESS).pull(store(tmp_path / "theirs")) == Pulled(taken=2)
-    assert len(list(store(tmp_path / "theirs", KEY).verdicts())) == 2
+    assert HubStore(ADDRESS).pull(store(tmp_path / "theirs")) == Pulled(taken=2)
+    assert len(list(store(tmp_path / "theirs", KEY).verdicts)) == 2
 
 
 NAMES = [
@@ -139,7 +139,7 @@ def test_names_that_lead_elsewhere_are_not_even_fetched(hub: Hub, tmp_path: Path
     content = (hub.files or {})[verdict_names(hub)[0]]
     (hub.files or {}).update(dict.fromkeys(NAMES, content))
     hub.fetched.clear()
-    assert Remote(ADDRESS).pull(store(tmp_path / "theirs", key)) == Pulled(taken=2)
+    assert HubStore(ADDRESS).pull(store(tmp_path / "theirs", key)) == Pulled(taken=2)
     assert not set(NAMES) & set(hub.fetched)
     assert {path.name for path in tmp_path.iterdir()} == {"mine", "theirs"}
 
@@ -151,7 +151,7 @@ def test_an_entry_under_anothers_name_is_not_taken(hub: Hub, tmp_path: Path, key
     first, second = verdict_names(hub)
     odd = f"targets/{'b' * 64}/verdicts/{Path(first).name}"
     hub.files = {odd: hub.files[first], first: hub.files[second]}
-    pulled = Remote(ADDRESS).pull(store(tmp_path / "theirs", key))
+    pulled = HubStore(ADDRESS).pull(store(tmp_path / "theirs", key))
     assert pulled == (Pulled(unsigned=2) if key else Pulled(unusable=2))
     assert snapshot(tmp_path / "theirs") == {}
 
@@ -165,7 +165,7 @@ def test_an_oversized_entry_is_refused(hub: Hub, tmp_path: Path, honest: bool) -
     if not honest:
         hub.says[first] = 10
     hub.fetched.clear()
-    assert Remote(ADDRESS).pull(store(tmp_path / "theirs")) == Pulled(taken=1, unusable=1)
+    assert HubStore(ADDRESS).pull(store(tmp_path / "theirs")) == Pulled(taken=1, unusable=1)
     assert (first in hub.fetched) == (not honest) and second in hub.fetched
 
 
@@ -177,7 +177,7 @@ def test_damaged_entries_are_left_where_they_are(hub: Hub, tmp_path: Path) -> No
     body = record().to_json()
     hub.files[second] = encode("verdict", {**body, "schema": 99})
     theirs = store(tmp_path / "theirs")
-    assert Remote(ADDRESS).pull(theirs) == Pulled(unusable=2)
+    assert HubStore(ADDRESS).pull(theirs) == Pulled(unusable=2)
     assert snapshot(theirs.path) == {} and theirs.problems == []
 
 
@@ -188,11 +188,11 @@ def test_a_transfer_that_breaks_off_leaves_whole_entries_and_can_be_repeated(
     hub.cut.add(verdict_names(hub)[1])
     theirs = store(tmp_path / "theirs", KEY)
     with pytest.raises(HubError, match=r"^me/kernels cannot be read: \w+ on the way; try again\.$"):
-        Remote(ADDRESS).pull(theirs)
-    assert len(list(theirs.verdicts())) <= 1 and theirs.problems == []
+        HubStore(ADDRESS).pull(theirs)
+    assert len(list(theirs.verdicts)) <= 1 and theirs.problems == []
     hub.cut.clear()
-    pulled = Remote(ADDRESS).pull(theirs)
-    assert pulled.taken + pulled.known == 2 and len(list(theirs.verdicts())) == 2
+    pulled = HubStore(ADDRESS).pull(theirs)
+    assert pulled.taken + pulled.known == 2 and len(list(theirs.verdicts)) == 2
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 429, 500])
@@ -201,16 +201,16 @@ def test_what_the_hub_refuses_is_one_sentence_without_the_token(
 ) -> None:
     hub.refuses = status
     with pytest.raises(HubError, match=f"cannot be read: the Hub answered {status}") as error:
-        Remote(ADDRESS).pull(store(tmp_path))
+        HubStore(ADDRESS).pull(store(tmp_path))
     assert TOKEN not in str(error.value) and "\n" not in str(error.value)
 
 
 def test_a_repository_that_is_not_there_and_no_network(hub: Hub, tmp_path: Path, monkeypatch) -> None:
     with pytest.raises(HubError, match="answered 404; is it there"):
-        Remote(ADDRESS).pull(store(tmp_path))
+        HubStore(ADDRESS).pull(store(tmp_path))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(HubError, match="HF_HUB_OFFLINE is set"):
-        Remote(ADDRESS).pull(store(tmp_path))
+        HubStore(ADDRESS).pull(store(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_a_repository_that_is_not_there_and_no_network(hub: Hub, tmp_path: Path,
 )
 def test_an_odd_address_is_one_sentence(address: str) -> None:
     with pytest.raises(HubError, match=r"write hf://datasets/OWNER/NAME\.$"):
-        Remote(address)
+        HubStore(address)
 
 
 def kernelllm(folder: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -274,7 +274,7 @@ def test_the_installed_command_end_to_end(hub: Hub, tmp_path: Path) -> None:
         )
         assert done.returncode == 0 and says in done.stdout, done.stdout + done.stderr
         assert KEY not in done.stdout + done.stderr and TOKEN not in done.stdout + done.stderr
-    assert len(list(store(theirs, KEY).verdicts())) == 2
+    assert len(list(store(theirs, KEY).verdicts)) == 2
     key = find_key({VARIABLE: KEY})
     assert key is not None and not any(KEY.encode() in content for content in (hub.files or {}).values())
-    assert CPU in {each.verdict.environment for each in store(theirs, KEY).verdicts()}
+    assert CPU in {each.verdict.environment for each in store(theirs, KEY).verdicts}

@@ -11,18 +11,21 @@ from typing import Any
 import pytest
 import yaml
 from projects import CANDIDATES, COMMAND, lay_out
-from test_local import CPU, H200, completion, record
+from test_store import CPU, H200, completion, record
 
 from pytest_kernelllm.config.settings import load_settings
 from pytest_kernelllm.core.errors import ConfigError
-from pytest_kernelllm.core.records import Candidate, KernelRecord, Verdict
+from pytest_kernelllm.core.records import Candidate, CandidateId, KernelRecord, Verdict
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.judge.isolation.isolation import probe_isolation
 from pytest_kernelllm.judge.supervisor import ForkServer
 from pytest_kernelllm.session.session import Session
 from pytest_kernelllm.store import Store
+from pytest_kernelllm.store.completions import CompletionKey
 from pytest_kernelllm.store.entry import encode
+from pytest_kernelllm.store.renderings import RenderingKey
 from pytest_kernelllm.store.signing import VARIABLE, find_key
+from pytest_kernelllm.store.verdicts import VerdictKey
 
 KEY = "a-key-that-only-the-trusted-job-has"
 OTHER = "another-key-that-somebody-made-up!!"
@@ -35,20 +38,20 @@ def store(folder: Path, key: str = "") -> Store:
 
 def fill(store: Store) -> None:
     """One entry of each kind."""
-    store.add_completion(HASH, "id", completion())
-    store.mark_exhausted(HASH, "id")
-    store.add_rendering(completion(), HASH, "1", Candidate("m.py::M", 0, "x = 1\n", "inductor"))
-    store.add_verdict(record())
+    store.completions.put(CompletionKey(HASH, "id", 0), completion())
+    store.completions.mark_exhausted(CompletionKey(HASH, "id", 0))
+    store.renderings.put(RenderingKey(HASH, completion(), "1"), Candidate("m.py::M", "x = 1\n", "inductor"))
+    store.verdicts.add(record())
 
 
 def known(store: Store) -> list[bool]:
     """Whether each of what ``fill`` wrote is believed, one way in after the other."""
     return [
-        store.completion(HASH, "id", 0) is not None,
-        store.exhausted(HASH, "id"),
-        store.rendering(completion(), HASH, "1") is not None,
-        store.verdict(record().verdict.kernel_hash, HASH, CPU) is not None,
-        list(store.verdicts()) != [],
+        store.completions.get(CompletionKey(HASH, "id", 0)) is not None,
+        store.completions.exhausted(CompletionKey(HASH, "id", 0)),
+        store.renderings.get(RenderingKey(HASH, completion(), "1")) is not None,
+        store.verdicts.get(VerdictKey(HASH, record().verdict.kernel_hash, CPU)) is not None,
+        list(store.verdicts) != [],
     ]
 
 
@@ -78,8 +81,8 @@ def test_what_somebody_else_wrote_counts_as_missing_and_is_said_once(tmp_path: P
 def test_what_is_made_again_is_signed(tmp_path: Path) -> None:
     fill(store(tmp_path))
     trusted = store(tmp_path, KEY)
-    trusted.add_verdict(record())
-    assert trusted.verdict(record().verdict.kernel_hash, HASH, CPU) == record()
+    trusted.verdicts.add(record())
+    assert trusted.verdicts.get(VerdictKey(HASH, record().verdict.kernel_hash, CPU)) == record()
 
 
 def test_without_a_key_nothing_is_signed(tmp_path: Path) -> None:
@@ -110,37 +113,39 @@ def forgeries(signed: dict[str, object], path: Path, root: Path) -> dict[str, by
 
 def test_a_forged_entry_is_not_believed(tmp_path: Path) -> None:
     trusted = store(tmp_path, KEY)
-    trusted.add_verdict(record())
+    trusted.verdicts.add(record())
     (path,) = entries(trusted)
     whole = path.read_bytes()
     for what, content in forgeries(json.loads(whole), path, trusted.path).items():
         path.write_bytes(content)
-        assert list(store(tmp_path, KEY).verdicts()) == [], what
+        assert list(store(tmp_path, KEY).verdicts) == [], what
     path.write_bytes(whole)
-    assert list(store(tmp_path, KEY).verdicts()) == [record()]
+    assert list(store(tmp_path, KEY).verdicts) == [record()]
 
 
 def test_a_signature_holds_for_one_place_only(tmp_path: Path) -> None:
     trusted = store(tmp_path, KEY)
-    trusted.add_rendering(completion(0), HASH, "1", "line 3: no ModelNew.")
+    trusted.renderings.put(RenderingKey(HASH, completion(0), "1"), "line 3: no ModelNew.")
     (path,) = entries(trusted)
-    trusted.add_rendering(completion(1), HASH, "1", Candidate("m.py::M", 0, "x = 1\n", "inductor"))
+    trusted.renderings.put(
+        RenderingKey(HASH, completion(1), "1"), Candidate("m.py::M", "x = 1\n", "inductor")
+    )
     (other,) = set(entries(trusted)) - {path}
     other.write_bytes(path.read_bytes())
-    assert trusted.rendering(completion(0), HASH, "1") == "line 3: no ModelNew."
-    assert trusted.rendering(completion(1), HASH, "1") is None
+    assert trusted.renderings.get(RenderingKey(HASH, completion(0), "1")) == "line 3: no ModelNew."
+    assert trusted.renderings.get(RenderingKey(HASH, completion(1), "1")) is None
 
 
 def test_nested_junk_is_damage_and_no_error(tmp_path: Path) -> None:
     trusted = store(tmp_path, KEY)
-    trusted.add_verdict(record(environment=H200))
+    trusted.verdicts.add(record(environment=H200))
     (path,) = entries(trusted)
     for depth in (500, 960, 970, 980, 990, 1000, 100_000):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(
             '{"format": 1, "kind": "verdict", "checksum": "", "body": ' + "[" * depth + "]" * depth + "}"
         )
-        assert list(trusted.verdicts()) == [], depth
+        assert list(trusted.verdicts) == [], depth
 
 
 def test_a_short_key_is_refused_in_one_sentence(tmp_path: Path) -> None:
@@ -163,7 +168,7 @@ def test_a_worker_does_not_see_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
         for source in ("dict(os.environ)", "open('/proc/self/environ').read()"):
             with server.worker(30.0) as worker:
                 raised = f"import os\nraise ValueError({source})\ndef forward(self, x):\n    return x\n"
-                seen = worker.ask("load", source=raised)["error"]["message"]
+                seen = worker.request("load", source=raised)["error"]["message"]
             assert "PATH" in seen
             assert KEY not in seen and VARIABLE not in seen
     finally:
@@ -223,10 +228,10 @@ def test_a_poisoned_cache_gets_no_wrong_kernel_past_the_trusted_job(
         [(draft, _)] = session.drafts(target)
         assert draft.candidate is not None
         lie = Verdict("accepted", "correctness", "", draft.candidate.kernel_hash, session.environment)
-        session.store.add_verdict(
+        session.store.verdicts.add(
             KernelRecord(target.id, target.source_hash, draft.candidate, lie, "2026-11-21T00:00:00Z")
         )
-        believed = session.outcome(target, 0)
+        believed = session.outcome(target, CandidateId("files"))
     assert believed.cached and believed.verdict == lie, "whoever writes to a store without a key decides"
 
     options = [f"--kernelllm-{name.replace('_', '-')}={value}" for name, value in FILES.items()]
@@ -247,7 +252,7 @@ def test_a_poisoned_cache_gets_no_wrong_kernel_past_the_trusted_job(
         check=False,
     )
     assert "1 xfailed" in ran.stdout and "did not sign" in ran.stdout, ran.stdout + ran.stderr
-    (again,) = store(tmp_path, KEY).verdicts()
+    (again,) = store(tmp_path, KEY).verdicts
     assert again.verdict.kernel_hash == lie.kernel_hash and not again.verdict.correct
     everywhere = ran.stdout + ran.stderr
     everywhere += "".join(p.read_text() for p in tmp_path.rglob("*") if p.is_file() and p.suffix != ".pyc")

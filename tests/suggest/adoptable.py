@@ -6,7 +6,7 @@ from pathlib import Path
 from judged import accepted, kernel
 
 from pytest_kernelllm.core.outcome import Outcome
-from pytest_kernelllm.core.records import KernelRecord, Target
+from pytest_kernelllm.core.records import CandidateId, KernelRecord, Target
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.suggest.suggestions import write_suggestions
@@ -55,8 +55,8 @@ def judge(root: Path, *names: str, judged=accepted, body: str | None = None) -> 
         if not names or target.name in names:
             candidate = kernel(target) if body is None else kernel(target, body)
             verdict = judged(candidate)
-            store.add_verdict(KernelRecord(target.id, target.source_hash, candidate, verdict, "2026-01-01"))
-            outcomes.append(Outcome(target, 0, candidate, verdict))
+            store.verdicts.add(KernelRecord(target.id, target.source_hash, candidate, verdict, "2026-01-01"))
+            outcomes.append(Outcome(target, CandidateId("inductor"), candidate, verdict))
     write_suggestions(store, root, outcomes)
     assert not store.problems
     return store

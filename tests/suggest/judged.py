@@ -22,7 +22,7 @@ INTERPRETER = Environment("cpu", "", "", "sm_90", "2.13.0", "3.7.1", "3.12.4", "
 def kernel(target: Target, body: str = BODY) -> Candidate:
     """A kernel module for a target."""
     source = compose(Provenance(target.id, target.source_hash, "inductor"), f"{target.name}.", (), body)
-    return Candidate(target.id, 0, source, "inductor")
+    return Candidate(target.id, source, "inductor")
 
 
 def accepted(candidate: Candidate, speedup: float = 1.83) -> Verdict:

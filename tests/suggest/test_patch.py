@@ -31,7 +31,7 @@ def commit(folder: Path) -> None:
 
 
 def candidate(target: Target, source: str = KERNEL) -> Candidate:
-    return Candidate(target.id, 0, f"# Triton kernel for {target.id}\n{source}", "inductor")
+    return Candidate(target.id, f"# Triton kernel for {target.id}\n{source}", "inductor")
 
 
 TWO = """from pytest_kernelllm import triton_candidate

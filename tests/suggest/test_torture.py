@@ -12,7 +12,7 @@ from torture import NASTY, Nasty
 
 from pytest_kernelllm.cli import main
 from pytest_kernelllm.core.outcome import Outcome
-from pytest_kernelllm.core.records import KernelRecord, Target
+from pytest_kernelllm.core.records import CandidateId, KernelRecord, Target
 from pytest_kernelllm.discover.adoption import adopted_file, adoption_state
 from pytest_kernelllm.discover.resolve import package_root
 from pytest_kernelllm.discover.scan import scan
@@ -81,10 +81,10 @@ def suggest(root: Path, files: list[Path]) -> tuple[Store, list[Target], list[st
     for target in found.targets:
         candidate = kernel(target)
         verdict = accepted(candidate)
-        store.add_verdict(
+        store.verdicts.add(
             KernelRecord(target.id, target.source_hash, candidate, verdict, "2026-01-01T00:00:00")
         )
-        outcomes.append(Outcome(target, 0, candidate, verdict))
+        outcomes.append(Outcome(target, CandidateId("inductor"), candidate, verdict))
     write_suggestions(store, root, outcomes)
     return store, list(found.targets), [*map(str, found.problems), *store.problems]
 

@@ -7,35 +7,35 @@ from collections import Counter
 import pytest
 
 from pytest_kernelllm.verify import pool as pool_module
-from pytest_kernelllm.verify.pool import Agenda, Job, Lost, Pool, PoolFailed, Seat
+from pytest_kernelllm.verify.pool import JobQueue, PoolFailed, PoolJob, ProcessLost, ProcessPool, Slot
 
 WORKER = """
 import ctypes, os, signal, socket, sys, threading
 from pytest_kernelllm.judge.shared.channel import Channel
 
 channel = Channel(socket.socket(fileno=int(sys.argv[1])))
-hello = channel.receive()
-if hello.get("broken"):
+handshake = channel.receive()
+if handshake.get("broken"):
     sys.exit("the GPU is on fire")
 channel.send({"ready": True})
 group = None
 while True:
-    order = channel.receive()
-    match order["do"]:
+    request = channel.receive()
+    match request["do"]:
         case "exit":
             os._exit(3)
         case "crash":
             ctypes.string_at(0)
         case "hang":
-            if order["deaf"]:
+            if request["deaf"]:
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            (open(order["at"], "w")).close()
+            (open(request["at"], "w")).close()
             threading.Event().wait()
-        case "once" if group not in (None, order["group"]):
+        case "once" if group not in (None, request["group"]):
             channel.send({"unfit": True})
             sys.exit()
-    group = order.get("group")
-    channel.send({"pid": os.getpid(), "place": os.environ["PLACE"], "hello": hello})
+    group = request.get("group")
+    channel.send({"pid": os.getpid(), "place": os.environ["PLACE"], "handshake": handshake})
 """
 
 
@@ -44,14 +44,16 @@ def start(tmp_path, monkeypatch):
     (tmp_path / "simple_worker.py").write_text(WORKER)
     monkeypatch.syspath_prepend(str(tmp_path))
 
-    def start(count=1, **hello):
-        return Pool("simple_worker", [Seat({"n": n, **hello}, {"PLACE": str(n)}) for n in range(count)])
+    def start(count=1, **handshake):
+        return ProcessPool(
+            "simple_worker", [Slot({"n": n, **handshake}, {"PLACE": str(n)}) for n in range(count)]
+        )
 
     return start
 
 
-def jobs(*orders, group="g"):
-    return [Job(str(n), group, {"do": do}) for n, do in enumerate(orders)]
+def jobs(*requests, group="g"):
+    return [PoolJob(str(n), group, {"do": do}) for n, do in enumerate(requests)]
 
 
 def gone(pid):
@@ -62,12 +64,12 @@ def gone(pid):
     return False
 
 
-def test_every_job_is_done_once_and_at_its_seat(start):
-    wanted = [Job(str(n), str(n % 5), {"do": "work"}) for n in range(40)]
+def test_every_job_is_done_once_and_in_its_slot(start):
+    wanted = [PoolJob(str(n), str(n % 5), {"do": "work"}) for n in range(40)]
     with start(3) as pool:
         done = list(pool.run(wanted))
     assert Counter(job.name for job, _ in done) == Counter(job.name for job in wanted)
-    assert all(answer["hello"] == {"n": int(answer["place"])} for _, answer in done)
+    assert all(answer["handshake"] == {"n": int(answer["place"])} for _, answer in done)
     assert all(gone(answer["pid"]) for _, answer in done)
 
 
@@ -77,13 +79,13 @@ def test_every_job_is_done_once_and_at_its_seat(start):
 def test_a_process_that_dies_costs_the_job_it_held(start, do, words):
     with start() as pool:
         done = {job.name: answer for job, answer in pool.run(jobs("work", do, "work", "work"))}
-    assert isinstance(done["1"], Lost)
+    assert isinstance(done["1"], ProcessLost)
     assert str(done["1"]) == words
     assert done["0"]["pid"] != done["2"]["pid"] == done["3"]["pid"]
 
 
 def test_a_process_that_finds_itself_unfit_is_replaced_first(start):
-    wanted = [Job(name, group, {"do": "once", "group": group}) for name, group in ("1a", "2a", "3b")]
+    wanted = [PoolJob(name, group, {"do": "once", "group": group}) for name, group in ("1a", "2a", "3b")]
     with start() as pool:
         first, second, third = (answer for _, answer in pool.run(wanted))
     assert first["pid"] == second["pid"] != third["pid"]
@@ -98,8 +100,8 @@ def test_processes_that_cannot_start_end_the_run_with_their_last_words(start):
 def test_closing_ends_processes_that_are_busy(start, tmp_path, monkeypatch, deaf):
     monkeypatch.setattr(pool_module, "GRACE", 0.2)
     wanted = [
-        Job("quick", "a", {"do": "work"}),
-        Job("slow", "a", {"do": "hang", "deaf": deaf, "at": str(tmp_path / "hanging")}),
+        PoolJob("quick", "a", {"do": "work"}),
+        PoolJob("slow", "a", {"do": "hang", "deaf": deaf, "at": str(tmp_path / "hanging")}),
     ]
     with start() as pool:
         _, answer = next(pool.run(wanted))
@@ -108,11 +110,11 @@ def test_closing_ends_processes_that_are_busy(start, tmp_path, monkeypatch, deaf
     assert gone(answer["pid"])
 
 
-def test_an_agenda_keeps_to_a_group_then_begins_another_then_helps():
-    agenda = Agenda([Job(name, name[0], {}) for name in ("a1", "a2", "a3", "b1", "b2", "b3", "b4")])
+def test_a_queue_keeps_to_a_group_then_begins_another_then_helps():
+    left = JobQueue([PoolJob(name, name[0], {}) for name in ("a1", "a2", "a3", "b1", "b2", "b3", "b4")])
 
     def take(group):
-        job = agenda.take(group)
+        job = left.take(group)
         return job and job.name
 
     assert [take(""), take("a")] == ["a1", "a2"]
@@ -121,14 +123,14 @@ def test_an_agenda_keeps_to_a_group_then_begins_another_then_helps():
     assert [take("a"), take("a"), take("b"), take("b")] == ["a3", "b3", "b4", None]
 
 
-def test_an_agenda_gives_every_job_once_to_many_at_a_time():
-    wanted = [Job(str(n), str(n % 7), {}) for n in range(3000)]
-    agenda = Agenda(wanted)
+def test_a_queue_gives_every_job_once_to_many_at_a_time():
+    wanted = [PoolJob(str(n), str(n % 7), {}) for n in range(3000)]
+    left = JobQueue(wanted)
     taken = []
 
     def work():
         group = ""
-        while (job := agenda.take(group)) is not None:
+        while (job := left.take(group)) is not None:
             group = job.group
             taken.append(job.name)
 

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from projects import ANSWER, COMMAND, PROBLEM
+from projects import ANSWER, COMMAND, GOOD, LAYERS, PROBLEM
 
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.judge.environment import Gpu
@@ -164,6 +164,17 @@ def test_what_cannot_be_read_costs_no_process(tmp_path):
     reasons = {name: j.verdict.reason for name, j in judge(pairs).items()}
     assert "KernelBench's form" in reasons["a"]
     assert "larger than 4 MiB" in reasons["b"]
+
+
+def test_a_verdict_with_an_infinite_number_is_a_line_like_the_others(tmp_path):
+    unbounded = LAYERS.replace("dims={", "tolerance=float('inf'), dims={")
+    lay_out(tmp_path / "pairs", a=(unbounded, GOOD), b=(PROBLEM, ANSWER))
+    command = [*COMMAND, "verify", "--pairs", "pairs", "--device", "cpu", "--json", "-"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "kernelllm: 1 accepted, 0 rejected, 1 inconclusive\n")
+    lines = [json.loads(line, parse_constant=pytest.fail) for line in done.stdout.splitlines()]
+    allowed = {line["name"]: [check["allowed"] for check in line["checks"]] for line in lines}
+    assert "inf" in allowed["a"] and "inf" not in allowed["b"]
 
 
 def test_an_interrupted_run_keeps_its_lines_and_leaves_no_process(tmp_path):

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from pytest_kernelllm.core.records import Case, Completion, TensorSpec
 from pytest_kernelllm.generate.inductor.scalars import Free, free_scalars
 from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, export, lower
+from pytest_kernelllm.generate.render.errors import RenderError, unexpected
 from pytest_kernelllm.generate.render.inductor import sections
 from pytest_kernelllm.generate.render.inductor.sections import Section
 from pytest_kernelllm.generate.render.inductor.translate import translate
-from pytest_kernelllm.generate.render.render import RenderError
 
 if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import Call, LiveTarget
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 def completions(live: LiveTarget, variants: Sequence[Variant], wanted: Sequence[int]) -> Iterator[Completion]:
     """The distinct completions of a target with the indices wanted, as far as there are so many.
 
-    A target that Inductor can do nothing for gets one with empty text and the reason as its note.
+    A target that Inductor can do nothing for gets one with empty text and the reason as its note. So does one on which
+    the generator itself fails, so that the other targets get theirs.
     """
     started = time.monotonic()
     seen: list[str] = []
@@ -42,9 +43,13 @@ def completions(live: LiveTarget, variants: Sequence[Variant], wanted: Sequence[
                 now = time.monotonic()
                 yield dataclasses.replace(completion, seconds=round(now - started, 3))
                 started = now
+        why = ""
     except (TraceError, RenderError) as error:
-        if not seen:
-            yield Completion("inductor", 0, "", "inductor", note=str(error).rstrip("."))
+        why = "" if seen else str(error)
+    except Exception as error:
+        why = unexpected("The inductor generator", "target", error)
+    if why:
+        yield Completion("inductor", max(len(seen), min(wanted)), "", "inductor", note=why.rstrip("."))
 
 
 def _tracers(live: LiveTarget) -> list[CaseTracer]:

@@ -11,6 +11,7 @@ from importlib import metadata
 from pytest_kernelllm.core.records import Completion
 from pytest_kernelllm.generate.inductor.variants import VARIANTS
 from pytest_kernelllm.generate.protocol import GenerateError, Generator, Request
+from pytest_kernelllm.generate.render.version import RENDER_VERSION
 
 VERSION = 1
 """Raised whenever the same target would get another text."""
@@ -22,14 +23,17 @@ class InductorGenerator(Generator):
     name = "inductor"
 
     def identity(self) -> str:
-        """Versions of everything that shapes the text; imports neither torch nor triton."""
+        """Versions of everything that shapes the text; imports neither torch nor triton.
+
+        The renderer's too: variants that it renders alike count as one.
+        """
         versions = []
         for package in ("torch", "triton"):
             try:
                 versions.append(f"{package}={metadata.version(package)}")
             except metadata.PackageNotFoundError:
                 versions.append(f"{package}=none")
-        return f"inductor/{VERSION} {' '.join(versions)}"
+        return f"inductor/{VERSION} render={RENDER_VERSION} {' '.join(versions)}"
 
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Completion]]:
         """Yield the completions wanted, as far as there are so many distinct ones.

@@ -1,5 +1,14 @@
 """Why a completion could not become a kernel module."""
 
+from __future__ import annotations
+
+from pytest_kernelllm.discover.errors import in_one_line
+
 
 class RenderError(ValueError):
     """A completion cannot be rendered; one sentence names the attribute, the op or the line."""
+
+
+def unexpected(who: str, what: str, error: Exception) -> str:
+    """One sentence about a mistake of our own: ``The renderer failed on this completion: TypeError: …; please report it.``"""
+    return f"{who} failed on this {what}: {in_one_line(error)}; please report it."

@@ -6,8 +6,10 @@ import ast
 from typing import TYPE_CHECKING
 
 from pytest_kernelllm.core import kernel_module
+from pytest_kernelllm.core.domains import shipped
 from pytest_kernelllm.core.records import Candidate, Completion
-from pytest_kernelllm.generate.render.errors import RenderError
+from pytest_kernelllm.discover.errors import TargetError
+from pytest_kernelllm.generate.render.errors import RenderError, unexpected
 from pytest_kernelllm.generate.render.extract import ExtractError, extract
 from pytest_kernelllm.generate.render.rendered import Rendered
 
@@ -18,22 +20,27 @@ __all__ = ["RenderError", "render"]
 
 
 def render(completion: Completion, live: LiveTarget) -> Candidate:
-    """The candidate that a completion amounts to.
+    """Renders a completion to the candidate that would be judged, stored and adopted. Nothing is executed.
 
-    A complete kernel module passes as it is, under this target's header; one without ``SUPPORTS`` gets the domains of
-    the target's cases. TorchInductor's dialect and hand-style ``ModelNew`` classes are translated. Nothing is executed.
+    A complete kernel module stays as it is, under this target's header; its ``SUPPORTS`` is cut down to what the
+    target's cases cover, or added. TorchInductor's dialect and hand-style ``ModelNew`` classes are translated.
 
     Raises:
-        RenderError: one sentence that names what is missing or cannot be carried, and where.
+        RenderError: one sentence that names what is missing or cannot be carried, and where; or that the renderer
+            itself failed. Nothing else, so that one completion never costs the others.
     """
     if not completion.text.strip():
         raise RenderError(completion.note or "The completion is empty.")
     try:
         return _rendered(completion, live)
-    except ExtractError as error:
+    except RenderError:
+        raise
+    except (ExtractError, TargetError) as error:
         raise RenderError(str(error)) from None
     except RecursionError:
         raise RenderError("The completion's code is nested too deeply to be read.") from None
+    except Exception as error:
+        raise RenderError(unexpected("The renderer", "completion", error)) from error
 
 
 def _rendered(completion: Completion, live: LiveTarget) -> Candidate:
@@ -80,7 +87,6 @@ def _licence_note(completion: Completion) -> str:
 def _candidate(source: str, completion: Completion, live: LiveTarget, *, translated: bool) -> Candidate:
     return Candidate(
         live.target.id,
-        completion.index,
         source,
         completion.generator,
         note=completion.note,
@@ -102,9 +108,13 @@ def _kernel_module(code: str, completion: Completion, live: LiveTarget) -> Candi
     if not any(isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "SUPPORTS" for n in tree.body):
         return _composed(_without_head(code, tree, live), completion, live, translated=False)
     try:
-        kernel_module.read_supports(code)
+        declared = kernel_module.read_supports(code)
     except kernel_module.KernelModuleError as error:
         raise RenderError(f"The kernel module cannot be read: {error}.") from None
+    # What is judged ships. Where nothing is left of SUPPORTS, it stays, and the judge says what is wrong with it.
+    domains = shipped(declared, live.cases)
+    if domains and domains != declared:
+        code = kernel_module.with_supports(code, domains)
     source = kernel_module.signed(code, _provenance(completion, live))
     return _candidate(source, completion, live, translated=False)
 

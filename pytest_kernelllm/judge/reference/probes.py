@@ -52,48 +52,6 @@ def elements(domain: Domain, sizes: Mapping[str, int]) -> int:
     return max((math.prod(_shape(spec, sizes)) for spec in specs), default=1)
 
 
-def covers(support: Domain, case: Case) -> Mapping[str, tuple[int, int]] | str:
-    """Finds the sizes of a case that a kernel's domain covers.
-
-    Returns:
-        Inclusive range of each of the case's named dimensions; or the reason why the domain does not
-            cover the case.
-    """
-    want = case.domain
-    if support.training != want.training:
-        return f"made for training={support.training}"
-    if want.grad and not support.grad:
-        return "computes no gradients"
-    if set(support.inputs) != set(want.inputs):
-        return f"takes the arguments {sorted(support.inputs)}, the target {sorted(want.inputs)}"
-    for name, value in want.attributes.items():
-        if name not in support.attributes:
-            # Leaving a float open claims that the kernel reads it; this cannot be tested for one in a tuple.
-            if not isinstance(value, float) or "[" in name:
-                return f"does not say which `{name}` it was made for"
-        elif support.attributes[name] != value:
-            return f"made for {name}={support.attributes[name]!r}, not {value!r}"
-    ranges = dict(want.dims)
-    for name, spec in want.inputs.items():
-        have = support.inputs[name]
-        if not isinstance(spec, TensorSpec) or not isinstance(have, TensorSpec):
-            if have != spec:
-                return f"made for {name}={have!r}, not {spec!r}"
-            continue
-        if have.dtype != spec.dtype or len(have.shape) != len(spec.shape):
-            return f"made for `{name}` of {have.dtype} with {len(have.shape)} dimensions"
-        for ours, theirs in zip(spec.shape, have.shape, strict=True):
-            low, high = support.dims[theirs] if isinstance(theirs, str) else (theirs, theirs)
-            if isinstance(ours, int):
-                if not low <= ours <= high:
-                    return f"made for another size of `{name}`: {theirs}, not {ours}"
-            else:
-                ranges[ours] = (max(ranges[ours][0], low), min(ranges[ours][1], high))
-                if ranges[ours][0] > ranges[ours][1]:
-                    return f"covers no size of `{ours}` that the target declares"
-    return ranges
-
-
 def rows(domain: Domain, sizes: Mapping[str, int]) -> int:
     """Returns the number of rows of the largest input: the product of all dimensions but the last."""
     shapes = [_shape(spec, sizes) for spec in domain.inputs.values() if isinstance(spec, TensorSpec)]

@@ -1,4 +1,4 @@
-"""The rule ``supports``: ``SUPPORTS`` is valid and covers a case. ``judge.plans`` enforces it."""
+"""The rule ``supports``: ``SUPPORTS`` is valid, covers a case and claims nothing beyond the cases. ``judge.plans`` enforces it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pytest_kernelllm.judge.rules.rule import Rule
 
 @dataclass(frozen=True)
 class Supports(Rule):
-    """The kernel module declares what it supports, and supports at least one case of the target."""
+    """The kernel module declares what it supports: at least one case of the target, and nothing beyond the cases."""
 
     name = "supports"
-    says = "SUPPORTS has the published form and covers a case of the target"
+    says = "SUPPORTS has the published form, covers a case of the target, and claims nothing that lies within no case"
     stage = "static check"
     switchable = False

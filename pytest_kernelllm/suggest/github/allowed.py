@@ -160,9 +160,7 @@ def _adopted(
             )
     known = {target.id for target in verified}
     others = [target for target in targets.values() if target.id in known]
-    adoptions = [
-        (targets[kernel.target], Candidate(kernel.target, 0, kernel.source, "")) for kernel in kernels
-    ]
+    adoptions = [(targets[kernel.target], Candidate(kernel.target, kernel.source, "")) for kernel in kernels]
     try:
         suggestion = combined(root, adoptions, others, kernels_dir)
     except (EditError, PatchError) as error:

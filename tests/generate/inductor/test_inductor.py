@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -165,3 +167,11 @@ def test_the_identity_costs_no_import_of_torch() -> None:
 @pytest.mark.parametrize("name", TARGETS)
 def test_what_inductor_writes_today_passes_the_screen(name: str) -> None:
     assert find_violations(from_inductor(name).source) == []
+
+
+def test_a_failure_on_one_target_leaves_the_others_theirs() -> None:
+    good, broken = live("Transpose"), replace(live("Transpose"), cases=(None,))
+    requests = [Request(each.target, (0,), lambda each=each: each) for each in (broken, good)]
+    (_, refused), (_, written) = InductorGenerator().generate(requests)
+    assert refused.text == "" and written.text
+    assert re.fullmatch("The inductor generator failed on this target: .*; please report it", refused.note)

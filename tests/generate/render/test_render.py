@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 import pytest
 from rendering import COMPLETIONS, completion, live, rendered
@@ -46,12 +47,23 @@ def test_supports_is_added_where_it_is_missing() -> None:
     assert source.startswith("# Triton kernel for layers.py::Add\n# written by: files\n")
 
 
+def test_supports_of_its_own_is_cut_down_to_what_is_judged() -> None:
+    greedy = [replace(DOMAINS[0], grad=True), replace(DOMAINS[0], training=True), *DOMAINS]
+    source = MODULE.replace("# kept", format_supports(greedy))
+    candidate = rendered("Add", source, format="kernel_module").source
+    assert read_supports(candidate) == DOMAINS and unmodified(candidate)
+    assert candidate.endswith(MODULE.replace("# kept", format_supports(DOMAINS)))
+    # Where nothing would be left, it stays, and the judge says what is wrong with it.
+    source = MODULE.replace("# kept", format_supports(greedy[1:2]))
+    assert rendered("Add", source, format="kernel_module").source.endswith(source)
+
+
 def test_model_and_revision_are_in_the_header() -> None:
     text = (COMPLETIONS / "hand_add.txt").read_text()
     candidate = rendered("Add", text, generator="kernelllm", model="m", revision="r", index=3, note="warm")
     assert "# written by: kernelllm, m@r\n" in candidate.source
     assert "# licence: written by the model m, whose licence" in candidate.source
-    assert (candidate.index, candidate.note, candidate.target) == (3, "warm", "layers.py::Add")
+    assert (candidate.generator, candidate.note, candidate.target) == ("kernelllm", "warm", "layers.py::Add")
 
 
 @pytest.mark.parametrize(
@@ -63,6 +75,7 @@ def test_model_and_revision_are_in_the_header() -> None:
         ),
         (MODULE.replace("def forward", "def backward"), "no top-level function `forward`"),
         (MODULE.replace("# kept", "SUPPORTS = 3"), "cannot be read: line 10"),
+        (MODULE.replace("# kept", "SUPPORTS = ()\nSUPPORTS += ({},)"), "line 11: SUPPORTS is named again"),
         (MODULE.replace("return", "return ("), "does not parse: line 14|does not parse: line 15"),
     ],
 )
@@ -85,3 +98,10 @@ def test_code_nested_beyond_measure() -> None:
 def test_prose_is_refused() -> None:
     with pytest.raises(RenderError, match="holds no code"):
         rendered("Add", "I would rather not.")
+
+
+def test_a_failure_of_the_renderer_is_a_refusal_in_one_sentence() -> None:
+    with pytest.raises(RenderError) as refused:
+        render(completion(MODULE, format="kernel_module"), None)
+    sentence = "The renderer failed on this completion: AttributeError: 'NoneType' object has no attribute 'signature'"
+    assert str(refused.value) == f"{sentence}; please report it."

@@ -1,9 +1,10 @@
 import pytest
 
+from pytest_kernelllm.core.domains import covers
 from pytest_kernelllm.core.records import Case, Domain, TensorSpec
 from pytest_kernelllm.judge.plans import plan_case
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference.probes import Limits, Probe, covers, elements, fit, smaller
+from pytest_kernelllm.judge.reference.probes import Limits, Probe, elements, fit, smaller
 from pytest_kernelllm.judge.reference.stress import NEAR_DUPLICATE, PLANTED, TRANSFORMS
 from pytest_kernelllm.judge.rules.catalog import RULES
 from pytest_kernelllm.judge.rules.nonfinite import Nonfinite

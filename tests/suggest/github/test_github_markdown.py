@@ -7,7 +7,7 @@ import pytest
 from markdown_it import MarkdownIt
 from verified import CHECKS, timed
 
-from pytest_kernelllm.core.records import SCHEMA, Environment, Target, Verdict
+from pytest_kernelllm.core.records import Environment, Target, Verdict
 from pytest_kernelllm.report.markdown import (
     LONGEST_BODY,
     LONGEST_SUMMARY,
@@ -46,7 +46,7 @@ NASTY = [
 ]
 
 
-def report(name="pkg/layers.py::Scale", text="looped", count=1, best=0):
+def report(name="pkg/layers.py::Scale", text="looped", count=1, best="inductor-0"):
     path, _, own = name.partition("::")
     environment = Environment(
         "cuda", f"NVIDIA H200{text}", "570.86", "sm_90", "2.13.0", "3.7.1", "3.12", f"7{text}"
@@ -69,14 +69,14 @@ def report(name="pkg/layers.py::Scale", text="looped", count=1, best=0):
     )
     candidates = (
         ReportedCandidate(
-            0, f"inductor{text}", text, "abc", "", 7, 0.5, False, verdict if best == 0 else rejected
+            "inductor-0", f"inductor{text}", text, "abc", "", 7, 0.5, False, verdict if best else rejected
         ),
     )
     targets = tuple(
         ReportedTarget(Target(path, f"{own}{i or ''}", 3, "h", "decorator"), candidates, best, "x.patch")
         for i in range(count)
     )
-    return Report(SCHEMA, environment, targets)
+    return Report(environment, targets)
 
 
 class Shape(HTMLParser):
@@ -109,7 +109,7 @@ class Shape(HTMLParser):
 
 
 @pytest.mark.parametrize("nasty", NASTY)
-@pytest.mark.parametrize("best", [0, None], ids=["accepted", "rejected"])
+@pytest.mark.parametrize("best", ["inductor-0", None], ids=["accepted", "rejected"])
 @pytest.mark.parametrize(
     "render",
     [job_summary, lambda found: pull_request_section(found, DIGEST, RUN)],

@@ -8,7 +8,16 @@ from hosting import git
 
 from pytest_kernelllm.core.kernel_module import Provenance, compose
 from pytest_kernelllm.core.outcome import Outcome
-from pytest_kernelllm.core.records import Candidate, Check, Environment, Ratio, Spread, Timing, Verdict
+from pytest_kernelllm.core.records import (
+    Candidate,
+    CandidateId,
+    Check,
+    Environment,
+    Ratio,
+    Spread,
+    Timing,
+    Verdict,
+)
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.report.json import write_report
 from pytest_kernelllm.store import Store
@@ -111,10 +120,10 @@ def artifact(root: Path, folder: Path, names=("Scale", "Shift"), constant=1, ker
     outcomes = []
     for target in scan(sorted(root.rglob("layers.py")), root).targets:
         if target.name in names:
-            candidate = Candidate(target.id, 0, kernel(target, constant), "inductor", "looped | `x`")
-            outcomes.append(Outcome(target, 0, candidate, accepted(candidate)))
+            candidate = Candidate(target.id, kernel(target, constant), "inductor", "looped | `x`")
+            outcomes.append(Outcome(target, CandidateId("inductor"), candidate, accepted(candidate)))
         else:
-            outcomes.append(Outcome(target, 0, None, None, "nothing was written"))
+            outcomes.append(Outcome(target, CandidateId("inductor"), None, None, "nothing was written"))
     store = Store(folder.parent / "store", ".kernelllm")
     patches = write_suggestions(store, root, outcomes, kernels_dir)
     assert not store.problems

@@ -13,11 +13,12 @@ from projects import GOOD, lay_out
 
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.errors import SessionError
-from pytest_kernelllm.core.records import Completion, Target
+from pytest_kernelllm.core.records import CandidateId, Completion, Target
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
+from pytest_kernelllm.session.complete import CompleteStage
 from pytest_kernelllm.session.session import Session
-from pytest_kernelllm.session.writing import Writing
-from pytest_kernelllm.store.local import Store
+from pytest_kernelllm.store import Store
+from pytest_kernelllm.store.completions import CompletionKey
 
 
 def target(name):
@@ -62,10 +63,10 @@ def live(target):
 
 
 def make(root, samples=4, live=live, progress=lambda text: None, announced=()):
-    writing = Writing(Store(root), samples, live, progress)
+    stage = CompleteStage(Store(root), samples, live, progress)
     for each in announced:
-        writing.announce(each)
-    return writing
+        stage.announce(each)
+    return stage
 
 
 def texts(completions):
@@ -83,7 +84,8 @@ def wanted(target, *indices, name="writer"):
 def test_only_gaps_are_written(tmp_path, batched):
     writer, store = Writer(batched=batched), Store(tmp_path)
     for index in (0, 1, 3):
-        store.add_completion(A.source_hash, "writer", Completion("writer", index, f"old {index}", "modelnew"))
+        old = Completion("writer", index, f"old {index}", "modelnew")
+        store.completions.put(CompletionKey(A.source_hash, "writer", index), old)
     got = texts(make(tmp_path).completions(writer, A, 4))
     assert got == {0: "old 0", 1: "old 1", 2: "writer A 2", 3: "old 3"}
     assert writer.asked == [[("A", (2,))]]
@@ -101,42 +103,42 @@ def test_twenty_after_ten_are_ten_more(tmp_path, batched):
 
 def test_targets_that_were_announced_are_written_for_in_one_go_the_one_that_is_waited_for_first(tmp_path):
     writer = Writer()
-    writing = make(tmp_path, 2, announced=(A, B, C))
+    stage = make(tmp_path, 2, announced=(A, B, C))
     for each in (B, A, C):
-        assert texts(writing.completions(writer, each, 2)) == wanted(each, 0, 1)
+        assert texts(stage.completions(writer, each, 2)) == wanted(each, 0, 1)
     assert writer.asked == [[("B", (0, 1)), ("A", (0, 1)), ("C", (0, 1))]]
 
 
 def test_a_target_that_nobody_announced_is_written_for_later(tmp_path):
     writer = Writer()
-    writing = make(tmp_path, 1, announced=(A,))
-    assert texts(writing.completions(writer, A, 1)) == wanted(A, 0)
-    assert texts(writing.completions(writer, B, 1)) == wanted(B, 0)
+    stage = make(tmp_path, 1, announced=(A,))
+    assert texts(stage.completions(writer, A, 1)) == wanted(A, 0)
+    assert texts(stage.completions(writer, B, 1)) == wanted(B, 0)
     assert writer.asked == [[("A", (0,))], [("B", (0,))]]
 
 
 def test_a_generator_that_gains_nothing_from_many_targets_gets_one_at_a_time(tmp_path):
     writer = Writer(batched=False)
-    writing = make(tmp_path, 2, announced=(A, B))
-    writing.completions(writer, A, 1)
+    stage = make(tmp_path, 2, announced=(A, B))
+    stage.completions(writer, A, 1)
     assert writer.asked == [[("A", (0, 1))]]
 
 
 def test_generators_do_not_share_completions(tmp_path):
     one, two = Writer("one"), Writer("two")
-    writing = make(tmp_path, 2, announced=(A, B))
+    stage = make(tmp_path, 2, announced=(A, B))
     for each in (A, B):
-        assert texts(writing.completions(one, each, 2)) == wanted(each, 0, 1, name="one")
-        assert texts(writing.completions(two, each, 2)) == wanted(each, 0, 1, name="two")
+        assert texts(stage.completions(one, each, 2)) == wanted(each, 0, 1, name="one")
+        assert texts(stage.completions(two, each, 2)) == wanted(each, 0, 1, name="two")
     assert len(one.asked) == len(two.asked) == 1
 
 
 @pytest.mark.parametrize("batched", [True, False])
 def test_who_has_no_more_distinct_ones_is_not_asked_again(tmp_path, batched):
     writer = Writer(batched=batched, distinct=3)
-    writing = make(tmp_path, 5)
+    stage = make(tmp_path, 5)
     for _ in range(2):
-        assert texts(writing.completions(writer, A, 5)) == wanted(A, 0, 1, 2)
+        assert texts(stage.completions(writer, A, 5)) == wanted(A, 0, 1, 2)
     assert texts(make(tmp_path, 9).completions(writer, A, 9)) == wanted(A, 0, 1, 2)
     assert writer.asked == [[("A", (0, 1, 2, 3, 4))]]
 
@@ -153,9 +155,9 @@ class Unwell(Writer):
 @pytest.mark.parametrize("batched", [True, False])
 def test_what_failed_is_asked_for_again_by_the_next_session_and_not_by_this_one(tmp_path, batched):
     writer = Unwell(batched=batched)
-    writing = make(tmp_path, 3)
+    stage = make(tmp_path, 3)
     for _ in range(2):
-        got = writing.completions(writer, A, 3)
+        got = stage.completions(writer, A, 3)
         assert got[1].note == "the server was down"
         assert sorted(got) == [0, 1, 2]
     assert len(writer.asked) == 1
@@ -168,9 +170,9 @@ def test_what_failed_is_asked_for_again_by_the_next_session_and_not_by_this_one(
 def test_a_store_that_cannot_be_written_costs_memory_only(tmp_path, batched):
     (tmp_path / ".kernelllm").write_text("in the way")
     writer = Writer(batched=batched)
-    writing = make(tmp_path, 2, announced=(A, B))
+    stage = make(tmp_path, 2, announced=(A, B))
     for each in (A, B, A):
-        assert texts(writing.completions(writer, each, 2)) == wanted(each, 0, 1)
+        assert texts(stage.completions(writer, each, 2)) == wanted(each, 0, 1)
     assert len(writer.asked) == (1 if batched else 2)
 
 
@@ -213,36 +215,37 @@ def in_thread(work):
 
 def test_who_waits_gets_the_index_that_was_asked_for_whatever_comes_first(tmp_path):
     writer = Gated([("A", 3), ("A", 1), ("A", 0), ("A", 2)])
-    writing = make(tmp_path)
-    thread, result = in_thread(lambda: writing.completions(writer, A, 1))
+    stage = make(tmp_path)
+    thread, result = in_thread(lambda: stage.completions(writer, A, 1))
     writer.turn.release(3)
     thread.join(30)
     assert texts(result[0]).items() >= {0: "writer A 0"}.items()
     writer.turn.release()
-    writing.close()
+    stage.close()
 
 
 def test_the_first_target_is_there_while_the_others_are_being_written(tmp_path):
     writer = Gated([("A", 0), ("B", 0)])
-    writing = make(tmp_path, 1, announced=(A, B))
+    stage = make(tmp_path, 1, announced=(A, B))
     writer.turn.release()
-    assert texts(writing.completions(writer, A, 1)) == wanted(A, 0)
+    assert texts(stage.completions(writer, A, 1)) == wanted(A, 0)
     assert not writer.closed.is_set()
     writer.turn.release()
-    assert texts(writing.completions(writer, B, 1)) == wanted(B, 0)
+    assert texts(stage.completions(writer, B, 1)) == wanted(B, 0)
 
 
 def test_who_waits_for_gaps_does_not_wait_for_other_targets(tmp_path):
     store = Store(tmp_path)
     for index in (0, 1, 3):
-        store.add_completion(A.source_hash, "writer", Completion("writer", index, f"old {index}", "modelnew"))
+        old = Completion("writer", index, f"old {index}", "modelnew")
+        store.completions.put(CompletionKey(A.source_hash, "writer", index), old)
     writer = Gated([("A", 2), ("B", 0)])
-    writing = make(tmp_path, announced=(A, B))
+    stage = make(tmp_path, announced=(A, B))
     writer.turn.release()
-    assert sorted(writing.completions(writer, A, 4)) == [0, 1, 2, 3]
+    assert sorted(stage.completions(writer, A, 4)) == [0, 1, 2, 3]
     assert not writer.closed.is_set()
     writer.turn.release()
-    writing.close()
+    stage.close()
 
 
 class Broken(Writer):
@@ -260,14 +263,14 @@ class Broken(Writer):
 
 def test_the_error_that_ends_the_work_reaches_everybody_who_waits(tmp_path):
     writer = Broken(GenerateError("The model is gone."))
-    writing = make(tmp_path, 2, announced=(A, B, C))
+    stage = make(tmp_path, 2, announced=(A, B, C))
     for each in (A, B, C, B):
         with pytest.raises(GenerateError, match=r"^The model is gone\.$"):
-            writing.completions(writer, each, 2)
+            stage.completions(writer, each, 2)
     assert len(writer.asked) == 1
-    assert texts(writing.completions(writer, A, 1)) == wanted(A, 0)  # what there is, is there
+    assert texts(stage.completions(writer, A, 1)) == wanted(A, 0)  # what there is, is there
     other = Writer("other")
-    assert texts(writing.completions(other, A, 2)) == wanted(A, 0, 1, name="other")
+    assert texts(stage.completions(other, A, 2)) == wanted(A, 0, 1, name="other")
 
 
 def test_a_generator_that_cannot_even_say_who_it_is_raises(tmp_path):
@@ -290,9 +293,9 @@ def test_an_error_keeps_nothing_in_memory(tmp_path):
             raise GenerateError("too large")
 
     writer = Holding()
-    writing = make(tmp_path)
+    stage = make(tmp_path)
     with pytest.raises(GenerateError) as error:
-        writing.completions(writer, A, 1)
+        stage.completions(writer, A, 1)
     del error
     gc.collect()
     assert writer.model() is None
@@ -304,11 +307,11 @@ def test_a_target_that_cannot_be_imported_does_not_spoil_the_others(tmp_path):
             raise SessionError("B cannot be imported.")
 
     writer = Writer()
-    writing = make(tmp_path, 1, live, announced=(A, B, C))
+    stage = make(tmp_path, 1, live, announced=(A, B, C))
     with pytest.raises(SessionError, match=r"^B cannot be imported\.$"):
-        writing.completions(writer, B, 1)
+        stage.completions(writer, B, 1)
     for each in (A, C):
-        assert texts(writing.completions(writer, each, 1)) == wanted(each, 0)
+        assert texts(stage.completions(writer, each, 1)) == wanted(each, 0)
     assert writer.asked == [[("A", (0,)), ("C", (0,))]]
 
 
@@ -326,11 +329,11 @@ def test_nothing_is_imported_where_everything_is_known(tmp_path):
 
 def test_settling_waits_for_what_is_written_on_the_gpu_and_takes_its_memory_back(tmp_path):
     on_gpu, elsewhere = Gated([("A", 0), ("B", 0)], on_gpu=True), Gated([("A", 0), ("B", 0)], name="server")
-    writing = make(tmp_path, 1, announced=(A, B))
+    stage = make(tmp_path, 1, announced=(A, B))
     for writer in (on_gpu, elsewhere):
         writer.turn.release()
-        writing.completions(writer, A, 1)
-    thread, _ = in_thread(writing.settle)
+        stage.completions(writer, A, 1)
+    thread, _ = in_thread(stage.leave_gpus)
     thread.join(0.2)
     assert thread.is_alive() and on_gpu.released == 0
     on_gpu.turn.release()
@@ -339,15 +342,15 @@ def test_settling_waits_for_what_is_written_on_the_gpu_and_takes_its_memory_back
     assert (on_gpu.released, elsewhere.released) == (1, 0)
     assert on_gpu.closed.is_set() and not elsewhere.closed.is_set()
     elsewhere.turn.release()
-    writing.close()
+    stage.close()
 
 
 def test_closing_ends_the_work_after_the_next_completion_and_keeps_what_is_there(tmp_path):
     writer = Gated([("A", index) for index in range(50)])
-    writing = make(tmp_path, 50)
+    stage = make(tmp_path, 50)
     writer.turn.release()
-    writing.completions(writer, A, 1)
-    thread, _ = in_thread(writing.close)
+    stage.completions(writer, A, 1)
+    thread, _ = in_thread(stage.close)
     writer.turn.release(10)
     thread.join(30)
     assert writer.closed.is_set()
@@ -358,21 +361,23 @@ def test_closing_ends_the_work_after_the_next_completion_and_keeps_what_is_there
 def test_progress_counts_what_is_missing(tmp_path):
     make(tmp_path, 3).completions(Writer(), A, 3)
     told = []
-    writing = make(tmp_path, 5, progress=told.append, announced=(A, B))
+    stage = make(tmp_path, 5, progress=told.append, announced=(A, B))
     for each in (A, B):
-        writing.completions(Writer(), each, 5)
-    writing.close()
+        stage.completions(Writer(), each, 5)
+    stage.close()
     assert told[0] == "A and 1 more: writer is writing candidates"
     assert [line.split(" completions")[0] for line in told[1:]] == [f"writer: {n} of 7" for n in range(1, 8)]
 
 
 # ---------------------------------------------------------------------- several processes
 
+PATHS = f"{Path(__file__).parent}:{Path(__file__).parents[1] / 'helpers'}"
+
 SHARE = """
 import sys
 from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-from test_writing import A, B, C, Writer, make
+sys.path[:0] = sys.argv[2].split(":")
+from test_complete import A, B, C, Writer, make
 
 root = Path(sys.argv[1])
 
@@ -386,9 +391,9 @@ class Counted(Writer):
 
 print("ready", flush=True)
 sys.stdin.readline()
-writing = make(root, 20, announced=(A, B, C))
+stage = make(root, 20, announced=(A, B, C))
 for target in (A, B, C):
-    assert len(writing.completions(Counted(batched=sys.argv[3] == "True"), target, 20)) == 20
+    assert len(stage.completions(Counted(batched=sys.argv[3] == "True"), target, 20)) == 20
 """
 
 
@@ -399,7 +404,7 @@ def test_several_processes_share_one_generation(tmp_path, batched):
         "-c",
         SHARE,
         str(tmp_path),
-        str(Path(__file__).parents[1] / "helpers"),
+        PATHS,
         str(batched),
     ]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -419,10 +424,10 @@ def test_several_processes_share_one_generation(tmp_path, batched):
 INTERRUPTED = """
 import sys
 from pathlib import Path
-sys.path.insert(0, sys.argv[2])
+sys.path[:0] = sys.argv[2].split(":")
 import torch
 from random_llama import save
-from test_writing import A, Writer, make
+from test_complete import A, Writer, make
 from pytest_kernelllm.models.local.model import LocalModel
 from pytest_kernelllm.models.protocol import Ask, Sampling
 from pytest_kernelllm.core.records import Completion
@@ -444,11 +449,11 @@ class Real(Writer):
         model.stop()
 
 
-writing = make(root, 2)
+stage = make(root, 2)
 try:
-    writing.completions(Real(), A, 2)
+    stage.completions(Real(), A, 2)
 except KeyboardInterrupt:
-    writing.close()
+    stage.close()
     print("closed", flush=True)
     sys.exit(130)
 """
@@ -456,7 +461,7 @@ except KeyboardInterrupt:
 
 def test_an_interrupted_run_ends_at_once_and_keeps_what_was_written(tmp_path):
     with subprocess.Popen(
-        [sys.executable, "-c", INTERRUPTED, str(tmp_path), str(Path(__file__).parents[1] / "helpers")],
+        [sys.executable, "-c", INTERRUPTED, str(tmp_path), PATHS],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -492,11 +497,11 @@ def test_a_generator_that_fails_leaves_the_others_candidates_to_be_judged(tmp_pa
     settings = Settings(generator="files", samples=1, candidates_dir="candidates", device="cpu")
     session = Session(tmp_path, settings, generators=[Unable()])
     try:
-        for index in (0, 1):
-            session.want(scale, index)
         session.announce(scale)
+        for candidate in session.candidate_ids:
+            session.expect(scale, candidate)
         with pytest.raises(SessionError, match=r"^The model needs 17\.0 GiB of GPU memory"):
-            session.outcome(scale, 1)
-        assert session.outcome(scale, 0).verdict.verdict == "accepted"
+            session.outcome(scale, CandidateId("unable"))
+        assert session.outcome(scale, CandidateId("files")).verdict.verdict == "accepted"
     finally:
         session.close()

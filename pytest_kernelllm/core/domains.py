@@ -1,0 +1,118 @@
+"""Compares what a kernel says it supports with what a target's cases cover. What ships is never wider than what is judged.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pytest_kernelllm.core.targets import Case, Domain, TensorSpec
+
+
+def covers(support: Domain, case: Case) -> Mapping[str, tuple[int, int]] | str:
+    """Says which sizes of a case a kernel's domain covers.
+
+    Returns:
+        Inclusive range of each of the case's named dimensions; or, where the domain does not cover the case, why.
+    """
+    want = case.domain
+    if support.training != want.training:
+        return f"made for training={support.training}"
+    if want.grad and not support.grad:
+        return "computes no gradients"
+    if set(support.inputs) != set(want.inputs):
+        return f"takes the arguments {sorted(support.inputs)}, the target {sorted(want.inputs)}"
+    for name, value in want.attributes.items():
+        if name not in support.attributes:
+            if not _may_stay_open(name, value):
+                return f"does not say which `{name}` it was made for"
+        elif support.attributes[name] != value:
+            return f"made for {name}={support.attributes[name]!r}, not {value!r}"
+    ranges = dict(want.dims)
+    for name, spec in want.inputs.items():
+        have = support.inputs[name]
+        if not isinstance(spec, TensorSpec) or not isinstance(have, TensorSpec):
+            if have != spec:
+                return f"made for {name}={have!r}, not {spec!r}"
+            continue
+        if have.dtype != spec.dtype or len(have.shape) != len(spec.shape):
+            return f"made for `{name}` of {have.dtype} with {len(have.shape)} dimensions"
+        for ours, theirs in zip(spec.shape, have.shape, strict=True):
+            if isinstance(theirs, str) and theirs not in support.dims:
+                return f"gives no range for the dimension `{theirs}`"
+            low, high = _range(theirs, support)
+            if isinstance(ours, int):
+                if not low <= ours <= high:
+                    return f"made for another size of `{name}`: {theirs}, not {ours}"
+            else:
+                ranges[ours] = (max(ranges[ours][0], low), min(ranges[ours][1], high))
+                if ranges[ours][0] > ranges[ours][1]:
+                    return f"covers no size of `{ours}` that the target declares"
+    return ranges
+
+
+def beyond(support: Domain, case: Case) -> str:
+    """Says what a kernel's domain claims that judging this case does not show; empty if it lies within the case."""
+    ranges = covers(support, case)
+    if isinstance(ranges, str):
+        return ranges
+    want = case.domain
+    if support.grad != want.grad:
+        return f"made for grad={support.grad}"
+    names: dict[str, set[int | str]] = {}
+    for name, spec in want.inputs.items():
+        have = support.inputs[name]
+        if not isinstance(spec, TensorSpec) or not isinstance(have, TensorSpec):
+            continue
+        for ours, theirs in zip(spec.shape, have.shape, strict=True):
+            (low, high), (least, most) = _range(theirs, support), _range(ours, want)
+            if low < least or high > most:
+                return (
+                    f"made for sizes of `{name}` from {low} to {high}, where the case has {least} to {most}"
+                )
+            if isinstance(ours, str):
+                names.setdefault(ours, set()).add(theirs if low < high else low)
+    if untied := next((ours for ours, theirs in names.items() if len(theirs) > 1), None):
+        return f"made for tensors that differ in `{untied}`"
+    return ""
+
+
+def shipped(declared: Sequence[Domain], cases: Sequence[Case]) -> tuple[Domain, ...]:
+    """Cuts declared domains down to those that judging a target's cases covers.
+
+    A domain that lies within a case stays as it is. Any other becomes what it has in common with each case: the case's
+    arguments, attributes and modes, and the sizes that both have. One that has nothing in common with any is left out.
+    """
+    found: list[Domain] = []
+    for support in declared:
+        whole = not all(beyond(support, case) for case in cases)
+        parts = [support] if whole else [_common(support, case) for case in cases]
+        found += [part for part in parts if part is not None and part not in found]
+    return tuple(found)
+
+
+def _common(support: Domain, case: Case) -> Domain | None:
+    ranges = covers(support, case)
+    if isinstance(ranges, str):
+        return None
+    attributes = {
+        name: value
+        for name, value in case.domain.attributes.items()
+        if name in support.attributes or not _may_stay_open(name, value)
+    }
+    return replace(case.domain, attributes=attributes, dims=dict(ranges))
+
+
+def _may_stay_open(name: str, value: object) -> bool:
+    """Whether a domain may leave an attribute out: a float then is read by the kernel, which is judged.
+
+    One in a tuple cannot be set to another value, so nothing would show that it is read.
+    """
+    return isinstance(value, float) and "[" not in name
+
+
+def _range(entry: int | str, domain: Domain) -> tuple[int, int]:
+    """The sizes that an entry of a shape stands for."""
+    return domain.dims[entry] if isinstance(entry, str) else (entry, entry)

@@ -1,0 +1,166 @@
+"""The first stage: has completions written, for many targets at once where that is cheaper."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pytest_kernelllm.core.errors import SessionError
+from pytest_kernelllm.core.records import Completion, Target
+from pytest_kernelllm.generate.protocol import Generator, Request
+from pytest_kernelllm.session.batch import Batch, Progress
+from pytest_kernelllm.session.memo import Memo
+from pytest_kernelllm.store import Store
+from pytest_kernelllm.store.completions import CompletionKey
+
+if TYPE_CHECKING:
+    from pytest_kernelllm.discover.live import LiveTarget
+
+PATIENCE_S = 10.0
+"""Seconds that ``close`` waits for a generator to end its work: one that is loading a model cannot be stopped."""
+
+
+class CompleteStage:
+    """Completions by target, generator and index. Nothing that the store holds is written again."""
+
+    def __init__(
+        self,
+        store: Store,
+        samples: int,
+        live: Callable[[Target], LiveTarget],
+        progress: Progress,
+        inputs: Callable[[Target], str] = lambda target: "",
+    ) -> None:
+        """Writes nothing yet.
+
+        Args:
+            store: where completions are kept.
+            samples: how many are asked of each generator for each target.
+            live: imports a target.
+            progress: called with a few words about what is being done.
+            inputs: fingerprint of the inputs that a conftest gives a target, for which other completions are written.
+        """
+        self._store = store
+        self._memo = Memo(store.completions, lasts=lambda completion: not completion.failed)
+        self._samples = samples
+        self._live = live
+        self._progress = progress
+        self._inputs = inputs
+        self._announced: dict[str, Target] = {}
+        self._batches: dict[str, Batch] = {}
+
+    def announce(self, target: Target) -> None:
+        """Announces that this target's completions will be asked for: a batch over targets takes it along."""
+        self._announced[target.id] = target
+
+    def completions(self, generator: Generator, target: Target, count: int) -> dict[int, Completion]:
+        """Returns the first ``count`` completions by index, fewer if there are no more; waits until they are written.
+
+        Raises:
+            GenerateError: this generator cannot work.
+            SessionError: the target cannot be imported, built or called.
+        """
+        identity = generator.identity()
+        if missing := self._missing(identity, target, count):
+            self._live(target)
+            if generator.batched:
+                self._batch(generator, target).wait_for(target, missing)
+            else:
+                for _ in self._write(generator, [target]):
+                    pass
+        found = {index: self._memo.known(self._key(identity, target, index)) for index in range(count)}
+        return {index: completion for index, completion in found.items() if completion is not None}
+
+    def stream(self, generator: Generator, target: Target) -> Iterator[str]:
+        """Yields the first completion piece by piece while it is written; nothing where there is nothing to watch.
+
+        Raises:
+            GenerateError: this generator cannot work.
+            SessionError: the target cannot be imported, built or called.
+        """
+        identity = generator.identity()
+        if not self._missing(identity, target, 1):
+            return
+        with self._store.lock(f"generate {identity} "):
+            if self._missing(identity, target, 1):
+                for part in generator.stream(Request(target, (0,), partial(self._live, target))):
+                    if isinstance(part, Completion):
+                        self._memo.keep(self._key(identity, target, part.index), part)
+                    else:
+                        yield part
+
+    def leave_gpus(self) -> None:
+        """Waits until nothing is written on this machine's GPUs any more, and takes their memory back."""
+        for batch in self._batches.values():
+            if batch.generator.on_gpu:
+                batch.join()
+                batch.generator.release()
+
+    def close(self) -> None:
+        """Ends what is still being written; what is there is kept."""
+        for batch in self._batches.values():
+            batch.stop()
+        for batch in self._batches.values():
+            batch.join(PATIENCE_S)
+
+    # ------------------------------------------------------------------ writing
+
+    def _batch(self, generator: Generator, target: Target) -> Batch:
+        """The running batch that writes for a target; a new one where there is none."""
+        batch = self._batches.get(generator.name)
+        if batch is None or (target.id not in batch.targets and batch.error is None):
+            if batch is not None:
+                batch.join()
+            targets = {target.id: target, **self._announced}
+            identity = generator.identity()
+            missing = sum(len(self._missing(identity, each, self._samples)) for each in targets.values())
+            batch = Batch(generator, targets, self._write, missing, self._progress)
+            self._batches[generator.name] = batch
+        return batch
+
+    def _write(self, generator: Generator, targets: Sequence[Target]) -> Iterator[tuple[Target, Completion]]:
+        """Has what is missing written, keeps it, and passes it on. Of several processes one writes, the others wait."""
+        identity = generator.identity()
+        names = sorted(target.source_hash for target in targets) if not generator.batched else []
+        with self._store.lock(f"generate {identity} {' '.join(names)}"):
+            requests = []
+            for target in targets:
+                missing = self._missing(identity, target, self._samples)
+                if missing and (not generator.batched or self._usable(target)):
+                    requests.append(Request(target, missing, partial(self._live, target)))
+            if not requests:
+                return
+            self._progress(f"{_names(requests)}: {generator.name} is writing candidates")
+            written: Counter[str] = Counter()
+            for request, completion in generator.generate(requests):
+                target = request.target
+                written[target.id] += 1
+                yield target, self._memo.keep(self._key(identity, target, completion.index), completion)
+            for request in requests:
+                if written[request.target.id] < len(request.wanted):
+                    self._store.completions.mark_exhausted(self._key(identity, request.target, 0))
+
+    def _usable(self, target: Target) -> bool:
+        """Whether a target that others are waiting for can be imported; its own test will report why not."""
+        try:
+            self._live(target)
+        except SessionError:
+            return False
+        return True
+
+    def _key(self, identity: str, target: Target, index: int) -> CompletionKey:
+        inputs = self._inputs(target)
+        return CompletionKey(target.source_hash, f"{identity} inputs/{inputs}" if inputs else identity, index)
+
+    def _missing(self, identity: str, target: Target, count: int) -> tuple[int, ...]:
+        keys = [self._key(identity, target, index) for index in range(count)]
+        if self._store.completions.exhausted(keys[0]):
+            return ()
+        return tuple(key.index for key in keys if self._memo.known(key) is None)
+
+
+def _names(requests: Sequence[Request]) -> str:
+    first = requests[0].target.name
+    return first if len(requests) == 1 else f"{first} and {len(requests) - 1} more"

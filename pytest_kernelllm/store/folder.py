@@ -1,0 +1,153 @@
+"""The store's folder: reads and writes entries so that nothing on the disk can raise, and collects what went wrong.
+
+::
+
+    .kernelllm/
+      .gitignore                           ignores the folder itself
+      targets/<source hash>/               everything known about one state of one target's source
+        completions/<identity>/0000.json   what one generator wrote, in order
+        renderings/<key>.json              the candidate a completion became, or why it became none
+        kernels/<kernel hash>.py           candidates' text, for people to read
+        verdicts/<kernel hash>-<key>.json
+      patches/  locks/  damaged/  other-versions/
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pytest_kernelllm.core.records import RecordError, SchemaError
+from pytest_kernelllm.store.entry import (
+    DamagedEntry,
+    OtherVersion,
+    UnsignedEntry,
+    decode,
+    digest,
+    encode,
+    write_atomic,
+)
+from pytest_kernelllm.store.signing import VARIABLE, StoreKey
+
+T = TypeVar("T")
+
+DAMAGED = "damaged"
+OTHER_VERSIONS = "other-versions"
+
+
+class StoreFolder:
+    """The files of one store. It is created with the first write.
+
+    An entry that cannot be read counts as missing, a write that fails is skipped, and ``problems`` gains one sentence
+    about each. With a key, entries are signed, and those that it did not sign count as missing.
+    """
+
+    def __init__(self, path: Path, key: StoreKey | None) -> None:
+        """Looks at nothing yet.
+
+        Args:
+            path: of the folder.
+            key: signs entries, if there is one.
+        """
+        self.path = path
+        self.key = key
+        self.problems: list[str] = []
+
+    def target(self, source_hash: str) -> Path:
+        """Returns the folder of one state of one target's source."""
+        name = source_hash if re.fullmatch(r"\w[\w.-]{0,99}", source_hash, re.ASCII) else digest(source_hash)
+        return self.path / "targets" / name
+
+    def name_of(self, path: Path) -> str:
+        """Returns a file's place in the store, the same on every machine."""
+        return path.relative_to(self.path).as_posix()
+
+    def read(self, path: Path, kind: str, build: Callable[[Any], T]) -> T | None:
+        """Reads an entry; None if it is missing, or counts as missing.
+
+        Args:
+            path: of the file.
+            kind: of the entry.
+            build: makes a record of the entry's body, or raises ``RecordError``.
+        """
+        try:
+            return build(decode(kind, path.read_bytes(), self.name_of(path), self.key))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except UnsignedEntry:
+            self.problem(
+                f"{self.path}: entries that {VARIABLE} did not sign count as missing and are made again."
+            )
+        except (OtherVersion, SchemaError):
+            self._set_aside(path, OTHER_VERSIONS)
+            self.problem(
+                f"{self.path}: entries of another version of pytest-kernelllm count as missing; they are kept in "
+                f"{self.path / OTHER_VERSIONS}/."
+            )
+        except (DamagedEntry, RecordError) as error:
+            if moved := self._set_aside(path, DAMAGED):
+                self.problem(f"{moved}: a damaged entry counts as missing: {error}.")
+        except OSError as error:
+            self.problem(f"{path}: cannot be read ({error}) and counts as missing.")
+        return None
+
+    def write_entry(self, path: Path, kind: str, body: Any) -> None:
+        """Writes an entry.
+
+        Args:
+            path: of the file.
+            kind: of the entry.
+            body: JSON-ready objects.
+        """
+        self.write(path, encode(kind, body, self.name_of(path), self.key))
+
+    def write(self, path: Path, content: bytes) -> None:
+        """Writes a file, whole or not at all."""
+        try:
+            self._make(path.parent)
+            write_atomic(path, content)
+        except OSError as error:
+            self.problem(f"{path.parent}: cannot be written ({error}), so this result is not remembered.")
+
+    @contextlib.contextmanager
+    def lock(self, name: str) -> Iterator[None]:
+        """Holds a lock that all processes of this project share: one of them does ``name``, the others wait.
+
+        Where no lock can be taken (read-only folder), the work is done without.
+        """
+        from filelock import FileLock
+
+        path = self.path / "locks" / f"{digest(name)[:32]}.lock"
+        with contextlib.ExitStack() as stack:
+            try:
+                self._make(path.parent)
+                stack.enter_context(FileLock(path))
+            except OSError as error:
+                self.problem(f"{path.parent}: no lock can be taken ({error}), so work may be done twice.")
+            yield
+
+    def problem(self, sentence: str) -> None:
+        """Notes what went wrong, once."""
+        if sentence not in self.problems:
+            self.problems.append(sentence)
+
+    def _set_aside(self, path: Path, where: str) -> Path | None:
+        """Moves a file out of the way; where it lies now, or None if another process was first, and reports it."""
+        moved = self.path / where / "-".join(path.relative_to(self.path).parts)
+        try:
+            self._make(moved.parent)
+            path.replace(moved)
+        except FileNotFoundError:
+            return None
+        except OSError:
+            return path
+        return moved
+
+    def _make(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        ignore = self.path / ".gitignore"
+        if not ignore.exists():
+            write_atomic(ignore, b"*\n")

@@ -1,0 +1,32 @@
+"""Patches in the store, for people to apply."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from pytest_kernelllm.store.folder import StoreFolder
+
+
+class PatchFiles:
+    """Patches by name."""
+
+    def __init__(self, folder: StoreFolder) -> None:
+        """Those of one store."""
+        self._folder = folder
+
+    @property
+    def path(self) -> Path:
+        """The folder in which they lie."""
+        return self._folder.path / "patches"
+
+    def write(self, name: str, patch: bytes) -> Path:
+        """Writes a patch and returns its path."""
+        path = self.path / f"{name}.patch"
+        self._folder.write(path, patch)
+        return path
+
+    def remove(self, name: str) -> None:
+        """Removes a patch, if it is there."""
+        with contextlib.suppress(OSError):
+            (self.path / f"{name}.patch").unlink(missing_ok=True)

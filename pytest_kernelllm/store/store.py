@@ -1,0 +1,84 @@
+"""The store in the project's own folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from pytest_kernelllm.store.completions import CompletionFiles
+from pytest_kernelllm.store.folder import DAMAGED, StoreFolder
+from pytest_kernelllm.store.patches import PatchFiles
+from pytest_kernelllm.store.renderings import RenderingFiles
+from pytest_kernelllm.store.signing import find_key
+from pytest_kernelllm.store.verdicts import VerdictFiles
+
+ABANDONED_S = 3600.0
+"""Age in seconds at which ``gc`` takes a temporary file for one whose writer was killed."""
+
+
+class Store:
+    """What is known about targets, on disk. Made at once, creates its folder with the first write.
+
+    Nothing here raises because of what is on disk, see ``StoreFolder``.
+    """
+
+    def __init__(
+        self, root: Path, folder: str = ".kernelllm", environ: Mapping[str, str] | None = None
+    ) -> None:
+        """Opens the store below the project root.
+
+        Args:
+            root: the project's folder.
+            folder: the setting ``store``.
+            environ: where the key is looked up, by default this process's environment.
+
+        Raises:
+            ConfigError: the key is too short.
+        """
+        self._folder = StoreFolder(root / folder, find_key(os.environ if environ is None else environ))
+        self.completions = CompletionFiles(self._folder)
+        self.renderings = RenderingFiles(self._folder)
+        self.verdicts = VerdictFiles(self._folder)
+        self.patches = PatchFiles(self._folder)
+
+    @property
+    def path(self) -> Path:
+        """The store's folder."""
+        return self._folder.path
+
+    @property
+    def problems(self) -> list[str]:
+        """One sentence about each thing that went wrong."""
+        return self._folder.problems
+
+    @property
+    def signs(self) -> bool:
+        """Whether there is a key."""
+        return self._folder.key is not None
+
+    def place_of(self, path: Path) -> str:
+        """Returns a file's place in the store, the same on every machine."""
+        return self._folder.name_of(path)
+
+    def lock(self, name: str) -> contextlib.AbstractContextManager[None]:
+        """Holds a lock that all processes of this project share: one of them does ``name``, the others wait."""
+        return self._folder.lock(name)
+
+    def gc(self, keep: Iterable[str]) -> int:
+        """Forgets all targets but those with a source hash in ``keep``; the number of targets forgotten.
+
+        Damaged entries and files that a killed process left behind go too.
+        """
+        kept = {self._folder.target(source_hash).name for source_hash in keep}
+        gone = [path for path in self.path.glob("targets/*") if path.name not in kept]
+        for path in (*gone, self.path / DAMAGED):
+            shutil.rmtree(path, ignore_errors=True)
+        for path in self.path.rglob(".*.tmp"):
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > ABANDONED_S:
+                    path.unlink()
+        return len(gone)

@@ -1,0 +1,49 @@
+"""Turns entries of format 1 into today's form, so that a store of an earlier version can still be used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pytest_kernelllm.core.records import SCHEMA
+
+_NAMES = {"screen": "static check", "twin": "near-duplicate"}
+"""Today's names of stages and rules by those of format 1."""
+
+
+def upgrade(kind: str, body: Any) -> Any:
+    """Returns the body of an entry of format 1 as format 2 has it; what is damaged in it stays so.
+
+    A candidate had an ``index``, which depended on the run. A stage and two rules had other names. Verdicts had no terms:
+    those that were given under others than the defaults name these in their policy, and match no key of today's.
+    """
+    if not isinstance(body, Mapping):
+        return body
+    if kind == "rendering" and isinstance(body.get("candidate"), Mapping):
+        return {**body, "candidate": _without_index(body["candidate"])}
+    if (
+        kind == "verdict"
+        and isinstance(body.get("candidate"), Mapping)
+        and isinstance(body.get("verdict"), Mapping)
+    ):
+        verdict = {**body["verdict"], "schema": _schema(body["verdict"])}
+        verdict |= {key: _renamed(verdict[key]) for key in ("stage", "rule") if key in verdict}
+        return {
+            **body,
+            "candidate": _without_index(body["candidate"]),
+            "verdict": verdict,
+            "schema": _schema(body),
+        }
+    return body
+
+
+def _renamed(name: Any) -> Any:
+    return _NAMES.get(name, name) if isinstance(name, str) else name
+
+
+def _without_index(candidate: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in candidate.items() if name != "index"}
+
+
+def _schema(record: Mapping[str, Any]) -> Any:
+    return SCHEMA if record.get("schema", 1) == 1 else record["schema"]

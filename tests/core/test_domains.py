@@ -1,0 +1,78 @@
+"""What of a kernel's own SUPPORTS ships: nothing that judging the target's cases does not cover."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from pytest_kernelllm.core.domains import beyond, shipped
+from pytest_kernelllm.core.records import Case, Domain, TensorSpec
+
+WEIGHT = TensorSpec("float32", (64,))
+DOMAIN = Domain(
+    {"x": TensorSpec("float32", ("n", 64)), "y": TensorSpec("float32", ("n", "m")), "k": 3},
+    {"weight": WEIGHT, "eps": 1e-6, "slopes[0]": 0.5},
+    {"n": (2, 16), "m": (1, 8)},
+)
+CASE = Case("default", "float32", DOMAIN, {"n": 4, "m": 4})
+OPEN = replace(DOMAIN, attributes={"weight": WEIGHT, "slopes[0]": 0.5})
+
+
+def sizes(x, y, **dims):
+    inputs = {"x": TensorSpec("float32", x), "y": TensorSpec("float32", y), "k": 3}
+    return replace(DOMAIN, inputs=inputs, dims=dims)
+
+
+@pytest.mark.parametrize(
+    "support",
+    [
+        DOMAIN,
+        OPEN,
+        replace(DOMAIN, attributes={**DOMAIN.attributes, "another": 1}),
+        sizes(("a", 64), ("a", "b"), a=(2, 4), b=(8, 8)),
+        sizes((4, 64), (4, "m"), m=(1, 8)),
+        sizes(("a", 64), (4, "m"), a=(4, 4), m=(1, 8)),
+        sizes(("n", "w"), ("n", "m"), n=(2, 16), m=(1, 8), w=(64, 64)),
+    ],
+)
+def test_what_lies_within_a_case_ships_as_it_is(support):
+    assert beyond(support, CASE) == ""
+    assert shipped([support], [CASE]) == (support,)
+
+
+@pytest.mark.parametrize(
+    ("support", "why"),
+    [
+        (replace(DOMAIN, grad=True), "grad=True"),
+        (
+            replace(DOMAIN, dims={"n": (1, 1 << 30), "m": (1, 9)}),
+            "from 1 to 1073741824, where the case has 2 to 16",
+        ),
+        (sizes(("a", 64), ("b", "m"), a=(2, 16), b=(2, 16), m=(1, 8)), "tensors that differ in `n`"),
+        (sizes((4, 64), (5, "m"), m=(1, 8)), "tensors that differ in `n`|no size of `n`"),
+        (sizes(("n", "w"), ("n", "m"), n=(2, 16), m=(1, 8), w=(1, 64)), "sizes of `x` from 1 to 64"),
+    ],
+)
+def test_what_goes_beyond_is_said_and_cut_off(support, why):
+    assert re.search(why, beyond(support, CASE))
+    for part in shipped([support], [CASE]):
+        assert beyond(part, CASE) == ""
+
+
+def test_what_is_cut_down_keeps_its_own_limits_and_open_floats():
+    greedy = replace(OPEN, grad=True, dims={"n": (1, 8), "m": (4, 99)})
+    assert shipped([greedy], [CASE]) == (replace(OPEN, dims={"n": (2, 8), "m": (4, 8)}),)
+
+
+def test_each_case_gets_its_part_of_a_domain():
+    wide = replace(CASE, name="wide", domain=replace(DOMAIN, dims={"n": (32, 64), "m": (1, 8)}))
+    both = replace(DOMAIN, dims={"n": (1, 100), "m": (1, 8)})
+    assert shipped([both, both], [CASE, wide]) == (DOMAIN, wide.domain)
+
+
+@pytest.mark.parametrize(
+    "change", [{"training": True}, {"inputs": {"x": DOMAIN.inputs["x"]}}, {"attributes": {}}]
+)
+def test_what_no_case_covers_is_left_out(change):
+    assert shipped([replace(DOMAIN, **change)], [CASE]) == ()
+    assert shipped([DOMAIN, replace(DOMAIN, **change)], [CASE]) == (DOMAIN,)
