@@ -108,10 +108,16 @@ class CaseTracer:
             source = lower(self.exports[""], variant.config)
             self.sources[key] = free_scalars(
                 source,
-                self.case.domain,
+                self._floats(),
                 lambda path, value: lower(self._changed(path, value), variant.config),
             )
         return self.sources[key]
+
+    def _floats(self) -> dict[str, float]:
+        """The float attributes that a kernel module can read."""
+        expression = self.live.spelling.expression
+        attributes = self.case.domain.attributes.items()
+        return {k: v for k, v in attributes if isinstance(v, float) and expression(k) is not None}
 
     def _fix(self) -> None:
         """What cannot be written for every size is written for the case's own."""

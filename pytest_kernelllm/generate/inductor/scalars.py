@@ -7,11 +7,11 @@ new value, the kernel can take it as an argument and serves every value.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from pytest_kernelllm.core.records import Domain
 from pytest_kernelllm.generate.inductor.trace import TraceError
+from pytest_kernelllm.generate.render.inductor.names import plain
 
 _MOST = 6
 """More float attributes than this are not tried: each costs another trace."""
@@ -25,21 +25,21 @@ class Free:
 
     source: str
     scalars: dict[str, str]
-    """``{"eps": "self.eps"}``"""
+    """Attributes by dotted name behind ``self.``: ``{"eps": "self.eps", "net_1_eps": "self.net.1.eps"}``."""
 
 
-def free_scalars(source: str, domain: Domain, again: Callable[[str, float], str]) -> Free:
+def free_scalars(source: str, floats: Mapping[str, float], again: Callable[[str, float], str]) -> Free:
     """Replace the literals of float attributes by names, where a second trace proves it.
 
     Args:
         source: the text with the module's own values.
-        domain: its ``attributes`` name the candidates.
+        floats: the float attributes of the module by dotted name.
         again: the text with one attribute, by dotted name, at another value.
     """
-    floats = {k: v for k, v in domain.attributes.items() if type(v) is float}
     candidates = {k: v for k, v in floats.items() if any(float(m[2]) == v for m in _LITERAL.finditer(source))}
     if len(candidates) > _MOST:
         return Free(source, {})
+    taken = set(re.findall(r"\w+", source))
     scalars: dict[str, str] = {}
     replaced: dict[int, str] = {}
     for path, value in candidates.items():
@@ -49,7 +49,8 @@ def free_scalars(source: str, domain: Domain, again: Callable[[str, float], str]
         except TraceError:
             continue
         if places:
-            name = re.sub(r"\W+", "_", path)
+            name = _name(path, taken)
+            taken.add(name)
             scalars[name] = f"self.{path}"
             replaced |= dict.fromkeys(places, name)
     count = iter(range(len(source)))
@@ -59,6 +60,14 @@ def free_scalars(source: str, domain: Domain, again: Callable[[str, float], str]
         return match[0] if name is None else f"tl.full({match[1]}, {name}, tl.float32)"
 
     return Free(_LITERAL.sub(name_it, source), scalars)
+
+
+def _name(path: str, taken: Collection[str]) -> str:
+    """``net_1_eps`` for ``net.1.eps``: a name that the text does not use for anything else."""
+    name = plain(path)
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _places(source: str, changed: str, value: float, other: float) -> list[int]:

@@ -6,7 +6,6 @@ import ast
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pytest_kernelllm.core.records import Domain, TensorSpec
 from pytest_kernelllm.generate.render.inductor import launch, torch_calls, wide
@@ -21,6 +20,7 @@ from pytest_kernelllm.generate.render.inductor.wrapper import runtime_parameters
 from pytest_kernelllm.generate.render.inductor.written import Allocation, Written
 from pytest_kernelllm.generate.render.lower import device_names, lower
 from pytest_kernelllm.generate.render.trees import const_int, expression, names, names_in_order, size_of
+from pytest_kernelllm.generate.render.visible import is_own
 
 _MAX_GRID = 65535
 """Programs along the second and third axis of a CUDA launch."""
@@ -124,8 +124,7 @@ class _Writer:
 
     def _know_arguments(self) -> None:
         """Inputs and weights: how they are written, and the sizes that the program reads off them."""
-        specs: dict[str, Any] = {f"self.{k}": v for k, v in self.domain.attributes.items()}
-        specs |= self.domain.inputs
+        specs = self.binding.specs
         symbols: dict[str, str] = {}
         for step in self.program.steps:
             if isinstance(step, Assign) and (read := size_of(step.value)) is not None:
@@ -141,15 +140,14 @@ class _Writer:
             w for w in self.binding.arguments.values() if isinstance(specs.get(w), TensorSpec) or "[" in w
         ]
         self.reference = next(
-            (w for w in tensors if not w.startswith("self.")), tensors[0] if tensors else ""
+            (w for w in tensors if not is_own(w)), tensors[0] if tensors else ""
         )
-        self.specs = specs
 
     def _assign(self, step: Assign) -> None:
         value = step.value
         if (read := size_of(value)) is not None:
             argument, dim = read
-            spec = self.specs.get(self.binding.arguments.get(argument, ""))
+            spec = self.binding.specs.get(self.binding.arguments.get(argument, ""))
             named = spec.shape[dim] if isinstance(spec, TensorSpec) else None
             name = self.locals.take(named if isinstance(named, str) else f"{plain(argument)}_size_{dim}")
             self.lines.append(f"{name} = {ast.unparse(self.buffers.tensor(value))}")
@@ -181,7 +179,7 @@ class _Writer:
         if not torch_calls.is_contiguous(shape, strides):
             sizes.append(_tuple([self.buffers.rename(n) for n in strides]))
             function = "torch.empty_strided"
-        spec = self.specs.get(self.reference)
+        spec = self.binding.specs.get(self.reference)
         reference = f"torch.{spec.dtype}" if isinstance(spec, TensorSpec) else ""
         head, output = f"{written} = {function}", name in self.outputs
         self.lines.append(Allocation(head, tuple(sizes), (dtype,), self.reference, (reference,), output))

@@ -60,8 +60,8 @@ def snake(name: str) -> str:
 
 
 def plain(text: str) -> str:
-    """``self.fc.weight`` as ``fc_weight``, ``embeddings[0]`` as ``embeddings_0``."""
-    name = re.sub(r"\W+", "_", text.removeprefix("self.")).strip("_")
+    """``self.fc.weight`` as ``fc_weight``, ``self[0].bias`` as ``arg_0_bias``, ``embeddings[0]`` as ``embeddings_0``."""
+    name = re.sub(r"\W+", "_", re.sub(r"^self\b\.?", "", text)).strip("_")
     return name if name.isidentifier() and not keyword.iskeyword(name) else f"arg_{name}"
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pytest_kernelllm.core.records import Scalar, TensorSpec
+
 Kind = Literal["pointwise", "reduction", "persistent"]
 
 
@@ -87,3 +89,6 @@ class Binding:
     output: Any
     """See ``sections.Section.output``."""
     scalars: Mapping[str, str]
+    """Names of numbers in the kernels, and the expressions that give their values."""
+    specs: Mapping[str, TensorSpec | Scalar]
+    """What ``forward`` can read, by expression."""

@@ -7,7 +7,7 @@ results are returned (``return output[0]``).
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelllm.core.records import Case, Domain, TensorSpec
@@ -15,13 +15,14 @@ from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.inductor.program import Binding, Layout, Program
 from pytest_kernelllm.generate.render.inductor.wrapper import parse, read_program
 from pytest_kernelllm.generate.render.trees import call_name, const_int, expression
+from pytest_kernelllm.generate.render.visible import is_own, reached, visible
 
 if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import LiveTarget
 
 
-def read(source: str, live: LiveTarget) -> tuple[Program, Binding, Sequence[Domain]]:
-    """Program and binding of a text, and the domains of the target that it was written for.
+def read(source: str, live: LiveTarget) -> list[tuple[Program, Binding, Domain]]:
+    """Program and binding of a text for each domain of the target that it was written for.
 
     Raises:
         RenderError: the text is cut off, names what the target lacks, or was written for other shapes.
@@ -31,10 +32,14 @@ def read(source: str, live: LiveTarget) -> tuple[Program, Binding, Sequence[Doma
     program = read_program(source)
     binding = _binding(program, forward, live)
     problems: list[str] = []
-    domains = [d for case in live.cases if (d := _domain(case, program, binding, problems)) is not None]
-    if not domains:
+    found = []
+    for case in live.cases:
+        bound = replace(binding, specs=visible(case.domain, live.spelling))
+        if (domain := _domain(case, program, bound, problems)) is not None:
+            found.append((program, replace(bound, specs=visible(domain, live.spelling)), domain))
+    if not found:
         raise RenderError(problems[0])
-    return program, binding, domains
+    return found
 
 
 def _forward(tree: ast.Module) -> ast.FunctionDef:
@@ -66,7 +71,7 @@ def _binding(program: Program, forward: ast.FunctionDef, live: LiveTarget) -> Bi
             target, value = statement.targets[0].id, statement.value
             if isinstance(value, ast.Call) and call_name(value) == "call":
                 results = target
-                arguments = _arguments(value, values, program, live.cases[0].domain)
+                arguments = _arguments(value, values, program, live)
             else:
                 values[target] = values.get(value.id, value) if isinstance(value, ast.Name) else value
         elif isinstance(statement, ast.Return) and statement.value is not None:
@@ -78,11 +83,11 @@ def _binding(program: Program, forward: ast.FunctionDef, live: LiveTarget) -> Bi
             )
     if not arguments or output is None:
         raise RenderError(f"Line {forward.lineno}: ModelNew.forward does not return what `call` computes.")
-    return Binding(arguments, output, {})
+    return Binding(arguments, output, {}, {})
 
 
 def _arguments(
-    call: ast.Call, values: dict[str, ast.expr], program: Program, domain: Domain
+    call: ast.Call, values: dict[str, ast.expr], program: Program, live: LiveTarget
 ) -> dict[str, str]:
     given = call.args[0].elts if call.args and isinstance(call.args[0], ast.List | ast.Tuple) else []
     if len(given) != len(program.arguments):
@@ -98,10 +103,13 @@ def _arguments(
                 f"Line {call.lineno}: `{ast.unparse(node)}` is not defined in ModelNew.forward."
             )
         text = ast.unparse(value)
-        if text.startswith("self.") and text.removeprefix("self.") not in domain.attributes:
-            raise RenderError(
-                f"The target has no attribute `{text.removeprefix('self.')}`, which the text reads."
-            )
+        if is_own(text):
+            own = live.spelling.name(value)
+            if own is None or own not in live.cases[0].domain.attributes:
+                raise RenderError(
+                    f"The target has no attribute `{text.removeprefix('self.')}`, which the text reads."
+                )
+            text = reached(f"self.{own}", live.spelling)
         bound[name] = text
     return bound
 
@@ -128,7 +136,7 @@ def _domain(case: Case, program: Program, binding: Binding, problems: list[str])
     inputs = dict(case.domain.inputs)
     written_for = {ast.unparse(expression(d)).removeprefix("torch.") for d in _dtypes(program)}
     for argument, path in binding.arguments.items():
-        spec = case.domain.attributes.get(path[5:]) if path.startswith("self.") else inputs.get(path)
+        spec = binding.specs.get(path)
         layout = program.layouts.get(argument)
         if not isinstance(spec, TensorSpec):
             continue

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_kernelllm.core.records import Case, Completion, Domain
+from pytest_kernelllm.core.spelling import Spelling
 from pytest_kernelllm.generate.render.describe import describe
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.inductor import sections
@@ -25,6 +26,7 @@ from pytest_kernelllm.generate.render.inductor.written import Written
 from pytest_kernelllm.generate.render.lower import device_functions
 from pytest_kernelllm.generate.render.rendered import Rendered
 from pytest_kernelllm.generate.render.signature import with_target_parameters
+from pytest_kernelllm.generate.render.visible import reached, visible
 
 if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import LiveTarget
@@ -57,10 +59,12 @@ def translate(source: str, live: LiveTarget, completion: Completion) -> Rendered
             that a kernel module may not use; the text names the line, the attribute or the operation.
     """
     if sections.is_sections(source):
-        versions = [_from_section(section) for section in sections.read(source)]
+        versions = [_from_section(section, live.spelling) for section in sections.read(source)]
     else:
-        program, binding, domains = learnt.read(source, live)
-        versions = [_Version(program, binding, domain, Tuning(), "") for domain in domains]
+        versions = [
+            _Version(program, binding, domain, Tuning(), "")
+            for program, binding, domain in learnt.read(source, live)
+        ]
     groups = _written(versions, snake(live.target.name), list(live.signature.parameters))
     body = _body(groups, live)
     names = [name for group in groups for name in group.written.names]
@@ -89,16 +93,19 @@ class _Group:
     suffix: str
 
 
-def _from_section(section: sections.Section) -> _Version:
+def _from_section(section: sections.Section, spelling: Spelling) -> _Version:
     program = read_program(section.source)
     if len(program.arguments) != len(section.arguments):
         raise RenderError(
             f"The code of case {section.case.name} takes {len(program.arguments)} arguments; its header names"
             f" {len(section.arguments)}."
         )
-    arguments = dict(zip(program.arguments, section.arguments, strict=True))
-    binding = Binding(arguments, section.output, section.scalars)
-    return _Version(program, binding, section.case.domain, section.tuning, _suffix(section.case))
+    paths = zip(program.arguments, section.arguments, strict=True)
+    arguments = {name: reached(path, spelling) for name, path in paths}
+    scalars = {name: reached(path, spelling) for name, path in section.scalars.items()}
+    domain = section.case.domain
+    binding = Binding(arguments, section.output, scalars, visible(domain, spelling))
+    return _Version(program, binding, domain, section.tuning, _suffix(section.case))
 
 
 def _suffix(case: Case) -> str:
@@ -158,7 +165,7 @@ def _body(groups: Sequence[_Group], live: LiveTarget) -> str:
 
 def _dispatching(groups: Sequence[_Group], live: LiveTarget) -> list[str]:
     """One function a group, and a ``forward`` that picks by what tells the domains apart."""
-    tests = conditions([[v.domain for v in group.versions] for group in groups])
+    tests = conditions([[v.binding.specs for v in group.versions] for group in groups])
     names = [p.name for p in live.signature.parameters.values()]
     lines = []
     for group, test in zip(groups, tests, strict=True):

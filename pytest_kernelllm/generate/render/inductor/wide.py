@@ -16,7 +16,7 @@ _LIMIT = 2**31
 
 def needed(program: Program, binding: Binding, domain: Domain) -> bool:
     """Whether some tensor of a program reaches 2**31 elements at the largest sizes of its domain."""
-    specs = {**domain.inputs, **{f"self.{name}": value for name, value in domain.attributes.items()}}
+    specs = binding.specs
     sizes: dict[str, int] = {}
     for step in program.steps:
         if isinstance(step, Assign) and (read := size_of(step.value)) is not None:

@@ -1,0 +1,37 @@
+"""What a ``forward`` can read: its parameters and the parts of ``self``, by the expressions that reach them."""
+
+from __future__ import annotations
+
+import re
+
+from pytest_kernelllm.core.records import Domain, Scalar, TensorSpec
+from pytest_kernelllm.core.spelling import Spelling
+from pytest_kernelllm.generate.render.errors import RenderError
+
+
+def visible(domain: Domain, spelling: Spelling) -> dict[str, TensorSpec | Scalar]:
+    """The inputs and attributes of a domain by expression: ``x``, ``self.net[0].weight``.
+
+    Attributes that no expression reaches are left out.
+    """
+    own = {spelling.expression(name): value for name, value in domain.attributes.items()}
+    return {**domain.inputs, **{text: value for text, value in own.items() if text is not None}}
+
+
+def is_own(expression: str) -> bool:
+    """Whether an expression starts at ``self``."""
+    return re.match(r"self\b", expression) is not None
+
+
+def reached(path: str, spelling: Spelling) -> str:
+    """The expression for what an Inductor completion's header names: ``self.net.0.weight``, or an input as it is.
+
+    Raises:
+        RenderError: no Python expression reaches a part of that name.
+    """
+    if not path.startswith("self."):
+        return path
+    expression = spelling.expression(path.removeprefix("self."))
+    if expression is None:
+        raise RenderError(f"No Python expression reaches the attribute `{path.removeprefix('self.')}`.")
+    return expression
