@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pytest_kernelllm.core.spelling import Spelling, spelling
+from pytest_kernelllm.core.parts import Parts, parts_of
 from pytest_kernelllm.core.targets import Case, Domain, Scalar, Target, TensorSpec
 from pytest_kernelllm.discover import build
 from pytest_kernelllm.discover.attributes import attributes, dtype_name
@@ -44,7 +44,7 @@ class LiveTarget:
     signature: inspect.Signature
     """Of the original ``forward``, without ``self``."""
     cases: tuple[Case, ...] = ()
-    spelling: Spelling = field(default_factory=Spelling, repr=False)
+    parts: Parts = field(default_factory=Parts, repr=False)
     """How kernel modules write the names of the module's parts."""
     _makers: Mapping[str, Callable[..., Any]] = field(default_factory=dict, repr=False)
     """By case name: the callable that makes its inputs."""
@@ -233,7 +233,7 @@ def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
             )
             cases.append(Case(f"{name}-{dtype}" if dtype else name, dtype, domain, found.sizes))
             makers[cases[-1].name] = make
-    live = replace(live, cases=tuple(cases), spelling=spelling(module), _makers=makers)
+    live = replace(live, cases=tuple(cases), parts=parts_of(module), _makers=makers)
     tried = "float32" if "float32" in held else next(iter(held))
     module = build.finished(module, tried, "cpu", options.training)
     for case in cases:

@@ -115,7 +115,7 @@ class CaseTracer:
 
     def _floats(self) -> dict[str, float]:
         """The float attributes that a kernel module can read."""
-        expression = self.live.spelling.expression
+        expression = self.live.parts.expression
         attributes = self.case.domain.attributes.items()
         return {k: v for k, v in attributes if isinstance(v, float) and expression(k) is not None}
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 
 from pytest_kernelllm.core.records import Domain, Scalar, TensorSpec
-from pytest_kernelllm.core.spelling import Spelling
+from pytest_kernelllm.core.parts import Parts
 from pytest_kernelllm.generate.render.errors import RenderError
 
 
-def visible(domain: Domain, spelling: Spelling) -> dict[str, TensorSpec | Scalar]:
+def visible(domain: Domain, parts: Parts) -> dict[str, TensorSpec | Scalar]:
     """The inputs and attributes of a domain by expression: ``x``, ``self.net[0].weight``.
 
     Attributes that no expression reaches are left out.
     """
-    own = {spelling.expression(name): value for name, value in domain.attributes.items()}
+    own = {parts.expression(name): value for name, value in domain.attributes.items()}
     return {**domain.inputs, **{text: value for text, value in own.items() if text is not None}}
 
 
@@ -23,7 +23,7 @@ def is_own(expression: str) -> bool:
     return re.match(r"self\b", expression) is not None
 
 
-def reached(path: str, spelling: Spelling) -> str:
+def reached(path: str, parts: Parts) -> str:
     """The expression for what an Inductor completion's header names: ``self.net.0.weight``, or an input as it is.
 
     Raises:
@@ -31,7 +31,7 @@ def reached(path: str, spelling: Spelling) -> str:
     """
     if not path.startswith("self."):
         return path
-    expression = spelling.expression(path.removeprefix("self."))
+    expression = parts.expression(path.removeprefix("self."))
     if expression is None:
         raise RenderError(f"No Python expression reaches the attribute `{path.removeprefix('self.')}`.")
     return expression

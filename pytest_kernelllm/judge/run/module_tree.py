@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from pytest_kernelllm.core.spelling import container
+from pytest_kernelllm.core.parts import container
 from pytest_kernelllm.judge.shared.buffers import Allocator
 
 

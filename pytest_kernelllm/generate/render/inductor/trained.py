@@ -34,9 +34,9 @@ def read(source: str, live: LiveTarget) -> list[tuple[Program, Binding, Domain]]
     problems: list[str] = []
     found = []
     for case in live.cases:
-        bound = replace(binding, specs=visible(case.domain, live.spelling))
+        bound = replace(binding, specs=visible(case.domain, live.parts))
         if (domain := _domain(case, program, bound, problems)) is not None:
-            found.append((program, replace(bound, specs=visible(domain, live.spelling)), domain))
+            found.append((program, replace(bound, specs=visible(domain, live.parts)), domain))
     if not found:
         raise RenderError(problems[0])
     return found
@@ -104,12 +104,12 @@ def _arguments(
             )
         text = ast.unparse(value)
         if is_own(text):
-            own = live.spelling.name(value)
+            own = live.parts.name(value)
             if own is None or own not in live.cases[0].domain.attributes:
                 raise RenderError(
                     f"The target has no attribute `{text.removeprefix('self.')}`, which the text reads."
                 )
-            text = reached(f"self.{own}", live.spelling)
+            text = reached(f"self.{own}", live.parts)
         bound[name] = text
     return bound
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_kernelllm.core.records import Case, Completion, Domain
-from pytest_kernelllm.core.spelling import Spelling
+from pytest_kernelllm.core.parts import Parts
 from pytest_kernelllm.generate.render.describe import describe
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.inductor import sections
@@ -59,7 +59,7 @@ def translate(source: str, live: LiveTarget, completion: Completion) -> Rendered
             that a kernel module may not use; the text names the line, the attribute or the operation.
     """
     if sections.is_sections(source):
-        versions = [_from_section(section, live.spelling) for section in sections.read(source)]
+        versions = [_from_section(section, live.parts) for section in sections.read(source)]
     else:
         versions = [
             _Version(program, binding, domain, Tuning(), "")
@@ -93,7 +93,7 @@ class _Group:
     suffix: str
 
 
-def _from_section(section: sections.Section, spelling: Spelling) -> _Version:
+def _from_section(section: sections.Section, parts: Parts) -> _Version:
     program = read_program(section.source)
     if len(program.arguments) != len(section.arguments):
         raise RenderError(
@@ -101,10 +101,10 @@ def _from_section(section: sections.Section, spelling: Spelling) -> _Version:
             f" {len(section.arguments)}."
         )
     paths = zip(program.arguments, section.arguments, strict=True)
-    arguments = {name: reached(path, spelling) for name, path in paths}
-    scalars = {name: reached(path, spelling) for name, path in section.scalars.items()}
+    arguments = {name: reached(path, parts) for name, path in paths}
+    scalars = {name: reached(path, parts) for name, path in section.scalars.items()}
     domain = section.case.domain
-    binding = Binding(arguments, section.output, scalars, visible(domain, spelling))
+    binding = Binding(arguments, section.output, scalars, visible(domain, parts))
     return _Version(program, binding, domain, section.tuning, _suffix(section.case))
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
+from pytest_kernelllm.core.parts import Parts
 from pytest_kernelllm.core.records import Domain, Scalar, TensorSpec
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.modelnew.constructor import Setting
 from pytest_kernelllm.generate.render.modelnew.instances import Instance
 from pytest_kernelllm.generate.render.modelnew.values import Known, Unknown, evaluate, same
-from pytest_kernelllm.generate.render.syntax import dotted, is_plain, literal, name_chain
+from pytest_kernelllm.generate.render.syntax import is_plain, literal, name_chain
 
 _CALLABLE = frozenset(
     {"Linear", "Bilinear", "Embedding"} | {f"Conv{t}{n}d" for t in ("", "Transpose") for n in (1, 2, 3)}
@@ -26,15 +27,19 @@ class SelfMap(ast.NodeTransformer):
     pins the constructor arguments they came from.
     """
 
-    def __init__(self, instance: Instance, others: Mapping[str, Instance], domain: Domain) -> None:
+    def __init__(
+        self, instance: Instance, others: Mapping[str, Instance], domain: Domain, parts: Parts
+    ) -> None:
         """For the methods of one module of a completion.
 
         Args:
             instance: that module.
             others: all modules of the completion, by path.
             domain: of any case; the attributes are the same in all.
+            parts: of the target.
         """
-        self._settings, self._domain = instance.settings, domain
+        self._settings, self._domain, self._parts = instance.settings, domain, parts
+        self._path = instance.path
         self._at = f"{instance.path}." if instance.path else ""
         below = {p.removeprefix(self._at): o for p, o in others.items() if p.startswith(self._at) and p}
         self._methods = dict(instance.functions)
@@ -49,17 +54,16 @@ class SelfMap(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """``self._helper(x)`` becomes ``_helper(self, x)``; only GEMM and convolution layers stay calls."""
-        path = dotted(node.func) or ""
-        name = path.removeprefix("self.")
-        if path.startswith("self.") and name in self._methods:
+        name = self._name(node.func)
+        if function := self._methods.get(name or ""):
             self._visit_arguments(node)
-            node.func = ast.copy_location(ast.Name(self._methods[name], ast.Load()), node.func)
+            node.func = ast.copy_location(ast.Name(function, ast.Load()), node.func)
             node.args.insert(0, ast.Name("self", ast.Load()))
             return node
-        cls = self._attributes.get(f"{name}.__class__") if path.startswith("self.") else None
+        cls = self._attributes.get(f"{name}.__class__")
         if isinstance(cls, str) and not _is_stock_layer(cls, _CALLABLE):
             raise RenderError(
-                f"Line {node.lineno} calls self.{name}, a {cls.rpartition('.')[2]}: of the target's layers "
+                f"Line {node.lineno} calls {ast.unparse(node.func)}, a {cls.rpartition('.')[2]}: of the target's layers "
                 "only Linear, Embedding, Bilinear and convolutions can be called."
             )
         return self.generic_visit(node)
@@ -70,15 +74,22 @@ class SelfMap(ast.NodeTransformer):
             keyword.value = self.visit(keyword.value)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        """``self.a.b`` is looked at as a whole."""
-        path = dotted(node) or ""
-        if not path.startswith("self."):
+        """``self.a[0].b`` is looked at as a whole."""
+        name = self._name(node)
+        if not name:
             return self.generic_visit(node)
         if not isinstance(node.ctx, ast.Load):
             raise RenderError(
-                f"Line {node.lineno} changes {path} in forward; a kernel module keeps no state."
+                f"Line {node.lineno} changes {ast.unparse(node)} in forward; a kernel module keeps no state."
             )
-        return ast.copy_location(self._carry(path.removeprefix("self."), node.lineno), node)
+        return ast.copy_location(self._carry(name, node.lineno), node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        """``self.layers[-1]`` is one of the target's parts."""
+        name = self._name(node)
+        if not name or not isinstance(node.ctx, ast.Load):
+            return self.generic_visit(node)
+        return ast.copy_location(self._carry(name, node.lineno), node)
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         """``self`` itself is the target's instance, of which a completion knows nothing."""
@@ -87,6 +98,11 @@ class SelfMap(ast.NodeTransformer):
                 f"Line {node.lineno} passes self on as a whole; only its attributes can be carried."
             )
         return node
+
+    def _name(self, node: ast.expr) -> str | None:
+        """The dotted name, seen from the completion's ``self``, of what an expression reads of it."""
+        name = self._parts.name(node, self._path)
+        return None if name is None else name.removeprefix(self._path).removeprefix(".")
 
     def _carry(self, name: str, line: int) -> ast.expr:
         first = name.split(".")[0]
@@ -115,7 +131,10 @@ class SelfMap(ast.NodeTransformer):
         )
 
     def _own(self, name: str) -> ast.expr:
-        return name_chain(f"self.{self._at}{name}")
+        expression = self._parts.expression(f"{self._at}{name}")
+        if expression is None:
+            raise RenderError(f"No Python expression reaches the target's attribute `{self._at}{name}`.")
+        return name_chain(expression)
 
     def _tensor(self, name: str, first: str, setting: Setting) -> ast.expr:
         own = name if name in self._attributes else first

@@ -158,7 +158,7 @@ class _Answer:
             new = with_target_parameters(new, self._live.signature, self._domain.inputs)
             tensor = inputs[0] if inputs else tensor
         OnInputDevice(tensor, self._devices).visit(new)
-        mapping = SelfMap(instance, self._instances, self._domain)
+        mapping = SelfMap(instance, self._instances, self._domain, self._live.parts)
         new.body = [mapping.visit(statement) for statement in new.body]
         return ast.fix_missing_locations(new)
 

@@ -43,8 +43,8 @@ def container(module: nn.Module) -> Container | None:
 
 
 @dataclass(frozen=True)
-class Spelling:
-    """The expressions for the parts of one module. Made by ``spelling``."""
+class Parts:
+    """The expressions for the parts of one module. Made by ``parts_of``."""
 
     containers: Mapping[str, Container] = field(default_factory=dict)
     """By dotted name; the module itself is ``""``."""
@@ -54,7 +54,7 @@ class Spelling:
     def expression(self, name: str) -> str | None:
         """The expression over ``self`` for a dotted name; None where Python has none.
 
-        >>> Spelling({"net": Container("list", ("0", "1"))}).expression("net.1.weight")
+        >>> Parts({"net": Container("list", ("0", "1"))}).expression("net.1.weight")
         'self.net[1].weight'
         """
         if not name:
@@ -107,7 +107,7 @@ class Spelling:
         return held.names[key] if inside else None
 
 
-def spelling(module: nn.Module) -> Spelling:
+def parts_of(module: nn.Module) -> Parts:
     """The expressions for the parts of a module as it is now."""
     containers = {}
     odd = {}
@@ -118,7 +118,7 @@ def spelling(module: nn.Module) -> Spelling:
         for method, parts in zip(_BY_NAME, (part._modules, part._parameters, part._buffers), strict=True):
             names = (_joined(path, name) for name in parts if not _is_plain(name))
             odd |= {name: f"self.{method}({name!r})" for name in names}
-    return Spelling(containers, odd)
+    return Parts(containers, odd)
 
 
 def _is_plain(name: str) -> bool:
