@@ -24,6 +24,8 @@ from torch._inductor.graph import GraphLowering
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
+from pytest_kernelllm.generate.inductor.library import decompositions, drops_out, keep_strides
+
 MULTIPROCESSORS = 132
 """Streaming multiprocessors of the GPU that is written for (H100, H200): decides how reductions are split."""
 
@@ -142,16 +144,15 @@ def export(
     Raises:
         TraceError: not exportable, or of a kind that no kernel module can express.
     """
-    from torch._inductor.decomposition import select_decomp_table
-
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             program = torch.export.export(module, args, dict(kwargs), dynamic_shapes=dynamic, strict=False)
-            program = program.run_decompositions(select_decomp_table())
+            program = program.run_decompositions(decompositions())
         except Exception as error:  # torch.export raises many kinds
             raise TraceError(f"torch.export cannot trace it ({_first_line(error)})") from error
         _refuse_randomness(program.graph)
+        keep_strides(program.graph)
         arguments = _arguments(program, parameters)
         output = _output(program)
         return Exported(program.graph_module, arguments, output)
@@ -159,9 +160,7 @@ def export(
 
 def _refuse_randomness(graph: torch.fx.Graph) -> None:
     for node in graph.nodes:
-        tags = getattr(node.target, "tags", ())
-        attention = "scaled_dot_product" in str(node.target)  # seeded for a dropout that is off
-        if torch.Tag.nondeterministic_seeded in tags and not attention:
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) or drops_out(node):
             raise TraceError(f"it draws random numbers ({node.target})")
 
 
@@ -262,19 +261,16 @@ def lower(exported: Exported, config: Mapping[str, Any]) -> str:
     with warnings.catch_warnings():  # Inductor imports modules that torch itself has deprecated
         warnings.simplefilter("ignore")
         from torch._inductor.compile_fx import compile_fx_inner
-        from torch._inductor.fx_passes.joint_graph import joint_graph_passes
         from torch._inductor.virtualized import V
 
-    graph = torch.fx.GraphModule(exported.graph, copy.deepcopy(exported.graph.graph))
-    inputs = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
+    inputs = [node.meta["val"] for node in exported.graph.graph.nodes if node.op == "placeholder"]
     mode = detect_fake_mode(inputs)
     environment = mode.shape_env if mode is not None else None
     guards = len(environment.guards) if environment is not None else 0
     taken: list[str] = []
     try:
         with torch.no_grad(), _as_if_gpu(taken, config), tracing(TracingContext(mode)), V.set_fake_mode(mode):
-            joint_graph_passes(graph)
-            compile_fx_inner(graph, inputs)
+            compile_fx_inner(_simplified(exported), inputs)
     except _Finished:
         pass
     except Exception as error:
@@ -285,6 +281,20 @@ def lower(exported: Exported, config: Mapping[str, Any]) -> str:
     if not taken:
         raise TraceError("TorchInductor wrote no code for it")
     return _essential(taken[-1])
+
+
+def _simplified(exported: Exported) -> torch.fx.GraphModule:
+    """A copy of the graph after the passes that TorchInductor applies before it lowers a graph."""
+    from torch._inductor.fx_passes.joint_graph import joint_graph_passes
+
+    graph = torch.fx.GraphModule(exported.graph, copy.deepcopy(exported.graph.graph))
+    joint_graph_passes(graph)
+    if any("scaled_dot_product" in str(node.target) for node in graph.graph.nodes):
+        # A pattern took matrix products around a softmax for attention, and made it the CPU's.
+        graph = torch.fx.GraphModule(exported.graph, copy.deepcopy(exported.graph.graph))
+        with inductor_config.patch(pattern_matcher=False):
+            joint_graph_passes(graph)
+    return graph
 
 
 def _essential(source: str) -> str:

@@ -156,7 +156,8 @@ class _Writer:
             assert isinstance(value, ast.Call)
             self._allocate(step.name, value)
         else:
-            name = self.locals.take(self.outputs.get(step.name, "product"))
+            usual = "attended" if torch_calls.is_attention(value) else "product"
+            name = self.locals.take(self.outputs.get(step.name, usual))
             self.lines.append(f"{name} = {ast.unparse(self._library(value))}")
             self.buffers.add(step.name, name, self._layout(step.name))
 

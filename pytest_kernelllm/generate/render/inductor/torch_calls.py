@@ -10,11 +10,29 @@ from pytest_kernelllm.generate.render.trees import call_name, const_int, express
 
 ALLOCATIONS = ("empty_strided_cuda", "empty_strided_cpu", "torch.empty_strided", "empty_strided")
 MATMULS = ("mm", "addmm", "bmm", "baddbmm", "_addmm")
+_ATTENTION = {
+    "torch.ops.kernelllm.attention_as_it_is.default": "{}",
+    "torch.ops.kernelllm.attention.default": "{}.contiguous()",
+    "torch.ops.kernelllm.attention_by_position.default": "{}.transpose(1, 2).contiguous()",
+}
+"""How attention's result is brought into the order in which it was traced (see ``generate.inductor.library``)."""
+_ATTENTION_DEFAULTS = {
+    "attn_mask": "None",
+    "dropout_p": "0.0",
+    "is_causal": "False",
+    "scale": "None",
+    "enable_gqa": "False",
+}
 
 
 def is_allocation(node: ast.expr) -> bool:
     """Whether an expression makes an uninitialised buffer."""
     return isinstance(node, ast.Call) and call_name(node) in ALLOCATIONS
+
+
+def is_attention(node: ast.expr) -> bool:
+    """Whether an expression is attention, which PyTorch's libraries compute."""
+    return isinstance(node, ast.Call) and call_name(node) in _ATTENTION
 
 
 def allocation(call: ast.Call) -> tuple[Sequence[ast.expr], Sequence[ast.expr], str]:
@@ -66,7 +84,7 @@ def evaluate(node: ast.expr, values: Mapping[str, int]) -> int | None:
 
 
 def vendor_call(call: ast.Call, view: Callable[[ast.expr], ast.expr]) -> ast.Call:
-    """A matrix multiplication or convolution in torch's public form, without ``out=``.
+    """A matrix multiplication, convolution or attention in torch's public form, without ``out=``.
 
     Args:
         call: as the compiler wrote it.
@@ -83,10 +101,23 @@ def vendor_call(call: ast.Call, view: Callable[[ast.expr], ast.expr]) -> ast.Cal
             ast.keyword(k, v) for k, v in keywords.items() if k in ("alpha", "beta") and const_int(v) != 1
         ]
         return ast.Call(expression(f"torch.{short.lstrip('_')}"), [view(a) for a in call.args], kept)
+    if name in _ATTENTION:
+        return _attention(call, view, _ATTENTION[name])
     if name == "extern_kernels.convolution":
         return _convolution([view(a) for a in call.args], {k: view(v) for k, v in keywords.items()})
     operation = name.removeprefix("torch.ops.").removeprefix("extern_kernels.")
     raise RenderError(f"It needs `{operation}`, which no Triton kernel or allowed library call replaces.")
+
+
+def _attention(call: ast.Call, view: Callable[[ast.expr], ast.expr], ordered: str) -> ast.Call:
+    options = dict(zip(("attn_mask", "dropout_p", "is_causal"), call.args[3:], strict=False))
+    options |= {k.arg: k.value for k in call.keywords if k.arg}
+    kept = [ast.keyword(k, view(v)) for k, v in options.items() if ast.unparse(v) != _ATTENTION_DEFAULTS[k]]
+    function = expression("torch.nn.functional.scaled_dot_product_attention")
+    result = ast.Call(function, [view(tensor) for tensor in call.args[:3]], kept)
+    whole = expression(ordered.format(ast.unparse(result)))
+    assert isinstance(whole, ast.Call)
+    return whole
 
 
 def _convolution(args: list[ast.expr], options: dict[str, ast.expr]) -> ast.Call:
