@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-POLICY_VERSION = "4"
-"""Part of every verdict's environment: verdicts under another version do not count. Raise it with every
-change of what is accepted."""
+POLICY_VERSION = "5"
+"""Part of every verdict's environment: verdicts under other rules are not believed. Raise it with every change of what
+is accepted."""
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelllm.core.records import Case, Completion, TensorSpec
+from pytest_kernelllm.generate.inductor.lowering import lower
 from pytest_kernelllm.generate.inductor.scalars import Free, free_scalars
-from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, export, lower
+from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, export
 from pytest_kernelllm.generate.render.inductor import sections
 from pytest_kernelllm.generate.render.inductor.sections import Section
 from pytest_kernelllm.generate.render.inductor.translate import translate
@@ -56,8 +58,17 @@ def _tracers(live: LiveTarget) -> list[CaseTracer]:
 def _completion(tracers: Sequence[CaseTracer], variant: Variant, index: int) -> Completion:
     text = sections.write([tracer.section(variant) for tracer in tracers])
     if "@triton.jit" not in text:
-        raise TraceError("nothing but library calls (matrix multiplication, attention…) is left after fusion")
+        raise TraceError(_without_kernels(text))
     return Completion("inductor", index, text, "inductor", note=variant.note)
+
+
+def _without_kernels(text: str) -> str:
+    """Why there is nothing to write a kernel for."""
+    calls = re.findall(r"(?:extern_kernels|torch\.ops)\.([\w.]+)\(", text)
+    named = sorted({name.removeprefix("kernelllm.").removesuffix(".default") for name in calls})
+    if not named:
+        return "it computes nothing: what it returns are views of its inputs and weights"
+    return f"nothing but library calls is left after fusion ({', '.join(named)})"
 
 
 class CaseTracer:

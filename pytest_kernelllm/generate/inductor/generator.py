@@ -12,7 +12,7 @@ from pytest_kernelllm.core.records import Completion
 from pytest_kernelllm.generate.inductor.variants import VARIANTS
 from pytest_kernelllm.generate.protocol import GenerateError, Generator, Request
 
-VERSION = 1
+VERSION = 2
 """Raised whenever the same target would get another text."""
 
 

@@ -18,7 +18,9 @@ for _name in ("attention", "attention_by_position", "attention_as_it_is"):
 
 
 @torch.library.register_fake("kernelllm::attention", lib=_LIBRARY)
-def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+def _attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any, **__: Any
+) -> torch.Tensor:
     """Attention's output, contiguous."""
     return query.new_empty((*query.shape[:-1], value.shape[-1]))
 
@@ -34,7 +36,9 @@ def _attention_by_position(
 
 def _traced_attention(query: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     if query.dim() == 4:
-        result: torch.Tensor = torch.ops.kernelllm.attention_by_position(query, *args, **kwargs).transpose(1, 2)
+        result: torch.Tensor = torch.ops.kernelllm.attention_by_position(query, *args, **kwargs).transpose(
+            1, 2
+        )
         return result
     return torch.ops.kernelllm.attention(query, *args, **kwargs)  # type: ignore[no-any-return]  # an operation of ours
 

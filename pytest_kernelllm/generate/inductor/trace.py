@@ -1,33 +1,23 @@
-"""TorchInductor's Triton for one module and one call, taken on any machine, with or without a GPU.
-
-The module is exported on CPU, then goes through Inductor's Triton backend up to the point at which the output
-code exists; nothing is compiled or run. Every private piece of torch that this needs is in this file.
-"""
+"""Exports one module for one call: a graph of ATen operations, on CPU, with or without a GPU in the machine."""
 
 from __future__ import annotations
 
 import contextlib
-import copy
-import os
-import re
-import tempfile
+import io
+import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from unittest import mock
 
 import torch
-import torch._inductor.config as inductor_config
 from torch import nn
-from torch._inductor.graph import GraphLowering
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
 from pytest_kernelllm.generate.inductor.library import decompositions, drops_out, keep_strides
-
-MULTIPROCESSORS = 132
-"""Streaming multiprocessors of the GPU that is written for (H100, H200): decides how reductions are split."""
 
 
 class TraceError(RuntimeError):
@@ -43,86 +33,6 @@ class Exported:
     """What each input of the graph is: ``self.fc.weight``, or an expression over forward's parameters."""
     output: Any
     """See ``render.sections.Section``."""
-
-
-class _Finished(BaseException):
-    """Stops Inductor once the output code exists; not an Exception, so that no fallback swallows it."""
-
-
-class _NoGpuDriver:
-    """Answers the few questions that Inductor's code generation asks of Triton's active driver."""
-
-    def get_current_target(self) -> Any:
-        from triton.backends.compiler import GPUTarget
-
-        return GPUTarget("cuda", 90, 32)
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def get_current_stream(self, device: int = 0) -> int:
-        return 0
-
-
-@contextlib.contextmanager
-def _as_if_gpu(taken: list[str], config: Mapping[str, Any]) -> Iterator[None]:
-    """Inductor writes Triton for CPU tensors, for the same imagined GPU on every machine."""
-    import triton
-    from torch._dynamo.device_interface import CpuInterface
-    from torch._inductor.runtime.hints import DeviceProperties
-
-    def take(graph: Any, *_: Any, **__: Any) -> None:
-        code = graph.codegen()[0]
-        taken.append(getattr(code, "value", code))
-        raise _Finished
-
-    class Properties:
-        multi_processor_count = MULTIPROCESSORS
-        max_threads_per_block = 1024
-        warp_size = 32
-
-    wanted = {
-        "cpu_backend": "triton",
-        "fx_graph_cache": False,
-        "fx_graph_remote_cache": False,
-        "layout_optimization": False,
-        "assert_indirect_indexing": False,
-        "alignment_asserts": False,
-        "comment_origin": False,
-        "compile_threads": 1,
-        "triton.mix_order_reduction": False,
-        "triton.cooperative_reductions": False,
-        **config,
-    }
-    # Only what this version of torch knows; the rest is a refinement.
-    known = {key: value for key, value in wanted.items() if _has(inductor_config, key)}
-    create = DeviceProperties.create
-    with contextlib.ExitStack() as stack:
-        scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="kernelllm-inductor-"))
-        stack.enter_context(mock.patch.dict(os.environ, {"TORCHINDUCTOR_CACHE_DIR": scratch}))
-        stack.enter_context(inductor_config.patch(known))
-        for name in ("compile_to_module", "_compile_to_module"):
-            if hasattr(GraphLowering, name):
-                stack.enter_context(mock.patch.object(GraphLowering, name, take))
-        stack.enter_context(
-            mock.patch.object(
-                CpuInterface.Worker, "get_device_properties", staticmethod(lambda _=None: Properties())
-            )
-        )
-        # Not through set_active and reset_active: the latter looks for a real driver.
-        stack.enter_context(mock.patch.object(triton.runtime.driver, "_active", _NoGpuDriver()))
-        create.cache_clear()
-        stack.callback(create.cache_clear)
-        yield
-
-
-def _has(root: Any, path: str) -> bool:
-    """Whether ``root`` has the dotted attribute ``path``."""
-    for part in path.split("."):
-        if not hasattr(root, part):
-            return False
-        root = getattr(root, part)
-    return True
 
 
 def export(
@@ -144,13 +54,12 @@ def export(
     Raises:
         TraceError: not exportable, or of a kind that no kernel module can express.
     """
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with torch.no_grad(), _quiet():
         try:
             program = torch.export.export(module, args, dict(kwargs), dynamic_shapes=dynamic, strict=False)
             program = program.run_decompositions(decompositions())
         except Exception as error:  # torch.export raises many kinds
-            raise TraceError(f"torch.export cannot trace it ({_first_line(error)})") from error
+            raise TraceError(f"torch.export cannot trace it ({_reason(error)})") from error
         _refuse_randomness(program.graph)
         keep_strides(program.graph)
         arguments = _arguments(program, parameters)
@@ -164,7 +73,35 @@ def _refuse_randomness(graph: torch.fx.Graph) -> None:
             raise TraceError(f"it draws random numbers ({node.target})")
 
 
-def _first_line(error: BaseException) -> str:
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """What torch.export says on the way belongs into ``TraceError``, not onto the terminal."""
+    logger = logging.getLogger("torch")
+    level = logger.level
+    with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+        warnings.simplefilter("ignore")
+        logger.setLevel(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            logger.setLevel(level)
+
+
+def _reason(error: Exception) -> str:
+    """Why torch.export gave up."""
+    if isinstance(error, GuardOnDataDependentSymNode):
+        return "what it does depends on values of its tensors"
+    if isinstance(error, DataDependentOutputException):
+        return f"`{error.func}` gives a number that depends on values of its tensors"
+    if isinstance(error, DynamicOutputShapeException):
+        return f"the shape of what `{error.func}` gives depends on values of its tensors"
+    if isinstance(error, SyntaxError):  # of the code that it writes
+        return "a part of the module has a name that it cannot write"
+    return first_line(error)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, at most 200 characters, without its full stop."""
     lines = (line.strip() for line in str(error).splitlines())
     return next((line.rstrip(".:") for line in lines if line), type(error).__name__)[:200]
 
@@ -238,68 +175,11 @@ def _structure(spec: Any, leaves: Iterator[Any]) -> Any:
     if spec.type is dict and all(isinstance(key, str) for key in spec.context):
         return {"dict": dict(zip(spec.context, children, strict=True))}
     kind = f"{spec.type.__module__}.{spec.type.__qualname__}"
-    raise TraceError(f"it returns a {kind}; only tensors, tuples, lists and dicts can be rebuilt")
+    if spec.type.__module__ == "torch.return_types":
+        return {"type": kind, "tuple": children}
+    raise TraceError(f"it returns a {kind}; a kernel returns plain tuples, lists and dicts of tensors")
 
 
 def _children(spec: Any) -> Any:
     children = getattr(spec, "children_specs", None)
     return spec.children() if children is None else children
-
-
-def lower(exported: Exported, config: Mapping[str, Any]) -> str:
-    """TorchInductor's output code for an exported module.
-
-    Args:
-        exported: stays as it is.
-        config: TorchInductor options beside the usual ones.
-
-    Raises:
-        TraceError: TorchInductor cannot compile it.
-    """
-    from torch._guards import TracingContext, detect_fake_mode, tracing
-
-    with warnings.catch_warnings():  # Inductor imports modules that torch itself has deprecated
-        warnings.simplefilter("ignore")
-        from torch._inductor.compile_fx import compile_fx_inner
-        from torch._inductor.virtualized import V
-
-    inputs = [node.meta["val"] for node in exported.graph.graph.nodes if node.op == "placeholder"]
-    mode = detect_fake_mode(inputs)
-    environment = mode.shape_env if mode is not None else None
-    guards = len(environment.guards) if environment is not None else 0
-    taken: list[str] = []
-    try:
-        with torch.no_grad(), _as_if_gpu(taken, config), tracing(TracingContext(mode)), V.set_fake_mode(mode):
-            compile_fx_inner(_simplified(exported), inputs)
-    except _Finished:
-        pass
-    except Exception as error:
-        if not taken:  # Inductor may wrap what stopped it
-            raise TraceError(f"TorchInductor cannot compile it ({_first_line(error)})") from error
-    if environment is not None and len(environment.guards) > guards:
-        raise TraceError("TorchInductor's code for it holds for some sizes only")
-    if not taken:
-        raise TraceError("TorchInductor wrote no code for it")
-    return _essential(taken[-1])
-
-
-def _simplified(exported: Exported) -> torch.fx.GraphModule:
-    """A copy of the graph after the passes that TorchInductor applies before it lowers a graph."""
-    from torch._inductor.fx_passes.joint_graph import joint_graph_passes
-
-    graph = torch.fx.GraphModule(exported.graph, copy.deepcopy(exported.graph.graph))
-    joint_graph_passes(graph)
-    if any("scaled_dot_product" in str(node.target) for node in graph.graph.nodes):
-        # A pattern took matrix products around a softmax for attention, and made it the CPU's.
-        graph = torch.fx.GraphModule(exported.graph, copy.deepcopy(exported.graph.graph))
-        with inductor_config.patch(pattern_matcher=False):
-            joint_graph_passes(graph)
-    return graph
-
-
-def _essential(source: str) -> str:
-    """The output code without what differs between machines and what only serves Inductor's own benchmark."""
-    source = source.partition("\nrunner = Runner(")[0].partition("\ndef benchmark_compiled_module")[0]
-    source = re.sub(r"'backend_hash': '\w*', ", "", source)
-    lines = (line for line in source.splitlines() if not line.lstrip().startswith("#"))
-    return "\n".join(lines).strip("\n") + "\n"

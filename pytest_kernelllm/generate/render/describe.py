@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pytest_kernelllm.core.records import Case, TensorSpec
 from pytest_kernelllm.core.parts import Parts
+from pytest_kernelllm.core.records import Case, TensorSpec
 from pytest_kernelllm.generate.render.visible import visible
 
 if TYPE_CHECKING:

@@ -278,6 +278,40 @@ def select_one(values, mask, dim: tl.constexpr, keep_dims: tl.constexpr = False)
 
 
 @triton.jit
+def sort_with_index(
+    values,
+    index,
+    count,
+    dim: tl.constexpr,
+    stable: tl.constexpr = False,
+    descending: tl.constexpr = False,
+):
+    """The first ``count`` values along the last axis in order, and their indices; NaN is the largest, as in torch."""
+    tl.static_assert(values.dtype.primitive_bitwidth <= 32)
+    if values.dtype.is_floating():
+        exact = tl.where(values != values, float("nan"), values.to(tl.float32) + 0.0)
+        bits = exact.to(tl.int32, bitcast=True)
+        order = tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
+    else:
+        order = values.to(tl.int32)
+    if descending:
+        order = ~order
+    if count is not None:
+        order = tl.where(index < count, order, 0x7FFFFFFF)
+    # Value and index in one number: equal values keep their order, and what lies behind ``count`` stays there.
+    pair = tl.sort((order.to(tl.int64) << 32) | index.to(tl.int64), dim)
+    order = (pair >> 32).to(tl.int32)
+    if descending:
+        order = ~order
+    if values.dtype.is_floating():
+        bits = tl.where(order < 0, order ^ 0x7FFFFFFF, order)
+        found = bits.to(tl.float32, bitcast=True).to(values.dtype)
+    else:
+        found = order.to(values.dtype)
+    return found, (pair & 0x7FFFFFFF).to(index.dtype)
+
+
+@triton.jit
 def at_least_1d(x):
     """A scalar as a tensor of one element."""
     return x + tl.zeros((1,), tl.int1)

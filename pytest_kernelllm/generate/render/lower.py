@@ -68,6 +68,7 @@ _DEVICE = {
     "triton_helpers.remainder_integer": "floor_remainder",
     "triton_helpers.pow_integer": "pow_integer",
     "triton_helpers.select_one": "select_one",
+    "triton_helpers.sort_with_index": "sort_with_index",
     "triton_helpers.welford_reduce": "welford_next",
     "triton_helpers.welford": "welford_total",
     "triton_helpers.online_softmax_combine": "online_softmax_next",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from pytest_kernelllm.core.records import Domain, Scalar, TensorSpec
 from pytest_kernelllm.core.parts import Parts
+from pytest_kernelllm.core.records import Domain, Scalar, TensorSpec
 from pytest_kernelllm.generate.render.errors import RenderError
 
 

@@ -30,7 +30,8 @@ def structure(output: Any, texts: Mapping[int, str]) -> str:
     if "list" in output:
         return "[" + ", ".join(structure(part, texts) for part in output["list"]) + "]"
     parts = [structure(part, texts) for part in output["tuple"]]
-    return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+    whole = f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+    return f"{output['type']}({whole})" if "type" in output else whole
 
 
 def output_name(output: Any, number: int) -> str:

@@ -43,7 +43,7 @@ class Section(Record):
     """What each wrapper argument is, in order: ``self.fc.weight`` or a parameter of ``forward``."""
     output: Any
     """Outputs as nested ``{"tuple": [...]}``, ``{"list": [...]}``, ``{"dict": {...}}`` and ``{"tensor": n}``,
-    constants as ``{"value": ...}``."""
+    constants as ``{"value": ...}``; ``"type": "torch.return_types.max"`` beside a tuple names what is made of it."""
     scalars: dict[str, str] = field(default_factory=dict)
     """Names for numbers in the kernels, and the attributes that hold these: ``{"eps": "self.eps"}``."""
     tuning: Tuning = field(default_factory=Tuning)

@@ -39,6 +39,7 @@ _OWN_LINE_HELPERS = (
     "welford",
     "online_softmax",
     "select_one",
+    "sort_with_index",
 )
 
 

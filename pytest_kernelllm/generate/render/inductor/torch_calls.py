@@ -105,8 +105,11 @@ def vendor_call(call: ast.Call, view: Callable[[ast.expr], ast.expr]) -> ast.Cal
         return _attention(call, view, _ATTENTION[name])
     if name == "extern_kernels.convolution":
         return _convolution([view(a) for a in call.args], {k: view(v) for k, v in keywords.items()})
-    operation = name.removeprefix("torch.ops.").removeprefix("extern_kernels.")
-    raise RenderError(f"It needs `{operation}`, which no Triton kernel or allowed library call replaces.")
+    operation = name.removeprefix("torch.ops.").removeprefix("extern_kernels.").removesuffix(".default")
+    raise RenderError(
+        f"The code leaves `{operation}` to PyTorch; a kernel module may leave only matrix multiplications, "
+        "convolutions and attention to it."
+    )
 
 
 def _attention(call: ast.Call, view: Callable[[ast.expr], ast.expr], ordered: str) -> ast.Call:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_kernelllm.core.records import Case, Completion, Domain
 from pytest_kernelllm.core.parts import Parts
+from pytest_kernelllm.core.records import Case, Completion, Domain
 from pytest_kernelllm.generate.render.describe import describe
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.inductor import sections
