@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pytest_kernelllm.discover.names import imports_of
+from pytest_kernelllm.core.syntax import imports_of
 from pytest_kernelllm.discover.resolve import Module, Project
 from pytest_kernelllm.discover.source_hash import distribution
 

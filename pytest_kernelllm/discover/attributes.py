@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from pytest_kernelllm.core.syntax import Chain, chain_of
 from pytest_kernelllm.core.targets import Scalar, TensorSpec
-from pytest_kernelllm.discover.names import Chain, dotted
 
 _SCALAR = (bool, int, float, str)
 
@@ -110,7 +110,7 @@ def _chains_read(cls: type) -> set[Chain]:
             continue  # made without a source file
         for node in ast.walk(tree):
             read = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
-            chain = dotted(node) if read else None
+            chain = chain_of(node) if read else None
             if chain and chain[0] == "self" and not any(p.startswith("__") or p == "training" for p in chain):
                 found.add(chain[1:])
     return found

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from pytest_kernelllm.core.parts import Parts, parts_of
+from pytest_kernelllm.core.syntax import Chain
 from pytest_kernelllm.core.targets import Case, Domain, Scalar, Target, TensorSpec
 from pytest_kernelllm.discover import build
 from pytest_kernelllm.discover.attributes import attributes, dtype_name
@@ -22,7 +23,6 @@ from pytest_kernelllm.discover.cases import Sizes, layout, used_dims
 from pytest_kernelllm.discover.errors import TargetError, in_one_line
 from pytest_kernelllm.discover.importing import import_file
 from pytest_kernelllm.discover.marks import find_marks, kernelbench_mark
-from pytest_kernelllm.discover.names import Chain
 from pytest_kernelllm.discover.resolve import Project
 from pytest_kernelllm.marker import OPTIONS_ATTRIBUTE, Options
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pytest_kernelllm.discover.names import Chain, dotted, inner_blocks
+from pytest_kernelllm.core.syntax import Chain, chain_of
+from pytest_kernelllm.discover.names import inner_blocks
 from pytest_kernelllm.discover.resolve import Module, Origin, Project
 
 MARKER = "triton_candidate"
@@ -44,7 +45,7 @@ class Marks:
 
 def is_marker(project: Project, module: Module, node: ast.expr) -> bool:
     """Whether an expression (a decorator, or what is called) is the marker, bare or with arguments."""
-    chain = dotted(node.func if isinstance(node, ast.Call) else node)
+    chain = chain_of(node.func if isinstance(node, ast.Call) else node)
     return chain is not None and any(_is_ours(origin) for origin in project.resolve(module, chain))
 
 
@@ -110,7 +111,7 @@ class _Finder:
             options = call.keywords
         if not call.args:
             return  # a decorator kept for later, which the scan does not follow
-        chain = dotted(call.args[0])
+        chain = chain_of(call.args[0])
         if chain is None:
             shown = ast.unparse(call.args[0])
             self.problems.append(

@@ -7,17 +7,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-Chain = tuple[str, ...]
-"""A dotted name, split: ``m.helper`` is ``("m", "helper")``."""
-
-
-@dataclass(frozen=True)
-class Import:
-    """What an import statement binds a name to. ``name`` is None for a module itself."""
-
-    level: int
-    module: str
-    name: str | None
+from pytest_kernelllm.core.syntax import (
+    COMPREHENSIONS,
+    SCOPES,
+    Chain,
+    Import,
+    assigned_names,
+    chain_of,
+    imports_of,
+    parameters,
+)
 
 
 @dataclass
@@ -36,27 +35,6 @@ def module_names(tree: ast.Module) -> tuple[dict[str, Bindings], tuple[Import, .
     return dict(names), tuple(stars)
 
 
-def dotted(node: ast.AST) -> Chain | None:
-    """``a.b.c`` as a chain; None for any other expression."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    return (node.id, *reversed(parts)) if isinstance(node, ast.Name) else None
-
-
-def imports_of(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Import]]:
-    """The names that an import statement binds, ``*`` included."""
-    for alias in node.names:
-        if isinstance(node, ast.ImportFrom):
-            yield alias.asname or alias.name, Import(node.level, node.module or "", alias.name)
-        elif alias.asname:
-            yield alias.asname, Import(0, alias.name, None)
-        else:
-            top = alias.name.partition(".")[0]
-            yield top, Import(0, top, None)
-
-
 def _bind(
     body: Iterable[ast.stmt], guards: list[ast.AST], names: defaultdict[str, Bindings], stars: list[Import]
 ) -> None:
@@ -70,43 +48,27 @@ def _bind(
         elif blocks := inner_blocks(statement):
             heads = [n for n in ast.iter_child_nodes(statement) if not isinstance(n, _BLOCK)]
             for head in heads:
-                for name in assigned(head):
+                for name in assigned_names(head):
                     names[name].nodes += [*heads, *guards]
             for block in blocks:
                 _bind(block, guards + heads, names, stars)
         else:
-            for name in {*assigned(statement), *_changed(statement)}:
+            for name in {*assigned_names(statement), *_changed(statement)}:
                 names[name].nodes += [statement, *guards]
 
 
 _BLOCK = (ast.stmt, ast.ExceptHandler, ast.match_case)
-_SCOPE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_COMPREHENSION = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def inner_blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
     """The blocks of an ``if``, ``try``, ``with``, loop or ``match``; none for ``if __name__ == ...``."""
-    if isinstance(statement, _SCOPE):
+    if isinstance(statement, SCOPES):
         return []
-    if isinstance(statement, ast.If) and any(dotted(n) == ("__name__",) for n in ast.walk(statement.test)):
+    if isinstance(statement, ast.If) and any(chain_of(n) == ("__name__",) for n in ast.walk(statement.test)):
         return [statement.orelse]
     blocks = [getattr(statement, part, []) for part in ("body", "orelse", "finalbody")]
     blocks += [part.body for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ()))]
     return [block for block in blocks if block]
-
-
-def assigned(node: ast.AST) -> Iterator[str]:
-    """Names that running ``node`` binds in its own scope, imports aside."""
-    if isinstance(node, _SCOPE):
-        yield node.name
-    elif isinstance(node, ast.Name):
-        if isinstance(node.ctx, ast.Store):
-            yield node.id
-    elif not isinstance(node, (ast.Lambda, *_COMPREHENSION)):
-        if isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
-            yield node.name
-        for child in ast.iter_child_nodes(node):
-            yield from assigned(child)
 
 
 def _changed(statement: ast.stmt) -> Iterator[str]:
@@ -136,21 +98,20 @@ def reads(node: ast.AST, ignore: Callable[[ast.expr], bool]) -> set[Chain]:
 def _reads(
     node: ast.AST, bound: frozenset[str], ignore: Callable[[ast.expr], bool], found: set[Chain]
 ) -> None:
-    if (chain := dotted(node)) is not None:
+    if (chain := chain_of(node)) is not None:
         if chain[0] not in bound:
             found.add(chain)
         return
     inner: list[ast.AST] = []
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
         inner = list(node.body) if isinstance(node.body, list) else [node.body]
-        every = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
-        own = {a.arg for a in (*every, node.args.vararg, node.args.kwarg) if a}
-        own |= {name for part in inner for name in assigned(part)}
+        own = {parameter.arg for parameter in parameters(node.args, variadic=True)}
+        own |= {name for part in inner for name in assigned_names(part)}
         own -= {
             name for part in inner for n in ast.walk(part) if isinstance(n, ast.Global) for name in n.names
         }
-    elif isinstance(node, _COMPREHENSION):
-        own = {name for part in node.generators for name in assigned(part.target)}
+    elif isinstance(node, COMPREHENSIONS):
+        own = {name for part in node.generators for name in assigned_names(part.target)}
         _reads(node.generators[0].iter, bound, ignore, found)  # evaluated outside
         inner = list(ast.iter_child_nodes(node))
     skipped = inner

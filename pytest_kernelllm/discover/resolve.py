@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_kernelllm.discover.names import Bindings, Chain, Import, module_names
+from pytest_kernelllm.core.syntax import Chain, Import
+from pytest_kernelllm.discover.names import Bindings, module_names
 
 WHOLE_MODULE = "*"
 

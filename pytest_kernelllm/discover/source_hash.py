@@ -17,8 +17,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from pytest_kernelllm.core.syntax import Import, expression, imports_of, is_docstring
 from pytest_kernelllm.discover.marks import Mark, is_marker
-from pytest_kernelllm.discover.names import Import, imports_of, reads
+from pytest_kernelllm.discover.names import reads
 from pytest_kernelllm.discover.resolve import WHOLE_MODULE, Module, Origin, Project
 
 VERSION = "1"
@@ -43,10 +44,10 @@ def source_hash(project: Project, module: Module, mark: Mark, salt: str = "") ->
     if (
         mark.node is None or len(mark.expression) == 1
     ):  # alternatives in an if/else, or a class from elsewhere
-        closure.add(module, "class", _name(*mark.expression))
+        closure.add(module, "class", expression(".".join(mark.expression)))
     if mark.kind == "kernelbench":
-        closure.add(module, "inputs", _name("get_inputs"))
-        closure.add(module, "init", _name("get_init_inputs"))
+        closure.add(module, "inputs", expression("get_inputs"))
+        closure.add(module, "init", expression("get_init_inputs"))
     for option in mark.options:
         if option.arg != "kernel":
             closure.add(module, f"option {option.arg or '**'}", option.value)
@@ -95,13 +96,6 @@ class _Closure:
         else:
             for number, node in enumerate(origin.module.names[origin.name].nodes):  # the last one may win
                 self.add(origin.module, f"{origin.name} {number}", node)
-
-
-def _name(first: str, *rest: str) -> ast.expr:
-    node: ast.expr = ast.Name(first, ast.Load())
-    for part in rest:
-        node = ast.Attribute(node, part, ast.Load())
-    return node
 
 
 @functools.cache
@@ -170,4 +164,4 @@ def _normalise(node: Any, ignore: Callable[[ast.expr], bool], write: Callable[[s
 
 def _without_effect(node: Any) -> bool:
     """Docstrings, ``...`` and ``pass``."""
-    return isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+    return isinstance(node, ast.Pass) or is_docstring(node)

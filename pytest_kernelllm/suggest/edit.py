@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_kernelllm.core.records import Target
+from pytest_kernelllm.core.syntax import chain_of
 from pytest_kernelllm.discover.marks import Mark, find_marks, is_marker
-from pytest_kernelllm.discover.names import dotted
 from pytest_kernelllm.discover.resolve import Project
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
@@ -91,7 +91,7 @@ def _find(source: bytes, target: Target, root: Path) -> _Marker:
         nodes = [d for d in mark.node.decorator_list if is_marker(project, module, d)]
     else:
         calls = [n for n in ast.walk(module.tree) if isinstance(n, ast.Call) and n.lineno == mark.line]
-        named = [call for call in calls if call.args and dotted(call.args[0]) == mark.expression]
+        named = [call for call in calls if call.args and chain_of(call.args[0]) == mark.expression]
         nodes = [
             call if is_marker(project, module, call) else call.func
             for call in named

@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from pytest_kernelllm.core.records import Case
+from pytest_kernelllm.core.syntax import chain_of
 from pytest_kernelllm.discover.errors import TargetError
 from pytest_kernelllm.discover.live import LiveTarget
-from pytest_kernelllm.discover.names import dotted
+from pytest_kernelllm.discover.names import module_names
 from pytest_kernelllm.models.prompt.constants import Constants
 from pytest_kernelllm.models.prompt.errors import PromptError, Refused
 from pytest_kernelllm.models.prompt.init_inputs import constructor_call, get_init_inputs, positional_values
@@ -106,7 +107,7 @@ def _read_of(parameter: str, nodes: Iterable[ast.AST]) -> Iterable[str]:
     found: dict[str, None] = {}
     for node in nodes:
         for part in ast.walk(node):
-            chain = dotted(part) if isinstance(part, ast.Attribute) else None
+            chain = chain_of(part) if isinstance(part, ast.Attribute) else None
             if chain and parameter in chain[:-1] and chain.index(parameter) <= 1:
                 found[chain[chain.index(parameter) + 1]] = None
     return found
@@ -124,15 +125,7 @@ def _check(text: str) -> None:
         raise Refused(
             f"its code does not stay Python when it is moved (line {error.lineno}: {error.msg})"
         ) from None
-    bound = {name for statement in tree.body for name in _bound(statement)}
-    for name in sorted(free_roots(tree) - bound):
+    bound, _ = module_names(tree)
+    for name in sorted(free_roots(tree) - bound.keys()):
         if not hasattr(builtins, name) and name not in ("__class__", "__name__"):
             raise Refused(f"nothing defines `{name}`; define or import it at the top of its module")
-
-
-def _bound(statement: ast.stmt) -> Iterable[str]:
-    if isinstance(statement, ast.Import | ast.ImportFrom):
-        return [(alias.asname or alias.name).partition(".")[0] for alias in statement.names]
-    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-        return [statement.name]
-    return [n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]

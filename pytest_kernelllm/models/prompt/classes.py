@@ -12,10 +12,9 @@ from typing import Any
 
 from torch import nn
 
+from pytest_kernelllm.core.syntax import assigned_names, chain_of, first_line, is_docstring
 from pytest_kernelllm.discover import build
-from pytest_kernelllm.discover.names import assigned, dotted
 from pytest_kernelllm.models.prompt.errors import Refused
-from pytest_kernelllm.models.prompt.sources import first_line
 
 _TEXT = ("__repr__", "__str__", "__dir__", "extra_repr", "_get_name")
 _COPYING = (
@@ -65,11 +64,11 @@ def take_apart(cls: type, node: ast.ClassDef, inlined: Iterable[type]) -> Parts:
     parts = Parts(cls, header)
     outside = [base for base in cls.__mro__[1:] if base not in set(inlined)]
     for statement in header.body:
-        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+        if is_docstring(statement):
             continue
         if isinstance(statement, ast.FunctionDef) and any(_is_overload(d) for d in statement.decorator_list):
             continue
-        names = frozenset(assigned(statement))
+        names = frozenset(assigned_names(statement))
         parts.members.append(Member(statement, names, _implicit(cls, statement, names, outside)))
     header.body = []
     return parts
@@ -92,7 +91,7 @@ def _called_by_others(names: Iterable[str], outside: list[type]) -> bool:
 
 
 def _is_overload(decorator: ast.expr) -> bool:
-    chain = dotted(decorator)
+    chain = chain_of(decorator)
     return chain is not None and chain[-1] == "overload"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_kernelllm.discover.names import Import, dotted
+from pytest_kernelllm.core.syntax import Import, chain_of
 from pytest_kernelllm.models.prompt.errors import Refused
 from pytest_kernelllm.models.prompt.observe import Observer, TableReads
 from pytest_kernelllm.models.prompt.origins import MISSING, follow, home, is_definition, is_importable
@@ -164,7 +164,7 @@ class _Entries(ast.NodeTransformer):
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)
-        chain = dotted(node.value)
+        chain = chain_of(node.value)
         table = MISSING if chain is None else follow(self._namespace, chain)
         if chain is None or not _is_table(table) or not isinstance(node.ctx, ast.Load):
             return node

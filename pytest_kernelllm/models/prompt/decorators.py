@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
 
-from pytest_kernelllm.discover.names import dotted
+from pytest_kernelllm.core.syntax import chain_of
 from pytest_kernelllm.models.prompt import origins
 from pytest_kernelllm.models.prompt.classes import Parts, check_methods
 
@@ -62,5 +62,5 @@ def _has_library(node: ast.FunctionDef | ast.ClassDef, namespace: Mapping[str, A
 
 
 def _value(decorator: ast.expr, namespace: Mapping[str, Any]) -> Any:
-    chain = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator)
+    chain = chain_of(decorator.func if isinstance(decorator, ast.Call) else decorator)
     return origins.MISSING if chain is None else origins.follow(namespace, chain)

@@ -20,7 +20,7 @@ from pytest_kernelllm.discover.live import LiveTarget
 from pytest_kernelllm.models.prompt.classes import check_closure
 from pytest_kernelllm.models.prompt.config_values import Reads, namespace
 from pytest_kernelllm.models.prompt.errors import Refused
-from pytest_kernelllm.models.prompt.inputs import Function, order
+from pytest_kernelllm.models.prompt.inputs import Function, order, without_parameters
 from pytest_kernelllm.models.prompt.sources import Sources
 from pytest_kernelllm.models.prompt.values import Writer
 
@@ -122,7 +122,9 @@ def get_init_inputs(
                 f"its constructor's `{name}` cannot be written ({refusal}); give it numbers, strings, containers, or "
                 "objects of which only such attributes are read"
             ) from None
-    return Function(_function([ast.Return(ast.List(items, ast.Load()))]), {}, writer.names)
+    return Function(
+        without_parameters("get_init_inputs", [ast.Return(ast.List(items, ast.Load()))]), {}, writer.names
+    )
 
 
 def _taken_over(init: Any, sources: Sources) -> Function | None:
@@ -139,8 +141,4 @@ def _taken_over(init: Any, sources: Sources) -> Function | None:
     if not isinstance(result, ast.Tuple | ast.List) or (node.args.args or node.args.kwonlyargs):
         return None
     returned = ast.Return(ast.List(result.elts, ast.Load()))
-    return Function(_function([*body[:-1], returned]), init.__globals__, {})
-
-
-def _function(body: list[ast.stmt]) -> ast.FunctionDef:
-    return ast.FunctionDef("get_init_inputs", ast.arguments([], [], None, [], [], None, []), body, [], None)
+    return Function(without_parameters("get_init_inputs", [*body[:-1], returned]), init.__globals__, {})

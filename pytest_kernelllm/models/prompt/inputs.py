@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from pytest_kernelllm.core.records import Case
+from pytest_kernelllm.core.syntax import Substitute, bound_names, expression
 from pytest_kernelllm.discover.attributes import dtype_name
 from pytest_kernelllm.discover.calls import Call, as_call, seeded
 from pytest_kernelllm.discover.live import LiveTarget
@@ -20,7 +21,6 @@ from pytest_kernelllm.models.prompt.classes import check_closure
 from pytest_kernelllm.models.prompt.errors import Refused
 from pytest_kernelllm.models.prompt.inputs_invented import invented
 from pytest_kernelllm.models.prompt.observe import small_sizes
-from pytest_kernelllm.models.prompt.scopes import bound_names
 from pytest_kernelllm.models.prompt.sources import Sources
 from pytest_kernelllm.models.prompt.values import Writer, is_plain
 
@@ -76,9 +76,13 @@ def get_inputs(live: LiveTarget, case: Case, sources: Sources) -> Function:
         items = [
             invented(sample.get(name, _default(live, name)), _shape(case, name), writer) for name in names
         ]
-        return Function(_function([ast.Return(ast.List(items, ast.Load()))]), {}, writer.names)
+        return Function(
+            without_parameters("get_inputs", [ast.Return(ast.List(items, ast.Load()))]), {}, writer.names
+        )
     arrangement = _Arrangement(live, case, call, names, writer)
-    return Function(_function([*body, *arrangement.returned(made, result)]), module, writer.names)
+    return Function(
+        without_parameters("get_inputs", [*body, *arrangement.returned(made, result)]), module, writer.names
+    )
 
 
 def _made(make: Any, case: Case) -> Any:
@@ -136,21 +140,11 @@ def _bound(
         for name, value in values.items()
         if name in taken or not is_plain(value)
     ]
-    replaced = _Constants(
-        {name: v for name, v in values.items() if name not in taken and is_plain(v)}, writer
-    )
-    replaced.visit(holder)
+    constants = {n: writer.write(v) for n, v in values.items() if n not in taken and is_plain(v)}
+    Substitute(constants).visit(holder)
     last = holder.body[-1]
     assert isinstance(last, ast.Expr)
     return first + holder.body[:-1], last.value
-
-
-class _Constants(ast.NodeTransformer):
-    def __init__(self, values: Mapping[str, Any], writer: Writer) -> None:
-        self._values, self._writer = values, writer
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        return self._writer.write(self._values[node.id]) if node.id in self._values else node
 
 
 @dataclass(frozen=True)
@@ -222,15 +216,12 @@ class _Arrangement:
         """An iterable of arguments as a list in the case's dtype."""
         if not any(map(self._needs_cast, self.call.args)):
             return items if isinstance(items, ast.List) else _call("list", items)
-        wide = ast.parse(
-            "[x.to(DTYPE) if isinstance(x, TENSOR) and x.is_floating_point() else x for x in ITEMS]"
-        )
-        short = ast.parse("[x.to(DTYPE) for x in ITEMS]")
-        template = short if all(map(self._needs_cast, self.call.args)) else wide
+        cast = "x.to(DTYPE)"
+        if not all(map(self._needs_cast, self.call.args)):
+            cast += " if isinstance(x, TENSOR) and x.is_floating_point() else x"
+        template = expression(f"[{cast} for x in ITEMS]")
         tensor = ast.Attribute(self.writer.refer(torch), "Tensor", ast.Load())
-        filled = _Fill({"DTYPE": self._dtype(), "TENSOR": tensor, "ITEMS": items}).visit(template.body[0])
-        made: ast.expr = filled.value
-        return made
+        return Substitute({"DTYPE": self._dtype(), "TENSOR": tensor, "ITEMS": items}).apply(template)
 
     def _needs_cast(self, value: Any) -> bool:
         wanted = self.case.dtype
@@ -239,14 +230,6 @@ class _Arrangement:
 
     def _dtype(self) -> ast.expr:
         return ast.Attribute(self.writer.refer(torch), str(self.case.dtype), ast.Load())
-
-
-class _Fill(ast.NodeTransformer):
-    def __init__(self, values: Mapping[str, ast.expr]) -> None:
-        self._values = values
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        return self._values.get(node.id, node)
 
 
 def _display(node: ast.expr | None) -> dict[str, ast.expr] | None:
@@ -272,9 +255,9 @@ def _shape(case: Case, name: str) -> tuple[int, ...] | None:
     return None if shape is None else tuple(case.sizes[d] if isinstance(d, str) else d for d in shape)
 
 
-def _function(body: list[ast.stmt]) -> ast.FunctionDef:
-    empty = ast.arguments([], [], None, [], [], None, [])
-    return ast.FunctionDef("get_inputs", empty, body, [], None)
+def without_parameters(name: str, body: list[ast.stmt]) -> ast.FunctionDef:
+    """Builds a function that takes nothing."""
+    return ast.FunctionDef(name, ast.arguments([], [], None, [], [], None, []), body, [], None)
 
 
 def _assign(names: str, value: ast.expr) -> ast.stmt:

@@ -12,7 +12,8 @@ from typing import Any
 
 from torch import nn
 
-from pytest_kernelllm.discover.names import Bindings, dotted
+from pytest_kernelllm.core.syntax import chain_of
+from pytest_kernelllm.discover.names import Bindings
 from pytest_kernelllm.models.prompt import origins
 from pytest_kernelllm.models.prompt.classes import Member, Parts, check_closure, take_apart
 from pytest_kernelllm.models.prompt.constants import Constants, Found
@@ -88,7 +89,7 @@ class Reach:
                 self.mentioned.add(part.id)
             elif isinstance(part, ast.Constant) and isinstance(part.value, str):
                 self.mentioned.add(part.value)
-            elif isinstance(part, ast.Call) and dotted(part.func) in (("getattr",), ("hasattr",)):
+            elif isinstance(part, ast.Call) and chain_of(part.func) in (("getattr",), ("hasattr",)):
                 self._computed |= len(part.args) > 1 and not isinstance(part.args[1], ast.Constant)
             elif isinstance(part, ast.Global):
                 raise Refused(

@@ -6,10 +6,16 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pytest_kernelllm.discover.names import Chain, assigned, dotted, imports_of
+from pytest_kernelllm.core.syntax import (
+    COMPREHENSIONS,
+    Chain,
+    assigned_names,
+    chain_of,
+    imports_of,
+    parameters,
+)
 
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_COMPREHENSION = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 @dataclass(frozen=True)
@@ -38,22 +44,9 @@ def free_roots(node: ast.AST) -> set[str]:
     return {free.chain[0] for free in free_names(node)}
 
 
-def bound_names(node: ast.AST) -> frozenset[str]:
-    """Every name that is bound in any scope inside ``node``: one given to a global could be hidden there."""
-    found: set[str] = set()
-    for part in ast.walk(node):
-        if isinstance(part, ast.arg):
-            found.add(part.arg)
-        elif isinstance(part, ast.Import | ast.ImportFrom):
-            found |= {name for name, _ in imports_of(part)}
-        elif not isinstance(part, ast.Name) or isinstance(part.ctx, ast.Store):
-            found |= {name for name in (getattr(part, "id", None), getattr(part, "name", None)) if name}
-    return frozenset(found)
-
-
 def _visit(node: ast.AST, bound: frozenset[str], body: frozenset[str], eager: bool) -> Iterator[Free]:
     """``bound``: names of enclosing functions; ``body``: those of the class body that this is part of."""
-    if (chain := dotted(node)) is not None:
+    if (chain := chain_of(node)) is not None:
         assert isinstance(node, ast.expr)
         stored = isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
         if not stored and chain[0] not in bound and chain[0] not in body:
@@ -66,9 +59,9 @@ def _visit(node: ast.AST, bound: frozenset[str], body: frozenset[str], eager: bo
         own = bound | _locals(node, inner)
         for part in inner:
             yield from _visit(part, own, frozenset(), False)
-    elif isinstance(node, _COMPREHENSION):
+    elif isinstance(node, COMPREHENSIONS):
         yield from _visit(node.generators[0].iter, bound, body, eager)
-        own = bound | {name for part in node.generators for name in assigned(part.target)}
+        own = bound | {name for part in node.generators for name in assigned_names(part.target)}
         for child in ast.iter_child_nodes(node):
             if child is node.generators[0]:
                 for part in (*node.generators[0].ifs, node.generators[0].target):
@@ -76,7 +69,7 @@ def _visit(node: ast.AST, bound: frozenset[str], body: frozenset[str], eager: bo
             else:
                 yield from _visit(child, own, frozenset(), eager)
     elif isinstance(node, ast.ClassDef):
-        names = frozenset(name for part in node.body for name in assigned(part))
+        names = frozenset(name for part in node.body for name in assigned_names(part))
         for child in ast.iter_child_nodes(node):
             within = any(child is part for part in node.body)
             yield from _visit(child, bound, names if within else body, eager)
@@ -86,10 +79,8 @@ def _visit(node: ast.AST, bound: frozenset[str], body: frozenset[str], eager: bo
 
 
 def _locals(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, inner: list[ast.AST]) -> set[str]:
-    arguments = node.args
-    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    own = {a.arg for a in (*every, arguments.vararg, arguments.kwarg) if a}
-    own |= {name for part in inner for name in assigned(part)}
+    own = {parameter.arg for parameter in parameters(node.args, variadic=True)}
+    own |= {name for part in inner for name in assigned_names(part)}
     for part in (n for statement in inner for n in _same_scope(statement)):
         if isinstance(part, ast.Import | ast.ImportFrom):
             own |= {name for name, _ in imports_of(part)}

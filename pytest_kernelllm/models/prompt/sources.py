@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from types import CodeType, FunctionType
 from typing import Any
 
-from pytest_kernelllm.discover.names import Bindings, Import, module_names
+from pytest_kernelllm.core.syntax import Import, first_line
+from pytest_kernelllm.discover.names import Bindings, module_names
 from pytest_kernelllm.models.prompt.errors import Refused
 
 
@@ -110,11 +111,6 @@ def namespace_of(cls: type) -> Mapping[str, Any]:
     """The names of the module that a class says it is from."""
     module = sys.modules.get(cls.__module__)
     return {} if module is None else vars(module)
-
-
-def first_line(node: ast.FunctionDef | ast.ClassDef) -> int:
-    """Of the statement, its decorators included: what a code object calls its first line."""
-    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
 
 
 def _lambda(tree: ast.Module, code: CodeType, function: FunctionType) -> ast.Lambda:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import textwrap
 
-from pytest_kernelllm.discover.names import dotted
+from pytest_kernelllm.core.syntax import chain_of
 
 PROMPT_VERSION = 1
 """Changes when the prompt for an unchanged target changes: completions are kept by it."""
@@ -145,7 +145,7 @@ def _string(node: ast.expr, known: dict[str, str | None]) -> str | None:
 
 def _called(node: ast.Call, known: dict[str, str | None]) -> str | None:
     """What ``text.strip()`` and ``textwrap.dedent(text)`` return."""
-    chain = dotted(node.func)
+    chain = chain_of(node.func)
     if chain in (("dedent",), ("textwrap", "dedent")) and len(node.args) == 1:
         text = _string(node.args[0], known)
         return None if text is None else textwrap.dedent(text)

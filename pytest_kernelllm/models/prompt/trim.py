@@ -9,14 +9,14 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from pytest_kernelllm.discover.names import dotted
+from pytest_kernelllm.core.syntax import RemovingTransformer, chain_of, defaults, parameters
 from pytest_kernelllm.models.prompt.origins import MISSING, follow, is_annotation, is_importable
 from pytest_kernelllm.models.prompt.scopes import free_names
 
 NODE = TypeVar("NODE", bound=ast.AST)
 
 
-class Trimmer(ast.NodeTransformer):
+class Trimmer(RemovingTransformer):
     """Shortens one piece of code, in place. ``overlay`` holds what its removed local imports had bound."""
 
     def __init__(self, namespace: Mapping[str, Any], plain_class: bool = True) -> None:
@@ -36,18 +36,9 @@ class Trimmer(ast.NodeTransformer):
         made: NODE | None = self.visit(node)
         return made
 
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        """Visit the parts of a node; a block that loses its last statement gets ``pass``."""
-        super().generic_visit(node)
-        if getattr(node, "body", None) == []:
-            node.body = [ast.Pass()]  # type: ignore[attr-defined]  # it has one, which is empty
-        if isinstance(node, ast.Try) and not node.handlers and not node.finalbody:
-            node.finalbody = [ast.Pass()]
-        return node
-
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         """Keep the annotations that work in the module."""
-        for argument in _arguments(node.args):
+        for argument in parameters(node.args, variadic=True):
             argument.annotation = self._kept(argument.annotation)
         node.returns = self._kept(node.returns)
         outer, self._in_function = self._in_function, True
@@ -115,7 +106,7 @@ class Trimmer(ast.NodeTransformer):
         return annotation if fine else None
 
     def _is_logging(self, node: ast.expr) -> bool:
-        chain = dotted(node.func) if isinstance(node, ast.Call) else None
+        chain = chain_of(node.func) if isinstance(node, ast.Call) else None
         if chain is None or len(chain) < 2:
             return False
         value = follow(self._namespace, chain[:-1])
@@ -138,23 +129,10 @@ def positional(arguments: ast.arguments, passed: Iterable[str]) -> None:
     moved = set(passed) & {argument.arg for argument in arguments.kwonlyargs}
     if not moved:
         return
-    every = [*arguments.posonlyargs, *arguments.args]
-    defaults: list[ast.expr | None] = [None] * (len(every) - len(arguments.defaults)) + list(
-        arguments.defaults
-    )
-    kept = list(zip(every, defaults, strict=True))
-    rest = list(zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True))
-    kept = sorted(
-        [*kept, *(pair for pair in rest if pair[0].arg in moved)], key=lambda pair: pair[1] is not None
-    )
-    arguments.posonlyargs = []
-    arguments.args = [argument for argument, _ in kept]
-    arguments.defaults = [default for _, default in kept if default is not None]
-    rest = [pair for pair in rest if pair[0].arg not in moved]
-    arguments.kwonlyargs, arguments.kw_defaults = [a for a, _ in rest], [d for _, d in rest]
-
-
-def _arguments(arguments: ast.arguments) -> list[ast.arg]:
-    extra = [arguments.vararg, arguments.kwarg]
-    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    return [*every, *(argument for argument in extra if argument)]
+    found = defaults(arguments)
+    kept = [*arguments.posonlyargs, *arguments.args, *(a for a in arguments.kwonlyargs if a.arg in moved)]
+    kept.sort(key=lambda argument: argument.arg in found)
+    rest = [argument for argument in arguments.kwonlyargs if argument.arg not in moved]
+    arguments.posonlyargs, arguments.args, arguments.kwonlyargs = [], kept, rest
+    arguments.defaults = [found[argument.arg] for argument in kept if argument.arg in found]
+    arguments.kw_defaults = [found.get(argument.arg) for argument in rest]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_kernelllm.models.prompt.scopes import bound_names
+from pytest_kernelllm.core.syntax import bound_names, expression
 
 RESERVED = ("Model", "ModelNew", "get_inputs", "get_init_inputs")
 """Names with a meaning of their own in the module."""
@@ -56,9 +56,9 @@ class Unit(Symbol):
     needs: list[Unit] = field(default_factory=list)
 
     @functools.cached_property
-    def bound(self) -> frozenset[str]:
+    def bound(self) -> set[str]:
         """Names bound in its scopes; asked for once it is complete."""
-        return bound_names(self.node)
+        return bound_names(ast.Module([self.node], []))
 
 
 def name_all(symbols: Iterable[Symbol]) -> None:
@@ -127,7 +127,4 @@ class _Rename(ast.NodeTransformer):
         if id(node) not in self._uses:
             return self.generic_visit(node)
         symbol, trail = self._uses[id(node)]
-        made: ast.expr = ast.Name(symbol.name, ast.Load())
-        for part in trail:
-            made = ast.Attribute(made, part, ast.Load())
-        return made
+        return expression(".".join((symbol.name, *trail)))
