@@ -1,4 +1,4 @@
-"""What a piece of source binds and what it reads: scopes, on the syntax tree alone."""
+"""Finds the names that a module binds at its top and the names that a piece of code reads, from the syntax tree."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from pytest_kernelllm.core.syntax import (
 
 @dataclass
 class Bindings:
-    """Everything at module level that gives one name its value: alternatives and later changes included."""
+    """The statements at module level that give one name its value, alternatives and later changes included."""
 
     nodes: list[ast.AST] = field(default_factory=list)
     imports: list[Import] = field(default_factory=list)
 
 
 def module_names(tree: ast.Module) -> tuple[dict[str, Bindings], tuple[Import, ...]]:
-    """The names at the top of a module, and its star imports."""
+    """Returns what binds each name at the top of a module, and the module's star imports."""
     names: defaultdict[str, Bindings] = defaultdict(Bindings)
     stars: list[Import] = []
     _bind(tree.body, [], names, stars)
@@ -61,7 +61,7 @@ _BLOCK = (ast.stmt, ast.ExceptHandler, ast.match_case)
 
 
 def inner_blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
-    """The blocks of an ``if``, ``try``, ``with``, loop or ``match``; none for ``if __name__ == ...``."""
+    """Returns the blocks of an ``if``, ``try``, ``with``, loop or ``match``; ``if __name__ == ...`` has only its ``else``."""
     if isinstance(statement, SCOPES):
         return []
     if isinstance(statement, ast.If) and any(chain_of(n) == ("__name__",) for n in ast.walk(statement.test)):
@@ -72,7 +72,7 @@ def inner_blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
 
 
 def _changed(statement: ast.stmt) -> Iterator[str]:
-    """Names whose object a module-level statement changes: ``TABLE["a"] = f``, ``A.forward = g``."""
+    """Yields the names whose objects a module-level statement changes: ``TABLE["a"] = f``, ``A.forward = g``."""
     targets: list[ast.expr] = []
     if isinstance(statement, ast.Assign):
         targets = statement.targets
@@ -89,7 +89,7 @@ def _changed(statement: ast.stmt) -> Iterator[str]:
 
 
 def reads(node: ast.AST, ignore: Callable[[ast.expr], bool]) -> set[Chain]:
-    """The dotted names that code takes from outside itself; ``ignore`` tells decorators to skip."""
+    """Returns the dotted names that code takes from outside itself, without decorators for which ``ignore`` holds."""
     found: set[Chain] = set()
     _reads(node, frozenset(), ignore, found)
     return found

@@ -13,7 +13,7 @@ from pathlib import Path
 from pytest_kernelllm.core.records import Target
 from pytest_kernelllm.core.syntax import chain_of
 from pytest_kernelllm.discover.marks import Mark, find_marks, is_marker
-from pytest_kernelllm.discover.resolve import Project
+from pytest_kernelllm.discover.resolve import ProjectSources
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _LAYOUT = (token.NL, token.NEWLINE, token.COMMENT, token.INDENT, token.DEDENT, token.ENDMARKER)
@@ -79,7 +79,7 @@ class _Marker:
 
 
 def _find(source: bytes, target: Target, root: Path) -> _Marker:
-    project = Project(root.absolute())
+    project = ProjectSources(root.absolute())
     module = project.parse(root.absolute() / target.path, source)
     mark = next((m for m in find_marks(project, module).marks if m.name == target.name), None)
     if mark is None:
