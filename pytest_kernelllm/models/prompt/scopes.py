@@ -1,4 +1,4 @@
-"""Which names a piece of code takes from the module around it, and where it says them."""
+"""Finds the names that a piece of code takes from the module around it."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 @dataclass(frozen=True)
-class Free:
-    """One place at which code reads a name of its module."""
+class FreeName:
+    """One place at which code reads a name of the module around it."""
 
     node: ast.expr
-    """The longest dotted name there: the node of ``m.helper`` and not that of ``m``."""
+    """The node of the longest dotted name there: that of ``m.helper`` and not that of ``m``."""
     chain: Chain
     eager: bool
-    """Read while the definition runs (a default, a base class, a decorator), not when it is called."""
+    """Whether it is read while the definition runs (a default, a base class, a decorator), not during a call."""
 
 
-def free_names(node: ast.AST, body: frozenset[str] = frozenset()) -> Iterator[Free]:
-    """Every place in ``node`` that reads a name which ``node`` does not bind itself.
+def free_names(node: ast.AST, body: frozenset[str] = frozenset()) -> Iterator[FreeName]:
+    """Yields every place in ``node`` that reads a name which ``node`` does not bind itself.
 
     Args:
         node: any syntax tree.
-        body: names of the class body that it stands in.
+        body: the names of the class body around it.
     """
     yield from _visit(node, frozenset(), body, True)
 
 
 def free_roots(node: ast.AST) -> set[str]:
-    """The first parts of the names that ``node`` takes from outside."""
+    """Returns the first part of each name that ``node`` takes from outside."""
     return {free.chain[0] for free in free_names(node)}
 
 
-def _visit(node: ast.AST, bound: frozenset[str], body: frozenset[str], eager: bool) -> Iterator[Free]:
-    """``bound``: names of enclosing functions; ``body``: those of the class body that this is part of."""
+def _visit(node: ast.AST, bound: frozenset[str], body: frozenset[str], eager: bool) -> Iterator[FreeName]:
+    """``bound``: the names of enclosing functions; ``body``: those of the class body around the node."""
     if (chain := chain_of(node)) is not None:
         assert isinstance(node, ast.expr)
         stored = isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
         if not stored and chain[0] not in bound and chain[0] not in body:
-            yield Free(node, chain, eager)
+            yield FreeName(node, chain, eager)
     elif isinstance(node, _FUNCTION):
         inner: list[ast.AST] = list(node.body) if isinstance(node.body, list) else [node.body]
         for child in ast.iter_child_nodes(node):

@@ -1,4 +1,4 @@
-"""Code made shorter without changing what it computes: docstrings, logging, annotations, local imports."""
+"""Shortens code without changing what it computes: drops docstrings, logging, annotations and local imports."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ NODE = TypeVar("NODE", bound=ast.AST)
 
 
 class Trimmer(RemovingTransformer):
-    """Shortens one piece of code, in place. ``overlay`` holds what its removed local imports had bound."""
+    """Shortens one piece of code in place; ``overlay`` holds the values that its removed local imports had bound."""
 
     def __init__(self, namespace: Mapping[str, Any], plain_class: bool = True) -> None:
-        """Set up for code of one module.
+        """Prepares to shorten code of one module.
 
         Args:
-            namespace: what the code's module holds.
-            plain_class: the class around the code, if any, may need its annotations (a dataclass does; a
-                ``torch.nn.Module`` does not).
+            namespace: the names of the code's module.
+            plain_class: whether a class around the code may need its annotations, as a dataclass does and a
+                ``torch.nn.Module`` does not.
         """
         self._namespace, self._plain = namespace, plain_class
         self._in_function = False
         self.overlay: dict[str, Any] = {}
 
     def trimmed(self, node: NODE) -> NODE | None:
-        """The node, shorter; None if nothing of it is left."""
+        """Returns the shortened node, or None if nothing of it is left."""
         made: NODE | None = self.visit(node)
         return made
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        """Keep the annotations that work in the module."""
+        """Keeps the annotations that work in the module."""
         for argument in parameters(node.args, variadic=True):
             argument.annotation = self._kept(argument.annotation)
         node.returns = self._kept(node.returns)
@@ -47,20 +47,20 @@ class Trimmer(RemovingTransformer):
         return node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        """A class in a function is a class again."""
+        """Treats the body of a class inside a function as a class body again."""
         outer, self._in_function = self._in_function, False
         self.generic_visit(node)
         self._in_function = outer
         return node
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
-        """Drop docstrings and logging."""
+        """Drops docstrings and logging."""
         if isinstance(node.value, ast.Constant) or self._is_logging(node.value):
             return None
         return self.generic_visit(node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
-        """Drop annotations of variables; of a class's fields keep them, which may make a dataclass."""
+        """Drops annotations of variables, but not of a class's fields, which a dataclass needs."""
         self.generic_visit(node)
         if self._plain and not self._in_function:
             node.annotation = self._kept(node.annotation) or ast.Name("object", ast.Load())
@@ -70,19 +70,19 @@ class Trimmer(RemovingTransformer):
         return ast.copy_location(ast.Assign([node.target], node.value), node)
 
     def visit_Import(self, node: ast.Import) -> ast.AST | None:
-        """Drop imports of modules that come along in the module itself."""
+        """Drops imports of modules whose contents are copied."""
         node.names = [alias for alias in node.names if is_importable(alias.name) or not self._taken(alias)]
         return node if node.names else None
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:
-        """Make a relative import absolute; drop names that come along in the module itself."""
+        """Makes a relative import absolute and drops names that are copied."""
         node.module, node.level = absolute("." * node.level + (node.module or ""), self._namespace), 0
         if not is_importable(node.module):
             node.names = [alias for alias in node.names if not self._taken(alias, node.module)]
         return node if node.names else None
 
     def _taken(self, alias: ast.alias, source: str | None = None) -> bool:
-        """Import here and now what a function would; False if that fails, as it may on a path that is not taken."""
+        """Imports what a local import would and records it; False if that fails, as on a branch that is never taken."""
         try:
             module = importlib.import_module(source or alias.name)
             if source:
@@ -96,7 +96,7 @@ class Trimmer(RemovingTransformer):
         return True
 
     def _kept(self, annotation: ast.expr | None) -> ast.expr | None:
-        """The annotation, if it can be evaluated wherever PyTorch is installed."""
+        """Returns the annotation if it can be evaluated wherever PyTorch is installed, else None."""
         if annotation is None or any(
             isinstance(n, ast.Constant) and isinstance(n.value, str) for n in ast.walk(annotation)
         ):
@@ -114,7 +114,7 @@ class Trimmer(RemovingTransformer):
 
 
 def absolute(name: str, namespace: Mapping[str, Any]) -> str:
-    """The full name of a module that code in ``namespace`` imports as ``name``."""
+    """Resolves a possibly relative module name from an import in ``namespace``."""
     if not name.startswith("."):
         return name
     package = namespace.get("__package__") or str(namespace.get("__name__", "")).rpartition(".")[0]
@@ -122,9 +122,9 @@ def absolute(name: str, namespace: Mapping[str, Any]) -> str:
 
 
 def positional(arguments: ast.arguments, passed: Iterable[str]) -> None:
-    """Let keyword-only parameters that are passed be given by position, after those that have no default.
+    """Turns the keyword-only parameters in ``passed`` into positional ones, after those without a default.
 
-    ``order`` in ``inputs.py`` gives values in this same order.
+    ``order`` in ``inputs.py`` lists values in the same order.
     """
     moved = set(passed) & {argument.arg for argument in arguments.kwonlyargs}
     if not moved:
