@@ -63,7 +63,7 @@ class FilesGenerator(Generator):
                 patterns = f"{name}.py, {name}_*.py or {name}/*.py (or .txt, .md)"
                 note = f"No candidate file {patterns} in {self._directory}."
                 yield request, Completion(self.name, 0, "", "modelnew", note=note)
-            for index in request.wanted:
+            for index in request.indices:
                 if index < len(files):
                     yield request, self._completion(index, files[index])
 

@@ -136,7 +136,7 @@ class Writing:
                 self._keep(identity, target, completion)
                 yield target, completion
             for request in requests:
-                if written[request.target.id] < len(request.wanted):
+                if written[request.target.id] < len(request.indices):
                     self._store.mark_exhausted(request.target.source_hash, identity)
 
     def _keep(self, identity: str, target: Target, completion: Completion) -> None:

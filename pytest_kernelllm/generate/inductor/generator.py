@@ -45,5 +45,5 @@ class InductorGenerator(Generator):
                 " pip install 'pytest-kernelllm[torch]'."
             ) from error
         for request in requests:
-            for completion in cases.completions(request.live(), VARIANTS, request.wanted):
+            for completion in cases.completions(request.live(), VARIANTS, request.indices):
                 yield request, completion

@@ -10,7 +10,7 @@ from random_llama import make_model
 
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.models.local import attention
-from pytest_kernelllm.models.local.decode import ALIGNMENT, Decoder, Job
+from pytest_kernelllm.models.local.decode import ALIGNMENT, DecodeJob, Decoder
 from pytest_kernelllm.models.local.draw import draw, uniforms
 from pytest_kernelllm.models.protocol import Sampling
 
@@ -35,7 +35,7 @@ def prompts(*lengths):
 
 def jobs_of(texts, sampling=GREEDY, samples=1):
     return [
-        Job(text, uniforms(sampling.seed, str(text), i, sampling.max_new_tokens))
+        DecodeJob(text, uniforms(sampling.seed, str(text), i, sampling.max_new_tokens))
         for text in texts
         for i in range(samples)
     ]
@@ -244,7 +244,7 @@ def test_a_model_whose_attention_is_of_another_kind_is_refused_and_not_run_wrong
         with pytest.raises(GenerateError, match=r"LlamaAttention computes attention with softcap, which"):
             written(llama, jobs_of(prompts(3)))
         attention.forward = lambda *args, lengths=None, **kwargs: forward(*args, **kwargs)
-        with pytest.raises(GenerateError, match="in a way of its own"):
+        with pytest.raises(GenerateError, match="in its own way"):
             written(llama, jobs_of(prompts(3)))
     finally:
         attention.forward = forward

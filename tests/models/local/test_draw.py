@@ -143,12 +143,12 @@ def test_numbers_do_not_depend_on_the_default_dtype():
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ({"temperature": -1.0}, "`temperature` cannot be -1.0; it is at least 0."),
-        ({"temperature": math.nan}, "`temperature` cannot be nan; it is at least 0."),
-        ({"top_p": 0.0}, "`top_p` cannot be 0.0; it is more than 0 and at most 1."),
-        ({"top_p": 1.01}, "`top_p` cannot be 1.01; it is more than 0 and at most 1."),
-        ({"top_k": -1}, "`top_k` cannot be -1; it is at least 0."),
-        ({"max_new_tokens": 0}, "`max_new_tokens` cannot be 0; it is at least 1."),
+        ({"temperature": -1.0}, "`temperature` cannot be -1.0; it must be at least 0."),
+        ({"temperature": math.nan}, "`temperature` cannot be nan; it must be at least 0."),
+        ({"top_p": 0.0}, "`top_p` cannot be 0.0; it must be more than 0 and at most 1."),
+        ({"top_p": 1.01}, "`top_p` cannot be 1.01; it must be more than 0 and at most 1."),
+        ({"top_k": -1}, "`top_k` cannot be -1; it must be at least 0."),
+        ({"max_new_tokens": 0}, "`max_new_tokens` cannot be 0; it must be at least 1."),
     ],
 )
 def test_sampling_that_cannot_be_is_refused_in_a_sentence(value, said):

@@ -18,10 +18,10 @@ from transformers import (
 
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.models.local import attention
-from pytest_kernelllm.models.local.decode import Decoder, Job
+from pytest_kernelllm.models.local.decode import DecodeJob, Decoder
 from pytest_kernelllm.models.local.draw import uniforms
 from pytest_kernelllm.models.local.files import ModelFiles
-from pytest_kernelllm.models.local.load import Wish, load_config, load_model, load_tokenizer
+from pytest_kernelllm.models.local.load import LoadOptions, load_config, load_model, load_tokenizer
 from pytest_kernelllm.models.local.model import LocalModel
 from pytest_kernelllm.models.protocol import Sampling
 
@@ -38,7 +38,7 @@ SMALL = {
 
 
 def load(folder, **wish):
-    return load_model(ModelFiles(folder, "0"), Wish(**{"device_map": "cpu"} | wish), None)
+    return load_model(ModelFiles(folder, "0"), LoadOptions(**{"device_map": "cpu"} | wish), None)
 
 
 def test_a_model_is_loaded_onto_the_cpu_in_float32(tmp_path):
@@ -104,7 +104,7 @@ def test_weights_that_are_missing_are_not_made_up(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"num_hidden_layers": 3}))
     with pytest.raises(
-        GenerateError, match=r"lacks 9 of the model's weights \(model\.layers\.2\..*fetch it again"
+        GenerateError, match=r"lacks 9 of the model's weights \(model\.layers\.2\..*download it again"
     ):
         load(tmp_path)
 
@@ -136,7 +136,7 @@ def test_models_that_would_be_run_wrongly_are_refused(tmp_path, config, why):
     with pytest.raises(GenerateError) as error:
         load(tmp_path)
     assert str(error.value) == (
-        f"{tmp_path.name} is a {why}, which `local` does not run: serve it (vLLM, TGI, `transformers serve`) "
+        f"{tmp_path.name} is a {why}, which `local` does not support: serve it (vLLM, TGI, `transformers serve`) "
         "and set `endpoint`."
     )
 
@@ -167,7 +167,7 @@ def test_models_of_other_makers_write_what_generate_writes(tmp_path, config):
     prompt = tuple(range(3, 90))
     sampling = Sampling(temperature=0, max_new_tokens=20)
     decoder = Decoder(model, sampling, frozenset(), rows=1, length=len(prompt) + 20)
-    job = Job(prompt, uniforms(0, "", 0, 20))
+    job = DecodeJob(prompt, uniforms(0, "", 0, 20))
     *_, last = decoder.run([job], lambda tokens: None)
     model.set_attn_implementation("sdpa")
     ids = torch.tensor([prompt])

@@ -19,7 +19,7 @@ from pytest_kernelllm.models.local.files import (
     find_cached,
     why_not_at_hand,
 )
-from pytest_kernelllm.models.local.load import Wish, load_model
+from pytest_kernelllm.models.local.load import LoadOptions, load_model
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -170,7 +170,7 @@ def test_pickled_weights_are_refused(tmp_path):
     model.config.save_pretrained(tmp_path)
     torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
     with pytest.raises(GenerateError, match=r"holds no \*\.safetensors file; other weights are pickles"):
-        load_model(ModelFiles(tmp_path, ""), Wish(device_map="cpu"), None)
+        load_model(ModelFiles(tmp_path, ""), LoadOptions(device_map="cpu"), None)
     assert "holds no *.safetensors file" in why_not_at_hand(str(tmp_path), "", "auto", "none", 1 << 40)
 
 
@@ -232,7 +232,7 @@ def test_a_file_that_is_cut_off_is_named_before_it_is_loaded(tmp_path):
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(GenerateError, match=r"model\.safetensors cannot be read as safetensors \(it has "):
-        load_model(ModelFiles(folder, ""), Wish(device_map="cpu"), None)
+        load_model(ModelFiles(folder, ""), LoadOptions(device_map="cpu"), None)
 
 
 def test_a_model_larger_than_the_memory_is_refused_before_it_is_loaded(tmp_path):
@@ -241,7 +241,7 @@ def test_a_model_larger_than_the_memory_is_refused_before_it_is_loaded(tmp_path)
     with pytest.raises(
         GenerateError, match=r"needs 8193\.0 GiB of memory and [\d.]+ GiB are free: free some"
     ):
-        load_model(ModelFiles(tmp_path, ""), Wish(device_map="cpu"), None)
+        load_model(ModelFiles(tmp_path, ""), LoadOptions(device_map="cpu"), None)
 
 
 # ---------------------------------------------------------------------- a script that is only read
