@@ -9,8 +9,9 @@ from __future__ import annotations
 import ast
 import copy
 import math
+import operator
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -64,6 +65,30 @@ def is_literal(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(is_literal(item) for item in value)
     return value is None or type(value) in (bool, int, float, str)
+
+
+_INTEGER_OPERATIONS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+
+
+def constant_int(node: ast.expr) -> int | None:
+    """Evaluates an integer expression without names; returns None for any other expression."""
+    if isinstance(node, ast.Constant):
+        return node.value if type(node.value) is int else None
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        value = constant_int(node.operand)
+        return None if value is None else -value
+    if isinstance(node, ast.BinOp) and type(node.op) in _INTEGER_OPERATIONS:
+        left, right = constant_int(node.left), constant_int(node.right)
+        if left is None or right is None or (right == 0 and isinstance(node.op, ast.FloorDiv | ast.Mod)):
+            return None
+        return _INTEGER_OPERATIONS[type(node.op)](left, right)
+    return None
 
 
 # --------------------------------------------------------------------------- functions and statements

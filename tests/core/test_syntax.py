@@ -64,6 +64,22 @@ def test_what_no_literal_is_written_for(value: object) -> None:
     assert not syntax.is_literal(value)
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("7", 7),
+        ("-(2 * 3 + 1) // 2", -4),
+        ("9 % 4", 1),
+        ("1 // 0", None),
+        ("n + 1", None),
+        ("True", None),
+        ("1.0", None),
+    ],
+)
+def test_integer_expressions(text: str, value: int | None) -> None:
+    assert syntax.constant_int(syntax.expression(text)) == value
+
+
 def test_parameters_and_defaults() -> None:
     arguments = function().args
     assert [p.arg for p in syntax.parameters(arguments)] == ["a", "b", "c", "d"]

@@ -11,6 +11,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 
+from pytest_kernelllm.core.syntax import bound_names, read_names
 from pytest_kernelllm.generate.render.fences import Block, fenced_blocks, is_fence
 
 MAX_CHARACTERS = 400_000
@@ -130,7 +131,7 @@ def _answers(parsed: Sequence[tuple[str, ast.Module]]) -> Iterator[tuple[str, bo
     first_bound: dict[str, int] = {}
     first_defined: dict[str, int] = {}
     for index, (_, tree) in enumerate(parsed):
-        for name in _bound(tree):
+        for name in bound_names(tree):
             first_bound.setdefault(name, index)
         for name in _defined(tree):
             first_defined.setdefault(name, index)
@@ -149,23 +150,7 @@ def _answers(parsed: Sequence[tuple[str, ast.Module]]) -> Iterator[tuple[str, bo
 
 def _missing(tree: ast.Module) -> set[str]:
     """Names that are read and bound nowhere in the snippet."""
-    read = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-    return read - _bound(tree) - _BUILTINS
-
-
-def _bound(tree: ast.Module) -> set[str]:
-    """Every name that is bound somewhere: defined, imported, assigned, or a parameter."""
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.add(node.name)
-        elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            found.add(node.id)
-        elif isinstance(node, ast.arg):
-            found.add(node.arg)
-        elif isinstance(node, ast.alias):
-            found.add(node.asname or node.name.partition(".")[0])
-    return found
+    return read_names(tree) - bound_names(tree) - _BUILTINS
 
 
 # --------------------------------------------------------------------------- code among other text

@@ -9,8 +9,15 @@ import functools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from pytest_kernelllm.core.syntax import (
+    RemovingTransformer,
+    call_name,
+    expression,
+    is_docstring,
+    read_names,
+    stored_names,
+)
 from pytest_kernelllm.generate.render.errors import RenderError
-from pytest_kernelllm.generate.render.trees import call_name, expression
 
 _SAME = ("exp", "exp2", "log", "log2", "sin", "cos", "sqrt", "rsqrt", "erf", "floor", "ceil", "abs", "fma")
 _PLAIN = {
@@ -82,7 +89,11 @@ _DROPPED = (
     "tl.static_print",
     "tl.device_print",
     "triton_helpers.set_driver_to_gpu",
+    "tl.full",
+    "tl.arange",
+    "tl.where",
 )
+"""Calls that are dropped where they are statements of their own: checks, prints, and values that nothing uses."""
 _BUILTINS = {"float", "int", "bool", "range", "min", "max", "len", "abs"}
 
 
@@ -102,7 +113,7 @@ def lower(
     result = copy.deepcopy(function)
     result.decorator_list = [expression("triton.jit")]
     result.returns = None
-    result.body = [s for s in result.body if not _is_docstring(s)]
+    result.body = [s for s in result.body if not is_docstring(s)]
     sums = {helper.name for helper in helpers if _adds(helper)}
     result = _Lower(function.name, sums).visit(result)
     assert isinstance(result, ast.FunctionDef)
@@ -120,11 +131,7 @@ def device_functions(wanted_names: Iterable[str]) -> list[str]:
         name = todo.pop()
         if name not in wanted:
             wanted.add(name)
-            todo += [
-                n.id
-                for n in ast.walk(ast.parse(sources[name]))
-                if isinstance(n, ast.Name) and n.id in sources
-            ]
+            todo += read_names(ast.parse(sources[name])) & sources.keys()
     return [source for name, source in sources.items() if name in wanted]
 
 
@@ -145,10 +152,6 @@ def _device_sources() -> Mapping[str, str]:
     return found
 
 
-def _is_docstring(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-
-
 def _adds(helper: ast.FunctionDef) -> bool:
     """Whether a combine function of two arguments is their sum."""
     try:
@@ -163,7 +166,7 @@ def _adds(helper: ast.FunctionDef) -> bool:
     return ast.unparse(value) in (f"{first} + {second}", f"{second} + {first}")
 
 
-class _Lower(ast.NodeTransformer):
+class _Lower(RemovingTransformer):
     """Replace calls. ``sums`` are combine functions that only add."""
 
     def __init__(self, kernel: str, sums: set[str]) -> None:
@@ -173,15 +176,7 @@ class _Lower(ast.NodeTransformer):
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         if not isinstance(node.value, ast.Call):
             return None
-        if call_name(node.value) in _DROPPED:
-            return None
-        if call_name(node.value).startswith("tl.") and call_name(node.value) in (
-            "tl.full",
-            "tl.arange",
-            "tl.where",
-        ):
-            return None
-        return self.generic_visit(node)
+        return None if call_name(node.value) in _DROPPED else self.generic_visit(node)
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
         self.generic_visit(node)
@@ -219,8 +214,7 @@ class _Lower(ast.NodeTransformer):
 
 def _check(function: ast.FunctionDef, helpers: set[str]) -> None:
     """Every name is local, ``tl``, a helper or a builtin; anything else would fail when the kernel runs."""
-    local = {a.arg for a in function.args.args}
-    local |= {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    local = {a.arg for a in function.args.args} | stored_names(function)
     allowed = local | helpers | {"tl", "triton"} | set(_device_sources()) | _BUILTINS
     for node in ast.walk(function):
         if isinstance(node, ast.Name) and node.id not in allowed and not hasattr(builtins, node.id):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_kernelllm.core import kernel_module
 from pytest_kernelllm.core.records import Candidate, Completion
+from pytest_kernelllm.core.syntax import parameters
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.extract import ExtractError, extract
 from pytest_kernelllm.generate.render.rendered import Rendered
@@ -93,8 +94,7 @@ def _kernel_module(code: str, completion: Completion, live: LiveTarget) -> Candi
     forward = next((n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "forward"), None)
     if forward is None:
         raise RenderError("The kernel module has no top-level function `forward`.")
-    given = [a.arg for a in [*forward.args.posonlyargs, *forward.args.args, *forward.args.kwonlyargs]]
-    given += [a.arg for a in (forward.args.vararg, forward.args.kwarg) if a is not None]
+    given = [parameter.arg for parameter in parameters(forward.args, variadic=True)]
     wanted = ["self", *live.signature.parameters]
     if sorted(given) != sorted(wanted) or given[:1] != ["self"]:
         takes, needs = ", ".join(given), ", ".join(wanted)

@@ -6,16 +6,17 @@ import ast
 import inspect
 from collections.abc import Collection
 
-from pytest_kernelllm.generate.render.errors import RenderError
-from pytest_kernelllm.generate.render.syntax import (
+from pytest_kernelllm.core.syntax import (
     bound_names,
     defaults,
-    is_plain,
+    expression,
+    is_literal,
     literal,
-    name_chain,
     parameters,
-    rename_locals,
+    read_names,
+    rename,
 )
+from pytest_kernelllm.generate.render.errors import RenderError
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -49,12 +50,12 @@ def with_target_parameters(
         )
     extra = theirs[len(ours) :]
     renamed = {old: new for old, new in zip(theirs, ours, strict=False) if old != new}
-    free = not (set(renamed.values()) & (bound_names(forward) | _loads(forward)))
+    free = not (set(renamed.values()) & (bound_names(forward) | read_names(forward)))
     if renamed and free:
-        rename_locals(forward, renamed)
+        rename(forward, renamed)
         renamed = {}
     targets = [*renamed, *extra]
-    values = [*(name_chain(new) for new in renamed.values()), *(own_defaults[name] for name in extra)]
+    values = [*(expression(new) for new in renamed.values()), *(own_defaults[name] for name in extra)]
     if targets:
         assignment = ast.parse(f"{', '.join(targets)} = {', '.join(ast.unparse(value) for value in values)}")
         _after_docstring(forward, assignment.body[0])
@@ -84,16 +85,12 @@ def _arguments(signature: inspect.Signature) -> ast.arguments:
 def _default(parameter: inspect.Parameter) -> ast.expr | None:
     if parameter.default is parameter.empty:
         return None
-    if not is_plain(parameter.default):
+    if not is_literal(parameter.default):
         raise RenderError(
             f"The target's parameter `{parameter.name}` has a default that is not a plain value, "
             "which a kernel module cannot spell."
         )
     return literal(parameter.default)
-
-
-def _loads(node: ast.AST) -> set[str]:
-    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
 
 
 def _after_docstring(function: ast.FunctionDef, statement: ast.stmt) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable
 
-from pytest_kernelllm.generate.render.trees import base_pointer, call_name, expression, names
+from pytest_kernelllm.core.syntax import call_name, expression, read_names
 
 _ELEMENTWISE = frozenset(
     {
@@ -66,6 +66,14 @@ def cast_sizes(function: ast.FunctionDef) -> None:
     _Sizes({a.arg for a in function.args.args if "ptr" not in a.arg}).visit(function)
 
 
+def base_pointer(call: ast.Call) -> str:
+    """Returns the pointer that a load, store or atomic works on: ``in_ptr0`` for ``in_ptr0 + (x0)``."""
+    node = call.args[0]
+    while isinstance(node, ast.BinOp):
+        node = node.left
+    return node.id if isinstance(node, ast.Name) else ""
+
+
 class _Sizes(ast.NodeTransformer):
     def __init__(self, sizes: Collection[str]) -> None:
         self.sizes = sizes
@@ -74,7 +82,7 @@ class _Sizes(ast.NodeTransformer):
         self.generic_visit(node)
         if isinstance(node.func, ast.Attribute) and node.func.attr == "to":
             value = node.func.value
-            if (used := names(value)) and used <= set(self.sizes):
+            if (used := read_names(value)) and used <= set(self.sizes):
                 return ast.Call(expression("tl.cast"), [value, *node.args], node.keywords)
         return node
 

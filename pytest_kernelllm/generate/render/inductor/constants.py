@@ -7,7 +7,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_kernelllm.generate.render.trees import call_name
+from pytest_kernelllm.core.syntax import call_name
 
 _KINDS = {"tl.float32": float, "tl.float64": float, "tl.int32": int, "tl.int64": int}
 

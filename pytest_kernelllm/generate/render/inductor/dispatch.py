@@ -6,8 +6,8 @@ import ast
 from collections.abc import Mapping, Sequence
 
 from pytest_kernelllm.core.records import Scalar, TensorSpec
+from pytest_kernelllm.core.syntax import literal
 from pytest_kernelllm.generate.render.errors import RenderError
-from pytest_kernelllm.generate.render.syntax import literal
 from pytest_kernelllm.generate.render.visible import is_own
 
 Specs = Mapping[str, TensorSpec | Scalar]

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_kernelllm.core.records import Domain, TensorSpec
+from pytest_kernelllm.core.syntax import constant_int, expression, read_names, rename, stored_names
 from pytest_kernelllm.generate.render.inductor import launch, torch_calls, wide
 from pytest_kernelllm.generate.render.inductor.kernel_text import call_text, function_text
-from pytest_kernelllm.generate.render.inductor.names import Names, Rename, kernel_names, plain
+from pytest_kernelllm.generate.render.inductor.names import Names, kernel_names, plain
 from pytest_kernelllm.generate.render.inductor.outputs import output_name, outputs, structure
 from pytest_kernelllm.generate.render.inductor.program import Assign, Binding, Do, Launch, Program
 from pytest_kernelllm.generate.render.inductor.prune import fold_outputs, prune
 from pytest_kernelllm.generate.render.inductor.sections import Tuning
+from pytest_kernelllm.generate.render.inductor.torch_calls import size_of
 from pytest_kernelllm.generate.render.inductor.views import Buffers, domain_layout
 from pytest_kernelllm.generate.render.inductor.wrapper import runtime_parameters
 from pytest_kernelllm.generate.render.inductor.written import Allocation, Written
 from pytest_kernelllm.generate.render.lower import device_names, lower
-from pytest_kernelllm.generate.render.trees import const_int, expression, names, names_in_order, size_of
 from pytest_kernelllm.generate.render.visible import is_own
 
 _MAX_GRID = 65535
@@ -106,7 +107,7 @@ class _Writer:
         self.functions = pruned.functions
         self._know_arguments()
         for number, value in returned.items():
-            for name in names(value) & {s.name for s in pruned.steps if isinstance(s, Assign)}:
+            for name in read_names(value) & {s.name for s in pruned.steps if isinstance(s, Assign)}:
                 self.outputs.setdefault(name, output_name(self.binding.output, number))
         for step in pruned.steps:
             if isinstance(step, Assign):
@@ -139,9 +140,7 @@ class _Writer:
         tensors = [
             w for w in self.binding.arguments.values() if isinstance(specs.get(w), TensorSpec) or "[" in w
         ]
-        self.reference = next(
-            (w for w in tensors if not is_own(w)), tensors[0] if tensors else ""
-        )
+        self.reference = next((w for w in tensors if not is_own(w)), tensors[0] if tensors else "")
 
     def _assign(self, step: Assign) -> None:
         value = step.value
@@ -215,7 +214,7 @@ class _Writer:
         )
 
     def _argument(self, value: ast.expr) -> str:
-        if const_int(value) is not None or not names(value) & set(self.buffers.layouts):
+        if constant_int(value) is not None or not read_names(value) & set(self.buffers.layouts):
             text = (
                 self.buffers.tensor(value)
                 if "reinterpret_tensor" in ast.unparse(value)
@@ -228,14 +227,12 @@ class _Writer:
         read = self.program.kernels[step.kernel]
         function = copy.deepcopy(self.functions[step.kernel])
         shape = launch.choose(read, function, self.tuning)
-        used = names(function)
-        assigned = {
-            n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-        }
+        used = read_names(function)
+        assigned = stored_names(function)
         scalars = [ast.arg(name) for name in self.binding.scalars if name in used]
         kept = [a for a in function.args.args if a.annotation is None and a.arg in used - assigned]
         # Parameters in the order of their use, sizes last: the compiler's own order depends on the dtype.
-        order = list(names_in_order(function))
+        order = list(_names_in_order(function))
         kept.sort(key=lambda a: (a.arg.endswith("numel"), "ptr" not in a.arg, order.index(a.arg)))
         blocks = [a for a in function.args.args if a.annotation is not None]
         name = self.module_names.take(self.kernel_name)
@@ -244,9 +241,9 @@ class _Writer:
         hints = {p: self._hint(value) for p, value in given.items()}
         renamed = kernel_names(read, function, hints, [*helpers.values(), *(used & set(device_names()))])
         parameters = tuple(a.arg for a in [*kept, *scalars])
-        result = Rename({**renamed, **helpers}).visit(function)
-        result.name = name
-        self.texts.append(function_text(ast.fix_missing_locations(result)))
+        rename(function, {**renamed, **helpers})
+        function.name = name
+        self.texts.append(function_text(ast.fix_missing_locations(function)))
         self.helpers |= used & set(device_names())
         kernel = _Kernel(name, parameters, renamed, shape)
         self.kernels[step.kernel] = kernel
@@ -258,7 +255,7 @@ class _Writer:
         for helper in self.program.kernels[kernel].helpers:
             if helper.name in used:
                 lowered = lower(helper)
-                self.helpers |= names(lowered) & set(device_names())
+                self.helpers |= read_names(lowered) & set(device_names())
                 renamed[helper.name] = lowered.name = self.module_names.take("combine")
                 self.texts.append(function_text(lowered))
         return renamed
@@ -293,6 +290,14 @@ class _Writer:
             layers = f"triton.cdiv({counts[1]}, {_MAX_GRID})"
             counts = [counts[0], f"triton.cdiv({counts[1]}, {layers})", layers]
         return f"({counts[0]},)" if len(counts) == 1 else f"({', '.join(counts)})"
+
+
+def _names_in_order(node: ast.AST) -> Iterator[str]:
+    """Yields every name in a tree, in the order of the text."""
+    if isinstance(node, ast.Name):
+        yield node.id
+    for child in ast.iter_child_nodes(node):
+        yield from _names_in_order(child)
 
 
 def _tuple(parts: Sequence[ast.expr]) -> str:

@@ -10,9 +10,9 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pytest_kernelllm.core.syntax import call_name, constant_int
 from pytest_kernelllm.generate.render.inductor.program import Kernel
 from pytest_kernelllm.generate.render.inductor.sections import Tuning
-from pytest_kernelllm.generate.render.trees import call_name, const_int
 
 _LARGEST = {"XBLOCK": 4096, "YBLOCK": 1024, "ZBLOCK": 1024, "RBLOCK": 4096, "R0_BLOCK": 4096}
 _TILE = 32
@@ -108,7 +108,7 @@ def assigned(function: ast.FunctionDef) -> dict[str, int]:
             statement.targets[0] if isinstance(statement, ast.Assign) else getattr(statement, "target", None)
         )
         value = getattr(statement, "value", None)
-        if isinstance(target, ast.Name) and value is not None and (number := const_int(value)) is not None:
+        if isinstance(target, ast.Name) and value is not None and (number := constant_int(value)) is not None:
             found[target.id] = number
     return found
 

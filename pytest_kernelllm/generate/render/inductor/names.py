@@ -7,8 +7,8 @@ import keyword
 import re
 from collections.abc import Iterable, Mapping
 
+from pytest_kernelllm.core.syntax import call_name
 from pytest_kernelllm.generate.render.inductor.program import Kernel
-from pytest_kernelllm.generate.render.trees import call_name
 
 _POINTWISE = {
     "xnumel": "n_elements",
@@ -50,13 +50,6 @@ _RESULTS = {
     "tl.min": "smallest",
     "tl.cumsum": "running",
 }
-
-
-def snake(name: str) -> str:
-    """``LlamaRMSNorm`` as ``llama_rms_norm``."""
-    name = re.sub(r"[^A-Za-z0-9]+", "_", name)
-    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
-    return name.lower().strip("_") or "module"
 
 
 def plain(text: str) -> str:
@@ -153,21 +146,3 @@ def _local(target: str, node: ast.stmt, known: Mapping[str, str], renamed: Mappi
         if name in _RESULTS:
             return _RESULTS[name]
     return "t"
-
-
-class Rename(ast.NodeTransformer):
-    """Apply new names to every name, parameter and keyword of a kernel."""
-
-    def __init__(self, names: Mapping[str, str]) -> None:
-        """``names`` by old name."""
-        self.names = names
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        """Called by ``ast.NodeTransformer``."""
-        return ast.copy_location(ast.Name(self.names.get(node.id, node.id), node.ctx), node)
-
-    def visit_arg(self, node: ast.arg) -> ast.AST:
-        """Called by ``ast.NodeTransformer``."""
-        self.generic_visit(node)
-        node.arg = self.names.get(node.arg, node.arg)
-        return node

@@ -7,15 +7,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pytest_kernelllm.core.syntax import read_names
 from pytest_kernelllm.generate.render.inductor.program import Assign, Do, Kernel, Launch, Step
 from pytest_kernelllm.generate.render.inductor.tidy import drop_stores, loads, stores, tidy
 from pytest_kernelllm.generate.render.inductor.torch_calls import allocation, is_allocation, is_contiguous
 from pytest_kernelllm.generate.render.inductor.wrapper import runtime_parameters
-from pytest_kernelllm.generate.render.trees import names
 
 
 def _tensors(node: ast.expr) -> set[str]:
-    return names(node) - {"reinterpret_tensor"}
+    return read_names(node) - {"reinterpret_tensor"}
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def prune(
         kernels: as read.
         returned: the results that are used.
     """
-    live = {name for value in returned for name in names(value)}
+    live = {name for value in returned for name in read_names(value)}
     allocated = {s.name for s in steps if isinstance(s, Assign)}
     launches = Counter(s.kernel for s in steps if isinstance(s, Launch))
     kept: list[Step] = []
@@ -60,12 +60,12 @@ def prune(
             function = result.setdefault(step.kernel, tidy(function, kernels[step.kernel].types))
             if not stores(function):
                 continue
-            used = names(function)
-            live |= {name for p, value in given.items() if p in used for name in names(value)}
+            used = read_names(function)
+            live |= {name for p, value in given.items() if p in used for name in read_names(value)}
             kept.append(step)
         elif not isinstance(step, Assign) or step.name in live:
             kept.append(step)
-            live |= names(step.value)
+            live |= read_names(step.value)
     return Pruned(tuple(reversed(kept)), result)
 
 
@@ -108,4 +108,4 @@ def _plain(value: ast.expr) -> bool:
 
 def _mentioned(step: Step) -> set[str]:
     values = step.arguments if isinstance(step, Launch) else (step.value,)
-    return {name for value in values for name in names(value)}
+    return {name for value in values for name in read_names(value)}

@@ -12,9 +12,9 @@ import copy
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from pytest_kernelllm.generate.render.inductor.casts import cast_sizes, drop_casts
+from pytest_kernelllm.core.syntax import Substitute, call_name, read_names, stored_names
+from pytest_kernelllm.generate.render.inductor.casts import base_pointer, cast_sizes, drop_casts
 from pytest_kernelllm.generate.render.inductor.constants import Constants, full_number
-from pytest_kernelllm.generate.render.trees import Substitute, base_pointer, call_name, names
 
 WIDTH = 96
 """Longest statement that moving temporaries may make."""
@@ -51,7 +51,7 @@ def tidy(function: ast.FunctionDef, types: Mapping[str, str] | None = None) -> a
     _forward_names(function.body)
     floats = {name for name, kind in (types or {}).items() if kind == "*fp32"}
     # What is neither a parameter yet nor assigned becomes a float parameter later.
-    scalars = names(function) - _targets(function) - {a.arg for a in function.args.args}
+    scalars = read_names(function) - stored_names(function) - {a.arg for a in function.args.args}
     drop_casts(function.body, floats, scalars)
     _forward_names(function.body)
     function.body = _drop_dead(function.body)
@@ -126,16 +126,12 @@ def _grow(statement: ast.stmt, live: set[str]) -> None:
             before = set(live)
             _grow(child, live)
             inner |= live - before
-            if _has_effect(child) or _targets(child) & live:
+            if _has_effect(child) or stored_names(child) & live:
                 inner.add("")
         if inner:
-            live |= names(statement.iter if isinstance(statement, ast.For) else statement.test)
-    elif _has_effect(statement) or _targets(statement) & live:
-        live |= names(statement)
-
-
-def _targets(node: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+            live |= read_names(statement.iter if isinstance(statement, ast.For) else statement.test)
+    elif _has_effect(statement) or stored_names(statement) & live:
+        live |= read_names(statement)
 
 
 def _has_effect(node: ast.AST) -> bool:
@@ -151,7 +147,7 @@ def _keep(body: Sequence[ast.stmt], live: set[str]) -> list[ast.stmt]:
             statement.orelse = _keep(statement.orelse, live)
             if statement.body:
                 kept.append(statement)
-        elif _has_effect(statement) or _targets(statement) & live:
+        elif _has_effect(statement) or stored_names(statement) & live:
             kept.append(statement)
     return kept
 
@@ -164,7 +160,7 @@ def _forward_names(body: Sequence[ast.stmt]) -> None:
     aliases: dict[str, ast.expr] = {}
     constants: dict[str, ast.expr] = {}
     for statement in body:
-        written = _targets(statement)
+        written = stored_names(statement)
         if isinstance(statement, ast.For | ast.If):  # written more than once: not safe to look through
             for name in written:
                 _forget(aliases, constants, name)
@@ -220,7 +216,7 @@ def _move(body: list[ast.stmt], single: set[str]) -> None:
         name = statement.targets[0].id
         if name not in single or not _movable(statement.value):
             continue
-        user = _user(body, index, name, names(statement.value))
+        user = _user(body, index, name, read_names(statement.value))
         if user is not None:
             changed = Substitute({name: statement.value}).apply(user)
             # Conversions on loads do not count: the text must come out the same for every dtype.
@@ -239,11 +235,11 @@ def _user(body: Sequence[ast.stmt], index: int, name: str, needs: set[str]) -> a
     """The plain statement after ``index`` that reads ``name``, if what it needs is unchanged until there."""
     for statement in body[index + 1 :]:
         if isinstance(statement, ast.For | ast.If):
-            if name in names(statement) or _targets(statement) & needs:
+            if name in read_names(statement) or stored_names(statement) & needs:
                 return None
             continue
-        if name in names(statement):
+        if name in read_names(statement):
             return statement
-        if _targets(statement) & needs:
+        if stored_names(statement) & needs:
             return None
     return None

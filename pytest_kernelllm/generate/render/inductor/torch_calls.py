@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping, Sequence
 
+from pytest_kernelllm.core.syntax import Substitute, call_name, constant_int, expression, read_names
 from pytest_kernelllm.generate.render.errors import RenderError
-from pytest_kernelllm.generate.render.trees import call_name, const_int, expression
 
 ALLOCATIONS = ("empty_strided_cuda", "empty_strided_cpu", "torch.empty_strided", "empty_strided")
 MATMULS = ("mm", "addmm", "bmm", "baddbmm", "_addmm")
@@ -54,21 +54,19 @@ def contiguous_strides(shape: Sequence[ast.expr]) -> list[ast.expr]:
     step: ast.expr = ast.Constant(1)
     for size in reversed(shape):
         strides.insert(0, step)
-        step = ast.BinOp(step, ast.Mult(), size) if const_int(step) != 1 else size
+        step = ast.BinOp(step, ast.Mult(), size) if constant_int(step) != 1 else size
     return strides
 
 
 def is_contiguous(shape: Sequence[ast.expr], strides: Sequence[ast.expr]) -> bool:
     """Whether strides are row-major; a dimension of size 1 may have any."""
     usual = contiguous_strides(shape)
-    return all(const_int(n) == 1 or same(s, u) for n, s, u in zip(shape, strides, usual, strict=True))
+    return all(constant_int(n) == 1 or same(s, u) for n, s, u in zip(shape, strides, usual, strict=True))
 
 
 def same(a: ast.expr, b: ast.expr) -> bool:
     """Whether two size expressions are equal for two different choices of the sizes they name."""
-    from pytest_kernelllm.generate.render.trees import names
-
-    free = sorted(names(a) | names(b))
+    free = sorted(read_names(a) | read_names(b))
     for seed in (11, 101):
         values = {name: seed + 2 * i for i, name in enumerate(free)}
         if evaluate(a, values) is None or evaluate(a, values) != evaluate(b, values):
@@ -76,11 +74,18 @@ def same(a: ast.expr, b: ast.expr) -> bool:
     return True
 
 
+def size_of(node: ast.expr) -> tuple[str, int] | None:
+    """Returns ``("x", 0)`` for ``x.shape[0]``, None for any other expression."""
+    match node:
+        case ast.Subscript(value=ast.Attribute(value=owner, attr="shape"), slice=index):
+            dim = constant_int(index)
+            return None if dim is None else (ast.unparse(owner), dim)
+    return None
+
+
 def evaluate(node: ast.expr, values: Mapping[str, int]) -> int | None:
     """A size expression as a number."""
-    from pytest_kernelllm.generate.render.trees import Substitute
-
-    return const_int(Substitute({k: ast.Constant(v) for k, v in values.items()}).apply(node))
+    return constant_int(Substitute({k: ast.Constant(v) for k, v in values.items()}).apply(node))
 
 
 def vendor_call(call: ast.Call, view: Callable[[ast.expr], ast.expr]) -> ast.Call:
@@ -98,7 +103,7 @@ def vendor_call(call: ast.Call, view: Callable[[ast.expr], ast.expr]) -> ast.Cal
     keywords = {k.arg: k.value for k in call.keywords if k.arg and k.arg != "out"}
     if name.startswith("extern_kernels.") and short in MATMULS:
         kept = [
-            ast.keyword(k, v) for k, v in keywords.items() if k in ("alpha", "beta") and const_int(v) != 1
+            ast.keyword(k, v) for k, v in keywords.items() if k in ("alpha", "beta") and constant_int(v) != 1
         ]
         return ast.Call(expression(f"torch.{short.lstrip('_')}"), [view(a) for a in call.args], kept)
     if name in _ATTENTION:

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelllm.core.records import Case, Domain, TensorSpec
+from pytest_kernelllm.core.syntax import call_name, constant_int, expression, is_docstring
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.inductor.program import Binding, Layout, Program
 from pytest_kernelllm.generate.render.inductor.wrapper import parse, read_program
-from pytest_kernelllm.generate.render.trees import call_name, const_int, expression
 from pytest_kernelllm.generate.render.visible import is_own, reached, visible
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _binding(program: Program, forward: ast.FunctionDef, live: LiveTarget) -> Bi
                 values[target] = values.get(value.id, value) if isinstance(value, ast.Name) else value
         elif isinstance(statement, ast.Return) and statement.value is not None:
             output = _output(statement.value, results, len(program.returns))
-        elif not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
+        elif not is_docstring(statement):
             raise RenderError(
                 f"Line {statement.lineno}: ModelNew.forward does more than call the kernels"
                 f" ({ast.unparse(statement).splitlines()[0]})."
@@ -119,7 +119,7 @@ def _output(value: ast.expr, results: str, count: int) -> Any:
     if isinstance(value, ast.Tuple):
         return {"tuple": [_output(item, results, count) for item in value.elts]}
     if isinstance(value, ast.Subscript) and ast.unparse(value.value) == results:
-        index = const_int(value.slice)
+        index = constant_int(value.slice)
         if index is not None:
             return {"tensor": index}
     if isinstance(value, ast.Name) and value.id == results:
@@ -167,7 +167,7 @@ def _fits(spec: TensorSpec, layout: Layout, sizes: dict[str, int], dims: dict[st
     if len(spec.shape) != len(layout.shape):
         return False
     for have, text in zip(spec.shape, layout.shape, strict=True):
-        wanted = const_int(expression(text))
+        wanted = constant_int(expression(text))
         if wanted is None:
             return False
         if isinstance(have, int):

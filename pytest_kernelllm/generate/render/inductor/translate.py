@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pytest_kernelllm.core.parts import Parts
 from pytest_kernelllm.core.records import Case, Completion, Domain
+from pytest_kernelllm.core.syntax import snake_case
 from pytest_kernelllm.generate.render.describe import describe
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.inductor import sections
@@ -18,7 +19,6 @@ from pytest_kernelllm.generate.render.inductor import trained as learnt
 from pytest_kernelllm.generate.render.inductor.dispatch import conditions
 from pytest_kernelllm.generate.render.inductor.emit import write
 from pytest_kernelllm.generate.render.inductor.merge import merge
-from pytest_kernelllm.generate.render.inductor.names import snake
 from pytest_kernelllm.generate.render.inductor.program import Binding, Program
 from pytest_kernelllm.generate.render.inductor.sections import Tuning
 from pytest_kernelllm.generate.render.inductor.wrapper import read_program
@@ -65,7 +65,7 @@ def translate(source: str, live: LiveTarget, completion: Completion) -> Rendered
             _Version(program, binding, domain, Tuning(), "")
             for program, binding, domain in learnt.read(source, live)
         ]
-    groups = _written(versions, snake(live.target.name), list(live.signature.parameters))
+    groups = _written(versions, _word(live.target.name), list(live.signature.parameters))
     body = _body(groups, live)
     names = [name for group in groups for name in group.written.names]
     domains = [version.domain for group in groups for version in group.versions]
@@ -110,7 +110,12 @@ def _from_section(section: sections.Section, parts: Parts) -> _Version:
 
 def _suffix(case: Case) -> str:
     """``float32``, ``bfloat16``, ``long_bfloat16``."""
-    return snake(case.name.removeprefix("default-") if case.name != "default" else case.dtype or case.name)
+    return _word(case.name.removeprefix("default-") if case.name != "default" else case.dtype or case.name)
+
+
+def _word(name: str) -> str:
+    """Returns a name in snake case, in ASCII only, as PTX has no other letters."""
+    return snake_case(re.sub(r"[^\x00-\x7f]", "_", name))
 
 
 def _written(versions: Sequence[_Version], stem: str, parameters: Sequence[str]) -> list[_Group]:

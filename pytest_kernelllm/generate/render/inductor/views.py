@@ -6,8 +6,8 @@ import ast
 import copy
 from collections.abc import Mapping, Sequence
 
+from pytest_kernelllm.core.syntax import Substitute, call_name, constant_int, expression
 from pytest_kernelllm.generate.render.inductor.torch_calls import contiguous_strides, is_contiguous, same
-from pytest_kernelllm.generate.render.trees import Substitute, call_name, const_int, expression
 
 Shape = Sequence[ast.expr]
 
@@ -59,7 +59,7 @@ class Buffers:
         name = base.id if isinstance(base, ast.Name) else None
         source = self.tensor(base)
         known = self.layouts.get(name) if name is not None else None
-        at_start = const_int(offset) == 0
+        at_start = constant_int(offset) == 0
         if at_start and known is not None:
             old_shape, old_strides = known
             if _equal(shape, old_shape) and _equal(strides, old_strides):
@@ -104,7 +104,7 @@ class _Views(ast.NodeTransformer):
 
 def _offset(call: ast.Call) -> int:
     """The offset of a view; -1 where it depends on sizes."""
-    value = const_int(call.args[3]) if len(call.args) > 3 else 0
+    value = constant_int(call.args[3]) if len(call.args) > 3 else 0
     return -1 if value is None else value
 
 

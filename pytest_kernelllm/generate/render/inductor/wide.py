@@ -7,9 +7,9 @@ import copy
 import math
 
 from pytest_kernelllm.core.records import Domain, TensorSpec
+from pytest_kernelllm.core.syntax import call_name, expression
 from pytest_kernelllm.generate.render.inductor.program import Assign, Binding, Program
-from pytest_kernelllm.generate.render.inductor.torch_calls import allocation, evaluate, is_allocation
-from pytest_kernelllm.generate.render.trees import call_name, expression, size_of
+from pytest_kernelllm.generate.render.inductor.torch_calls import allocation, evaluate, is_allocation, size_of
 
 _LIMIT = 2**31
 

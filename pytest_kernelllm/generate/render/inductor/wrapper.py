@@ -10,6 +10,14 @@ import ast
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 
+from pytest_kernelllm.core.syntax import (
+    Substitute,
+    call_name,
+    constant_int,
+    is_jitted,
+    read_names,
+    stored_names,
+)
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.inductor.program import (
     Assign,
@@ -21,7 +29,7 @@ from pytest_kernelllm.generate.render.inductor.program import (
     Program,
     Step,
 )
-from pytest_kernelllm.generate.render.trees import Substitute, call_name, const_int, size_of
+from pytest_kernelllm.generate.render.inductor.torch_calls import size_of
 
 _IGNORED_CALLS = (
     "args.clear",
@@ -74,7 +82,7 @@ def _call(tree: ast.Module) -> ast.FunctionDef:
 
 
 def _kernels(tree: ast.Module) -> Iterator[tuple[str, Kernel]]:
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and is_jit(node)]
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and is_jitted(node)]
     helpers = tuple(f for f in functions if not f.name.startswith("triton_"))
     for function in functions:
         if function not in helpers:
@@ -92,16 +100,11 @@ def _kernels(tree: ast.Module) -> Iterator[tuple[str, Kernel]]:
 
 
 def _from_string(name: str, tree: ast.Module) -> Kernel:
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and is_jit(node)]
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and is_jitted(node)]
     main = next((f for f in functions if f.name == name), None)
     if main is None:
         raise RenderError(f"The source of `{name}` holds no kernel of that name.")
     return _kernel(name, main, tuple(f for f in functions if f is not main))
-
-
-def is_jit(function: ast.FunctionDef) -> bool:
-    """Whether a function carries ``@triton.jit``."""
-    return any(ast.unparse(d).split("(")[0] in ("triton.jit", "jit") for d in function.decorator_list)
 
 
 def _kernel(name: str, function: ast.FunctionDef, helpers: tuple[ast.FunctionDef, ...]) -> Kernel:
@@ -125,7 +128,7 @@ def _kernel(name: str, function: ast.FunctionDef, helpers: tuple[ast.FunctionDef
         return Kernel(
             name, function, helpers, _KINDS[heuristic], sizes, inner, _types(options.get("triton_meta"))
         )
-    names = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
+    names = read_names(function) | stored_names(function)
     loops = any(isinstance(node, ast.For) for node in ast.walk(function))
     kind: Kind = "pointwise" if not names & {"rindex", "r0_index"} else "reduction" if loops else "persistent"
     return Kernel(name, function, helpers, kind)
@@ -247,7 +250,7 @@ class _Reader:
             numels = tuple(self._resolve(a) for a in reversed(grid.args))
         else:
             raise RenderError(f"Line {call.lineno}: the launch grid `{ast.unparse(grid)}` is not understood.")
-        options = {k.arg: const_int(k.value) for k in call.keywords if k.arg}
+        options = {k.arg: constant_int(k.value) for k in call.keywords if k.arg}
         blocks = {k: v for k, v in options.items() if k.endswith("BLOCK") and v is not None}
         arguments = tuple(self._resolve(a) for a in call.args)
         self._check_count(kernel, arguments, call)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
+from pytest_kernelllm.core.syntax import dotted, parameters
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.modelnew.spelling import Imported
-from pytest_kernelllm.generate.render.syntax import dotted, parameters
 
 
 def is_autograd_function(node: ast.AST, imported: Mapping[str, Imported]) -> bool:

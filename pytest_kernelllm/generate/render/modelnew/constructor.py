@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pytest_kernelllm.core.records import Scalar
+from pytest_kernelllm.core.syntax import call_name, defaults, dotted, expression, parameters
 from pytest_kernelllm.generate.render.modelnew.values import UNKNOWN, Known, Unknown, evaluate
-from pytest_kernelllm.generate.render.syntax import defaults, dotted, parameters
 
 _SHAPED = frozenset({"ones", "zeros", "empty", "rand", "randn", "full", "Tensor"})
 """``torch.<these>`` make a tensor from the shape in their first arguments."""
@@ -61,7 +61,7 @@ class Constructor:
         elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
             self._set(statement.target, statement.value)
         elif isinstance(statement, ast.AugAssign):
-            before = ast.parse(ast.unparse(statement.target), mode="eval").body
+            before = expression(ast.unparse(statement.target))
             changed = ast.BinOp(before, statement.op, statement.value)
             self._set(statement.target, ast.copy_location(changed, statement))
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
@@ -101,7 +101,7 @@ class Constructor:
             pass
         if not isinstance(node, ast.Call):
             return Setting("other", line, text)
-        function = dotted(node.func) or ""
+        function = call_name(node)
         if function in self.classes:
             args = tuple(self._argument(item) for item in node.args)
             kwargs = tuple((k.arg, self._argument(k.value)) for k in node.keywords if k.arg)
@@ -134,7 +134,7 @@ class Constructor:
         return shape if all(type(size) is int for size in shape) else None
 
     def _call(self, call: ast.Call) -> None:
-        name = dotted(call.func) or ""
+        name = call_name(call)
         if name == "setattr" and len(call.args) == 3 and isinstance(call.args[1], ast.Constant):
             self._set(ast.Attribute(call.args[0], str(call.args[1].value), ast.Store()), call.args[2])
         elif name.startswith("self.") and name.removeprefix("self.") in self.methods and self.depth < 8:
@@ -157,7 +157,7 @@ class Constructor:
         self.names = {n: v for n, v in outside.items() if not n.startswith("self.")} | attributes
 
     def _register(self, call: ast.Call) -> None:
-        if dotted(call.func) not in ("self.register_buffer", "self.register_parameter"):
+        if call_name(call) not in ("self.register_buffer", "self.register_parameter"):
             return  # `nn.init.ones_(self.weight)` and its like: values of weights come from the target
         arguments = [*call.args, *(k.value for k in call.keywords if k.arg in ("tensor", "param", "name"))]
         if (

@@ -6,8 +6,8 @@ import ast
 import re
 from collections.abc import Collection
 
+from pytest_kernelllm.core.syntax import RemovingTransformer, call_name, dotted, expression, parameters
 from pytest_kernelllm.generate.render.errors import RenderError
-from pytest_kernelllm.generate.render.syntax import dotted, name_chain, parameters
 
 _NO_EFFECT = frozenset(
     {"torch.cuda.synchronize", "torch.cuda.set_device", "torch.cuda.empty_cache", "torch.cuda.init"}
@@ -37,10 +37,10 @@ def is_device(node: ast.AST, names: Collection[str] = ()) -> bool:
     """Whether an expression is a CUDA device: ``"cuda"``, ``torch.device("cuda:0")``, one of ``names``."""
     if isinstance(node, ast.Constant):
         return isinstance(node.value, str) and re.fullmatch(r"cuda(:\d+)?", node.value) is not None
-    if isinstance(node, ast.Call) and dotted(node.func) == "torch.device":
-        return bool(node.args) and is_device(node.args[0], names)
     if isinstance(node, ast.Call):
-        return dotted(node.func) == "torch.cuda.current_device"
+        if call_name(node) == "torch.device":
+            return bool(node.args) and is_device(node.args[0], names)
+        return call_name(node) == "torch.cuda.current_device"
     if isinstance(node, ast.IfExp):
         return is_device(node.body, names)
     return dotted(node) in names
@@ -56,7 +56,7 @@ def tensor_parameter(function: ast.FunctionDef) -> str | None:
     return next((p.arg for p in parameters(function.args) if p.arg in used - {"self", "ctx"}), None)
 
 
-class OnInputDevice(ast.NodeTransformer):
+class OnInputDevice(RemovingTransformer):
     """Rewrites one host function; what it computes stays the same."""
 
     def __init__(self, tensor: str | None, device_names: Collection[str] = ()) -> None:
@@ -73,13 +73,13 @@ class OnInputDevice(ast.NodeTransformer):
             raise RenderError(
                 f"Line {node.lineno} names a CUDA device where no tensor argument tells the device to use."
             )
-        return ast.copy_location(name_chain(f"{self._tensor}.device"), node)
+        return ast.copy_location(expression(f"{self._tensor}.device"), node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """``x.cuda()``, ``x.to("cuda")``, ``device="cuda"`` and what else takes a device."""
         if is_device(node, self._names):
             return self._here(node)
-        name = dotted(node.func)
+        name = call_name(node)
         if name == "torch.cuda.is_available":
             return ast.copy_location(ast.Constant(True), node)
         if isinstance(node.func, ast.Attribute) and name != "torch.cuda":
@@ -148,7 +148,6 @@ class OnInputDevice(ast.NodeTransformer):
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         """A decided branch."""
         self.generic_visit(node)
-        node.body = node.body or [ast.Pass()]
         if isinstance(node.test, ast.Constant) and isinstance(node.test.value, bool):
             return node.body if node.test.value else node.orelse
         return node
@@ -160,20 +159,14 @@ class OnInputDevice(ast.NodeTransformer):
             for item in node.items
             if not (
                 isinstance(item.context_expr, ast.Call)
-                and dotted(item.context_expr.func) in ("torch.cuda.device", "torch.cuda.device_of")
+                and call_name(item.context_expr) in ("torch.cuda.device", "torch.cuda.device_of")
             )
         ]
         self.generic_visit(node)
-        return node if node.items else node.body
+        return node if node.items else [part for part in node.body if not isinstance(part, ast.Pass)]
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         """Statements about the device as a whole."""
-        if isinstance(node.value, ast.Call) and dotted(node.value.func) in _NO_EFFECT:
+        if isinstance(node.value, ast.Call) and call_name(node.value) in _NO_EFFECT:
             return None
         return self.generic_visit(node)
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        """A body that held only such statements becomes ``pass``."""
-        self.generic_visit(node)
-        node.body = node.body or [ast.Pass()]
-        return node

@@ -7,11 +7,11 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pytest_kernelllm.core.syntax import dotted, free_name, parameters, rename
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.modelnew.constructor import Setting, read_constructor
 from pytest_kernelllm.generate.render.modelnew.spelling import Canonical
 from pytest_kernelllm.generate.render.modelnew.values import Known
-from pytest_kernelllm.generate.render.syntax import dotted, free_name, parameters, rename_locals
 
 
 @dataclass(frozen=True)
@@ -95,16 +95,6 @@ def _constructor(cls: ast.ClassDef, init: ast.FunctionDef | None) -> ast.Functio
     return whole
 
 
-class _ThroughSelf(ast.NodeTransformer):
-    """``ModelNew.name`` is ``self.name`` inside ModelNew."""
-
-    def __init__(self, cls: str) -> None:
-        self._cls = cls
-
-    def visit_Name(self, node: ast.Name) -> ast.Name:
-        return ast.copy_location(ast.Name("self", node.ctx), node) if node.id == self._cls else node
-
-
 def _with_self(method: ast.FunctionDef, cls: str) -> ast.FunctionDef:
     """A copy of the method with a first parameter called ``self``, also where it was a static method."""
     method = copy.deepcopy(method)
@@ -112,7 +102,7 @@ def _with_self(method: ast.FunctionDef, cls: str) -> ast.FunctionDef:
         method.args.args.insert(0, ast.arg("self"))
     if not parameters(method.args):
         raise RenderError(f"Line {method.lineno}: {method.name} has no self parameter.")
-    rename_locals(method, {parameters(method.args)[0].arg: "self"})
-    _ThroughSelf(cls).visit(method)
+    # `ModelNew.name` is `self.name` inside ModelNew.
+    rename(method, {parameters(method.args)[0].arg: "self", cls: "self"})
     method.decorator_list = []
     return method

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 from pytest_kernelllm.core.parts import Parts
 from pytest_kernelllm.core.records import Domain, Scalar, TensorSpec
+from pytest_kernelllm.core.syntax import expression, is_literal, literal
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.modelnew.constructor import Setting
 from pytest_kernelllm.generate.render.modelnew.instances import Instance
 from pytest_kernelllm.generate.render.modelnew.values import Known, Unknown, evaluate, same
-from pytest_kernelllm.generate.render.syntax import is_plain, literal, name_chain
 
 _CALLABLE = frozenset(
     {"Linear", "Bilinear", "Embedding"} | {f"Conv{t}{n}d" for t in ("", "Transpose") for n in (1, 2, 3)}
@@ -131,10 +131,10 @@ class SelfMap(ast.NodeTransformer):
         )
 
     def _own(self, name: str) -> ast.expr:
-        expression = self._parts.expression(f"{self._at}{name}")
-        if expression is None:
+        path = self._parts.expression(f"{self._at}{name}")
+        if path is None:
             raise RenderError(f"No Python expression reaches the target's attribute `{self._at}{name}`.")
-        return name_chain(expression)
+        return expression(path)
 
     def _tensor(self, name: str, first: str, setting: Setting) -> ast.expr:
         own = name if name in self._attributes else first
@@ -162,11 +162,11 @@ class SelfMap(ast.NodeTransformer):
         return self._own(name)
 
     def _value(self, name: str, first: str, known: Known, setting: Setting) -> ast.expr:
-        if not is_plain(known.value):
+        if not is_literal(known.value):
             if self._target_has(name):
                 return self._own(name)
             try:
-                known = evaluate(name_chain(f"self.{name}"), {f"self.{first}": known})
+                known = evaluate(expression(f"self.{name}"), {f"self.{first}": known})
             except Unknown:
                 raise RenderError(
                     f"{_where(first, setting)} is an object, and {self._target_list()}."

@@ -11,8 +11,17 @@ import builtins
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from pytest_kernelllm.core.syntax import (
+    RemovingTransformer,
+    bound_names,
+    call_name,
+    dotted,
+    expression,
+    imports_of,
+    is_jitted,
+    parameters,
+)
 from pytest_kernelllm.generate.render.errors import RenderError
-from pytest_kernelllm.generate.render.syntax import bound_names, dotted, is_jitted, name_chain, parameters
 
 _ALLOWED = frozenset({"torch", "torch.nn", "torch.nn.functional", "triton", "triton.language", "math"})
 _FORGOTTEN: Mapping[str, str] = {
@@ -69,16 +78,11 @@ def imports(tree: ast.Module) -> dict[str, Imported]:
     """Every import of a file by the name it binds, wherever it stands."""
     found = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                bound = alias.asname or alias.name.split(".")[0]
-                path = alias.name if alias.asname else bound
-                found[bound] = Imported(path, path, node.lineno)
-        elif isinstance(node, ast.ImportFrom):
-            module = "." * node.level + (node.module or "")
-            for alias in node.names:
-                path = f"{module}.{alias.name}"
-                found[alias.asname or alias.name] = Imported(module, path, node.lineno)
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for name, imported in imports_of(node):
+                module = "." * imported.level + imported.module
+                path = f"{module}.{imported.name}" if imported.name else module
+                found[name] = Imported(module, path, node.lineno)
     return found
 
 
@@ -87,8 +91,8 @@ def without_annotations(tree: ast.Module) -> ast.Module:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             node.returns = None
-            for parameter in [*parameters(node.args), node.args.vararg, node.args.kwarg]:
-                if parameter is not None and not (is_jitted(node) and _is_constexpr(parameter.annotation)):
+            for parameter in parameters(node.args, variadic=True):
+                if not (is_jitted(node) and _is_constexpr(parameter.annotation)):
                     parameter.annotation = None
     return tree
 
@@ -97,7 +101,7 @@ def _is_constexpr(annotation: ast.expr | None) -> bool:
     return annotation is not None and (dotted(annotation) or "").rpartition(".")[2] == "constexpr"
 
 
-class Canonical(ast.NodeTransformer):
+class Canonical(RemovingTransformer):
     """Spells names from torch, triton, tl and math; drops imports, prints and types of variables."""
 
     def __init__(
@@ -129,17 +133,11 @@ class Canonical(ast.NodeTransformer):
         Raises:
             RenderError: it uses an import that a kernel module may not have, or a name that nothing defines.
         """
-        self._local = bound_names(node) if isinstance(node, ast.FunctionDef) else set()
+        self._local = bound_names(node, imports=False) if isinstance(node, ast.FunctionDef) else set()
         self._in_kernel = is_jitted(node)
         result = self.visit(node)
         assert isinstance(result, ast.stmt)
         return ast.fix_missing_locations(result)
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        """A body that held only imports becomes ``pass``."""
-        self.generic_visit(node)
-        node.body = node.body or [ast.Pass()]
-        return node
 
     def visit_Import(self, node: ast.Import) -> None:
         """Imports are spelt out where they are used."""
@@ -149,7 +147,7 @@ class Canonical(ast.NodeTransformer):
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         """Prints compute nothing."""
-        if isinstance(node.value, ast.Call) and dotted(node.value.func) == "print":
+        if isinstance(node.value, ast.Call) and call_name(node.value) == "print":
             return None
         return self.generic_visit(node)
 
@@ -165,7 +163,7 @@ class Canonical(ast.NodeTransformer):
         root = path.split(".")[0] if path else ""
         if path is None or root in self._local or root in self._defined:
             return self.generic_visit(node)
-        return ast.copy_location(name_chain(self._spell(path, node.lineno)), node)
+        return ast.copy_location(expression(self._spell(path, node.lineno)), node)
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         """A single name: local, defined at top level, imported, forgotten or unknown."""
@@ -176,7 +174,7 @@ class Canonical(ast.NodeTransformer):
                 return ast.copy_location(self._constants[node.id], node)
             return ast.copy_location(ast.Name(self._renamed.get(node.id, node.id), node.ctx), node)
         if isinstance(node.ctx, ast.Load):
-            return ast.copy_location(name_chain(self._spell(node.id, node.lineno)), node)
+            return ast.copy_location(expression(self._spell(node.id, node.lineno)), node)
         return node
 
     def _spell(self, path: str, line: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
+from pytest_kernelllm.core.syntax import read_names
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.lower import device_functions, lower
 
@@ -23,19 +24,15 @@ def with_stand_ins(
     Raises:
         RenderError: a function without a plain form, or one whose stand-in would hide the completion's own.
     """
-    if not _loads(kernel) & _HELPERS:
+    if not read_names(kernel) & _HELPERS:
         return kernel, frozenset()
     lowered = lower(kernel, [node for node in top.values() if isinstance(node, ast.FunctionDef)])
     lowered.decorator_list = kernel.decorator_list
     if ast.get_docstring(kernel) is not None:
         lowered.body.insert(0, kernel.body[0])
-    new = frozenset(name for name in _loads(lowered) - _loads(kernel) if device_functions([name]))
+    new = frozenset(name for name in read_names(lowered) - read_names(kernel) if device_functions([name]))
     if taken := sorted(new & set(top)):
         raise RenderError(
             f"Line {kernel.lineno}: the completion's own `{taken[0]}` hides the one of libdevice."
         )
     return lowered, new
-
-
-def _loads(node: ast.AST) -> set[str]:
-    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}

@@ -8,10 +8,19 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pytest_kernelllm.core.records import Completion, TensorSpec
+from pytest_kernelllm.core.syntax import (
+    bound_names,
+    dotted,
+    expression,
+    first_line,
+    free_name,
+    is_jitted,
+    literal,
+)
 from pytest_kernelllm.generate.render.describe import describe
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.extract import parse
@@ -25,15 +34,6 @@ from pytest_kernelllm.generate.render.modelnew.standins import with_stand_ins
 from pytest_kernelllm.generate.render.modelnew.values import Known, Unknown, argument, evaluate
 from pytest_kernelllm.generate.render.rendered import Rendered
 from pytest_kernelllm.generate.render.signature import with_target_parameters
-from pytest_kernelllm.generate.render.syntax import (
-    bound_names,
-    dotted,
-    free_name,
-    global_loads,
-    is_jitted,
-    literal,
-    name_chain,
-)
 
 if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import LiveTarget
@@ -95,10 +95,10 @@ class _Answer:
         own: dict[str, ast.stmt] = {"forward": self._method(*methods["forward"])}
         todo = [own["forward"]]
         while todo:
-            for load in global_loads(todo.pop()):
-                if load.id in methods and load.id not in own:
-                    todo.append(own.setdefault(load.id, self._method(*methods[load.id])))
-                elif (name := new_names.get(load.id)) and name not in kept:
+            for used in _used_globals(todo.pop()):
+                if used in methods and used not in own:
+                    todo.append(own.setdefault(used, self._method(*methods[used])))
+                elif (name := new_names.get(used)) and name not in kept:
                     todo.append(kept.setdefault(name, self._statement(name)))
         definitions = {id(self._top[name]): name for name in self._top if name in kept}
         texts = [
@@ -137,7 +137,7 @@ class _Answer:
             new = self._spelling.statement(node)
             tensor = tensor_parameter(new) if isinstance(new, ast.FunctionDef) else None
             cls.body[index] = OnInputDevice(tensor, self._devices).visit(new)
-        cls.bases = [name_chain("torch.autograd.Function")]
+        cls.bases = [expression("torch.autograd.Function")]
         return ast.fix_missing_locations(cls)
 
     def _kernel(self, kernel: ast.FunctionDef) -> ast.FunctionDef:
@@ -166,8 +166,7 @@ class _Answer:
         """A definition as the completion wrote it, comments and all, unless something had to change."""
         old = self._top[name]
         if ast.dump(old) == ast.dump(new):
-            first = min([old.lineno, *(d.lineno for d in getattr(old, "decorator_list", []))])
-            text = "\n".join(self._lines[first - 1 : old.end_lineno])
+            text = "\n".join(self._lines[first_line(old) - 1 : old.end_lineno])
             again = parse(text)
             if isinstance(again, ast.Module) and [ast.dump(s) for s in again.body] == [ast.dump(old)]:
                 return text
@@ -183,11 +182,19 @@ def _definitions(tree: ast.Module) -> dict[str, ast.stmt]:
         elif isinstance(node, ast.Import | ast.ImportFrom | ast.Expr):
             continue
         else:
-            names = bound_names(node)
+            names = bound_names(node, imports=False)
         for name in names:
             found.pop(name, None)  # a later definition also takes the later place
             found[name] = node
     return found
+
+
+def _used_globals(node: ast.stmt) -> Iterator[str]:
+    """Yields the names that a top-level statement reads and does not bind itself."""
+    local = bound_names(node) if isinstance(node, ast.FunctionDef) else set()
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load) and inner.id not in local:
+            yield inner.id
 
 
 def _refuse_patches(tree: ast.Module, top: Mapping[str, ast.stmt]) -> None:

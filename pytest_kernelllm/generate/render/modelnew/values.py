@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_kernelllm.core.records import Scalar
-from pytest_kernelllm.generate.render.syntax import dotted, is_plain
+from pytest_kernelllm.core.syntax import call_name, dotted, is_literal
 
 _LIMIT = 1 << 64
 """Largest magnitude of an integer on the way: ``9 ** 9 ** 9`` must not keep us busy."""
@@ -58,7 +58,7 @@ def evaluate(node: ast.expr, names: Mapping[str, Known]) -> Known:
     Raises:
         Unknown: not a literal, a known name or simple arithmetic on them.
     """
-    if isinstance(node, ast.Constant) and is_plain(node.value):
+    if isinstance(node, ast.Constant) and is_literal(node.value):
         return Known(node.value)
     if isinstance(node, ast.Tuple | ast.List):
         return _apply(lambda *items: tuple(items), [evaluate(item, names) for item in node.elts])
@@ -86,11 +86,7 @@ def evaluate(node: ast.expr, names: Mapping[str, Known]) -> Known:
         return known
     if isinstance(node, ast.Subscript):
         return _apply(_item, [evaluate(node.value, names), evaluate(node.slice, names)])
-    if (
-        isinstance(node, ast.Call)
-        and not node.keywords
-        and (function := _FUNCTIONS.get(dotted(node.func) or ""))
-    ):
+    if isinstance(node, ast.Call) and not node.keywords and (function := _FUNCTIONS.get(call_name(node))):
         return _apply(function, [evaluate(item, names) for item in node.args])
     raise Unknown
 
@@ -112,7 +108,7 @@ def _name(node: ast.Name | ast.Attribute, names: Mapping[str, Known]) -> Known:
 
 def _apply(function: Callable[..., Any], operands: Sequence[Known]) -> Known:
     values = [known.value for known in operands]
-    if not all(is_plain(value) for value in values):
+    if not all(is_literal(value) for value in values):
         raise Unknown
     try:
         value = function(*values)
@@ -126,7 +122,7 @@ def _apply(function: Callable[..., Any], operands: Sequence[Known]) -> Known:
 def _leaves(value: Any) -> list[Scalar]:
     if isinstance(value, tuple):
         return [leaf for item in value for leaf in _leaves(item)]
-    return [value] if is_plain(value) else []
+    return [value] if is_literal(value) else []
 
 
 def _numbers(function: Callable[..., Any]) -> Callable[..., Any]:

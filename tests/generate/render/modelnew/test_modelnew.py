@@ -110,6 +110,14 @@ def test_stand_ins_for_libdevice_come_along() -> None:
     assert "def tanh(x):" in source and "libdevice" not in source
 
 
+def test_a_branch_that_only_printed_stays_valid() -> None:
+    indent = "\n" + " " * 16
+    forward = f"if x.ndim == 9:{indent}    print(x){indent}return x * 2"
+    assert body_of("Scale", model("pass", forward)).endswith(
+        "if x.ndim == 9:\n        pass\n    return x * 2"
+    )
+
+
 def test_renamed_scalar_is_taken_from_the_target() -> None:
     source = rendered("RMSNorm", answer("hand_rms_renamed_eps")).source
     assert "self.variance_epsilon" in source and "self.eps" not in source and "BLOCK=64" in source
