@@ -1,6 +1,6 @@
-"""The ``inductor`` generator: TorchInductor's Triton, on any machine.
+"""The ``inductor`` generator, which takes Triton code from TorchInductor on any machine.
 
-It needs no model and no GPU, and what it writes is real: the floor that other generators have to beat.
+It needs no model and no GPU, and gives a baseline for the other generators.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from pytest_kernelllm.generate.inductor.variants import VARIANTS
 from pytest_kernelllm.generate.protocol import GenerateError, Generator, Request
 
 VERSION = 2
-"""Raised whenever the same target would get another text."""
+"""Raised whenever an unchanged target gets another text."""
 
 
 class InductorGenerator(Generator):
-    """Writes what TorchInductor writes, in several variants (``generate.protocol.Generator``)."""
+    """Returns TorchInductor's code in several variants (``generate.protocol.Generator``)."""
 
     name = "inductor"
 
     def identity(self) -> str:
-        """Versions of everything that shapes the text; imports neither torch nor triton."""
+        """Returns the versions that determine the text, without importing torch or triton."""
         versions = []
         for package in ("torch", "triton"):
             try:
@@ -32,7 +32,7 @@ class InductorGenerator(Generator):
         return f"inductor/{VERSION} {' '.join(versions)}"
 
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Completion]]:
-        """Yield the completions wanted, as far as there are so many distinct ones.
+        """Yields the requested completions, as far as there are so many distinct ones.
 
         Raises:
             GenerateError: torch or triton is not installed.

@@ -1,4 +1,4 @@
-"""Operations that stay calls of PyTorch in a kernel module, as they are traced."""
+"""Custom operations that stand in a traced graph for calls that stay with PyTorch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ for _name in ("attention", "attention_by_position", "attention_as_it_is"):
 def _attention(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any, **__: Any
 ) -> torch.Tensor:
-    """Attention's output, contiguous."""
+    """Returns an output like attention's, contiguous."""
     return query.new_empty((*query.shape[:-1], value.shape[-1]))
 
 
@@ -29,7 +29,7 @@ def _attention(
 def _attention_by_position(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any, **__: Any
 ) -> torch.Tensor:
-    """The output (batch, length, heads, size): the order in which attention on a GPU writes it."""
+    """Returns the output as (batch, length, heads, size), the order in which a GPU writes it."""
     batch, heads, length, _ = query.shape
     return query.new_empty((batch, length, heads, value.shape[-1]))
 
@@ -47,12 +47,12 @@ def _traced_attention(query: torch.Tensor, *args: Any, **kwargs: Any) -> torch.T
 def _attention_as_it_is(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any, **__: Any
 ) -> torch.Tensor:
-    """The output with whatever strides attention gives it, which only a caller may see."""
+    """Returns the output with the strides that attention gives it, which only a caller may see."""
     return query.new_empty((*query.shape[:-1], value.shape[-1]))
 
 
 def keep_strides(graph: torch.fx.Graph) -> None:
-    """Return attention's output as it is, where nothing else reads it: its strides differ between devices."""
+    """Makes the graph return attention's output with its own strides if nothing else reads it."""
     for node in list(graph.nodes):
         if str(node.target) not in ("kernelllm.attention.default", "kernelllm.attention_by_position.default"):
             continue
@@ -66,9 +66,9 @@ def keep_strides(graph: torch.fx.Graph) -> None:
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """How operations are taken apart: as for a GPU, but for those above.
+    """Returns the decompositions that Inductor uses for a GPU, except for the operations above.
 
-    Left to itself torch.export takes attention apart by the kernels of the CPU that it traces on.
+    By default torch.export decomposes attention as the CPU's kernels compute it.
     """
     aten = torch.ops.aten
     table = dict(select_decomp_table())
@@ -80,6 +80,6 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 def drops_out(node: torch.fx.Node) -> bool:
-    """Whether a node is attention that drops some of its weights at random."""
+    """Whether a node is attention with dropout."""
     attention = getattr(node.target, "namespace", "") == "kernelllm"
     return attention and (node.args[4:5] or (node.kwargs.get("dropout_p", 0.0),))[0] != 0.0

@@ -1,6 +1,6 @@
-"""TorchInductor's Triton for an exported module, written on any machine, with or without a GPU.
+"""Gets TorchInductor's Triton code for an exported module on any machine, with or without a GPU.
 
-The graph goes through Inductor's Triton backend up to the point at which the output code exists; nothing is compiled or run.
+The graph goes through Inductor's Triton backend until the output code exists; nothing is compiled or run.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from torch._inductor.graph import GraphLowering
 from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, first_line
 
 MULTIPROCESSORS = 132
-"""Streaming multiprocessors of the GPU that is written for (H100, H200): decides how reductions are split."""
+"""The number of streaming multiprocessors of an H100 or H200, by which Inductor splits reductions."""
 
 
 def lower(exported: Exported, config: Mapping[str, Any]) -> str:
-    """TorchInductor's output code for an exported module.
+    """Returns TorchInductor's output code for an exported module.
 
     Args:
-        exported: stays as it is.
-        config: TorchInductor options beside the usual ones.
+        exported: the module; not changed.
+        config: TorchInductor options besides the usual ones.
 
     Raises:
         TraceError: TorchInductor cannot compile it.
@@ -52,7 +52,7 @@ def lower(exported: Exported, config: Mapping[str, Any]) -> str:
     except _Finished:
         pass
     except Exception as error:
-        if not taken:  # Inductor may wrap what stopped it
+        if not taken:  # Inductor may wrap _Finished in another exception
             raise TraceError(f"TorchInductor cannot compile it ({first_line(error)})") from error
     if environment is not None and len(environment.guards) > guards:
         raise TraceError("TorchInductor's code for it holds for some sizes only")
@@ -62,11 +62,11 @@ def lower(exported: Exported, config: Mapping[str, Any]) -> str:
 
 
 class _Finished(BaseException):
-    """Stops Inductor once the output code exists; not an Exception, so that no fallback swallows it."""
+    """Stops Inductor once the output code exists; a BaseException, so that no fallback catches it."""
 
 
 class _NoGpuDriver:
-    """Answers the few questions that Inductor's code generation asks of Triton's active driver."""
+    """Replaces Triton's active driver for Inductor's code generation."""
 
     def get_current_target(self) -> Any:
         from triton.backends.compiler import GPUTarget
@@ -82,7 +82,7 @@ class _NoGpuDriver:
 
 @contextlib.contextmanager
 def _as_if_gpu(taken: list[str], config: Mapping[str, Any]) -> Iterator[None]:
-    """Inductor writes Triton for CPU tensors, for the same imagined GPU on every machine."""
+    """Makes Inductor write Triton for CPU tensors, as for the same GPU on every machine."""
     import triton
     from torch._dynamo.device_interface import CpuInterface
     from torch._inductor.runtime.hints import DeviceProperties
@@ -97,7 +97,7 @@ def _as_if_gpu(taken: list[str], config: Mapping[str, Any]) -> Iterator[None]:
         max_threads_per_block = 1024
         warp_size = 32
 
-    wanted = {
+    options = {
         "cpu_backend": "triton",
         "fx_graph_cache": False,
         "fx_graph_remote_cache": False,
@@ -110,8 +110,8 @@ def _as_if_gpu(taken: list[str], config: Mapping[str, Any]) -> Iterator[None]:
         "triton.cooperative_reductions": False,
         **config,
     }
-    # Only what this version of torch knows; the rest is a refinement.
-    known = {key: value for key, value in wanted.items() if _has(inductor_config, key)}
+    # Options that this version of torch lacks are left out.
+    known = {key: value for key, value in options.items() if _has(inductor_config, key)}
     create = DeviceProperties.create
     properties = staticmethod(lambda _=None: Properties())
     with contextlib.ExitStack() as stack:
@@ -131,7 +131,7 @@ def _as_if_gpu(taken: list[str], config: Mapping[str, Any]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Inside, ``owner.name`` is ``value``."""
+    """Sets ``owner.name`` to ``value`` inside the block."""
     own = vars(owner)
     was_own, before = name in own, own.get(name)
     setattr(owner, name, value)
@@ -146,7 +146,7 @@ def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _environment(name: str, value: str) -> Iterator[None]:
-    """Inside, the environment variable ``name`` is ``value``."""
+    """Sets the environment variable ``name`` to ``value`` inside the block."""
     before = os.environ.get(name)
     os.environ[name] = value
     try:
@@ -168,13 +168,13 @@ def _has(root: Any, path: str) -> bool:
 
 
 def _simplified(exported: Exported) -> torch.fx.GraphModule:
-    """A copy of the graph after the passes that TorchInductor applies before it lowers a graph."""
+    """Copies the graph and applies the passes that TorchInductor runs before it lowers a graph."""
     from torch._inductor.fx_passes.joint_graph import joint_graph_passes
 
     graph = torch.fx.GraphModule(exported.graph, copy.deepcopy(exported.graph.graph))
     joint_graph_passes(graph)
     if any("scaled_dot_product" in str(node.target) for node in graph.graph.nodes):
-        # A pattern took matrix products around a softmax for attention, and made it the CPU's.
+        # A pattern replaced matrix products around a softmax by the CPU's attention.
         graph = torch.fx.GraphModule(exported.graph, copy.deepcopy(exported.graph.graph))
         with inductor_config.patch(pattern_matcher=False):
             joint_graph_passes(graph)
@@ -182,7 +182,7 @@ def _simplified(exported: Exported) -> torch.fx.GraphModule:
 
 
 def _essential(source: str) -> str:
-    """The output code without what differs between machines and what only serves Inductor's own benchmark."""
+    """Removes from the output code what differs between machines and what only Inductor's benchmark needs."""
     source = source.partition("\nrunner = Runner(")[0].partition("\ndef benchmark_compiled_module")[0]
     source = re.sub(r"'backend_hash': '\w*', ", "", source)
     lines = (line for line in source.splitlines() if not line.lstrip().startswith("#"))

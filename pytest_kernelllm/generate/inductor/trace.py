@@ -1,4 +1,4 @@
-"""Exports one module for one call: a graph of ATen operations, on CPU, with or without a GPU in the machine."""
+"""Exports a module for one call as a graph of ATen operations, on the CPU, with or without a GPU in the machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pytest_kernelllm.generate.inductor.library import decompositions, drops_out
 
 
 class TraceError(RuntimeError):
-    """A module cannot be captured; the text says why in one line."""
+    """Raised if a module cannot be captured; one line says why."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Exported:
 
     graph: torch.fx.GraphModule
     arguments: tuple[str, ...]
-    """What each input of the graph is: ``self.fc.weight``, or an expression over forward's parameters."""
+    """The value of each input of the graph: ``self.fc.weight`` or an expression over forward's parameters."""
     output: Any
     """See ``render.sections.Section``."""
 
@@ -42,17 +42,17 @@ def export(
     kwargs: Mapping[str, Any],
     dynamic: dict[str, Any] | None = None,
 ) -> Exported:
-    """One module for one call.
+    """Exports a module for one call.
 
     Args:
-        module: on CPU, in the mode (train or eval) that is wanted.
-        parameters: names of ``forward``'s parameters without ``self``, in order.
-        args: positional arguments of ``forward``, tensors on CPU.
-        kwargs: keyword arguments of ``forward``.
-        dynamic: by parameter name what ``torch.export`` takes as dynamic shapes; None: every size is fixed.
+        module: the module on the CPU, in train or eval mode.
+        parameters: the names of ``forward``'s parameters without ``self``, in order.
+        args: the positional arguments of ``forward``, with tensors on the CPU.
+        kwargs: the keyword arguments of ``forward``.
+        dynamic: the dynamic shapes for ``torch.export`` by parameter name; None if every size is fixed.
 
     Raises:
-        TraceError: not exportable, or of a kind that no kernel module can express.
+        TraceError: the module cannot be exported, or no kernel module can express it.
     """
     with torch.no_grad(), _quiet():
         try:
@@ -75,7 +75,7 @@ def _refuse_randomness(graph: torch.fx.Graph) -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """What torch.export says on the way belongs into ``TraceError``, not onto the terminal."""
+    """Keeps what torch.export logs off the terminal; the reason is in ``TraceError``."""
     logger = logging.getLogger("torch")
     level = logger.level
     with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
@@ -88,7 +88,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """Why torch.export gave up."""
+    """Says why torch.export failed."""
     if isinstance(error, GuardOnDataDependentSymNode):
         return "what it does depends on values of its tensors"
     if isinstance(error, DataDependentOutputException):
@@ -101,13 +101,13 @@ def _reason(error: Exception) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text, at most 200 characters, without its full stop."""
+    """Returns the first line of an error's text, at most 200 characters, without its full stop."""
     lines = (line.strip() for line in str(error).splitlines())
     return next((line.rstrip(".:") for line in lines if line), type(error).__name__)[:200]
 
 
 def _arguments(program: torch.export.ExportedProgram, parameters: Sequence[str]) -> tuple[str, ...]:
-    """For each input of the graph the expression over ``self`` and forward's parameters that gives it."""
+    """Returns the expression over ``self`` and forward's parameters for each input of the graph."""
     specs = program.graph_signature.input_specs
     given = iter(_input_paths(program, parameters))
     names = []
@@ -122,7 +122,7 @@ def _arguments(program: torch.export.ExportedProgram, parameters: Sequence[str])
 
 
 def _input_paths(program: torch.export.ExportedProgram, parameters: Sequence[str]) -> list[str]:
-    """``x``, ``position_embeddings[0]``…: one for each leaf of the arguments, in the graph's order."""
+    """Returns an expression such as ``position_embeddings[0]`` for each leaf of the arguments, in the graph's order."""
     spec = program.call_spec.in_spec
     assert spec is not None
     args, kwargs = pytree.tree_unflatten(range(spec.num_leaves), spec)
@@ -147,7 +147,7 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[int, str]]:
 
 
 def _output(program: torch.export.ExportedProgram) -> Any:
-    """The outputs' structure; the graph is changed to return its tensors only."""
+    """Returns the structure of the outputs, and changes the graph to return only its tensors."""
     node = next(iter(reversed(program.graph.nodes)))
     tensors: list[torch.fx.Node] = []
     leaves: list[Any] = []

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def describe(live: LiveTarget, kernels: Sequence[str]) -> str:
-    """A summary line, and the inputs and weights of each case.
+    """Returns a summary line, and the inputs and weights of each case.
 
     Args:
         live: the target.
-        kernels: names of the Triton kernels, in the order in which ``forward`` reaches them.
+        kernels: the names of the Triton kernels, in the order in which ``forward`` reaches them.
     """
     by = f" by {', '.join(dict.fromkeys(kernels))}" if kernels else ""
     lines = [f"{live.target.name}{by}.", ""]

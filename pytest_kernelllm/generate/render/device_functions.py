@@ -1,7 +1,8 @@
-"""Triton functions for what ``tl`` has none of; ``lower`` copies those that a kernel needs into its module.
+"""Triton functions that ``tl`` lacks; ``lower`` copies those that a kernel needs into its module.
 
-They use plain ``tl`` only, so they run in Triton's interpreter as well. Accurate to float32 unless said
-otherwise; NaN goes through wherever torch lets it through.
+They use only plain ``tl``, so they also run in Triton's interpreter. They are accurate to float32 unless stated
+otherwise, and propagate NaN where torch does. Their text is part of kernel modules: a change needs a new
+``RENDER_VERSION``.
 """
 # Triton's functions cannot carry Python's annotations: the compiler takes them for types of its own.
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, misc"

@@ -1,5 +1,5 @@
-"""Why a completion could not become a kernel module."""
+"""The error of rendering a completion."""
 
 
 class RenderError(ValueError):
-    """A completion cannot be rendered; one sentence names the attribute, the op or the line."""
+    """Raised if a completion cannot be rendered; one sentence names the attribute, the operation or the line."""

@@ -19,13 +19,13 @@ __all__ = ["RenderError", "render"]
 
 
 def render(completion: Completion, live: LiveTarget) -> Candidate:
-    """The candidate that a completion amounts to.
+    """Turns a completion into a candidate without executing anything.
 
-    A complete kernel module passes as it is, under this target's header; one without ``SUPPORTS`` gets the domains of
-    the target's cases. TorchInductor's dialect and hand-style ``ModelNew`` classes are translated. Nothing is executed.
+    A complete kernel module stays as it is, under this target's header; one without ``SUPPORTS`` gets the domains of
+    the target's cases. TorchInductor's output code and hand-written ``ModelNew`` classes are translated.
 
     Raises:
-        RenderError: one sentence that names what is missing or cannot be carried, and where.
+        RenderError: something is missing or has no form in a kernel module; one sentence says what and where.
     """
     if not completion.text.strip():
         raise RenderError(completion.note or "The completion is empty.")
@@ -38,19 +38,19 @@ def render(completion: Completion, live: LiveTarget) -> Candidate:
 
 
 def _rendered(completion: Completion, live: LiveTarget) -> Candidate:
-    from pytest_kernelllm.generate.render.inductor import translate as dialect
-    from pytest_kernelllm.generate.render.modelnew import translate as modelnew
+    from pytest_kernelllm.generate.render.inductor.translate import is_inductor_code, translate_inductor
+    from pytest_kernelllm.generate.render.modelnew.translate import translate_modelnew
 
     if completion.format == "inductor":
         return _composed(
-            dialect.translate(completion.text, live, completion), completion, live, translated=True
+            translate_inductor(completion.text, live, completion), completion, live, translated=True
         )
     code = extract(completion.text)
     if completion.format == "kernel_module":
         return _kernel_module(code, completion, live)
-    if dialect.is_dialect(code):
-        return _composed(dialect.translate(code, live, completion), completion, live, translated=True)
-    return _composed(modelnew.translate(code, live, completion), completion, live, translated=False)
+    if is_inductor_code(code):
+        return _composed(translate_inductor(code, live, completion), completion, live, translated=True)
+    return _composed(translate_modelnew(code, live, completion), completion, live, translated=False)
 
 
 def _composed(rendered: Rendered, completion: Completion, live: LiveTarget, *, translated: bool) -> Candidate:
@@ -95,9 +95,9 @@ def _kernel_module(code: str, completion: Completion, live: LiveTarget) -> Candi
     if forward is None:
         raise RenderError("The kernel module has no top-level function `forward`.")
     given = [parameter.arg for parameter in parameters(forward.args, variadic=True)]
-    wanted = ["self", *live.signature.parameters]
-    if sorted(given) != sorted(wanted) or given[:1] != ["self"]:
-        takes, needs = ", ".join(given), ", ".join(wanted)
+    expected = ["self", *live.signature.parameters]
+    if sorted(given) != sorted(expected) or given[:1] != ["self"]:
+        takes, needs = ", ".join(given), ", ".join(expected)
         raise RenderError(f"Line {forward.lineno}: forward takes ({takes}); the target needs ({needs}).")
     if not any(isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "SUPPORTS" for n in tree.body):
         return _composed(_without_head(code, tree, live), completion, live, translated=False)
@@ -110,7 +110,7 @@ def _kernel_module(code: str, completion: Completion, live: LiveTarget) -> Candi
 
 
 def _without_head(code: str, tree: ast.Module, live: LiveTarget) -> Rendered:
-    """A kernel module without SUPPORTS, less the docstring and imports that are put back."""
+    """Removes docstring and imports from a kernel module without SUPPORTS, as ``compose`` writes them again."""
     lines = code.split("\n")
     docstring = ast.get_docstring(tree)
     head: list[ast.stmt] = [node for node in tree.body if ast.unparse(node) in _HEAD]
@@ -122,4 +122,4 @@ def _without_head(code: str, tree: ast.Module, live: LiveTarget) -> Rendered:
 
 
 _HEAD = ("import torch", "import triton", "import triton.language as tl")
-"""What ``kernel_module.compose`` writes itself."""
+"""Imports that ``kernel_module.compose`` writes."""

@@ -1,4 +1,4 @@
-"""Gives ``forward`` the parameters of the target's own ``forward``."""
+"""Gives ``forward`` the parameters of the target's ``forward``."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 def with_target_parameters(
     forward: ast.FunctionDef, signature: inspect.Signature, passed: Collection[str]
 ) -> ast.FunctionDef:
-    """``forward`` under the target's parameter names, matched by position.
+    """Gives ``forward`` the target's parameters, matched by position.
 
     Args:
-        forward: ``ModelNew.forward`` with ``self`` first.
-        signature: of the target's ``forward``, without ``self``.
-        passed: parameters that some case passes.
+        forward: ``ModelNew.forward`` with ``self`` first; changed in place.
+        signature: the signature of the target's ``forward``, without ``self``.
+        passed: the parameters that some case passes.
 
     Raises:
-        RenderError: it needs more parameters than the target has, or leaves out one that is passed.
+        RenderError: ``forward`` needs more parameters than the target has, or lacks one that is passed.
     """
     theirs = [p.arg for p in parameters(forward.args)][1:]
     ours = [name for name, p in signature.parameters.items() if p.kind not in _VARIADIC]
@@ -41,7 +41,7 @@ def with_target_parameters(
     left_out = [name for name in ours[len(theirs) :] if name in passed]
     if forward.args.vararg or forward.args.kwarg:
         raise RenderError(
-            f"Line {forward.lineno}: ModelNew.forward takes *args or **kwargs; it has to name its inputs."
+            f"Line {forward.lineno}: ModelNew.forward takes *args or **kwargs; it must name its inputs."
         )
     if required > len(ours) or left_out:
         raise RenderError(
@@ -88,7 +88,7 @@ def _default(parameter: inspect.Parameter) -> ast.expr | None:
     if not is_literal(parameter.default):
         raise RenderError(
             f"The target's parameter `{parameter.name}` has a default that is not a plain value, "
-            "which a kernel module cannot spell."
+            "which a kernel module cannot contain."
         )
     return literal(parameter.default)
 

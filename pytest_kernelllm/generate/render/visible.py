@@ -1,4 +1,4 @@
-"""What a ``forward`` can read: its parameters and the parts of ``self``, by the expressions that reach them."""
+"""Lists what a ``forward`` can read: its parameters and the parts of ``self``, by expression."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pytest_kernelllm.generate.render.errors import RenderError
 
 
 def visible(domain: Domain, parts: Parts) -> dict[str, TensorSpec | Scalar]:
-    """The inputs and attributes of a domain by expression: ``x``, ``self.net[0].weight``.
+    """Returns the inputs and attributes of a domain by expression: ``x``, ``self.net[0].weight``.
 
-    Attributes that no expression reaches are left out.
+    Attributes without an expression are left out.
     """
     own = {parts.expression(name): value for name, value in domain.attributes.items()}
     return {**domain.inputs, **{text: value for text, value in own.items() if text is not None}}

@@ -1,4 +1,4 @@
-"""Tell domains apart by what a ``forward`` can see."""
+"""Writes the conditions by which ``forward`` chooses between domains."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ Specs = Mapping[str, TensorSpec | Scalar]
 
 
 def conditions(groups: Sequence[Sequence[Specs]]) -> list[str]:
-    """For each group of domains an expression over ``self`` and forward's parameters that holds in it only.
+    """Writes for each group of domains an expression over ``self`` and forward's parameters that holds only in it.
 
     Raises:
         RenderError: two groups cannot be told apart by dtypes, shapes or plain values.
     """
     everything = [domain for group in groups for domain in group]
     names = list(dict.fromkeys(name for domain in everything for name in domain))
-    telling = [name for name in names if len({repr(domain.get(name)) for domain in everything}) > 1]
-    # What forward is given comes before what the module holds.
-    inputs = [name for name in telling if not is_own(name)]
+    distinguishing = [name for name in names if len({repr(domain.get(name)) for domain in everything}) > 1]
+    # Tests of inputs are preferred to tests of the module's attributes.
+    inputs = [name for name in distinguishing if not is_own(name)]
     result = []
     for group in groups:
-        tests = list(dict.fromkeys(_test(domain, inputs or telling, everything) for domain in group))
+        tests = list(dict.fromkeys(_test(domain, inputs or distinguishing, everything) for domain in group))
         result.append(
             " or ".join(f"({t})" if " and " in t else t for t in tests) if len(tests) > 1 else tests[0]
         )

@@ -1,4 +1,4 @@
-"""From a program to text: kernels, and the statements of a ``forward`` that launches them."""
+"""Writes a program as text: kernels, and the statements of a ``forward`` that launches them."""
 
 from __future__ import annotations
 
@@ -9,61 +9,62 @@ from dataclasses import dataclass
 
 from pytest_kernelllm.core.records import Domain, TensorSpec
 from pytest_kernelllm.core.syntax import constant_int, expression, read_names, rename, stored_names
-from pytest_kernelllm.generate.render.inductor import launch, torch_calls, wide
+from pytest_kernelllm.generate.render.inductor import launch, torch_calls
+from pytest_kernelllm.generate.render.inductor.int64_offsets import needs_int64, with_int64_offsets
 from pytest_kernelllm.generate.render.inductor.kernel_text import call_text, function_text
-from pytest_kernelllm.generate.render.inductor.names import Names, kernel_names, plain
+from pytest_kernelllm.generate.render.inductor.names import Names, as_identifier, kernel_names
 from pytest_kernelllm.generate.render.inductor.outputs import output_name, outputs, structure
 from pytest_kernelllm.generate.render.inductor.program import Assign, Binding, Do, Launch, Program
+from pytest_kernelllm.generate.render.inductor.program_text import Allocation, ProgramText
 from pytest_kernelllm.generate.render.inductor.prune import fold_outputs, prune
 from pytest_kernelllm.generate.render.inductor.sections import Tuning
 from pytest_kernelllm.generate.render.inductor.torch_calls import size_of
 from pytest_kernelllm.generate.render.inductor.views import Buffers, domain_layout
 from pytest_kernelllm.generate.render.inductor.wrapper import runtime_parameters
-from pytest_kernelllm.generate.render.inductor.written import Allocation, Written
 from pytest_kernelllm.generate.render.lower import device_names, lower
 from pytest_kernelllm.generate.render.visible import is_own
 
 _MAX_GRID = 65535
-"""Programs along the second and third axis of a CUDA launch."""
+"""The largest number of programs along the second and third axis of a CUDA launch."""
 
 
-def write(
+def emit(
     program: Program,
     binding: Binding,
     domain: Domain,
     tuning: Tuning,
     kernel_name: str,
     parameters: Sequence[str],
-) -> Written:
-    """The text of one program.
+) -> ProgramText:
+    """Writes the text of one program.
 
     Args:
-        program: as read.
-        binding: how its arguments and results are tied to the target.
-        domain: what it was made for.
-        tuning: the variant, where the text does not choose block sizes itself.
-        kernel_name: of the first kernel; the others get a number.
-        parameters: forward's own parameters; no variable may shadow them.
+        program: the program as read.
+        binding: what its arguments and results are in the target.
+        domain: the domain for which it was made.
+        tuning: the block sizes of the variant, if the text does not choose them itself.
+        kernel_name: the name of the first kernel; the others get a number.
+        parameters: forward's parameters, which no variable may shadow.
 
     Raises:
-        RenderError: something in it has no form in a kernel module; the text names it.
+        RenderError: something has no form in a kernel module; the message names it.
     """
-    return _Writer(program, binding, domain, tuning, kernel_name, parameters).write()
+    return _Emitter(program, binding, domain, tuning, kernel_name, parameters).emit()
 
 
 @dataclass(frozen=True)
 class _Kernel:
-    """A kernel that is written already."""
+    """A kernel that has been written."""
 
     name: str
     parameters: tuple[str, ...]
-    """Its parameters as read, in order, without the constexpr ones."""
+    """Its parameters by their original names, in order, without the constexpr ones."""
     renamed: Mapping[str, str]
-    shape: launch.Shape
+    shape: launch.LaunchConfig
 
 
-class _Writer:
-    """Walks the steps once; what is known about each buffer grows on the way."""
+class _Emitter:
+    """Goes through the steps once and collects what is known about each buffer."""
 
     def __init__(
         self,
@@ -89,23 +90,23 @@ class _Writer:
         self.helpers: set[str] = set()
         self.lines: list[str | Allocation] = []
         self.reference = ""
-        """A tensor whose device and, where they agree, dtype new buffers take."""
+        """The tensor whose device, and dtype if they agree, new buffers get."""
 
-    def write(self) -> Written:
-        """All of it."""
+    def emit(self) -> ProgramText:
+        """Writes the whole program."""
         returned = {i: self.program.returns[i] for i in outputs(self.binding.output)}
         lowered = {
             name: lower(kernel.function, kernel.helpers, self.binding.scalars)
             for name, kernel in self.program.kernels.items()
             if any(isinstance(s, Launch) and s.kernel == name for s in self.program.steps)
         }
-        if wide.needed(self.program, self.binding, self.domain):
-            lowered = {name: wide.widened(function) for name, function in lowered.items()}
+        if needs_int64(self.program, self.binding, self.domain):
+            lowered = {name: with_int64_offsets(function) for name, function in lowered.items()}
         pruned = prune(
             fold_outputs(self.program.steps), lowered, self.program.kernels, list(returned.values())
         )
         self.functions = pruned.functions
-        self._know_arguments()
+        self._add_arguments()
         for number, value in returned.items():
             for name in read_names(value) & {s.name for s in pruned.steps if isinstance(s, Assign)}:
                 self.outputs.setdefault(name, output_name(self.binding.output, number))
@@ -119,12 +120,12 @@ class _Writer:
         texts = {i: ast.unparse(self.buffers.tensor(value)) for i, value in returned.items()}
         self.lines.append(f"return {structure(self.binding.output, texts)}")
         written = tuple(k.name for k in self.kernels.values())
-        return Written(tuple(self.texts), written, tuple(self.lines), frozenset(self.helpers))
+        return ProgramText(tuple(self.texts), written, tuple(self.lines), frozenset(self.helpers))
 
     # ----------------------------------------------------------------- tensors and sizes
 
-    def _know_arguments(self) -> None:
-        """Inputs and weights: how they are written, and the sizes that the program reads off them."""
+    def _add_arguments(self) -> None:
+        """Adds inputs and weights with their expressions, and the sizes that the program reads from them."""
         specs = self.binding.specs
         symbols: dict[str, str] = {}
         for step in self.program.steps:
@@ -148,7 +149,9 @@ class _Writer:
             argument, dim = read
             spec = self.binding.specs.get(self.binding.arguments.get(argument, ""))
             named = spec.shape[dim] if isinstance(spec, TensorSpec) else None
-            name = self.locals.take(named if isinstance(named, str) else f"{plain(argument)}_size_{dim}")
+            name = self.locals.take(
+                named if isinstance(named, str) else f"{as_identifier(argument)}_size_{dim}"
+            )
             self.lines.append(f"{name} = {ast.unparse(self.buffers.tensor(value))}")
             self.buffers.add(step.name, name)
         elif torch_calls.is_allocation(value):
@@ -161,7 +164,7 @@ class _Writer:
             self.buffers.add(step.name, name, self._layout(step.name))
 
     def _layout(self, name: str) -> tuple[Sequence[ast.expr], Sequence[ast.expr]] | None:
-        """Shape and strides of a library call's result: as it was allocated, or as the text asserts."""
+        """Returns the shape and strides of a library call's result, as allocated or as the text asserts."""
         for step in self.program.steps:
             if isinstance(step, Assign) and step.name == name and torch_calls.is_allocation(step.value):
                 assert isinstance(step.value, ast.Call)
@@ -186,7 +189,7 @@ class _Writer:
         self.buffers.add(name, written, (shape, strides))
 
     def _library(self, value: ast.expr) -> ast.expr:
-        """A call to the vendor library; into an existing buffer if the program says so."""
+        """Writes a library call, with ``out=`` if the program has it."""
         if not isinstance(value, ast.Call):
             return self.buffers.tensor(value)
         call = torch_calls.vendor_call(value, self.buffers.tensor)
@@ -205,8 +208,8 @@ class _Writer:
         function = self.functions[step.kernel]
         arguments = [self._argument(given[p]) for p in kernel.parameters if p in given]
         arguments += [path for name, path in self.binding.scalars.items() if name in kernel.parameters]
-        wanted = [a.arg for a in function.args.args if a.annotation is not None]
-        options = [f"{kernel.renamed.get(b, b)}={blocks[b]}" for b in wanted if b in blocks]
+        constexprs = [a.arg for a in function.args.args if a.annotation is not None]
+        options = [f"{kernel.renamed.get(b, b)}={blocks[b]}" for b in constexprs if b in blocks]
         warps = step.warps or kernel.shape.warps
         grid = self._grid(step, given, blocks, function)
         self.lines.append(
@@ -231,7 +234,7 @@ class _Writer:
         assigned = stored_names(function)
         scalars = [ast.arg(name) for name in self.binding.scalars if name in used]
         kept = [a for a in function.args.args if a.annotation is None and a.arg in used - assigned]
-        # Parameters in the order of their use, sizes last: the compiler's own order depends on the dtype.
+        # Parameters are in the order of their use with sizes last, as the compiler's order depends on the dtype.
         order = list(_names_in_order(function))
         kept.sort(key=lambda a: (a.arg.endswith("numel"), "ptr" not in a.arg, order.index(a.arg)))
         blocks = [a for a in function.args.args if a.annotation is not None]
@@ -250,7 +253,7 @@ class _Writer:
         return kernel
 
     def _helpers(self, kernel: str, used: set[str]) -> dict[str, str]:
-        """Write the combine functions that a kernel calls; their new names."""
+        """Writes the combine functions that a kernel calls and returns their new names."""
         renamed = {}
         for helper in self.program.kernels[kernel].helpers:
             if helper.name in used:
@@ -261,12 +264,12 @@ class _Writer:
         return renamed
 
     def _hint(self, value: ast.expr) -> str:
-        """A plain name for what a parameter receives."""
+        """Returns an identifier for the value of a parameter."""
         base = value
         while isinstance(base, ast.Call) and base.args:
             base = base.args[0]
         if isinstance(base, ast.Name) and base.id in self.buffers.written:
-            return plain(ast.unparse(self.buffers.written[base.id]))
+            return as_identifier(ast.unparse(self.buffers.written[base.id]))
         return "size"
 
     def _grid(
@@ -280,7 +283,7 @@ class _Writer:
             numels = dict(zip("xyz", step.numels, strict=False))
         else:
             numels = {axis: given[f"{axis}numel"] for axis in "xyz" if f"{axis}numel" in given}
-        fixed = launch.assigned(function)
+        fixed = launch.fixed_sizes(function)
         counts = []
         for axis, numel in numels.items():
             block = blocks.get(f"{axis.upper()}BLOCK", fixed.get(f"{axis.upper()}BLOCK", 1))

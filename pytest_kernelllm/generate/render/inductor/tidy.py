@@ -1,8 +1,7 @@
-"""Make a lowered kernel readable without changing what it computes.
+"""Makes a lowered kernel readable without changing what it computes.
 
-Dead assignments go, names that only stand for another go, constants and temporaries that are used once
-move to where they are used. Every rule is local to one block of statements; where one is not sure, it does
-nothing.
+Dead assignments and aliases are removed, and constants and temporaries that are used once move to their use. Every
+rule works on one block of statements and does nothing if it is not sure.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from collections.abc import Mapping, Sequence
 
 from pytest_kernelllm.core.syntax import Substitute, call_name, read_names, stored_names
 from pytest_kernelllm.generate.render.inductor.casts import base_pointer, cast_sizes, drop_casts
-from pytest_kernelllm.generate.render.inductor.constants import Constants, full_number
+from pytest_kernelllm.generate.render.inductor.constants import InlineConstants, full_number
 
 WIDTH = 96
-"""Longest statement that moving temporaries may make."""
+"""The largest width of a statement after a temporary is moved into it."""
 
 _EFFECTS = ("tl.store", "tl.atomic", "tl.debug_barrier")
 _OWN_LINE = (
@@ -44,25 +43,25 @@ _OWN_LINE_HELPERS = (
 
 
 def tidy(function: ast.FunctionDef, types: Mapping[str, str] | None = None) -> ast.FunctionDef:
-    """A readable copy of a lowered kernel; ``types`` are Triton's types of its parameters, where known."""
+    """Returns a readable copy of a lowered kernel; ``types`` are the known Triton types of its parameters."""
     function = copy.deepcopy(function)
     function = _Slices().visit(function)
     function.body = _drop_dead(function.body)
     _forward_names(function.body)
     floats = {name for name, kind in (types or {}).items() if kind == "*fp32"}
-    # What is neither a parameter yet nor assigned becomes a float parameter later.
+    # Names that are neither parameters nor assigned become float parameters later.
     scalars = read_names(function) - stored_names(function) - {a.arg for a in function.args.args}
     drop_casts(function.body, floats, scalars)
     _forward_names(function.body)
     function.body = _drop_dead(function.body)
     _move_once_used(function)
     function.body = _drop_dead(function.body)
-    cast_sizes(function)  # last, for what has been moved into a conversion by now
+    cast_sizes(function)  # last, because values were moved into conversions before
     return ast.fix_missing_locations(function)
 
 
 class _Slices(ast.NodeTransformer):
-    """``x[:]`` is ``x``."""
+    """Replaces ``x[:]`` by ``x``."""
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)
@@ -74,7 +73,7 @@ class _Slices(ast.NodeTransformer):
 
 
 def drop_stores(function: ast.FunctionDef, pointers: set[str]) -> ast.FunctionDef:
-    """A copy without the stores to some pointer parameters, and without these parameters."""
+    """Copies a kernel without some pointer parameters and the stores to them."""
 
     class Drop(ast.NodeTransformer):
         def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
@@ -89,12 +88,12 @@ def drop_stores(function: ast.FunctionDef, pointers: set[str]) -> ast.FunctionDe
 
 
 def stores(function: ast.FunctionDef) -> set[str]:
-    """Pointer parameters that a kernel writes."""
+    """Returns the pointer parameters to which a kernel stores."""
     return _accessed(function, ("tl.store", "tl.atomic"))
 
 
 def loads(function: ast.FunctionDef) -> set[str]:
-    """Pointer parameters that a kernel reads, atomics included."""
+    """Returns the pointer parameters from which a kernel loads, atomics included."""
     return _accessed(function, ("tl.load", "tl.atomic"))
 
 
@@ -107,7 +106,7 @@ def _accessed(function: ast.FunctionDef, operations: tuple[str, ...]) -> set[str
 
 
 def _drop_dead(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Without assignments whose names nothing that has an effect needs."""
+    """Removes assignments that no statement with an effect needs."""
     live: set[str] = set()
     while True:
         before = len(live)
@@ -119,7 +118,7 @@ def _drop_dead(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def _grow(statement: ast.stmt, live: set[str]) -> None:
-    """Add the names that a statement needs, if it is needed itself."""
+    """Adds the names that a statement needs to ``live`` if the statement is needed itself."""
     if isinstance(statement, ast.For | ast.If):
         inner: set[str] = set()
         for child in [*statement.body, *statement.orelse]:
@@ -156,16 +155,16 @@ def _keep(body: Sequence[ast.stmt], live: set[str]) -> list[ast.stmt]:
 
 
 def _forward_names(body: Sequence[ast.stmt]) -> None:
-    """After ``a = b`` use ``b``; after ``a = tl.full([1], 0.5, tl.float32)`` use 0.5 if that is the same."""
+    """Replaces ``a`` by ``b`` after ``a = b``, and by 0.5 after ``a = tl.full([1], 0.5, tl.float32)`` if equivalent."""
     aliases: dict[str, ast.expr] = {}
     constants: dict[str, ast.expr] = {}
     for statement in body:
         written = stored_names(statement)
-        if isinstance(statement, ast.For | ast.If):  # written more than once: not safe to look through
+        if isinstance(statement, ast.For | ast.If):  # may be assigned more than once, so it is no alias
             for name in written:
                 _forget(aliases, constants, name)
         Substitute(aliases).visit(statement)
-        Constants(constants).visit(statement)
+        InlineConstants(constants).visit(statement)
         if isinstance(statement, ast.For | ast.If):
             _forward_names(statement.body)
             _forward_names(statement.orelse)
@@ -193,7 +192,7 @@ def _forget(aliases: dict[str, ast.expr], constants: dict[str, ast.expr], name: 
 
 
 def _move_once_used(function: ast.FunctionDef) -> None:
-    """Put a temporary that is assigned once and read once into the statement that reads it."""
+    """Moves a temporary that is assigned once and read once into the statement that reads it."""
     reads = Counter(
         n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
     )
@@ -232,7 +231,7 @@ def _movable(value: ast.expr) -> bool:
 
 
 def _user(body: Sequence[ast.stmt], index: int, name: str, needs: set[str]) -> ast.stmt | None:
-    """The plain statement after ``index`` that reads ``name``, if what it needs is unchanged until there."""
+    """Returns the next plain statement that reads ``name``, if the names it needs are unchanged until there."""
     for statement in body[index + 1 :]:
         if isinstance(statement, ast.For | ast.If):
             if name in read_names(statement) or stored_names(statement) & needs:

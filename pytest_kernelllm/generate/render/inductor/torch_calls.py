@@ -1,4 +1,4 @@
-"""The calls of a compiler's wrapper as plain torch: allocations, and what the vendor library does."""
+"""Reads and writes a wrapper's calls of torch: allocations and library calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ATTENTION_DEFAULTS = {
 
 
 def is_allocation(node: ast.expr) -> bool:
-    """Whether an expression makes an uninitialised buffer."""
+    """Whether an expression allocates an uninitialised buffer."""
     return isinstance(node, ast.Call) and call_name(node) in ALLOCATIONS
 
 
@@ -36,7 +36,7 @@ def is_attention(node: ast.expr) -> bool:
 
 
 def allocation(call: ast.Call) -> tuple[Sequence[ast.expr], Sequence[ast.expr], str]:
-    """Shape, strides and dtype (``torch.float32``) of an allocation."""
+    """Returns the shape, strides and dtype (``torch.float32``) of an allocation."""
     shape, strides = call.args[:2]
     dtype = (
         call.args[2]
@@ -49,7 +49,7 @@ def allocation(call: ast.Call) -> tuple[Sequence[ast.expr], Sequence[ast.expr], 
 
 
 def contiguous_strides(shape: Sequence[ast.expr]) -> list[ast.expr]:
-    """Row-major strides of a shape."""
+    """Returns the row-major strides of a shape."""
     strides: list[ast.expr] = []
     step: ast.expr = ast.Constant(1)
     for size in reversed(shape):
@@ -61,11 +61,11 @@ def contiguous_strides(shape: Sequence[ast.expr]) -> list[ast.expr]:
 def is_contiguous(shape: Sequence[ast.expr], strides: Sequence[ast.expr]) -> bool:
     """Whether strides are row-major; a dimension of size 1 may have any."""
     usual = contiguous_strides(shape)
-    return all(constant_int(n) == 1 or same(s, u) for n, s, u in zip(shape, strides, usual, strict=True))
+    return all(constant_int(n) == 1 or same_size(s, u) for n, s, u in zip(shape, strides, usual, strict=True))
 
 
-def same(a: ast.expr, b: ast.expr) -> bool:
-    """Whether two size expressions are equal for two different choices of the sizes they name."""
+def same_size(a: ast.expr, b: ast.expr) -> bool:
+    """Whether two size expressions are equal for two choices of the sizes in them."""
     free = sorted(read_names(a) | read_names(b))
     for seed in (11, 101):
         values = {name: seed + 2 * i for i, name in enumerate(free)}
@@ -84,19 +84,19 @@ def size_of(node: ast.expr) -> tuple[str, int] | None:
 
 
 def evaluate(node: ast.expr, values: Mapping[str, int]) -> int | None:
-    """A size expression as a number."""
+    """Evaluates a size expression; returns None if it is not an integer."""
     return constant_int(Substitute({k: ast.Constant(v) for k, v in values.items()}).apply(node))
 
 
 def vendor_call(call: ast.Call, view: Callable[[ast.expr], ast.expr]) -> ast.Call:
-    """A matrix multiplication, convolution or attention in torch's public form, without ``out=``.
+    """Writes a matrix multiplication, convolution or attention with torch's public functions, without ``out=``.
 
     Args:
-        call: as the compiler wrote it.
-        view: how an argument is written.
+        call: the call as the compiler wrote it.
+        view: writes an argument.
 
     Raises:
-        RenderError: another operation; the text names it.
+        RenderError: it is another operation; the message names it.
     """
     name = call_name(call)
     short = name.rpartition(".")[2]

@@ -1,6 +1,6 @@
-"""Read what models trained on Inductor's output write: kernels, ``call``, and a ``ModelNew`` that binds them.
+"""Reads the answers of models that were trained on Inductor's output: kernels, ``call`` and ``ModelNew``.
 
-``ModelNew.forward`` names what each argument of ``call`` is (``primals_2 = self.fc.weight``) and which of its
+``ModelNew.forward`` shows what each argument of ``call`` is (``primals_2 = self.fc.weight``) and which of its
 results are returned (``return output[0]``).
 """
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import LiveTarget
 
 
-def read(source: str, live: LiveTarget) -> list[tuple[Program, Binding, Domain]]:
-    """Program and binding of a text for each domain of the target that it was written for.
+def read_model_output(source: str, live: LiveTarget) -> list[tuple[Program, Binding, Domain]]:
+    """Reads program and binding of a text for each domain of the target that it serves.
 
     Raises:
-        RenderError: the text is cut off, names what the target lacks, or was written for other shapes.
+        RenderError: the text is cut off, names attributes that the target lacks, or was written for other shapes.
     """
     tree = parse(source)
     forward = _forward(tree)
@@ -115,7 +115,7 @@ def _arguments(
 
 
 def _output(value: ast.expr, results: str, count: int) -> Any:
-    """``output[0]``, ``output[0], output[2]`` or ``output``."""
+    """Reads ``output[0]``, ``output[0], output[2]`` or ``output`` as an output structure."""
     if isinstance(value, ast.Tuple):
         return {"tuple": [_output(item, results, count) for item in value.elts]}
     if isinstance(value, ast.Subscript) and ast.unparse(value.value) == results:
@@ -130,7 +130,7 @@ def _output(value: ast.expr, results: str, count: int) -> Any:
 
 
 def _domain(case: Case, program: Program, binding: Binding, problems: list[str]) -> Domain | None:
-    """The part of a case's domain that the text's own size asserts allow."""
+    """Returns the part of a case's domain that the size asserts in the text allow, or None."""
     dims = dict(case.domain.dims)
     sizes: dict[str, int] = {}
     inputs = dict(case.domain.inputs)
@@ -167,21 +167,21 @@ def _fits(spec: TensorSpec, layout: Layout, sizes: dict[str, int], dims: dict[st
     if len(spec.shape) != len(layout.shape):
         return False
     for have, text in zip(spec.shape, layout.shape, strict=True):
-        wanted = constant_int(expression(text))
-        if wanted is None:
+        expected = constant_int(expression(text))
+        if expected is None:
             return False
         if isinstance(have, int):
-            if have != wanted:
+            if have != expected:
                 return False
         else:
-            low, high = dims.get(have, (wanted, wanted))
-            if not low <= wanted <= high or sizes.setdefault(have, wanted) != wanted:
+            low, high = dims.get(have, (expected, expected))
+            if not low <= expected <= high or sizes.setdefault(have, expected) != expected:
                 return False
     return True
 
 
 def _dtypes(program: Program) -> set[str]:
-    """Every dtype that the text allocates."""
+    """Returns every dtype that the text allocates."""
     from pytest_kernelllm.generate.render.inductor import torch_calls
     from pytest_kernelllm.generate.render.inductor.program import Assign
 

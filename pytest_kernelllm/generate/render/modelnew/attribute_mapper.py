@@ -11,7 +11,7 @@ from pytest_kernelllm.core.syntax import expression, is_literal, literal
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.modelnew.constructor import Setting
 from pytest_kernelllm.generate.render.modelnew.instances import Instance
-from pytest_kernelllm.generate.render.modelnew.values import Known, Unknown, evaluate, same
+from pytest_kernelllm.generate.render.modelnew.values import KnownValue, Unknown, evaluate, same
 
 _CALLABLE = frozenset(
     {"Linear", "Bilinear", "Embedding"} | {f"Conv{t}{n}d" for t in ("", "Transpose") for n in (1, 2, 3)}
@@ -19,24 +19,23 @@ _CALLABLE = frozenset(
 """Stock layers that a kernel module may call; everything else it computes itself."""
 
 
-class SelfMap(ast.NodeTransformer):
-    """Rewrites one method of ``ModelNew`` into a function on the target's instance.
+class AttributeMapper(ast.NodeTransformer):
+    """Rewrites a method of ``ModelNew`` to a function on the target's instance.
 
-    Weights and layers are carried by name only. Plain values are taken from the target's attribute of that
-    name, or from the one attribute that provably has the same value, or are written out where the domain
-    pins the constructor arguments they came from.
+    Weights and layers are mapped by name only. A plain value becomes the target's attribute of that name, or the only
+    attribute with the same value, or a literal if the domain fixes the constructor arguments on which it depends.
     """
 
     def __init__(
         self, instance: Instance, others: Mapping[str, Instance], domain: Domain, parts: Parts
     ) -> None:
-        """For the methods of one module of a completion.
+        """Prepares to rewrite the methods of one module of a completion.
 
         Args:
-            instance: that module.
+            instance: the module.
             others: all modules of the completion, by path.
-            domain: of any case; the attributes are the same in all.
-            parts: of the target.
+            domain: the domain of any case, as the attributes are the same in all.
+            parts: the parts of the target.
         """
         self._settings, self._domain, self._parts = instance.settings, domain, parts
         self._path = instance.path
@@ -53,7 +52,7 @@ class SelfMap(ast.NodeTransformer):
         }
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """``self._helper(x)`` becomes ``_helper(self, x)``; only GEMM and convolution layers stay calls."""
+        """Turns ``self._helper(x)`` into ``_helper(self, x)``; only matrix and convolution layers stay calls."""
         name = self._name(node.func)
         if function := self._methods.get(name or ""):
             self._visit_arguments(node)
@@ -74,7 +73,7 @@ class SelfMap(ast.NodeTransformer):
             keyword.value = self.visit(keyword.value)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        """``self.a[0].b`` is looked at as a whole."""
+        """Maps a dotted path such as ``self.a[0].b``."""
         name = self._name(node)
         if not name:
             return self.generic_visit(node)
@@ -82,29 +81,29 @@ class SelfMap(ast.NodeTransformer):
             raise RenderError(
                 f"Line {node.lineno} changes {ast.unparse(node)} in forward; a kernel module keeps no state."
             )
-        return ast.copy_location(self._carry(name, node.lineno), node)
+        return ast.copy_location(self._map(name, node.lineno), node)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        """``self.layers[-1]`` is one of the target's parts."""
+        """Maps an item of a container such as ``self.layers[-1]``."""
         name = self._name(node)
         if not name or not isinstance(node.ctx, ast.Load):
             return self.generic_visit(node)
-        return ast.copy_location(self._carry(name, node.lineno), node)
+        return ast.copy_location(self._map(name, node.lineno), node)
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        """``self`` itself is the target's instance, of which a completion knows nothing."""
+        """Rejects ``self`` by itself, because it is the target's instance and not the completion's."""
         if node.id == "self":
             raise RenderError(
-                f"Line {node.lineno} passes self on as a whole; only its attributes can be carried."
+                f"Line {node.lineno} passes on self as a whole; only its attributes can be used."
             )
         return node
 
     def _name(self, node: ast.expr) -> str | None:
-        """The dotted name, seen from the completion's ``self``, of what an expression reads of it."""
+        """Returns the dotted name, relative to the completion's ``self``, of what an expression reads."""
         name = self._parts.name(node, self._path)
         return None if name is None else name.removeprefix(self._path).removeprefix(".")
 
-    def _carry(self, name: str, line: int) -> ast.expr:
+    def _map(self, name: str, line: int) -> ast.expr:
         first = name.split(".")[0]
         if name == "training":
             return literal(self._domain.training)
@@ -126,7 +125,7 @@ class SelfMap(ast.NodeTransformer):
         if self._target_has(name):
             return self._own(name)
         raise RenderError(
-            f"{_where(first, setting)} cannot be worked out from the "
+            f"{_where(first, setting)} cannot be computed from the "
             f"constructor's arguments, and {self._target_list()}."
         )
 
@@ -141,7 +140,7 @@ class SelfMap(ast.NodeTransformer):
         spec = self._attributes.get(own)
         if not isinstance(spec, TensorSpec):
             raise RenderError(
-                f"{_where(first, setting)} cannot be carried: weights are carried by name, "
+                f"{_where(first, setting)} cannot be mapped: weights are mapped by name, "
                 f"and {self._target_list(tensors=True)}."
             )
         if setting.shape is not None and setting.shape != spec.shape:
@@ -155,13 +154,13 @@ class SelfMap(ast.NodeTransformer):
         cls = self._attributes.get(f"{first}.__class__")
         if not isinstance(cls, str):
             raise RenderError(
-                f"{_where(first, setting)} cannot be carried: the target has no submodule of that name."
+                f"{_where(first, setting)} cannot be mapped: the target has no submodule of that name."
             )
         if not _is_stock_layer(cls, {layer}):
             raise RenderError(f"self.{first} (line {setting.line}) is a {layer}, the target's is a {cls}.")
         return self._own(name)
 
-    def _value(self, name: str, first: str, known: Known, setting: Setting) -> ast.expr:
+    def _value(self, name: str, first: str, known: KnownValue, setting: Setting) -> ast.expr:
         if not is_literal(known.value):
             if self._target_has(name):
                 return self._own(name)
@@ -174,22 +173,22 @@ class SelfMap(ast.NodeTransformer):
         value = known.value
         if name in self._attributes and _is(self._attributes[name], value):
             return self._own(name)
-        if known.read and name not in self._attributes and (twin := self._only_attribute_with(value)):
-            return self._own(twin)
+        if known.read and name not in self._attributes and (other := self._only_attribute_with(value)):
+            return self._own(other)
         for leaf in known.read:
             if not self._pinned(leaf):
                 raise RenderError(
                     f"{_where(first, setting)} comes from the constructor argument {leaf!r}, which "
-                    "no attribute of the target holds: the kernel could meet another."
+                    "no attribute of the target holds, so that the kernel could get another value."
                 )
         return literal(value)
 
     def _only_attribute_with(self, value: object) -> str | None:
         if isinstance(value, bool) or not isinstance(value, int | float | str):
-            return None  # too common to prove anything
+            return None  # too common to be evidence
         named = {k: v for k, v in self._attributes.items() if not k.endswith("__class__") and "[" not in k}
-        twins = [name for name, spec in named.items() if _is(spec, value)]
-        return twins[0] if len(twins) == 1 else None
+        found = [name for name, spec in named.items() if _is(spec, value)]
+        return found[0] if len(found) == 1 else None
 
     def _pinned(self, leaf: Scalar) -> bool:
         if isinstance(leaf, bool) or leaf is None:
