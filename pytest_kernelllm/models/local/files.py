@@ -123,7 +123,7 @@ def find_cached(model: str, revision: str) -> ModelFiles | None:
     return found if _complete(found.folder) else None
 
 
-def why_not_at_hand(model: str, revision: str, dtype: str, quantization: str, free: int) -> str:
+def why_unusable(model: str, revision: str, dtype: str, quantization: str, free: int) -> str:
     """Says why a model cannot be used at once in ``free`` bytes of GPU memory; empty if it can."""
     if folder_of(model) is None and not _cache_folder(model).is_dir():
         return f"{model} is not in the cache"  # known without importing anything

@@ -73,7 +73,7 @@ def test_what_an_interrupted_fetch_left_out_is_fetched(hub, tmp_path):
     assert path.is_file()
 
 
-def test_a_connection_that_breaks_off_is_said_in_a_sentence(hub, tmp_path):
+def test_a_connection_that_breaks_off_is_one_sentence(hub, tmp_path):
     hub.broken = 1 << 30
     try:
         lines, _ = fetched(hub, tmp_path)
@@ -90,7 +90,7 @@ def test_a_pinned_revision_is_fetched(hub, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("model", "revision", "variables", "said"),
+    ("model", "revision", "variables", "message"),
     [
         (
             "owner/none",
@@ -133,12 +133,12 @@ def test_a_pinned_revision_is_fetched(hub, tmp_path):
     ],
     ids=["no such model", "gated", "no such revision", "offline", "no network", "no name"],
 )
-def test_what_cannot_be_fetched_is_said_in_a_sentence(hub, tmp_path, model, revision, variables, said):
+def test_what_cannot_be_fetched_is_one_sentence(hub, tmp_path, model, revision, variables, message):
     lines, _ = fetched(hub, tmp_path, model, revision, **variables)
-    assert lines[-1] == f"error: {said}"
+    assert lines[-1] == f"error: {message}"
 
 
-def test_a_full_disk_is_said_in_a_sentence(hub, tmp_path):
+def test_a_full_disk_is_one_sentence(hub, tmp_path):
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", tmp_path]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         pytest.skip("only root may mount a small disk, and not everywhere")
@@ -151,7 +151,7 @@ def test_a_full_disk_is_said_in_a_sentence(hub, tmp_path):
     )
 
 
-def test_without_huggingface_hub_it_is_said_what_to_install(tmp_path):
+def test_without_huggingface_hub_the_error_names_what_to_install(tmp_path):
     script = "import sys; sys.modules['huggingface_hub'] = None\n" + SCRIPT
     done = subprocess.run(
         [sys.executable, "-c", script, "owner/tiny", ""], capture_output=True, text=True, check=False

@@ -62,15 +62,15 @@ def random_weights(model):
 @torch.no_grad()
 def test_logits_are_the_same(config, projections, norms) -> None:
     model = random_weights(AutoModelForCausalLM.from_config(config(**SIZES)))
-    wanted, size = model(TOKENS).logits, sum(p.numel() for p in model.parameters())
+    expected, size = model(TOKENS).logits, sum(p.numel() for p in model.parameters())
     assert replace_norms(model) == norms
-    torch.testing.assert_close(model(TOKENS).logits, wanted, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(model(TOKENS).logits, expected, rtol=1e-4, atol=1e-4)
     assert merge_projections(model) == projections
-    torch.testing.assert_close(model(TOKENS).logits, wanted, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(model(TOKENS).logits, expected, rtol=1e-4, atol=1e-4)
     assert sum(p.numel() for p in model.parameters()) == size, "no weight is held twice"
     assert merge_projections(model) == replace_norms(model) == 0
     assert rotate_in_one(model) == 2
-    torch.testing.assert_close(model(TOKENS).logits, wanted, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(model(TOKENS).logits, expected, rtol=1e-4, atol=1e-4)
     assert rotate_in_one(model) == 0
 
 

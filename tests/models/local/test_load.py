@@ -37,8 +37,8 @@ SMALL = {
 }
 
 
-def load(folder, **wish):
-    return load_model(ModelFiles(folder, "0"), LoadOptions(**{"device_map": "cpu"} | wish), None)
+def load(folder, **options):
+    return load_model(ModelFiles(folder, "0"), LoadOptions(**{"device_map": "cpu"} | options), None)
 
 
 def test_a_model_is_loaded_onto_the_cpu_in_float32(tmp_path):
@@ -84,7 +84,7 @@ def test_a_tokenizers_own_code_is_not_run(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
-def test_a_damaged_tokenizer_is_said_in_a_sentence(tmp_path, name):
+def test_a_damaged_tokenizer_is_one_sentence(tmp_path, name):
     save(tmp_path)
     (tmp_path / name).write_text("{]")
     with pytest.raises(GenerateError, match=r"^The tokenizer in .* cannot be loaded: "):
@@ -92,7 +92,7 @@ def test_a_damaged_tokenizer_is_said_in_a_sentence(tmp_path, name):
 
 
 @pytest.mark.parametrize("text", [None, "{]", "[]", "{}", '{"model_type": 3}'])
-def test_a_damaged_config_is_said_in_a_sentence(tmp_path, text):
+def test_a_damaged_config_is_one_sentence(tmp_path, text):
     if text is not None:
         (tmp_path / "config.json").write_text(text)
     with pytest.raises(GenerateError, match="cannot be loaded: "):
@@ -186,7 +186,7 @@ def test_a_quantised_model_writes(tmp_path, kind, layer):
 
 
 @pytest.mark.parametrize(
-    ("wish", "said"),
+    ("options", "message"),
     [
         ({"device_map": "gpu"}, "device_map=gpu is not one of auto, cpu, cuda and cuda:NUMBER."),
         ({"device_map": "cuda:x"}, "device_map=cuda:x is not one of auto, cpu, cuda and cuda:NUMBER."),
@@ -194,11 +194,11 @@ def test_a_quantised_model_writes(tmp_path, kind, layer):
         ({"device_map": "cuda:1"}, "device_map=cuda:1, but PyTorch sees no GPU."),
     ],
 )
-def test_wishes_that_cannot_be_met_are_refused_in_a_sentence(tmp_path, monkeypatch, wish, said):
-    if "cuda:1" in said and torch.cuda.is_available():
+def test_invalid_load_options_are_one_sentence(tmp_path, monkeypatch, options, message):
+    if "cuda:1" in message and torch.cuda.is_available():
         pytest.skip("there is a GPU")
     save(tmp_path)
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)  # as where it is not installed
     with pytest.raises(GenerateError) as error:
-        load(tmp_path, **wish)
-    assert str(error.value) == said
+        load(tmp_path, **options)
+    assert str(error.value) == message

@@ -1,4 +1,4 @@
-"""Completions in the dialect of torch 2.5's Inductor, as models trained on its output write them."""
+"""Completions like the code of torch 2.5's Inductor, as models trained on its output write them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ BROKEN = {
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     candidates = {text: (target, from_text(target, text)) for text, target in {**SOUND, **WRONG}.items()}
-    return errors(tmp_path_factory.mktemp("dialect"), candidates)
+    return errors(tmp_path_factory.mktemp("inductor"), candidates)
 
 
 @pytest.mark.parametrize("text", SOUND)

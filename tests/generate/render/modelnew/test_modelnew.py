@@ -105,7 +105,7 @@ def test_constants_are_written_out_in_kernels_and_kept_for_the_host() -> None:
     assert "BLOCK = 128\n" in source and "DEVICE" not in source
 
 
-def test_stand_ins_for_libdevice_come_along() -> None:
+def test_substitutes_for_libdevice_are_included() -> None:
     source = rendered("Scale", answer("hand_scale")).source
     assert "def tanh(x):" in source and "libdevice" not in source
 
@@ -151,7 +151,7 @@ def test_target_defaults_and_parameters_win() -> None:
         ("pass", "return x if self.training else -x", "x if False else -x"),
     ],
 )
-def test_what_init_sets_is_carried(init: str, forward: str, expected: str) -> None:
+def test_what_init_sets_is_mapped(init: str, forward: str, expected: str) -> None:
     assert expected in body_of("Scale", model(init, forward))
 
 
@@ -210,7 +210,7 @@ def test_devices_and_imports_are_spelt_one_way(written: str, expected: str) -> N
         ("Scale", "pass", "return os.path.join(x)", "Line 2 imports os"),
     ],
 )
-def test_what_cannot_be_carried_is_named(target: str, init: str, forward: str, message: str) -> None:
+def test_what_cannot_be_mapped_is_named(target: str, init: str, forward: str, message: str) -> None:
     with pytest.raises(RenderError, match=message):
         rendered(target, model(init, forward))
 
@@ -231,7 +231,7 @@ def test_what_cannot_be_carried_is_named(target: str, init: str, forward: str, m
         ("self.reset()", "def reset(self):\n        self.reset()\n        self.limit = 2.0", "x * 2.0"),
     ],
 )
-def test_what_methods_of_init_set_is_carried(init: str, method: str, expected: str) -> None:
+def test_what_methods_of_init_set_is_mapped(init: str, method: str, expected: str) -> None:
     assert expected in body_of("Scale", model(init, "return x * self.limit") + f"\n    {method}\n")
 
 
@@ -299,5 +299,5 @@ def test_an_autograd_function_that_needs_its_context() -> None:
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_rendered_hand_style_answers_pass_the_screen(name: str) -> None:
+def test_rendered_hand_style_answers_pass_the_static_check(name: str) -> None:
     assert find_violations(rendered(ANSWERS[name], answer(name)).source) == []
