@@ -89,17 +89,17 @@ def triton_candidate(
             that ``dims`` names receive sizes; their defaults are the sizes that are timed.
         init: the constructor's arguments: a tuple, a dict of keyword arguments, ``(tuple, dict)``, or a
             callable that returns one of these or a ready module.
-        dtypes: the floating dtypes to judge (``"float32"``, ``"bfloat16"``, ``"float16"``): module and floating
-            inputs are cast to each. If empty, the module stays as it is built.
+        dtypes: the floating dtypes to judge (``"float32"``, ``"bfloat16"``, ``"float16"``): module and
+            floating inputs are cast to each. If empty, the module stays as it is built.
         dims: the inclusive range of each named dimension that may vary, such as ``{"batch": (1, 64)}``.
         backward: also judge gradients.
         training: judge the module in ``train()`` mode instead of ``eval()``.
         tolerance: the largest allowed relative error; replaces the derived one.
         min_speedup: the smallest speedup over eager that is suggested; replaces the configured one.
-        nonfinite: set to False if inputs are always finite, so that outputs for NaN and infinities need not match
-            the original's.
-        kernel: the dotted path of the adopted kernel module. The class then runs it inside the domain on which it
-            was verified, and the original everywhere else.
+        nonfinite: set to False if inputs are always finite, so that outputs for NaN and infinities need not
+            match the original's.
+        kernel: the dotted path of the adopted kernel module. The class then runs it inside the domain on
+            which it was verified, and the original everywhere else.
 
     Returns:
         The class itself. Without ``kernel`` it behaves as before.

@@ -1,7 +1,7 @@
 """Small helpers over Python syntax trees that discovery, prompts, rendering and edits share.
 
-Standard library only, and cheap to import: the pre-commit hooks load it. The judge's static check keeps helpers of
-its own, because what decides about untrusted code should not change when something else does.
+Standard library only, and cheap to import: the pre-commit hooks load it. The judge's static check keeps
+helpers of its own, because what decides about untrusted code should not change when something else does.
 """
 
 from __future__ import annotations

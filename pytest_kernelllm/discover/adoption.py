@@ -29,8 +29,8 @@ def adoption_state(root: Path, target: Target) -> AdoptionState:
     """Compares an adopted kernel with its target: is it there, made for the present source, and unedited?
 
     Returns:
-        ``missing`` if there is no file, ``stale`` if the source hash in its header is not the target's, ``edited`` if
-        its content does not match its digest, else ``current``.
+        ``missing`` if there is no file, ``stale`` if the source hash in its header is not the target's,
+        ``edited`` if its content does not match its digest, else ``current``.
     """
     file = adopted_file(root, target)
     if file is None:

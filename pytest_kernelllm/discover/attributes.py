@@ -31,9 +31,10 @@ def dtype_name(dtype: torch.dtype) -> str:
 def attributes(module: nn.Module, dtype: str | None) -> dict[str, TensorSpec | Scalar]:
     """Returns the attributes that a domain records, by dotted name.
 
-    Parameters and buffers become a ``TensorSpec``, scalars stay as they are, scalars in tuples become ``name[i]``,
-    plain functions their qualified name, and each submodule adds its class as ``name.__class__``. Values that the
-    class reads through other objects, such as ``config.hidden_act``, are included.
+    Parameters and buffers become a ``TensorSpec``, scalars stay as they are, scalars in tuples become
+    ``name[i]``, plain functions their qualified name, and each submodule adds its class as
+    ``name.__class__``. Values that the class reads through other objects, such as ``config.hidden_act``, are
+    included.
 
     Args:
         module: a built module.

@@ -55,8 +55,8 @@ def used_dims(make: Callable[..., Any], dims: Mapping[str, tuple[int, int]], whe
 def layout(probe: Probe, defaults: Sizes, dims: Mapping[str, tuple[int, int]], where: str) -> InputLayout:
     """Replaces sizes in the arguments' shapes by the dimensions that they follow.
 
-    A dimension whose size appears in the shapes unchanged is free; one that changes the arguments in any other way
-    stays at its default.
+    A dimension whose size appears in the shapes unchanged is free; one that changes the arguments in any
+    other way stays at its default.
 
     Raises:
         TargetError: an argument is neither a tensor nor a plain value, or the callable fails at some size.

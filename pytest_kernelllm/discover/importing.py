@@ -17,8 +17,8 @@ def import_file(path: Path, root: Path) -> ModuleType:
     """Imports a Python file, or returns the module if it is imported already.
 
     A file in a package is imported under its dotted name, with the package's parent folder first in
-    ``sys.path``; any other file is imported under its own name, with its folder first. The project root and its
-    ``src`` come last.
+    ``sys.path``; any other file is imported under its own name, with its folder first. The project root and
+    its ``src`` come last.
 
     Raises:
         TargetError: importing it fails, or another file has taken its name.

@@ -18,8 +18,8 @@ WHOLE_MODULE = "*"
 class Module:
     """A parsed file.
 
-    ``label`` is its path in POSIX form relative to the project root. ``identity`` is its path relative to the folder
-    from which it is imported, which does not depend on the root.
+    ``label`` is its path in POSIX form relative to the project root. ``identity`` is its path relative to the
+    folder from which it is imported, which does not depend on the root.
     """
 
     path: Path

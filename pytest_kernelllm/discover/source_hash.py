@@ -1,9 +1,9 @@
 """Hashes everything that a target's behaviour depends on; the source is read and never run.
 
-The hash covers the class, what it reaches in the project through names and imports, the marker's arguments except
-``kernel=``, and the names and versions of the installed packages that it reaches. Comments, docstrings and
-formatting do not count. What shows only at run time (``getattr`` with a computed name, files that are read, global
-settings that are changed elsewhere) is not included.
+The hash covers the class, what it reaches in the project through names and imports, the marker's arguments
+except ``kernel=``, and the names and versions of the installed packages that it reaches. Comments, docstrings
+and formatting do not count. What shows only at run time (``getattr`` with a computed name, files that are
+read, global settings that are changed elsewhere) is not included.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ class _Closure:
 def distribution(top: str) -> str:
     """Returns ``name==version`` of the distribution that provides a top-level module, or the bare name.
 
-    The name alone is returned for the standard library, for packages whose version does not count, and for unknown ones.
+    The name alone is returned for the standard library, for packages whose version does not count, and for
+    unknown ones.
     """
     if not top or top in _IN_ENVIRONMENT or top in sys.stdlib_module_names:
         return top

@@ -23,9 +23,9 @@ class FilesGenerator(Generator):
 
         DIR/RMSNorm.py        DIR/RMSNorm_*.py        DIR/RMSNorm/*.py
 
-    and the same with ``.txt`` or ``.md``. Each file is one candidate: either a kernel module (a top-level ``forward``
-    and no ``ModelNew``) or an answer of KernelLLM (a ``ModelNew`` class, alone or fenced in prose). ``samples`` limits
-    their number. The files of a nested class are named ``Outer.Inner``.
+    and the same with ``.txt`` or ``.md``. Each file is one candidate: either a kernel module (a top-level
+    ``forward`` and no ``ModelNew``) or an answer of KernelLLM (a ``ModelNew`` class, alone or fenced in
+    prose). ``samples`` limits their number. The files of a nested class are named ``Outer.Inner``.
     """
 
     name = "files"

@@ -48,8 +48,9 @@ class Generator(Protocol):
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Completion]]:
         """Yields completions as they arrive, in any order.
 
-        A target without a possible completion gets one with empty text and a ``note`` that says why in one line.
-        Fewer completions than requested mean that there are no more distinct ones. Closing the iterator ends the work.
+        A target without a possible completion gets one with empty text and a ``note`` that says why in one
+        line. Fewer completions than requested mean that there are no more distinct ones. Closing the iterator
+        ends the work.
 
         Raises:
             GenerateError: nothing can be generated for any target.

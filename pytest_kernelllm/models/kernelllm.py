@@ -30,8 +30,8 @@ class SamplingOptions(TypedDict, total=False):
 class KernelLLM:
     """Asks a language model for Triton kernels; loads it or connects on first use, not thread-safe.
 
-    The same prompt, sampling and seed give the same answer again; pass another ``seed`` for other answers. Answers
-    have not been run or checked; ``kernelllm verify`` and ``pytest --kernelllm`` do that.
+    The same prompt, sampling and seed give the same answer again; pass another ``seed`` for other answers.
+    Answers have not been run or checked; ``kernelllm verify`` and ``pytest --kernelllm`` do that.
     """
 
     def __init__(
@@ -48,7 +48,8 @@ class KernelLLM:
         Args:
             model: a model on the Hugging Face Hub (``owner/name``) or a folder.
             endpoint: use a server instead of this machine; docs/how-to/endpoint.md lists the forms.
-            settings: everything else (revision, dtype, quantization, preset…); ``model`` and ``endpoint`` override it.
+            settings: everything else (revision, dtype, quantization, preset…); ``model`` and ``endpoint``
+                override it.
             progress: called with a few words when something takes long.
             **options: how tokens are drawn; overrides the preset.
 
@@ -93,7 +94,8 @@ class KernelLLM:
             The code of each answer without prose and fences. A list leaves out answers without code.
 
         Raises:
-            GenerateError: the model is not available, the code is too long for it, or a single answer has no code.
+            GenerateError: the model is not available, the code is too long for it, or a single answer has no
+                code.
         """
         texts = self.generate_raw(self.prompt(code), n or 1, **options)
         found: list[str] = []

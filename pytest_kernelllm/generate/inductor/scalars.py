@@ -1,7 +1,7 @@
 """Finds the numbers in Inductor's code that are attributes of the module, such as an epsilon.
 
-The module is traced again with another value of the attribute. If exactly the literals with the old value change to
-the new one, the kernel can take the attribute as an argument and serves every value.
+The module is traced again with another value of the attribute. If exactly the literals with the old value
+change to the new one, the kernel can take the attribute as an argument and serves every value.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def free_scalars(
 
 
 def _name(path: str, taken: Collection[str]) -> str:
-    """``net_1_eps`` for ``net.1.eps``: a name that the text does not use for anything else."""
+    """Returns a name for an attribute that the text does not use: ``net_1_eps`` for ``net.1.eps``."""
     name = as_identifier(path)
     while name in taken:
         name += "_"

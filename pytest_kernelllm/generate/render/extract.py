@@ -40,9 +40,10 @@ class ExtractError(ValueError):
 def extract(text: str) -> str:
     """Extracts the Python code from a completion.
 
-    The code is the text itself if it is a Python file, else its fenced blocks, with or without a language tag,
-    closed or not, else what looks like code without a fence. The last block with an answer is used, together with
-    the blocks before it if it uses their names. Code that was cut off loses its last, incomplete statement.
+    The code is the text itself if it is a Python file, else its fenced blocks, with or without a language
+    tag, closed or not, else what looks like code without a fence. The last block with an answer is used,
+    together with the blocks before it if it uses their names. Code that was cut off loses its last,
+    incomplete statement.
 
     Returns:
         Source that parses, with Unix line ends and without invisible characters.
@@ -107,9 +108,9 @@ def _defined(tree: ast.Module | str) -> set[str]:
 def _by_preference(blocks: Sequence[str], head: str) -> Iterator[str]:
     """Yields snippets from the most to the least likely answer.
 
-    Whole answers come first, from the last block to the first and with kernels before those without, then shortened
-    cut-off code. ``head``, the text before the first fence, is code if the prompt opened the fence or if the model
-    never writes one.
+    Whole answers come first, from the last block to the first and with kernels before those without, then
+    shortened cut-off code. ``head``, the text before the first fence, is code if the prompt opened the fence
+    or if the model never writes one.
     """
     parsed = [(code, tree) for code in blocks if isinstance(tree := parse(code), ast.Module)]
     whole = list(_answers(parsed))

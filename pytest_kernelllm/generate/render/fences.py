@@ -36,8 +36,9 @@ class _Fence:
 def fenced_blocks(text: str) -> list[FencedBlock]:
     """Lists all fenced blocks of a text in order; an unclosed one ends where the next begins or with the text.
 
-    An opening fence may follow other text on its line (``Answer: ```python``), and a closing one may follow code.
-    Inside a block, a fence with a word after it opens the next block, unless it is indented deeper, as in a docstring.
+    An opening fence may follow other text on its line (``Answer: ```python``), and a closing one may follow
+    code. Inside a block, a fence with a word after it opens the next block, unless it is indented deeper, as
+    in a docstring.
     """
     blocks: list[FencedBlock] = []
     opened: _Fence | None = None

@@ -21,8 +21,9 @@ __all__ = ["RenderError", "render"]
 def render(completion: Completion, live: LiveTarget) -> Candidate:
     """Turns a completion into a candidate without executing anything.
 
-    A complete kernel module stays as it is, under this target's header; one without ``SUPPORTS`` gets the domains of
-    the target's cases. TorchInductor's output code and hand-written ``ModelNew`` classes are translated.
+    A complete kernel module stays as it is, under this target's header; one without ``SUPPORTS`` gets the
+    domains of the target's cases. TorchInductor's output code and hand-written ``ModelNew`` classes are
+    translated.
 
     Raises:
         RenderError: something is missing or has no form in a kernel module; one sentence says what and where.

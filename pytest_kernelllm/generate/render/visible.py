@@ -24,7 +24,7 @@ def is_own(expression: str) -> bool:
 
 
 def reached(path: str, parts: Parts) -> str:
-    """The expression for what an Inductor completion's header names: ``self.net.0.weight``, or an input as it is.
+    """Returns the expression for a path in an Inductor completion's header, such as ``self.net.0.weight`` or an input.
 
     Raises:
         RenderError: no Python expression reaches a part of that name.

@@ -1,8 +1,8 @@
 """Attention of one new token per row over keys and values of different lengths, for transformers' ``AttentionInterface``.
 
-PyTorch's attention needs a mask here, reads every row to its end and uses one block of threads per head. This one reads only
-the keys that count and splits long rows over the GPU (Flash-Decoding, Dao et al. 2023). Query heads that share keys
-share their loads.
+PyTorch's attention needs a mask here, reads every row to its end and uses one block of threads per head. This
+one reads only the keys that count and splits long rows over the GPU (Flash-Decoding, Dao et al. 2023). Query
+heads that share keys share their loads.
 """
 
 from __future__ import annotations

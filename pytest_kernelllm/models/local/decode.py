@@ -1,8 +1,9 @@
 """Writes many samples of many prompts at once, token by token, with a loaded causal language model.
 
-A decode step of a large model takes some milliseconds on a GPU and ten times as long in Python, whatever the batch size. So
-one step for all rows is captured as a CUDA graph and replayed, a prompt is processed once for all its samples, waiting samples
-take over the rows of finished ones, and the host reads results one chunk behind the GPU (continuous batching).
+A decode step of a large model takes some milliseconds on a GPU and ten times as long in Python, whatever the
+batch size. So one step for all rows is captured as a CUDA graph and replayed, a prompt is processed once for
+all its samples, waiting samples take over the rows of finished ones, and the host reads results one chunk
+behind the GPU (continuous batching).
 """
 
 from __future__ import annotations
@@ -120,8 +121,10 @@ class Decoder:
         """Yields the state of every unfinished job after each chunk of steps, until all are finished.
 
         Args:
-            jobs: the samples to write; jobs with the same prompt should be adjacent, so that it is processed once.
-            stop: takes the tokens so far and returns how many of them count if the text is complete, else None.
+            jobs: the samples to write; jobs with the same prompt should be adjacent, so that it is processed
+                once.
+            stop: takes the tokens so far and returns how many of them count if the text is complete, else
+                None.
         """
         waiting = deque(range(len(jobs)))
         row_of: dict[int, int] = {}

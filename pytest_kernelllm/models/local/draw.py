@@ -1,7 +1,7 @@
 """Draws the next token from logits with one uniform random number per token.
 
-A sample's numbers are drawn beforehand under its own seed, so the sample does not depend on the other samples in the
-batch. (Rounding may differ, because libraries choose other kernels for other batch sizes.)
+A sample's numbers are drawn beforehand under its own seed, so the sample does not depend on the other samples
+in the batch. (Rounding may differ, because libraries choose other kernels for other batch sizes.)
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _BLOCK = 256
 def uniforms(seed: int, prompt: str, index: int, count: int) -> torch.Tensor:
     """Returns the random numbers for sample ``index`` of a prompt: float32 ``[count]`` in [0, 1), on the CPU.
 
-    A smaller ``count`` gives the first numbers of a larger one, so a larger limit continues a sample unchanged.
+    A smaller ``count`` gives the first numbers of a larger one, so a larger limit continues a sample
+    unchanged.
     """
     digest = hashlib.sha256(f"{seed}\0{index}\0{prompt}".encode()).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little", signed=True))

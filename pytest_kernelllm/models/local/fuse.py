@@ -61,8 +61,8 @@ def replace_norms(model: nn.Module) -> int:
 def rotate_in_one(model: nn.Module) -> int:
     """Makes attention layers rotate queries and keys with one kernel; returns the number of layers.
 
-    A layer gets the ``forward`` of its class with another function under the name ``ROTATE``; transformers' modules
-    stay unchanged.
+    A layer gets the ``forward`` of its class with another function under the name ``ROTATE``; transformers'
+    modules stay unchanged.
     """
     made: dict[type, Callable[..., Any] | None] = {}
     layers = [module for module in model.modules() if "forward" not in vars(module)]

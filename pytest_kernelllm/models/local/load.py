@@ -146,7 +146,7 @@ def _dtype(options: LoadOptions, on_cpu: bool) -> str:
 
 
 def _place(files: ModelFiles, options: LoadOptions) -> str:
-    """What transformers gets as device map: ``cpu``, ``cuda:1``, or ``auto``: all GPUs."""
+    """Returns the device map for transformers: ``cpu``, ``cuda:1``, or ``auto`` for all GPUs."""
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", options.device_map):
         raise GenerateError(f"device_map={options.device_map} is not one of auto, cpu, cuda and cuda:NUMBER.")
     if options.device_map == "cpu" or not torch.cuda.is_available():

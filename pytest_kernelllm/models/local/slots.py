@@ -11,8 +11,8 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 class Slots(CacheLayerMixin):
     """One layer's keys and values, ``[rows, heads, length, width]``.
 
-    In transformers' static cache all rows have the same position. Here each row has its own, so that the next sample
-    can take over the row of a finished one.
+    In transformers' static cache all rows have the same position. Here each row has its own, so that the next
+    sample can take over the row of a finished one.
     """
 
     is_compileable = True

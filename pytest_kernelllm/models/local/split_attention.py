@@ -110,7 +110,8 @@ def split_attention(
     """Computes attention of queries over the first ``lengths`` keys of their row.
 
     Args:
-        query: ``[rows, key heads, group, width]``, grouped by shared keys; ``width`` is a power of two of at least 16.
+        query: ``[rows, key heads, group, width]``, grouped by shared keys; ``width`` is a power of two of at
+            least 16.
         key: ``[rows, key heads, length, width]``, contiguous.
         value: like ``key``.
         lengths: int64 ``[rows]``, at least 1.

@@ -32,8 +32,8 @@ def strip_class(
 ) -> None:
     """Removes the decorators of a class and its methods that change nothing.
 
-    The live class shows whether a library's decorator returned its argument unchanged. A decorator that wrapped a
-    method is removed if the original computes the same without it.
+    The live class shows whether a library's decorator returned its argument unchanged. A decorator that
+    wrapped a method is removed if the original computes the same without it.
 
     Args:
         parts: the class; its nodes are changed.

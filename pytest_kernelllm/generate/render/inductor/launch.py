@@ -1,7 +1,7 @@
 """Chooses block sizes and the number of warps.
 
-The compiler leaves out a mask if the number of elements is a multiple of its largest block, so every block here is
-a power of two of at most that size.
+The compiler leaves out a mask if the number of elements is a multiple of its largest block, so every block
+here is a power of two of at most that size.
 """
 
 from __future__ import annotations

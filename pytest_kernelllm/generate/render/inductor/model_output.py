@@ -25,7 +25,8 @@ def read_model_output(source: str, live: LiveTarget) -> list[tuple[Program, Bind
     """Reads program and binding of a text for each domain of the target that it serves.
 
     Raises:
-        RenderError: the text is cut off, names attributes that the target lacks, or was written for other shapes.
+        RenderError: the text is cut off, names attributes that the target lacks, or was written for other
+            shapes.
     """
     tree = parse(source)
     forward = _forward(tree)

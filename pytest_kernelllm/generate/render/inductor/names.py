@@ -55,7 +55,8 @@ _RESULTS = {
 def as_identifier(text: str) -> str:
     """Turns an expression into an identifier.
 
-    ``self.fc.weight`` becomes ``fc_weight``, ``self[0].bias`` ``arg_0_bias`` and ``embeddings[0]`` ``embeddings_0``.
+    ``self.fc.weight`` becomes ``fc_weight``, ``self[0].bias`` ``arg_0_bias`` and ``embeddings[0]``
+    ``embeddings_0``.
     """
     name = re.sub(r"\W+", "_", re.sub(r"^self\b\.?", "", text)).strip("_")
     return name if name.isidentifier() and not keyword.iskeyword(name) else f"arg_{name}"

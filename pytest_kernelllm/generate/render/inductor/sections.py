@@ -1,7 +1,7 @@
 """Reads and writes the text of an Inductor completion: a section per case with a JSON header and output code.
 
-The header has what the code does not show: which argument is which attribute or input, the structure of the outputs,
-and the domain. Standard library only, so that a stored completion can be read anywhere.
+The header has what the code does not show: which argument is which attribute or input, the structure of the
+outputs, and the domain. Standard library only, so that a stored completion can be read anywhere.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Makes a lowered kernel readable without changing what it computes.
 
-Dead assignments and aliases are removed, and constants and temporaries that are used once move to their use. Every
-rule works on one block of statements and does nothing if it is not sure.
+Dead assignments and aliases are removed, and constants and temporaries that are used once move to their use.
+Every rule works on one block of statements and does nothing if it is not sure.
 """
 
 from __future__ import annotations

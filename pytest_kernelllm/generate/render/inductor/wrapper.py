@@ -1,7 +1,7 @@
 """Reads TorchInductor's output code: the kernels, and the ``call`` that allocates buffers and launches them.
 
-There are two forms: what torch writes today (kernels as strings, ``kernel.run(..., stream=)``), and the cleaned-up
-code of torch 2.5 on which models were trained (``kernel[grid(n)](..., XBLOCK=128)``).
+There are two forms: what torch writes today (kernels as strings, ``kernel.run(..., stream=)``), and the
+cleaned-up code of torch 2.5 on which models were trained (``kernel[grid(n)](..., XBLOCK=128)``).
 """
 
 from __future__ import annotations

@@ -22,8 +22,9 @@ _CALLABLE = frozenset(
 class AttributeMapper(ast.NodeTransformer):
     """Rewrites a method of ``ModelNew`` to a function on the target's instance.
 
-    Weights and layers are mapped by name only. A plain value becomes the target's attribute of that name, or the only
-    attribute with the same value, or a literal if the domain fixes the constructor arguments on which it depends.
+    Weights and layers are mapped by name only. A plain value becomes the target's attribute of that name, or
+    the only attribute with the same value, or a literal if the domain fixes the constructor arguments on
+    which it depends.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Spells the names in a completion as a kernel module does, whether imported or not.
 
-A kernel module imports ``torch``, ``triton``, ``triton.language as tl`` and ``math``. Other spellings of their members
-(``F.linear``, ``from triton.language import load``) are replaced by dotted names from there.
+A kernel module imports ``torch``, ``triton``, ``triton.language as tl`` and ``math``. Other spellings of
+their members (``F.linear``, ``from triton.language import load``) are replaced by dotted names from there.
 """
 
 from __future__ import annotations

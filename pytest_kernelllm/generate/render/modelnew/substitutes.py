@@ -22,7 +22,8 @@ def with_substitutes(
         top: the completion's top-level definitions.
 
     Raises:
-        RenderError: a function has no plain form, or the completion defines a function of the substitute's name.
+        RenderError: a function has no plain form, or the completion defines a function of the substitute's
+            name.
     """
     if not read_names(kernel) & _HELPERS:
         return kernel, frozenset()
