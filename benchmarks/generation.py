@@ -21,7 +21,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from pytest_kernelllm.models.local import attention, fuse
-from pytest_kernelllm.models.local.decode import Decoder, Job
+from pytest_kernelllm.models.local.decode import DecodeJob, Decoder
 from pytest_kernelllm.models.local.draw import uniforms
 from pytest_kernelllm.models.protocol import Sampling
 
@@ -92,9 +92,9 @@ class Bench:
 
         self.report(name, *timed(work))
 
-    def jobs(self, count: int) -> list[Job]:
+    def jobs(self, count: int) -> list[DecodeJob]:
         """Samples of the one prompt."""
-        return [Job(self.prompt, uniforms(0, "prompt", i, self.new)) for i in range(count)]
+        return [DecodeJob(self.prompt, uniforms(0, "prompt", i, self.new)) for i in range(count)]
 
     def decoder(self, rows: int, *, graph: bool = True) -> Decoder:
         """A fresh one."""

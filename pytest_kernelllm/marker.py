@@ -1,6 +1,6 @@
-"""``@triton_candidate``: says that a module may be replaced, and how to build and call it.
+"""Defines ``@triton_candidate``, which marks a module for replacement and describes how to build and call it.
 
-Standard library only, and cheap to import: marked classes live in production code.
+Standard library only and cheap to import, because production code imports it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any, TypeVar, overload
 MODULE = TypeVar("MODULE", bound=type)
 
 OPTIONS_ATTRIBUTE = "__kernelllm_options__"
-"""Where a marked class keeps its ``Options`` (looked up in the class's own ``__dict__``: subclasses are not marked)."""
+"""The attribute with a marked class's ``Options``; only the class's own ``__dict__`` counts, so subclasses are not marked."""
 
 Inputs = Callable[..., Any]
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a marker said. The arguments of ``triton_candidate``, normalised."""
+    """The arguments of one ``triton_candidate``, normalised."""
 
     inputs: Mapping[str, Inputs] = field(default_factory=dict)
     init: Any = ()
@@ -80,32 +80,32 @@ def triton_candidate(
     nonfinite: bool = True,
     kernel: str | None = None,
 ) -> MODULE | Callable[[MODULE], MODULE]:
-    """Mark an ``nn.Module`` class as a target; as a decorator, bare or with arguments, or called on a class.
+    """Marks an ``nn.Module`` class as a target; a decorator with or without arguments, or a call on a class.
 
     Args:
         cls: the class, when called directly: ``triton_candidate(LlamaRMSNorm, inputs=...)``.
-        inputs: callable that returns the arguments of ``forward``: a tensor, a tuple, a dict of keyword
-            arguments, or ``(tuple, dict)``; or a mapping of case name to such callables. Its keyword
-            parameters named in ``dims`` receive sizes; their defaults are the size that is timed.
-        init: constructor arguments: a tuple, a dict of keyword arguments, ``(tuple, dict)``, or a
+        inputs: a callable that returns the arguments of ``forward``: a tensor, a tuple, a dict of keyword
+            arguments, or ``(tuple, dict)``; or a mapping of case names to such callables. Keyword parameters
+            that ``dims`` names receive sizes; their defaults are the sizes that are timed.
+        init: the constructor's arguments: a tuple, a dict of keyword arguments, ``(tuple, dict)``, or a
             callable that returns one of these or a ready module.
-        dtypes: floating dtypes to judge (``"float32"``, ``"bfloat16"``, ``"float16"``): module and floating
-            inputs are cast to each. Empty: as built.
-        dims: inclusive range of each named dimension that may vary, ``{"batch": (1, 64)}``.
-        backward: gradients are needed as well.
+        dtypes: the floating dtypes to judge (``"float32"``, ``"bfloat16"``, ``"float16"``): module and
+            floating inputs are cast to each. If empty, the module stays as it is built.
+        dims: the inclusive range of each named dimension that may vary, such as ``{"batch": (1, 64)}``.
+        backward: also judge gradients.
         training: judge the module in ``train()`` mode instead of ``eval()``.
-        tolerance: largest allowed relative error, in place of the derived one.
-        min_speedup: smallest speedup over eager worth a suggestion, in place of the configured one.
-        nonfinite: False: inputs are known to be finite, so NaN and infinities in them need not come out as in
-            the original.
-        kernel: dotted path of the adopted kernel module. The class then runs it inside the domain it was
-            verified on, and the original everywhere else.
+        tolerance: the largest allowed relative error; replaces the derived one.
+        min_speedup: the smallest speedup over eager that is suggested; replaces the configured one.
+        nonfinite: set to False if inputs are always finite, so that outputs for NaN and infinities need not
+            match the original's.
+        kernel: the dotted path of the adopted kernel module. The class then runs it inside the domain on
+            which it was verified, and the original everywhere else.
 
     Returns:
-        The class itself. Without ``kernel`` its behaviour is untouched.
+        The class itself. Without ``kernel`` it behaves as before.
 
     Raises:
-        TypeError: an argument is not of the form above; the text names it.
+        TypeError: an argument has another form than above; the message names it.
     """
     named: Mapping[str, Inputs]
     if inputs is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pytest_kernelllm.core.targets import Target
 from pytest_kernelllm.discover.adoption import adopted_file
-from pytest_kernelllm.discover.resolve import Project
+from pytest_kernelllm.discover.resolve import ProjectSources
 from pytest_kernelllm.discover.scan import Problem, Scan, scan_file
 from pytest_kernelllm_hooks.concerned import HEADER, content_of, like_kernel
 
@@ -25,7 +25,7 @@ class Changes:
     """Invalid markers, and files that cannot be read."""
 
 
-def changes(files: Iterable[Path], project: Project) -> Changes:
+def changes(files: Iterable[Path], project: ProjectSources) -> Changes:
     """Reads files and finds what they concern; nothing is imported.
 
     Args:
@@ -53,7 +53,7 @@ def changes(files: Iterable[Path], project: Project) -> Changes:
 class _Look:
     """Scans the project's files, each one once."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: ProjectSources) -> None:
         self.project = project
         self._scans: dict[Path, Scan] = {}
 

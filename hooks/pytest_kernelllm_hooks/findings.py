@@ -10,7 +10,7 @@ from pathlib import Path
 from pytest_kernelllm.core.kernel_module import DIGEST_LINE, unmodified
 from pytest_kernelllm.core.targets import Target
 from pytest_kernelllm.discover.adoption import adopted_file, made_for
-from pytest_kernelllm.discover.resolve import Project, label
+from pytest_kernelllm.discover.resolve import ProjectSources, label
 from pytest_kernelllm.discover.scan import Problem
 from pytest_kernelllm_hooks.changes import changes
 from pytest_kernelllm_hooks.packages import missing_packages
@@ -27,7 +27,7 @@ def findings(files: Iterable[Path], root: Path) -> Iterator[Problem]:
         files: absolute paths.
         root: the project root, absolute; the paths of problems are relative to it.
     """
-    project = Project(root)
+    project = ProjectSources(root)
     found = changes(files, project)
     for problem in found.problems:
         yield (
@@ -45,7 +45,7 @@ def from_here(root: Path, path: str) -> str:
     return Path(os.path.relpath(root / path)).as_posix()
 
 
-def _adopted(project: Project, target: Target) -> Iterator[Problem]:
+def _adopted(project: ProjectSources, target: Target) -> Iterator[Problem]:
     """Checks that the kernel is present, unedited, and made for the current source."""
     file = adopted_file(project.root, target)
     again = f"run pytest --kernelllm-only {from_here(project.root, target.path)} for a new one"

@@ -8,15 +8,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pytest_kernelllm.discover.names import imports_of
-from pytest_kernelllm.discover.resolve import Module, Project
+from pytest_kernelllm.core.syntax import imports_of
+from pytest_kernelllm.discover.resolve import Module, ProjectSources
 from pytest_kernelllm.discover.source_hash import distribution
 
 _IRRELEVANT = ("torch", "triton", "pytest_kernelllm")
 """Their versions are not part of a source hash."""
 
 
-def missing_packages(project: Project, file: Path) -> list[str]:
+def missing_packages(project: ProjectSources, file: Path) -> list[str]:
     """Returns the top-level modules imported by a file and the project files it imports that are not installed here.
 
     Empty if torch is installed: then this is the project's own environment, and the project lacks them as well.
@@ -48,7 +48,7 @@ def _imported(module: Module) -> Iterator[tuple[int, tuple[str, ...]]]:
                 yield imported.level, tuple(part for part in (*imported.module.split("."), name) if part)
 
 
-def _inside(project: Project, module: Module, level: int, parts: Sequence[str]) -> list[Module]:
+def _inside(project: ProjectSources, module: Module, level: int, parts: Sequence[str]) -> list[Module]:
     """The project's files that an import may run, including the packages above."""
     found = (project.find(module, level, parts[:taken]) for taken in range(1, len(parts) + 1))
     return [other for other in found if other is not None]

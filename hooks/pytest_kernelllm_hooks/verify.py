@@ -29,10 +29,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _files_with_targets(files: Sequence[Path], root: Path) -> list[str]:
-    from pytest_kernelllm.discover.resolve import Project
+    from pytest_kernelllm.discover.resolve import ProjectSources
     from pytest_kernelllm_hooks.changes import changes
 
-    return sorted({target.path for target in changes(files, Project(root)).targets})
+    return sorted({target.path for target in changes(files, ProjectSources(root)).targets})
 
 
 def _parser() -> argparse.ArgumentParser:

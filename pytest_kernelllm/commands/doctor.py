@@ -115,10 +115,10 @@ def _language_model(session: Session) -> str:
     settings = session.settings
     if settings.endpoint:
         return f"the endpoint {settings.endpoint}"
-    from pytest_kernelllm.models.local.files import why_not_at_hand
+    from pytest_kernelllm.models.local.files import why_unusable
 
     gpu = find_gpu()
-    why_not = why_not_at_hand(
+    why_not = why_unusable(
         settings.model, settings.revision, settings.dtype, settings.quantization, gpu.free if gpu else 0
     )
     return f"no endpoint; {why_not or f'{settings.model} is in the cache and fits the GPU'}"

@@ -1,1 +1,1 @@
-"""Finds targets: statically in source files, then live."""
+"""Finds targets: first in source files, without importing them, then as live classes."""

@@ -1,4 +1,4 @@
-"""Adopted kernels as they stand in the project: where the file is, and whether it is still the one that was made."""
+"""Finds the file of an adopted kernel and checks whether it is still the one that was generated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HASH_LINE = "# source hash: "
 
 
 def adopted_file(root: Path, target: Target) -> Path | None:
-    """The kernel module that a target's ``kernel=`` names; None if it is not there."""
+    """Returns the path of the kernel module that a target's ``kernel=`` names, or None if there is no such file."""
     if target.kernel is None:
         return None
     relative = Path(*target.kernel.split(".")).with_suffix(".py")
@@ -26,9 +26,11 @@ def adopted_file(root: Path, target: Target) -> Path | None:
 
 
 def adoption_state(root: Path, target: Target) -> AdoptionState:
-    """``current`` if the kernel was made for the target's present source, by the hash in its header.
+    """Compares an adopted kernel with its target: is it there, made for the present source, and unedited?
 
-    Else ``stale``; ``edited`` if the hash is right and the file is not what was generated, by its digest.
+    Returns:
+        ``missing`` if there is no file, ``stale`` if the source hash in its header is not the target's,
+        ``edited`` if its content does not match its digest, else ``current``.
     """
     file = adopted_file(root, target)
     if file is None:
@@ -40,7 +42,7 @@ def adoption_state(root: Path, target: Target) -> AdoptionState:
 
 
 def made_for(content: bytes) -> str | None:
-    """The source hash in a kernel module's header; None if it has none."""
+    """Returns the source hash from a kernel module's header, or None if the header has none."""
     for line in content.decode(errors="replace").splitlines():
         if line.startswith(HASH_LINE):
             return line.removeprefix(HASH_LINE).strip()

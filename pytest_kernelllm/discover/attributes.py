@@ -1,4 +1,4 @@
-"""What a module's behaviour depends on beside its inputs: parameters, buffers and plain values."""
+"""Collects what a module's behaviour depends on besides its inputs: parameters, buffers and plain values."""
 
 from __future__ import annotations
 
@@ -12,32 +12,33 @@ from typing import Any
 import torch
 from torch import nn
 
+from pytest_kernelllm.core.syntax import Chain, chain_of
 from pytest_kernelllm.core.targets import Scalar, TensorSpec
-from pytest_kernelllm.discover.names import Chain, dotted
 
 _SCALAR = (bool, int, float, str)
 
 
 def is_scalar(value: Any) -> bool:
-    """Whether a domain can hold ``value`` as it is."""
+    """Whether a domain can record ``value`` as it is: None, a bool, number or string."""
     return value is None or type(value) in _SCALAR
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """``float32`` for ``torch.float32``."""
+    """Returns ``"float32"`` for ``torch.float32``."""
     return str(dtype).removeprefix("torch.")
 
 
 def attributes(module: nn.Module, dtype: str | None) -> dict[str, TensorSpec | Scalar]:
-    """The attributes that pin a domain, by dotted name.
+    """Returns the attributes that a domain records, by dotted name.
 
-    Parameters and buffers as ``TensorSpec``; scalars as they are; scalars in tuples as ``name[i]``; plain
-    functions by qualified name; the class of each submodule as ``name.__class__``; and what the class reads
-    through other objects, such as ``config.hidden_act``.
+    Parameters and buffers become a ``TensorSpec``, scalars stay as they are, scalars in tuples become
+    ``name[i]``, plain functions their qualified name, and each submodule adds its class as
+    ``name.__class__``. Values that the class reads through other objects, such as ``config.hidden_act``, are
+    included.
 
     Args:
         module: a built module.
-        dtype: the floating dtype that parameters and buffers are going to be cast to, or None.
+        dtype: the floating dtype that parameters and buffers will be cast to, or None.
     """
     found: dict[str, TensorSpec | Scalar] = {}
     tensors = (
@@ -92,14 +93,14 @@ def _follow(module: nn.Module, chain: Chain) -> Any:
             return _NOTHING  # `weight.ndim` is in the tensor's own entry
         try:
             value = getattr(value, part)
-        except Exception:  # a property of the user's may raise anything; then there is nothing to pin
+        except Exception:  # a property of the user's may raise anything; then there is nothing to record
             return _NOTHING
-    # A method is no state, however it is reached.
+    # A method is not state, however it is reached.
     return _NOTHING if isinstance(value, FunctionType) and len(chain) == 1 else value
 
 
 def _chains_read(cls: type) -> set[Chain]:
-    """``a.b`` for every ``self.a.b`` in the source of the class and its bases, up to torch's own."""
+    """Returns ``a.b`` for every ``self.a.b`` in the source of a class and of its bases outside torch."""
     found: set[Chain] = set()
     for base in cls.__mro__:
         if base is object or base.__module__.partition(".")[0] == "torch":
@@ -110,7 +111,7 @@ def _chains_read(cls: type) -> set[Chain]:
             continue  # made without a source file
         for node in ast.walk(tree):
             read = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
-            chain = dotted(node) if read else None
+            chain = chain_of(node) if read else None
             if chain and chain[0] == "self" and not any(p.startswith("__") or p == "training" for p in chain):
                 found.add(chain[1:])
     return found

@@ -1,4 +1,4 @@
-"""Builds a target's module as its marker says, always with the original ``forward``."""
+"""Builds a target's module as its marker describes, always with the original ``forward``."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from pytest_kernelllm.discover.calls import Call, as_call, seeded
 from pytest_kernelllm.discover.errors import TargetError, in_one_line
 
 _SEED = 20_261_121
-"""Initial parameters are drawn under it, so that two builds of a target are equal."""
+"""The seed of initial parameters, so that two builds of a target are equal."""
 
 _ORIGINAL = "__kernelllm_original__"
-"""Where the dispatching ``forward`` of an adopted class keeps the original."""
+"""The attribute in which the dispatching ``forward`` of an adopted class keeps the original."""
 
 
 def original_forward(cls: type[nn.Module]) -> Any:
-    """The ``forward`` that the user wrote, also where an adopted kernel's dispatcher stands in its place."""
+    """Returns the ``forward`` that the user wrote, even if an adopted kernel's dispatcher has replaced it."""
     return getattr(cls.forward, _ORIGINAL, cls.forward)
 
 
 def init_arguments(init: Any, where: str) -> Call | nn.Module:
-    """Constructor arguments from a marker's ``init``; a module if its callable returns a ready one.
+    """Returns the constructor arguments from a marker's ``init``, or the ready module that its callable returns.
 
-    Every call gives fresh objects: a module that is built from them may keep or change them.
+    Every call returns fresh objects, because a module that is built from them may keep or change them.
 
     Raises:
-        TargetError: ``init`` is of another form, or its callable fails.
+        TargetError: ``init`` has another form, or its callable fails.
     """
     if isinstance(init, nn.Module):
         raise TargetError(f"{where}: init= is a module; write `init=lambda: module`.")
@@ -53,7 +53,7 @@ def init_arguments(init: Any, where: str) -> Call | nn.Module:
 
 
 def construct(cls: type[nn.Module], init: Any, where: str) -> nn.Module:
-    """A new instance on the CPU, parameters drawn under a fixed seed.
+    """Builds a new instance on the CPU, with parameters drawn under a fixed seed.
 
     Raises:
         TargetError: the constructor fails.
@@ -78,16 +78,16 @@ def construct(cls: type[nn.Module], init: Any, where: str) -> nn.Module:
 
 
 def finished(module: nn.Module, dtype: str | None, device: str, training: bool) -> nn.Module:
-    """The module itself: on ``device``, floating parameters and buffers cast to ``dtype``, in its mode."""
+    """Moves a module to ``device``, casts floating parameters and buffers to ``dtype`` and sets the mode, in place."""
     if dtype:
-        wanted = getattr(torch, dtype)
+        floating = getattr(torch, dtype)
         # One by one: nn.Module.to(dtype) would make complex ones real.
         for tensor in (*module.parameters(), *module.buffers()):
             if tensor.is_floating_point():
-                tensor.data = tensor.data.to(wanted)
+                tensor.data = tensor.data.to(floating)
     module.to(device).train(training)
     for part in module.modules():
         for name, value in vars(part).items():
-            if type(value) is torch.Tensor:  # kept as a plain attribute, which nn.Module.to does not move
+            if type(value) is torch.Tensor:  # a plain attribute, which nn.Module.to does not move
                 vars(part)[name] = value.to(device)
     return module

@@ -1,4 +1,4 @@
-"""Arguments as users write them, made into the arguments of one call."""
+"""Turns arguments as users write them into the arguments of one call."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import torch
 
 @dataclass(frozen=True)
 class Call:
-    """Arguments of one call."""
+    """The arguments of one call."""
 
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
 
     def map(self, change: Callable[[Any], Any]) -> Call:
-        """The call with every argument changed."""
+        """Returns the call with ``change`` applied to every argument."""
         return Call(tuple(map(change, self.args)), {k: change(v) for k, v in self.kwargs.items()})
 
 
 def as_call(value: Any) -> Call | None:
-    """From a tensor, a tuple or list, a dict, or ``(tuple, dict)``; None for anything else."""
+    """Makes a call from a tensor, a tuple or list, a dict, or ``(tuple, dict)``; returns None for anything else."""
     if isinstance(value, torch.Tensor):
         return Call((value,))
     if isinstance(value, dict):
@@ -34,16 +34,16 @@ def as_call(value: Any) -> Call | None:
 
 
 def placed(value: Any, dtype: str | None, device: str) -> Any:
-    """A tensor on ``device``, contiguous, without history, floating ones in ``dtype``; others unchanged."""
+    """Detaches a tensor, moves it to ``device``, casts a floating one to ``dtype``; other values stay unchanged."""
     if not isinstance(value, torch.Tensor):
         return value
-    wanted = getattr(torch, dtype) if dtype and value.is_floating_point() else value.dtype
-    return value.detach().to(device, wanted).contiguous()
+    cast = getattr(torch, dtype) if dtype and value.is_floating_point() else value.dtype
+    return value.detach().to(device, cast).contiguous()
 
 
 @contextmanager
 def seeded(seed: int, device: str) -> Iterator[None]:
-    """PyTorch's random numbers start at ``seed``, new tensors go to ``device``; both only in the block."""
+    """Seeds PyTorch's random numbers and makes ``device`` the default device, both inside the block only."""
     cuda = [torch.device(device)] if device.startswith("cuda") else []
     with torch.random.fork_rng(devices=cuda), torch.device(device):
         torch.manual_seed(seed)

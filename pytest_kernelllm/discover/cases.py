@@ -1,4 +1,4 @@
-"""Which shapes a target's inputs take, learned by calling the user's callables at several sizes."""
+"""Finds out which shapes a target's inputs take by calling the user's callables at several sizes."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from pytest_kernelllm.discover.attributes import dtype_name, is_scalar
 from pytest_kernelllm.discover.errors import TargetError
 
 Sizes = dict[str, int]
-Shown = dict[str, TensorSpec | Scalar]
+Described = dict[str, TensorSpec | Scalar]
 Probe = Callable[[Sizes], dict[str, Any]]
-"""Calls the user's callable at some sizes; the arguments by parameter name of ``forward``."""
+"""Calls the user's callable at given sizes and returns the arguments by parameter name of ``forward``."""
 
 
 @dataclass(frozen=True)
-class Layout:
-    """How one inputs callable's arguments depend on the named dimensions."""
+class InputLayout:
+    """How the arguments from one inputs callable depend on the named dimensions."""
 
-    inputs: Shown
+    inputs: Described
     dims: dict[str, tuple[int, int]]
     sizes: Sizes
 
 
 def used_dims(make: Callable[..., Any], dims: Mapping[str, tuple[int, int]], where: str) -> Sizes:
-    """The dimensions that a callable takes as parameters, with its defaults.
+    """Returns the dimensions that a callable takes as parameters, with their default sizes.
 
     Raises:
         TargetError: a default is missing or out of range.
@@ -52,11 +52,11 @@ def used_dims(make: Callable[..., Any], dims: Mapping[str, tuple[int, int]], whe
     return defaults
 
 
-def layout(probe: Probe, defaults: Sizes, dims: Mapping[str, tuple[int, int]], where: str) -> Layout:
-    """Name the sizes in the shapes of the arguments.
+def layout(probe: Probe, defaults: Sizes, dims: Mapping[str, tuple[int, int]], where: str) -> InputLayout:
+    """Replaces sizes in the arguments' shapes by the dimensions that they follow.
 
-    A dimension that appears in the shapes as itself is free; one that changes them in any other way stays at
-    its default.
+    A dimension whose size appears in the shapes unchanged is free; one that changes the arguments in any
+    other way stays at its default.
 
     Raises:
         TargetError: an argument is neither a tensor nor a plain value, or the callable fails at some size.
@@ -64,12 +64,12 @@ def layout(probe: Probe, defaults: Sizes, dims: Mapping[str, tuple[int, int]], w
     free = [name for name in defaults if dims[name][0] < dims[name][1]]
     while True:
         sizes = _samples(free, defaults, dims)
-        shown = [_shown(probe(sample), where) for sample in sizes]
+        shown = [_described(probe(sample), where) for sample in sizes]
         bound = _bound(free, sizes, shown)
         if not bound:
             break
         free = [name for name in free if name not in bound]
-    inputs: Shown = {}
+    inputs: Described = {}
     appearing: set[int | str | None] = set()
     for name, value in shown[-1].items():
         if isinstance(value, TensorSpec):
@@ -78,11 +78,11 @@ def layout(probe: Probe, defaults: Sizes, dims: Mapping[str, tuple[int, int]], w
             value = TensorSpec(value.dtype, tuple(entry for entry in shape if entry is not None))
         inputs[name] = value
     kept = [name for name in free if name in appearing]
-    return Layout(inputs, {name: dims[name] for name in kept}, {name: defaults[name] for name in kept})
+    return InputLayout(inputs, {name: dims[name] for name in kept}, {name: defaults[name] for name in kept})
 
 
 def _samples(free: list[str], defaults: Sizes, dims: Mapping[str, tuple[int, int]]) -> list[Sizes]:
-    """Small distinct sizes, then each dimension changed alone, then the default sizes."""
+    """Returns small distinct sizes, then each dimension changed alone, then the default sizes."""
     counter = itertools.count(3, 2)
     start = {name: _clamp(next(counter), dims[name]) for name in free}
     changed = [{**start, name: _clamp(start[name] + 1, dims[name], other_than=start[name])} for name in free]
@@ -94,8 +94,8 @@ def _clamp(size: int, bounds: tuple[int, int], other_than: int | None = None) ->
     return size - 1 if size == other_than else size
 
 
-def _shown(arguments: Mapping[str, Any], where: str) -> Shown:
-    shown: Shown = {}
+def _described(arguments: Mapping[str, Any], where: str) -> Described:
+    shown: Described = {}
     for name, value in arguments.items():
         if isinstance(value, torch.Tensor):
             shown[name] = TensorSpec(dtype_name(value.dtype), tuple(value.shape))
@@ -109,8 +109,8 @@ def _shown(arguments: Mapping[str, Any], where: str) -> Shown:
     return shown
 
 
-def _bound(free: list[str], sizes: list[Sizes], shown: list[Shown]) -> set[str]:
-    """The dimensions that change the arguments in a way that their names cannot express."""
+def _bound(free: list[str], sizes: list[Sizes], shown: list[Described]) -> set[str]:
+    """Returns the dimensions that change the arguments in a way that their names cannot express."""
     forms = [_form(sample) for sample in shown]
     alone = list(zip(free, range(1, len(free) + 1), strict=True))  # the sample in which only that one changed
     if bound := {name for name, i in alone if forms[i] != forms[0]}:
@@ -124,22 +124,22 @@ def _bound(free: list[str], sizes: list[Sizes], shown: list[Shown]) -> set[str]:
     return bound
 
 
-def _form(shown: Shown) -> dict[str, object]:
-    """Everything about the arguments but their sizes."""
+def _form(shown: Described) -> dict[str, object]:
+    """Returns everything about the arguments except their sizes."""
     return {
         name: (value.dtype, len(value.shape)) if isinstance(value, TensorSpec) else (type(value), value)
         for name, value in shown.items()
     }
 
 
-def _columns(argument: str, shown: list[Shown]) -> list[tuple[int | str, ...]]:
-    """For each position of a tensor's shape, what stands there in every sample."""
+def _columns(argument: str, shown: list[Described]) -> list[tuple[int | str, ...]]:
+    """Returns the sizes at each position of a tensor's shape, one from every sample."""
     shapes = [value.shape for sample in shown if isinstance(value := sample[argument], TensorSpec)]
     return list(zip(*shapes, strict=True))
 
 
 def _entry(column: tuple[int | str, ...], sizes: list[Sizes], free: list[str]) -> int | str | None:
-    """A position of a shape: the same size always, or a dimension's in every sample; None if neither."""
+    """Returns the constant size or the dimension at one position of a shape; None if it is neither."""
     if len(set(column)) == 1:
         return column[0]
     return next((name for name in free if column == tuple(sample[name] for sample in sizes)), None)

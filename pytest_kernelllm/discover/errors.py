@@ -1,4 +1,4 @@
-"""Errors for people: one sentence, naming the file, the class and the fix."""
+"""Errors for users: one sentence that names the file, the class and the fix."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 
 
 class TargetError(Exception):
-    """A target cannot be imported, built or called; the text is one sentence that says what to do."""
+    """Raised if a target cannot be imported, built or called; the message says what to do."""
 
 
 def in_one_line(error: BaseException) -> str:
-    """An exception of the user's code: ``ValueError: bad size (layers.py, line 12)``."""
+    """Describes an exception from the user's code: ``ValueError: bad size (layers.py, line 12)``."""
     text = " ".join(str(error).split()).rstrip(".")
     if isinstance(error, SyntaxError):
-        return f"{type(error).__name__}: {text}"  # it names file and line itself
+        return f"{type(error).__name__}: {text}"  # its text names file and line
     if len(text) > 300:
         text = text[:299] + "…"
     lines = [f for f in traceback.extract_tb(error.__traceback__) if _is_the_users(f.filename)]

@@ -1,4 +1,4 @@
-"""Imports a user's file, under the module name it has in the user's project."""
+"""Imports a user's file under the module name that it has in the user's project."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pytest_kernelllm.discover.resolve import label, package_root
 
 
 def import_file(path: Path, root: Path) -> ModuleType:
-    """The module of a Python file; the one already imported, if there is one.
+    """Imports a Python file, or returns the module if it is imported already.
 
     A file in a package is imported under its dotted name, with the package's parent folder first in
-    ``sys.path``; any other file under its own name, with its folder first. The project root and its ``src``
-    come last.
+    ``sys.path``; any other file is imported under its own name, with its folder first. The project root and
+    its ``src`` come last.
 
     Raises:
         TargetError: importing it fails, or another file has taken its name.
@@ -73,7 +73,7 @@ def _loaded(path: Path) -> ModuleType | None:
 
 
 def _same_file(module: ModuleType, path: Path) -> bool:
-    # From the module's own dictionary: a lazy module would import something to answer.
+    # Read from the module's dictionary: a lazy module would import something to answer.
     file = vars(module).get("__file__")
     if not isinstance(file, str) or not file.endswith(path.name):
         return False

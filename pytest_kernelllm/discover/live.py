@@ -1,4 +1,4 @@
-"""A target brought to life: its class imported, built, and called the way its marker says."""
+"""Imports a target's class, builds it and calls it as its marker describes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from pytest_kernelllm.core.parts import Parts, parts_of
+from pytest_kernelllm.core.syntax import Chain
 from pytest_kernelllm.core.targets import Case, Domain, Scalar, Target, TensorSpec
 from pytest_kernelllm.discover import build
 from pytest_kernelllm.discover.attributes import attributes, dtype_name
@@ -21,8 +23,7 @@ from pytest_kernelllm.discover.cases import Sizes, layout, used_dims
 from pytest_kernelllm.discover.errors import TargetError, in_one_line
 from pytest_kernelllm.discover.importing import import_file
 from pytest_kernelllm.discover.marks import find_marks, kernelbench_mark
-from pytest_kernelllm.discover.names import Chain
-from pytest_kernelllm.discover.resolve import Project
+from pytest_kernelllm.discover.resolve import ProjectSources
 from pytest_kernelllm.marker import OPTIONS_ATTRIBUTE, Options
 
 __all__ = ["Call", "LiveTarget", "TargetError", "load_target"]
@@ -30,41 +31,43 @@ __all__ = ["Call", "LiveTarget", "TargetError", "load_target"]
 Makers = Callable[..., Any] | Mapping[str, Callable[..., Any]]
 
 _TRIAL_ELEMENTS = 1 << 22
-"""Inputs of at most this many elements are run through the original once, to see that it works."""
+"""Inputs with at most this many elements are run through the original once, to see that it works."""
 
 
 @dataclass(frozen=True)
 class LiveTarget:
-    """A target's class with everything needed to build and call it. Made by ``load_target``."""
+    """A target's class with everything needed to build and call it, as ``load_target`` returns it."""
 
     target: Target
     cls: type[nn.Module]
     options: Options
     signature: inspect.Signature
-    """Of the original ``forward``, without ``self``."""
+    """The signature of the original ``forward``, without ``self``."""
     cases: tuple[Case, ...] = ()
+    parts: Parts = field(default_factory=Parts, repr=False)
+    """How kernel modules write the names of the module's parts."""
     _makers: Mapping[str, Callable[..., Any]] = field(default_factory=dict, repr=False)
-    """By case name: the callable that makes its inputs."""
+    """The callable that makes the inputs of each case, by the case's name."""
 
     def case(self, name: str) -> Case:
-        """The case of that name.
+        """Returns the case with a name.
 
         Raises:
-            KeyError: there is none.
+            KeyError: there is no such case.
         """
         return {case.name: case for case in self.cases}[name]
 
     def init_arguments(self, case: Case) -> Call:
-        """The constructor's arguments, fresh ones at every call; none if ``init`` returns a ready module.
+        """Returns fresh constructor arguments; no arguments if ``init`` returns a ready module.
 
         Raises:
-            TargetError: ``init`` fails or is of another form.
+            TargetError: ``init`` fails or has another form.
         """
         made = build.init_arguments(self.options.init, self._where)
         return made if isinstance(made, Call) else Call()
 
     def build(self, case: Case, device: str = "cpu") -> nn.Module:
-        """A new module for a case: always the same values, and the original ``forward`` at every depth.
+        """Builds a module for a case, with the same values every time and the original ``forward`` at every depth.
 
         Raises:
             TargetError: the user's constructor fails.
@@ -75,13 +78,13 @@ class LiveTarget:
     def inputs(
         self, case: Case, seed: int, sizes: Mapping[str, int] | None = None, device: str = "cpu"
     ) -> Call:
-        """Fresh arguments of ``forward``: contiguous, on ``device``, floating ones in the case's dtype.
+        """Makes fresh arguments of ``forward``: contiguous, on ``device``, floating ones in the case's dtype.
 
         Args:
             case: one of ``cases``.
-            seed: of PyTorch's generators while the user's callable runs.
-            sizes: of named dimensions, in place of the case's own.
-            device: where the user's callable makes its tensors.
+            seed: the seed of PyTorch's generators while the user's callable runs.
+            sizes: sizes of named dimensions that replace the case's own.
+            device: the device on which the user's callable makes its tensors.
 
         Raises:
             TargetError: the user's callable fails.
@@ -93,10 +96,10 @@ class LiveTarget:
         return call.map(lambda value: placed(value, case.dtype, device))
 
     def bind(self, call: Call) -> dict[str, Any]:
-        """The arguments that were passed, by parameter name of ``forward``.
+        """Returns the passed arguments by parameter name of ``forward``.
 
         Raises:
-            TargetError: they do not fit, or go into ``*args`` or ``**kwargs``.
+            TargetError: they do not fit the signature, or go into ``*args`` or ``**kwargs``.
         """
         shown = f"forward{self.signature}"
         try:
@@ -139,15 +142,15 @@ class LiveTarget:
 
 
 def load_target(root: Path, target: Target, inputs: Makers | None = None) -> LiveTarget:
-    """Import a target's file, build its module once and learn its cases.
+    """Imports a target's file, builds its module once and finds its cases.
 
     Args:
         root: the project root.
-        target: as the scan found it.
-        inputs: used in place of the marker's ``inputs``.
+        target: the target as the scan found it.
+        inputs: replaces the marker's ``inputs``.
 
     Raises:
-        TargetError: it cannot be imported, built or called; the text says what to do.
+        TargetError: the target cannot be imported, built or called; the message says what to do.
     """
     root = root.absolute()
     file = (root / target.path).resolve()
@@ -187,7 +190,7 @@ def _marked_class(
 
 
 def _expression(target: Target, file: Path, root: Path) -> Chain:
-    project = Project(root)
+    project = ProjectSources(root)
     module = project.parse(file)
     if target.kind == "kernelbench" and (bench := kernelbench_mark(module)):
         return bench.expression
@@ -212,7 +215,7 @@ def _check_options(options: Options, where: str) -> None:
 
 
 def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
-    """Every inputs callable with every dtype, each callable tried once."""
+    """Adds a case for every inputs callable and dtype, and tries each callable once."""
     options = live.options
     module = build.construct(live.cls, options.init, where)
     held = {dtype: attributes(module, dtype) for dtype in options.dtypes or (None,)}
@@ -230,7 +233,7 @@ def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
             )
             cases.append(Case(f"{name}-{dtype}" if dtype else name, dtype, domain, found.sizes))
             makers[cases[-1].name] = make
-    live = replace(live, cases=tuple(cases), _makers=makers)
+    live = replace(live, cases=tuple(cases), parts=parts_of(module), _makers=makers)
     tried = "float32" if "float32" in held else next(iter(held))
     module = build.finished(module, tried, "cpu", options.training)
     for case in cases:
@@ -242,7 +245,7 @@ def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
 def _probe(live: LiveTarget, make: Callable[..., Any]) -> Callable[[Sizes], dict[str, Any]]:
     def probe(sizes: Sizes) -> dict[str, Any]:
         try:
-            # Shapes without memory; not every callable works without data.
+            # The meta device gives shapes without memory, but not every callable works without data.
             return live.bind(live._make(make, sizes, 0, "meta"))
         except TargetError:
             return live.bind(live._make(make, sizes, 0, "cpu"))
@@ -257,7 +260,7 @@ def _cast(value: TensorSpec | Scalar, dtype: str | None) -> TensorSpec | Scalar:
 
 
 def _try(live: LiveTarget, module: nn.Module, case: Case, where: str) -> None:
-    """Run the original once, on the CPU at small sizes; large inputs are left to the judge."""
+    """Runs the original once, on the CPU at small sizes; large inputs are left to the judge."""
     sizes = {name: max(low, min(high, 4)) for name, (low, high) in case.domain.dims.items()}
     for value in case.domain.inputs.values():
         if isinstance(value, TensorSpec):

@@ -1,4 +1,4 @@
-"""The markers in one parsed file."""
+"""Finds the markers in one parsed file."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pytest_kernelllm.discover.names import Chain, dotted, inner_blocks
-from pytest_kernelllm.discover.resolve import Module, Origin, Project
+from pytest_kernelllm.core.syntax import Chain, chain_of
+from pytest_kernelllm.discover.names import inner_blocks
+from pytest_kernelllm.discover.resolve import Module, Origin, ProjectSources
 
 MARKER = "triton_candidate"
 
@@ -22,29 +23,29 @@ class Mark:
     line: int
     kind: Literal["decorator", "call", "kernelbench"]
     expression: Chain
-    """How the class is reached from the file's namespace."""
+    """The dotted name by which the class is reached from the file's namespace."""
     node: ast.ClassDef | None
     """The class statement; None for a call."""
     options: tuple[ast.keyword, ...] = ()
 
     @property
     def kernel(self) -> str | None:
-        """The adopted kernel module, if it is named by a string literal."""
+        """The dotted name of the adopted kernel module, if it is a string literal; else None."""
         value = next((k.value for k in self.options if k.arg == "kernel"), None)
         return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else None
 
 
 @dataclass(frozen=True)
 class Marks:
-    """What one file marks, in order, and what is wrong: ``(line, sentence)``."""
+    """The markers of one file in order, and its problems as ``(line, sentence)``."""
 
     marks: tuple[Mark, ...]
     problems: tuple[tuple[int, str], ...]
 
 
-def is_marker(project: Project, module: Module, node: ast.expr) -> bool:
-    """Whether an expression (a decorator, or what is called) is the marker, bare or with arguments."""
-    chain = dotted(node.func if isinstance(node, ast.Call) else node)
+def is_marker(project: ProjectSources, module: Module, node: ast.expr) -> bool:
+    """Whether an expression (a decorator or a call) is the marker, bare or with arguments."""
+    chain = chain_of(node.func if isinstance(node, ast.Call) else node)
     return chain is not None and any(_is_ours(origin) for origin in project.resolve(module, chain))
 
 
@@ -54,15 +55,15 @@ def _is_ours(origin: Origin) -> bool:
     return outside and origin.name.split(".")[-1] == MARKER
 
 
-def find_marks(project: Project, module: Module) -> Marks:
-    """Every class that the file marks, and every marker that cannot work."""
+def find_marks(project: ProjectSources, module: Module) -> Marks:
+    """Finds every class that the file marks, and every marker that cannot work."""
     finder = _Finder(project, module)
     finder.block(module.tree.body, (), certain=True)
     return finder.result()
 
 
 def kernelbench_mark(module: Module) -> Mark | None:
-    """The ``Model`` of a file in KernelBench's form: ``Model``, ``get_inputs``, ``get_init_inputs``."""
+    """Returns the ``Model`` of a file in KernelBench's form (``Model``, ``get_inputs``, ``get_init_inputs``)."""
     classes = [n for n in module.tree.body if isinstance(n, ast.ClassDef) and n.name == "Model"]
     if classes and {"get_inputs", "get_init_inputs"} <= set(module.names):
         return Mark("Model", classes[-1].lineno, "kernelbench", ("Model",), classes[-1])
@@ -70,13 +71,13 @@ def kernelbench_mark(module: Module) -> Mark | None:
 
 
 class _Finder:
-    def __init__(self, project: Project, module: Module) -> None:
+    def __init__(self, project: ProjectSources, module: Module) -> None:
         self.project, self.module = project, module
         self.marks: list[Mark] = []
         self.problems: list[tuple[int, str]] = []
 
     def block(self, body: Iterable[ast.stmt], outer: Chain, certain: bool) -> None:
-        """Look at a module, a class, or a block inside one (then it is not ``certain`` to run)."""
+        """Searches a module, a class, or a block inside one, which is not ``certain`` to run."""
         for statement in body:
             if isinstance(statement, ast.ClassDef):
                 self.class_statement(statement, outer, certain)
@@ -109,8 +110,8 @@ class _Finder:
         else:
             options = call.keywords
         if not call.args:
-            return  # a decorator kept for later, which the scan does not follow
-        chain = dotted(call.args[0])
+            return  # a decorator that is stored in a variable, which the scan does not follow
+        chain = chain_of(call.args[0])
         if chain is None:
             shown = ast.unparse(call.args[0])
             self.problems.append(
@@ -140,7 +141,7 @@ class _Finder:
                 self.problems.append((node.lineno, f"{text}; call it at module level"))
 
     def result(self) -> Marks:
-        """Give every mark a name of its own; of several on one class the last counts, as at run time."""
+        """Gives every mark a unique name; if a class has several marks, the last one counts, as at run time."""
         last = {mark.expression: mark for mark in self.marks}
         for mark in self.marks:
             if (kept := last[mark.expression]) is not mark:

@@ -1,4 +1,4 @@
-"""What a piece of source binds and what it reads: scopes, on the syntax tree alone."""
+"""Finds the names that a module binds at its top and the names that a piece of code reads, from the syntax tree."""
 
 from __future__ import annotations
 
@@ -7,54 +7,32 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-Chain = tuple[str, ...]
-"""A dotted name, split: ``m.helper`` is ``("m", "helper")``."""
-
-
-@dataclass(frozen=True)
-class Import:
-    """What an import statement binds a name to. ``name`` is None for a module itself."""
-
-    level: int
-    module: str
-    name: str | None
+from pytest_kernelllm.core.syntax import (
+    COMPREHENSIONS,
+    SCOPES,
+    Chain,
+    Import,
+    assigned_names,
+    chain_of,
+    imports_of,
+    parameters,
+)
 
 
 @dataclass
 class Bindings:
-    """Everything at module level that gives one name its value: alternatives and later changes included."""
+    """The statements at module level that give one name its value, alternatives and later changes included."""
 
     nodes: list[ast.AST] = field(default_factory=list)
     imports: list[Import] = field(default_factory=list)
 
 
 def module_names(tree: ast.Module) -> tuple[dict[str, Bindings], tuple[Import, ...]]:
-    """The names at the top of a module, and its star imports."""
+    """Returns what binds each name at the top of a module, and the module's star imports."""
     names: defaultdict[str, Bindings] = defaultdict(Bindings)
     stars: list[Import] = []
     _bind(tree.body, [], names, stars)
     return dict(names), tuple(stars)
-
-
-def dotted(node: ast.AST) -> Chain | None:
-    """``a.b.c`` as a chain; None for any other expression."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    return (node.id, *reversed(parts)) if isinstance(node, ast.Name) else None
-
-
-def imports_of(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Import]]:
-    """The names that an import statement binds, ``*`` included."""
-    for alias in node.names:
-        if isinstance(node, ast.ImportFrom):
-            yield alias.asname or alias.name, Import(node.level, node.module or "", alias.name)
-        elif alias.asname:
-            yield alias.asname, Import(0, alias.name, None)
-        else:
-            top = alias.name.partition(".")[0]
-            yield top, Import(0, top, None)
 
 
 def _bind(
@@ -70,47 +48,31 @@ def _bind(
         elif blocks := inner_blocks(statement):
             heads = [n for n in ast.iter_child_nodes(statement) if not isinstance(n, _BLOCK)]
             for head in heads:
-                for name in assigned(head):
+                for name in assigned_names(head):
                     names[name].nodes += [*heads, *guards]
             for block in blocks:
                 _bind(block, guards + heads, names, stars)
         else:
-            for name in {*assigned(statement), *_changed(statement)}:
+            for name in {*assigned_names(statement), *_changed(statement)}:
                 names[name].nodes += [statement, *guards]
 
 
 _BLOCK = (ast.stmt, ast.ExceptHandler, ast.match_case)
-_SCOPE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_COMPREHENSION = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def inner_blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
-    """The blocks of an ``if``, ``try``, ``with``, loop or ``match``; none for ``if __name__ == ...``."""
-    if isinstance(statement, _SCOPE):
+    """Returns the blocks of an ``if``, ``try``, ``with``, loop or ``match``; ``if __name__ == ...`` has only its ``else``."""
+    if isinstance(statement, SCOPES):
         return []
-    if isinstance(statement, ast.If) and any(dotted(n) == ("__name__",) for n in ast.walk(statement.test)):
+    if isinstance(statement, ast.If) and any(chain_of(n) == ("__name__",) for n in ast.walk(statement.test)):
         return [statement.orelse]
     blocks = [getattr(statement, part, []) for part in ("body", "orelse", "finalbody")]
     blocks += [part.body for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ()))]
     return [block for block in blocks if block]
 
 
-def assigned(node: ast.AST) -> Iterator[str]:
-    """Names that running ``node`` binds in its own scope, imports aside."""
-    if isinstance(node, _SCOPE):
-        yield node.name
-    elif isinstance(node, ast.Name):
-        if isinstance(node.ctx, ast.Store):
-            yield node.id
-    elif not isinstance(node, (ast.Lambda, *_COMPREHENSION)):
-        if isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
-            yield node.name
-        for child in ast.iter_child_nodes(node):
-            yield from assigned(child)
-
-
 def _changed(statement: ast.stmt) -> Iterator[str]:
-    """Names whose object a module-level statement changes: ``TABLE["a"] = f``, ``A.forward = g``."""
+    """Yields the names whose objects a module-level statement changes: ``TABLE["a"] = f``, ``A.forward = g``."""
     targets: list[ast.expr] = []
     if isinstance(statement, ast.Assign):
         targets = statement.targets
@@ -127,7 +89,7 @@ def _changed(statement: ast.stmt) -> Iterator[str]:
 
 
 def reads(node: ast.AST, ignore: Callable[[ast.expr], bool]) -> set[Chain]:
-    """The dotted names that code takes from outside itself; ``ignore`` tells decorators to skip."""
+    """Returns the dotted names that code takes from outside itself, without decorators for which ``ignore`` holds."""
     found: set[Chain] = set()
     _reads(node, frozenset(), ignore, found)
     return found
@@ -136,21 +98,20 @@ def reads(node: ast.AST, ignore: Callable[[ast.expr], bool]) -> set[Chain]:
 def _reads(
     node: ast.AST, bound: frozenset[str], ignore: Callable[[ast.expr], bool], found: set[Chain]
 ) -> None:
-    if (chain := dotted(node)) is not None:
+    if (chain := chain_of(node)) is not None:
         if chain[0] not in bound:
             found.add(chain)
         return
     inner: list[ast.AST] = []
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
         inner = list(node.body) if isinstance(node.body, list) else [node.body]
-        every = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
-        own = {a.arg for a in (*every, node.args.vararg, node.args.kwarg) if a}
-        own |= {name for part in inner for name in assigned(part)}
+        own = {parameter.arg for parameter in parameters(node.args, variadic=True)}
+        own |= {name for part in inner for name in assigned_names(part)}
         own -= {
             name for part in inner for n in ast.walk(part) if isinstance(n, ast.Global) for name in n.names
         }
-    elif isinstance(node, _COMPREHENSION):
-        own = {name for part in node.generators for name in assigned(part.target)}
+    elif isinstance(node, COMPREHENSIONS):
+        own = {name for part in node.generators for name in assigned_names(part.target)}
         _reads(node.generators[0].iter, bound, ignore, found)  # evaluated outside
         inner = list(ast.iter_child_nodes(node))
     skipped = inner

@@ -1,4 +1,4 @@
-"""Names in a project's source, followed to where they are defined, without running anything."""
+"""Follows names in a project's source to their definitions, without running anything."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_kernelllm.discover.names import Bindings, Chain, Import, module_names
+from pytest_kernelllm.core.syntax import Chain, Import
+from pytest_kernelllm.discover.names import Bindings, module_names
 
 WHOLE_MODULE = "*"
 
@@ -17,8 +18,8 @@ WHOLE_MODULE = "*"
 class Module:
     """A parsed file.
 
-    ``label`` is its path in POSIX form relative to the project root, ``identity`` relative to the folder it is
-    imported from: the same from whichever root the project is looked at.
+    ``label`` is its path in POSIX form relative to the project root. ``identity`` is its path relative to the
+    folder from which it is imported, which does not depend on the root.
     """
 
     path: Path
@@ -31,9 +32,9 @@ class Module:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a name comes from: ``name`` at the top of ``module`` (``*``: all of it).
+    """Where a name comes from: ``name`` at the top of ``module``, or the whole module if ``name`` is ``*``.
 
-    Without a module: the qualified name of something outside the project.
+    If ``module`` is None, ``name`` is the qualified name of something outside the project.
     """
 
     module: Module | None
@@ -41,14 +42,14 @@ class Origin:
 
 
 def package_root(path: Path) -> Path:
-    """The folder from which ``path`` is imported: the first one upwards without ``__init__.py``."""
+    """Returns the folder from which ``path`` is imported: the first one upwards without ``__init__.py``."""
     folder = path.parent
     while (folder / "__init__.py").is_file() and folder != folder.parent:
         folder = folder.parent
     return folder
 
 
-class Project:
+class ProjectSources:
     """The files of one project, each read and parsed once, on demand."""
 
     def __init__(self, root: Path) -> None:
@@ -59,11 +60,11 @@ class Project:
         self._tops: dict[Path, tuple[Path, ...]] = {}
 
     def parse(self, path: Path, source: bytes | None = None) -> Module:
-        """The parsed file.
+        """Returns the parsed file.
 
         Raises:
-            SyntaxError, ValueError: it is not Python.
-            OSError: it cannot be read.
+            SyntaxError, ValueError: the file is not Python.
+            OSError: the file cannot be read.
         """
         module = self._modules.get(path)
         if module is None:
@@ -75,7 +76,7 @@ class Project:
         return module
 
     def find(self, importer: Module, level: int, parts: Sequence[str]) -> Module | None:
-        """The project's file for a module name that ``importer`` imports; None if it is not the project's."""
+        """Returns the project's file for a module name that ``importer`` imports; None if it is not in the project."""
         for folder in self._search(importer.path, level):
             key = (folder, tuple(parts))
             if key not in self._files:
@@ -87,12 +88,12 @@ class Project:
     def resolve(
         self, module: Module, chain: Chain, local: Mapping[str, Sequence[Import]] | None = None
     ) -> list[Origin]:
-        """Where ``chain``, read in ``module``, may come from; empty for builtins and unknown names.
+        """Returns the possible origins of a dotted name; none for builtins and unknown names.
 
         Args:
-            module: the file in which it is read.
+            module: the file that reads the name.
             chain: the dotted name.
-            local: imports made inside the code that reads it.
+            local: the imports inside the code that reads it.
         """
         found: list[Origin] = []
         seen: set[tuple[Path, Chain]] = set()
@@ -152,7 +153,7 @@ class Project:
     ) -> None:
         parts = tuple(imported.module.split(".")) if imported.module else ()
         chain = (imported.name, *rest) if imported.name else rest
-        # The shortest prefix that is a file: what follows it is looked up there, as Python does.
+        # As in Python, the shortest prefix that is a file counts, and the rest is looked up in it.
         for taken in range(len(chain) + 1):
             if source := self.find(module, imported.level, parts + chain[:taken]):
                 self._member(source, chain[taken:], found, seen)
@@ -161,7 +162,7 @@ class Project:
 
 
 def label(path: Path, root: Path) -> str:
-    """``path`` as ids name it: POSIX form, relative to ``root``."""
+    """Returns ``path`` in POSIX form relative to ``root``, as ids name it."""
     return Path(os.path.relpath(path, root)).as_posix()
 
 
@@ -173,7 +174,7 @@ def _module_file(base: Path) -> Path | None:
 
 
 def _foreign(folder: Path, parts: Sequence[str], importer: Path) -> bool:
-    """A file that was itself found among installed packages does not make its neighbours the project's."""
+    """Whether a module among installed packages is outside the project, although its importer was found there."""
     if folder.name not in ("site-packages", "dist-packages"):
         return False
     return not importer.is_relative_to(folder / parts[0])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pytest_kernelllm.core.targets import Target
 from pytest_kernelllm.discover.marks import MARKER, find_marks, kernelbench_mark
-from pytest_kernelllm.discover.resolve import Project, label
+from pytest_kernelllm.discover.resolve import ProjectSources, label
 from pytest_kernelllm.discover.source_hash import source_hash
 
 _SKIPPED = frozenset(("__pycache__", "node_modules", "site-packages", "build", "dist"))
@@ -17,38 +17,38 @@ _SKIPPED = frozenset(("__pycache__", "node_modules", "site-packages", "build", "
 
 @dataclass(frozen=True)
 class Problem:
-    """A marker that makes no target, or a file that cannot be read. ``str()`` is the line for people."""
+    """A marker that makes no target, or a file that cannot be read; ``str()`` gives a line for users."""
 
     path: str
     line: int
     message: str
 
     def __str__(self) -> str:
-        """``path:line: message.``"""
+        """Returns ``path:line: message.``"""
         return f"{self.path}:{self.line}: {self.message}."
 
 
 @dataclass(frozen=True)
 class Scan:
-    """What a scan found, in the order of the paths, files sorted within a folder."""
+    """The targets and problems that a scan found, in the order of the paths, with files sorted within a folder."""
 
     targets: tuple[Target, ...] = ()
     problems: tuple[Problem, ...] = ()
 
 
 def scan(paths: Iterable[Path], root: Path, *, kernelbench: bool = False, salt: str = "") -> Scan:
-    """Find the targets in files and folders.
+    """Finds the targets in files and folders.
 
-    Folders are walked without hidden ones, virtual environments, caches and build output.
+    Hidden folders, virtual environments, caches and build output are skipped.
 
     Args:
-        paths: files and folders; one that is given by name is searched whatever it is called.
+        paths: files and folders; a folder that is given here is searched whatever its name is.
         root: the project root, to which ``Target.path`` is relative.
         kernelbench: also take files in KernelBench's form (``Model``, ``get_inputs``, ``get_init_inputs``).
-        salt: goes into every source hash, see ``source_hash``.
+        salt: a part of every source hash, see ``source_hash``.
     """
     root = root.absolute()
-    project = Project(root)
+    project = ProjectSources(root)
     files = dict.fromkeys(file for path in paths for file in python_files(path.absolute()))
     found = [_scan_file(file, project, kernelbench, salt) for file in files]
     return Scan(
@@ -58,17 +58,22 @@ def scan(paths: Iterable[Path], root: Path, *, kernelbench: bool = False, salt: 
 
 
 def scan_file(
-    path: Path, root: Path, *, kernelbench: bool = False, salt: str = "", project: Project | None = None
+    path: Path,
+    root: Path,
+    *,
+    kernelbench: bool = False,
+    salt: str = "",
+    project: ProjectSources | None = None,
 ) -> Scan:
-    """Find the targets in one file; the arguments are those of ``scan``.
+    """Finds the targets in one file; the arguments are those of ``scan``.
 
-    ``project``, made for the same root, keeps files that several targets reach from being parsed again.
+    Pass a ``project`` for the same root so that files which several targets reach are parsed only once.
     """
-    return _scan_file(path.absolute(), project or Project(root.absolute()), kernelbench, salt)
+    return _scan_file(path.absolute(), project or ProjectSources(root.absolute()), kernelbench, salt)
 
 
 def python_files(path: Path) -> Iterator[Path]:
-    """``path`` itself if it is a Python file, else those below it, sorted."""
+    """Yields ``path`` itself if it is a Python file, else the Python files below it, sorted."""
     if path.suffix == ".py" and path.is_file():
         yield path
     elif path.is_dir():
@@ -80,7 +85,7 @@ def _walk(folder: str) -> Iterator[str]:
         with os.scandir(folder) as listing:
             entries = sorted(listing, key=lambda entry: entry.name)
     except OSError:
-        return  # not ours to read
+        return  # no permission to read it
     for entry in entries:
         if entry.name.startswith("."):
             continue
@@ -91,11 +96,11 @@ def _walk(folder: str) -> Iterator[str]:
             yield entry.path
 
 
-def _scan_file(path: Path, project: Project, kernelbench: bool, salt: str) -> Scan:
+def _scan_file(path: Path, project: ProjectSources, kernelbench: bool, salt: str) -> Scan:
     try:
         source = path.read_bytes()
     except OSError:
-        return Scan()  # a link to nothing, or not ours to read
+        return Scan()  # a broken link, or no permission to read it
     bench = kernelbench and b"get_init_inputs" in source
     if not bench and MARKER.encode() not in source:
         return Scan()

@@ -1,9 +1,9 @@
-"""The hash of everything a target's behaviour depends on, read from source and never run.
+"""Hashes everything that a target's behaviour depends on; the source is read and never run.
 
-It covers the class, what it reaches in the project through names and imports, the marker's arguments except
-``kernel=``, and name and version of the installed packages that it reaches. Comments, docstrings and
-formatting do not count. What only shows at run time (``getattr`` by a computed name, files read, global
-settings changed elsewhere) is not seen.
+The hash covers the class, what it reaches in the project through names and imports, the marker's arguments
+except ``kernel=``, and the names and versions of the installed packages that it reaches. Comments, docstrings
+and formatting do not count. What shows only at run time (``getattr`` with a computed name, files that are
+read, global settings that are changed elsewhere) is not included.
 """
 
 from __future__ import annotations
@@ -17,25 +17,26 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from pytest_kernelllm.core.syntax import Import, expression, imports_of, is_docstring
 from pytest_kernelllm.discover.marks import Mark, is_marker
-from pytest_kernelllm.discover.names import Import, imports_of, reads
-from pytest_kernelllm.discover.resolve import WHOLE_MODULE, Module, Origin, Project
+from pytest_kernelllm.discover.names import reads
+from pytest_kernelllm.discover.resolve import WHOLE_MODULE, Module, Origin, ProjectSources
 
 VERSION = "1"
-"""Changes when the hash of unchanged source changes."""
+"""Raised whenever the hash of unchanged source changes."""
 
 _IN_ENVIRONMENT = ("torch", "triton", "pytest_kernelllm")
-"""Packages whose version is no part of the hash: a verdict names its own environment."""
+"""Packages whose versions are not part of the hash, because a verdict records its environment."""
 
 
-def source_hash(project: Project, module: Module, mark: Mark, salt: str = "") -> str:
-    """SHA-256 over everything that ``mark``'s class depends on, as 64 hexadecimal digits.
+def source_hash(project: ProjectSources, module: Module, mark: Mark, salt: str = "") -> str:
+    """Returns the SHA-256 over everything that the marked class depends on, as 64 hexadecimal digits.
 
     Args:
         project: the parsed files, shared by all targets of a scan.
         module: the file that holds the marker.
         mark: the marker.
-        salt: whatever else makes old results void, such as the judge's policy version.
+        salt: anything else that makes old results invalid, such as the judge's policy version.
     """
     closure = _Closure(project)
     if mark.node is not None:
@@ -43,10 +44,10 @@ def source_hash(project: Project, module: Module, mark: Mark, salt: str = "") ->
     if (
         mark.node is None or len(mark.expression) == 1
     ):  # alternatives in an if/else, or a class from elsewhere
-        closure.add(module, "class", _name(*mark.expression))
+        closure.add(module, "class", expression(".".join(mark.expression)))
     if mark.kind == "kernelbench":
-        closure.add(module, "inputs", _name("get_inputs"))
-        closure.add(module, "init", _name("get_init_inputs"))
+        closure.add(module, "inputs", expression("get_inputs"))
+        closure.add(module, "init", expression("get_init_inputs"))
     for option in mark.options:
         if option.arg != "kernel":
             closure.add(module, f"option {option.arg or '**'}", option.value)
@@ -55,9 +56,9 @@ def source_hash(project: Project, module: Module, mark: Mark, salt: str = "") ->
 
 
 class _Closure:
-    """Code reached so far, as lines of text whose set is what gets hashed."""
+    """Collects the code that is reached, as lines of text; the set of lines is hashed."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: ProjectSources) -> None:
         self.project = project
         self._lines: set[str] = set()
         self._seen: set[Origin] = set()
@@ -67,7 +68,7 @@ class _Closure:
         self._queue.append((module, f"{module.identity} {role}", node))
 
     def entries(self) -> list[str]:
-        """Follow everything that was added; the sorted lines."""
+        """Follows everything that was added and returns the sorted lines."""
         while self._queue:
             module, role, node = self._queue.pop()
             ignore = partial(is_marker, self.project, module)
@@ -97,16 +98,13 @@ class _Closure:
                 self.add(origin.module, f"{origin.name} {number}", node)
 
 
-def _name(first: str, *rest: str) -> ast.expr:
-    node: ast.expr = ast.Name(first, ast.Load())
-    for part in rest:
-        node = ast.Attribute(node, part, ast.Load())
-    return node
-
-
 @functools.cache
 def distribution(top: str) -> str:
-    """``name==version`` of what provides the top-level module ``top``; its bare name if that is no matter."""
+    """Returns ``name==version`` of the distribution that provides a top-level module, or the bare name.
+
+    The name alone is returned for the standard library, for packages whose version does not count, and for
+    unknown ones.
+    """
     if not top or top in _IN_ENVIRONMENT or top in sys.stdlib_module_names:
         return top
     from importlib import metadata
@@ -122,15 +120,17 @@ def distribution(top: str) -> str:
 def _distributions() -> Mapping[str, list[str]]:
     from importlib import metadata
 
-    return metadata.packages_distributions()  # slow (it reads every RECORD), so only for odd names
+    return (
+        metadata.packages_distributions()
+    )  # slow, because it reads every RECORD: only for names that are no distribution's
 
 
 def normalised(node: ast.AST, ignore: Callable[[ast.expr], bool]) -> str:
-    """The syntax tree as text that does not depend on layout, docstrings or the Python version.
+    """Writes a syntax tree as text that does not depend on layout, docstrings or the Python version.
 
     Args:
         node: any syntax tree.
-        ignore: tells decorators that do not count.
+        ignore: whether a decorator does not count.
     """
     pieces: list[str] = []
     _normalise(node, ignore, pieces.append)
@@ -151,7 +151,7 @@ def _normalise(node: Any, ignore: Callable[[ast.expr], bool], write: Callable[[s
                 value = [item for item in value or () if not ignore(item)]
             elif isinstance(node, ast.JoinedStr):  # Python 3.12 adds empty strings to nested formats
                 value = [item for item in node.values if getattr(item, "value", None) != ""]
-            # Fields that newer Pythons added are empty in older source: emptiness must not show.
+            # Newer Pythons add fields that are empty for older source, so empty fields are left out.
             if name not in _SKIPPED_FIELDS and value is not None and value != []:
                 write(name + "=")
                 _normalise(value, ignore, write)
@@ -169,5 +169,5 @@ def _normalise(node: Any, ignore: Callable[[ast.expr], bool], write: Callable[[s
 
 
 def _without_effect(node: Any) -> bool:
-    """Docstrings, ``...`` and ``pass``."""
-    return isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+    """Whether an item is a docstring, ``...`` or ``pass``."""
+    return isinstance(node, ast.Pass) or is_docstring(node)

@@ -1,4 +1,4 @@
-"""The ``files`` generator: candidates that people, or other tools, left in a folder."""
+"""The ``files`` generator, which takes candidates from a folder."""
 
 from __future__ import annotations
 
@@ -17,23 +17,21 @@ _SUFFIXES = (".py", ".txt", ".md")
 
 
 class FilesGenerator(Generator):
-    """Takes candidates from files in ``candidates_dir``, named after the class they replace.
+    """Takes candidates from files in ``candidates_dir`` that are named after the class they replace.
 
-    For a target ``RMSNorm`` these are read, in natural order (``_2`` before ``_10``)::
+    For a target ``RMSNorm`` it reads these files, in natural order (``_2`` before ``_10``)::
 
         DIR/RMSNorm.py        DIR/RMSNorm_*.py        DIR/RMSNorm/*.py
 
-    and the same with ``.txt`` or ``.md``. Each file is one candidate, written either as a kernel module (a
-    top-level ``forward`` and no ``ModelNew``) or as KernelLLM answers (a ``ModelNew`` class, alone or
-    fenced in prose). ``samples`` limits how many are taken. A nested class ``Outer.Inner`` is looked up as
-    ``Outer.Inner``.
-
+    and the same with ``.txt`` or ``.md``. Each file is one candidate: either a kernel module (a top-level
+    ``forward`` and no ``ModelNew``) or an answer of KernelLLM (a ``ModelNew`` class, alone or fenced in
+    prose). ``samples`` limits their number. The files of a nested class are named ``Outer.Inner``.
     """
 
     name = "files"
 
     def __init__(self, directory: Path) -> None:
-        """Reads from one folder.
+        """``directory``: the folder.
 
         Raises:
             GenerateError: the folder does not exist.
@@ -41,12 +39,12 @@ class FilesGenerator(Generator):
         if not directory.is_dir():
             raise GenerateError(
                 f"The `files` generator finds no folder {directory}: "
-                "create it, or name another with `candidates_dir`."
+                "create it, or set `candidates_dir` to another."
             )
         self._directory = directory
 
     def identity(self) -> str:
-        """``files:`` and a hash of the name and bytes of every file that could be a candidate."""
+        """Returns ``files:`` and a hash of the names and bytes of all files that could be candidates."""
         digest = hashlib.sha256()
         for path in sorted(p for p in self._directory.rglob("*") if _is_candidate(p)):
             name = path.relative_to(self._directory).as_posix().encode()
@@ -55,7 +53,7 @@ class FilesGenerator(Generator):
         return f"files:{digest.hexdigest()[:16]}"
 
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Completion]]:
-        """One completion a file; for a target without files an empty one that says what was looked for."""
+        """Yields one completion per file; a target without files gets an empty one whose note names the patterns."""
         for request in requests:
             name = request.target.name
             files = self._files(name)
@@ -63,7 +61,7 @@ class FilesGenerator(Generator):
                 patterns = f"{name}.py, {name}_*.py or {name}/*.py (or .txt, .md)"
                 note = f"No candidate file {patterns} in {self._directory}."
                 yield request, Completion(self.name, 0, "", "modelnew", note=note)
-            for index in request.wanted:
+            for index in request.indices:
                 if index < len(files):
                     yield request, self._completion(index, files[index])
 
@@ -87,7 +85,7 @@ class FilesGenerator(Generator):
 
 
 def format_of(text: str) -> Literal["modelnew", "kernel_module"]:
-    """What a candidate file holds: a top-level ``forward`` and no ``ModelNew`` makes it a kernel module."""
+    """Returns the format of a file: a kernel module has a top-level ``forward`` and no ``ModelNew``."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""What a generator is: anything that writes candidates for targets."""
+"""The interface of a generator, which writes candidates for targets."""
 
 from __future__ import annotations
 
@@ -13,45 +13,45 @@ if TYPE_CHECKING:
 
 
 class GenerateError(RuntimeError):
-    """A generator cannot work at all (missing extra, missing folder, no server); the text says what to do."""
+    """Raised if a generator cannot work at all (missing extra, missing folder, no server); it says what to do."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """Candidates wanted for one target."""
+    """Asks for candidates for one target."""
 
     target: Target
-    wanted: tuple[int, ...]
-    """Indices of the samples that are not in the store yet, rising."""
+    indices: tuple[int, ...]
+    """Indices of the requested samples, which are not in the store yet, in increasing order."""
     live: Callable[[], LiveTarget]
-    """Imports the user's code on the first call; generators that need no module never call it."""
+    """Returns the live target; the first call imports the user's code, so call it only if the class is needed."""
 
 
 class Generator(Protocol):
-    """Writes candidates. ``generate`` takes many targets at once, so that a model can batch over them.
+    """Writes candidates; ``generate`` takes many targets at once, so that a model can batch them.
 
-    Generators of one's own derive from this class.
+    Derive your own generators from this class.
     """
 
     name: str
     """What people call it, in ids as well (``correctness[inductor-3]``): unique in a run."""
     batched: bool = False
-    """Whether many targets at once come cheaper than one after the other."""
+    """Whether many targets at once are cheaper than one after the other."""
     on_gpu: bool = False
-    """Whether it computes on this machine's GPUs, so that nothing can be timed meanwhile."""
+    """Whether it computes on this machine's GPUs, so that nothing can be timed at the same time."""
 
     def identity(self) -> str:
-        """Everything that changes what is written (model, revision, sampling…): completions are cached under it.
+        """Returns everything that changes the completions (model, revision, sampling…), under which they are cached.
 
-        Must not import torch: it is asked for in runs in which everything is already known.
+        It must not import torch, because it is called even if every completion is cached.
         """
 
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Completion]]:
-        """Yield completions as they arrive, in any order.
+        """Yields completions as they arrive, in any order.
 
-        A target for which there is nothing to write gets one completion with empty text and a ``note``
-        that says why in one line. Fewer completions than were wanted mean there are no more distinct ones. Closing
-        the iterator ends the work.
+        A target without a possible completion gets one with empty text and a ``note`` that says why in one
+        line. Fewer completions than requested mean that there are no more distinct ones. Closing the iterator
+        ends the work.
 
         Raises:
             GenerateError: nothing can be generated for any target.
@@ -66,9 +66,9 @@ class Generator(Protocol):
         return iter(())
 
     def release(self) -> None:
-        """Give back what it holds on a GPU until the next call."""
+        """Frees its GPU memory until the next call."""
         return
 
     def stop(self) -> None:
-        """Have a running ``generate`` raise ``GenerateError`` soon, for good; called from another thread."""
+        """Makes a running and every later ``generate`` raise ``GenerateError``; call it from another thread."""
         return

@@ -1,4 +1,4 @@
-"""The language model and the sampling that the settings name."""
+"""Makes the language model and the sampling from the settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pytest_kernelllm.models.protocol import PRESETS, LanguageModel, Sampling
 
 
 def sampling(settings: Settings) -> Sampling:
-    """The preset's sampling with what the settings say in its place."""
+    """Returns the preset's sampling with the values that the settings override."""
     given = {
         name: getattr(settings, name)
         for name in ("temperature", "top_p", "top_k", "max_new_tokens")
@@ -20,7 +20,7 @@ def sampling(settings: Settings) -> Sampling:
 
 
 def language_model(settings: Settings, progress: Callable[[str], None]) -> LanguageModel:
-    """The model that the settings name: behind the endpoint if there is one, else on this machine."""
+    """Opens the model from the settings: behind the endpoint if there is one, else on this machine."""
     if settings.endpoint:
         from pytest_kernelllm.models.endpoint import open_endpoint
 

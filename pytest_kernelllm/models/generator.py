@@ -1,4 +1,4 @@
-"""The ``local`` and ``endpoint`` generators: a language model that is shown the target and asked for Triton."""
+"""The ``local`` and ``endpoint`` generators, which prompt a language model with a target and ask for Triton code."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PromptHook:
-    """What may replace a target's prompt."""
+    """A function that may replace a target's prompt."""
 
     replace: Callable[[Target, str, str], str | None] = lambda target, code, prompt: None
-    """Gets the target, its stand-alone module and the prompt; returns another prompt, or None for that one."""
+    """Takes the target, its stand-alone module and the prompt; returns another prompt, or None to keep it."""
     key: str = ""
-    """Another one where it may return other prompts; empty where there is no hook."""
+    """Changes whenever the hook may return other prompts; empty if there is no hook."""
 
 
 NO_HOOK = PromptHook()
 
 
 class KernelLLMGenerator(Generator):
-    """Samples a language model, many targets in one go (``generate.protocol.Generator``)."""
+    """Samples a language model for many targets at once (``generate.protocol.Generator``)."""
 
     batched = True
 
@@ -42,11 +42,11 @@ class KernelLLMGenerator(Generator):
         on_gpu: bool,
         hook: PromptHook = NO_HOOK,
     ) -> None:
-        """Nothing is asked of the model yet.
+        """Does not use the model yet.
 
         Args:
-            name: how people call it: ``local``, ``endpoint``.
-            model: is asked.
+            name: the generator's name: ``local`` or ``endpoint``.
+            model: the model to sample.
             sampling: how tokens are drawn.
             on_gpu: whether the model computes on this machine's GPUs.
             hook: may replace a target's prompt.
@@ -58,57 +58,57 @@ class KernelLLMGenerator(Generator):
         self._hook = hook
 
     def identity(self) -> str:
-        """Model, revision, sampling, prompt and what may replace it. What a target's prompt holds besides is in its source hash."""
+        """Returns model, revision, sampling, prompt version and hook; a target's own part of the prompt is in its source hash."""
         from pytest_kernelllm.models.prompt import PROMPT_VERSION
 
         hook = f" hook/{self._hook.key}" if self._hook.key else ""
         return f"{self._model.identity()} {self._sampling.key} prompt/{PROMPT_VERSION}{hook}"
 
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Completion]]:
-        """Yield every sample wanted, in the order in which they get ready.
+        """Yields every requested sample as it gets ready.
 
         Raises:
-            GenerateError: the model cannot be had.
+            GenerateError: the model is not available.
         """
         asked: list[Request] = []
         asks: list[Ask] = []
         for request in requests:
             prompt, why_not = self._prompt(request)
             if why_not:
-                for index in request.wanted:
+                for index in request.indices:
                     yield request, Completion(self.name, index, "", "modelnew", prompt=prompt, note=why_not)
             else:
                 asked.append(request)
-                asks.append(Ask(prompt, request.wanted))
+                asks.append(Ask(prompt, request.indices))
         for answer in self._model.answers(asks, self._sampling):
             yield asked[answer.ask], self._completion(answer, asks[answer.ask].prompt)
 
     def stream(self, request: Request) -> Iterator[str | Completion]:
-        """Yield the first sample wanted in pieces, and then whole, as a completion.
+        """Yields the first requested sample in pieces, and then the whole of it as a completion.
 
         Raises:
-            GenerateError: the model cannot be had, or fails on the way.
+            GenerateError: the model is not available, or fails on the way.
         """
         prompt, why_not = self._prompt(request)
         text, started = "", time.monotonic()
         if not why_not:
-            for piece in self._model.stream(prompt, self._sampling, request.wanted[0]):
+            for piece in self._model.stream(prompt, self._sampling, request.indices[0]):
                 text += piece
                 yield piece
         seconds = round(time.monotonic() - started, 3)
-        answer = Answer(0, request.wanted[0], text, seconds=seconds, note=why_not)
+        answer = Answer(0, request.indices[0], text, seconds=seconds, note=why_not)
         yield self._completion(answer, prompt)
 
     def release(self) -> None:
-        """Give the model's memory back."""
+        """Frees the model's GPU memory."""
         self._model.release()
 
     def stop(self) -> None:
-        """End what is being written."""
+        """Ends a running ``generate``."""
         self._model.stop()
 
     def _prompt(self, request: Request) -> tuple[str, str]:
-        """A target's prompt, and why it cannot be used, if it cannot."""
+        """Returns a target's prompt, and why it cannot be used; the reason is empty if it can."""
         from pytest_kernelllm.models.prompt import TEMPLATE, PromptError, fill, standalone
 
         live = request.live()
@@ -138,5 +138,5 @@ class KernelLLMGenerator(Generator):
 
 
 def shown_case(live: LiveTarget) -> Case:
-    """The case that a model is shown: the first one in float32, which KernelLLM was trained on, else the first."""
+    """Returns the case for the prompt: the first one in float32, on which KernelLLM was trained, else the first."""
     return next((case for case in live.cases if case.dtype in (None, "float32")), live.cases[0])

@@ -1,4 +1,4 @@
-"""``KernelLLM``: the model by itself, for scripts and notebooks; on this machine or behind an endpoint, all the same."""
+"""``KernelLLM`` gives scripts and notebooks access to the model, on this machine or behind an endpoint."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class SamplingOptions(TypedDict, total=False):
-    """How tokens are drawn, for one call; what is left out is as the ``KernelLLM`` was made."""
+    """How tokens are drawn in one call; missing values are those of the ``KernelLLM``."""
 
     temperature: float
     top_p: float
@@ -28,10 +28,10 @@ class SamplingOptions(TypedDict, total=False):
 
 
 class KernelLLM:
-    """Asks a language model for Triton kernels. Loads it, or connects, on first use; not thread-safe.
+    """Asks a language model for Triton kernels; loads it or connects on first use, not thread-safe.
 
-    The same prompt, sampling and seed give the same answer again: pass another ``seed`` for others. Nothing that
-    comes back has been run or checked; ``kernelllm verify`` and ``pytest --kernelllm`` do that.
+    The same prompt, sampling and seed give the same answer again; pass another ``seed`` for other answers.
+    Answers have not been run or checked; ``kernelllm verify`` and ``pytest --kernelllm`` do that.
     """
 
     def __init__(
@@ -43,17 +43,18 @@ class KernelLLM:
         progress: Callable[[str], None] = lambda text: None,
         **options: Unpack[SamplingOptions],
     ) -> None:
-        """Nothing is loaded yet.
+        """Loads nothing yet.
 
         Args:
-            model: on the Hugging Face Hub (``owner/name``), or a folder.
-            endpoint: ask a server in place of this machine; docs/how-to/endpoint.md has its spellings.
-            settings: everything else (revision, dtype, quantization, preset…); ``model`` and ``endpoint`` win if given.
-            progress: told in a few words what takes long.
-            **options: how tokens are drawn, in place of the preset's.
+            model: a model on the Hugging Face Hub (``owner/name``) or a folder.
+            endpoint: use a server instead of this machine; docs/how-to/endpoint.md lists the forms.
+            settings: everything else (revision, dtype, quantization, preset…); ``model`` and ``endpoint``
+                override it.
+            progress: called with a few words when something takes long.
+            **options: how tokens are drawn; overrides the preset.
 
         Raises:
-            GenerateError: ``endpoint`` is no address.
+            GenerateError: ``endpoint`` is not an address.
         """
         settings = settings or Settings()
         if model != Settings.model:
@@ -64,13 +65,13 @@ class KernelLLM:
         self._model = language_model(settings, progress)
 
     def __enter__(self) -> KernelLLM:
-        """Itself."""
+        """Returns itself."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give its memory back."""
+        """Calls ``close``."""
         self.close()
 
     @overload
@@ -82,18 +83,19 @@ class KernelLLM:
     def generate_triton(
         self, code: str, n: int | None = None, **options: Unpack[SamplingOptions]
     ) -> str | list[str]:
-        """Triton code for a PyTorch module.
+        """Asks for Triton code for a PyTorch module.
 
         Args:
             code: a self-contained module that defines ``Model``, ``get_inputs`` and ``get_init_inputs``.
-            n: how many answers; None for one, and then the one itself is returned.
+            n: the number of answers; None for a single one, which is returned by itself.
             **options: how tokens are drawn.
 
         Returns:
-            The code of each answer, without prose and fences. Answers without code are left out of a list.
+            The code of each answer without prose and fences. A list leaves out answers without code.
 
         Raises:
-            GenerateError: the model cannot be had, the code is too long for it, or the one answer holds no code.
+            GenerateError: the model is not available, the code is too long for it, or a single answer has no
+                code.
         """
         texts = self.generate_raw(self.prompt(code), n or 1, **options)
         found: list[str] = []
@@ -118,15 +120,15 @@ class KernelLLM:
     def generate_raw(
         self, prompt: str, n: int | None = None, **options: Unpack[SamplingOptions]
     ) -> str | list[str]:
-        """What the model writes after a prompt, as it is.
+        """Returns the raw text that the model writes after a prompt.
 
         Args:
-            prompt: continued as it stands; no chat template is applied.
-            n: how many answers; None for one, and then the one itself is returned.
+            prompt: the text to continue; no chat template is applied.
+            n: the number of answers; None for a single one, which is returned by itself.
             **options: how tokens are drawn.
 
         Raises:
-            GenerateError: the model cannot be had, the prompt is too long for it, or an answer fails.
+            GenerateError: the model is not available, the prompt is too long for it, or an answer fails.
         """
         found = sorted(self.answers(prompt, n or 1, **options), key=lambda answer: answer.index)
         for answer in found:
@@ -136,16 +138,16 @@ class KernelLLM:
         return texts[0] if n is None else texts
 
     def answers(self, prompt: str, n: int, **options: Unpack[SamplingOptions]) -> Iterator[Answer]:
-        """``n`` answers as they get ready, in any order, with their tokens, seconds and how they ended.
+        """Yields ``n`` answers as they get ready, in any order, with token counts, times and how they ended.
 
         Raises:
-            GenerateError: the model cannot be had, or the prompt is too long for it.
+            GenerateError: the model is not available, or the prompt is too long for it.
         """
         drawn = self._drawn(prompt, options)
         return self._model.answers([Ask(prompt, tuple(range(n)))], drawn)
 
     def stream_raw(self, prompt: str, **options: Unpack[SamplingOptions]) -> Iterator[str]:
-        """One answer, piece by piece as it is written; joined, the pieces are what ``generate_raw`` returns.
+        """Yields one answer piece by piece as it is written; joined, the pieces are the result of ``generate_raw``.
 
         Raises:
             GenerateError: as for ``generate_raw``.
@@ -153,11 +155,11 @@ class KernelLLM:
         return self._model.stream(prompt, self._drawn(prompt, options))
 
     def prompt(self, code: str) -> str:
-        """The prompt for a PyTorch module: in the words of the model's repository if it has any, else in ours."""
+        """Returns the prompt for a PyTorch module, from the template in the model's repository or else from ours."""
         return fill(self._model.template() or TEMPLATE, code)
 
     def close(self) -> None:
-        """Give its memory back; it may be used again."""
+        """Frees the model's memory; the next call loads it again."""
         self._model.release()
 
     def _drawn(self, prompt: str, options: SamplingOptions) -> Sampling:

@@ -1,4 +1,4 @@
-"""What a language model is to the rest of the code: prompts in, texts out, many at once."""
+"""The interface of a language model: it takes prompts and returns texts, many at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Finish = Literal["stop", "length", "failed"]
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are drawn. The defaults are those of KernelLLM's published pass@k (``PUBLISHED``)."""
+    """How tokens are drawn; the defaults are those of KernelLLM's published pass@k (``PUBLISHED``)."""
 
     temperature: float = 1.0
     """0 takes the likeliest token every time."""
@@ -24,10 +24,10 @@ class Sampling:
     """Tokens are drawn from this many likeliest ones; 0 turns it off."""
     max_new_tokens: int = 2048
     seed: int = 0
-    """Sample ``i`` of a prompt is drawn under a seed made of this one and ``i``, where the model can be seeded."""
+    """Sample ``i`` of a prompt is drawn under a seed made of this one and ``i``, if the model can be seeded."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be drawn.
+        """Checks the values.
 
         Raises:
             GenerateError: a value is out of its range.
@@ -39,32 +39,32 @@ class Sampling:
             ("max_new_tokens", self.max_new_tokens >= 1, "at least 1"),
         ):
             if not fine:
-                raise GenerateError(f"`{name}` cannot be {getattr(self, name)}; it is {expected}.")
+                raise GenerateError(f"`{name}` cannot be {getattr(self, name)}; it must be {expected}.")
 
     @property
     def key(self) -> str:
-        """Everything that changes what is drawn, in one line."""
+        """All values that change what is drawn, in one line."""
         return (
             f"t={self.temperature:g} p={self.top_p:g} k={self.top_k} n={self.max_new_tokens} seed={self.seed}"
         )
 
 
 PUBLISHED = Sampling()
-"""Under which KernelLLM's pass@k was published."""
+"""The sampling of KernelLLM's published pass@k."""
 
 SCRIPT = Sampling(temperature=0.6, top_p=0.95)
-"""What KernelLLM's own script uses unless told otherwise."""
+"""The default sampling of KernelLLM's own script."""
 
 PRESETS = {"published": PUBLISHED, "script": SCRIPT}
 
 
 @dataclass(frozen=True)
 class Ask:
-    """Samples wanted of one prompt."""
+    """Asks for samples of one prompt."""
 
     prompt: str
     indices: tuple[int, ...]
-    """Which samples: each index has a seed of its own, so that asking for more later repeats nothing."""
+    """Which samples; each index has its own seed, so that asking for more later repeats none."""
 
 
 @dataclass(frozen=True)
@@ -72,63 +72,63 @@ class Answer:
     """One sample of one prompt."""
 
     ask: int
-    """Position of the prompt among those asked."""
+    """Position of the ``Ask`` that it answers."""
     index: int
     text: str
-    """Without the prompt and without the end-of-text token."""
+    """The text without the prompt and without the end-of-text token."""
     tokens: int = 0
-    """New tokens, those that were thrown away at the end included; 0 where the server does not say."""
+    """Number of new tokens, including those that are dropped at the end; 0 if the server does not report it."""
     prompt_tokens: int = 0
     seconds: float = 0.0
-    """From the moment work on this sample began until it was there."""
+    """Time from the start of work on this sample to its end."""
     finish: Finish = "stop"
-    """``length``: cut off at ``max_new_tokens``. ``failed``: ``text`` is empty or partial and ``note`` says why."""
+    """``length`` if cut off at ``max_new_tokens``; ``failed`` if ``text`` is empty or partial, and ``note`` says why."""
     note: str = ""
     cost: float | None = None
-    """US dollars: of a server billed by the hour, the time since the answer before; None where nobody says."""
+    """Cost in US dollars; on a server billed by the hour, of the time since the answer before. None if unknown."""
 
 
 class LanguageModel(Protocol):
-    """A model that continues text. Raw completion: no chat template is ever applied."""
+    """A model that continues text; no chat template is ever applied."""
 
     name: str
-    """What people call it: ``facebook/KernelLLM``, also behind an endpoint where that is known."""
+    """The model's name, such as ``facebook/KernelLLM``, also behind an endpoint if it is known."""
 
     @property
     def revision(self) -> str:
-        """Commit hash, as far as it is known; for the record."""
+        """The commit hash, if it is known."""
 
     def identity(self) -> str:
-        """Model and revision, as far as they can be known without torch and without the network."""
+        """Returns model and revision, as far as they are known without torch and without the network."""
 
     def template(self) -> str | None:
-        """The prompt template that the model's own repository holds (one ``{}`` for the code), or None."""
+        """Returns the prompt template in the model's repository (with one ``{}`` for the code), or None."""
 
     def too_long(self, prompt: str, sampling: Sampling) -> str | None:
-        """Why a prompt leaves no room for an answer, by how many tokens; or None: it fits, or nobody knows.
+        """Says why a prompt leaves no room for an answer, and by how many tokens; None if it fits or if that is unknown.
 
         Raises:
-            GenerateError: the model cannot be had at all.
+            GenerateError: the model is not available.
         """
 
     def answers(self, asks: Sequence[Ask], sampling: Sampling) -> Iterator[Answer]:
-        """Yield every sample asked for, in whatever order they get ready; failed ones too.
+        """Yields every requested sample as it gets ready, in any order and including failed ones.
 
         Closing the iterator ends the work.
 
         Raises:
-            GenerateError: nothing can be had from this model: it is missing, refuses the token, does not fit…
+            GenerateError: the model is not available: it is missing, rejects the token, does not fit…
         """
 
     def stream(self, prompt: str, sampling: Sampling, index: int = 0) -> Iterator[str]:
-        """Yield one sample piece by piece as it is written; closing the iterator ends the work.
+        """Yields one sample piece by piece as it is written; closing the iterator ends the work.
 
         Raises:
-            GenerateError: as for ``answers``, and where the one sample fails.
+            GenerateError: as for ``answers``, and if the sample fails.
         """
 
     def release(self) -> None:
-        """Give back memory on the GPU until the next call."""
+        """Frees the model's GPU memory until the next call."""
 
     def stop(self) -> None:
-        """Have running ``answers`` raise ``GenerateError`` soon, for good; called from another thread."""
+        """Makes a running and every later ``answers`` raise ``GenerateError``; call it from another thread."""

@@ -15,7 +15,7 @@ from torch import nn
 
 from pytest_kernelllm.core.records import Environment, KernelRecord
 from pytest_kernelllm.discover.marks import Mark, find_marks, kernelbench_mark
-from pytest_kernelllm.discover.resolve import Origin, Project
+from pytest_kernelllm.discover.resolve import Origin, ProjectSources
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.optimize.environment import difference, same
 from pytest_kernelllm.optimize.report import UNKNOWN
@@ -101,7 +101,7 @@ class KernelIndex:
         for record in self._store.verdicts:
             path, _, name = record.target.partition("::")
             by_file[path][name].append(record)
-        projects: dict[Path, Project] = {}
+        projects: dict[Path, ProjectSources] = {}
         found: list[_Marked] = []
         for path, records in by_file.items():
             # Target paths are relative to the project's root, and the store may lie in a subfolder of it.
@@ -109,7 +109,7 @@ class KernelIndex:
             if root is None:
                 self._problem(path, "does not exist any more", records)
                 continue
-            marked = _marks_of(root / path, projects.setdefault(root, Project(root)))
+            marked = _marks_of(root / path, projects.setdefault(root, ProjectSources(root)))
             for name, its_records in records.items():
                 if name in marked:
                     found.append(replace(marked[name], records=tuple(its_records)))
@@ -123,7 +123,7 @@ class KernelIndex:
         )
 
 
-def _marks_of(file: Path, project: Project) -> dict[str, _Marked]:
+def _marks_of(file: Path, project: ProjectSources) -> dict[str, _Marked]:
     """The targets that a file marks, by name, without their records; empty if the file is not Python."""
     hashes = {
         t.name: t.source_hash

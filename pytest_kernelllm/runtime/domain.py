@@ -21,6 +21,8 @@ PLAIN = (torch.Tensor, nn.Parameter)
 """The types of tensors that kernels accept; a subclass may behave differently."""
 SCALARS = (bool, int, float, str, type(None))
 _CLASS = ".__class__"
+ORDERED = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+"""Modules whose parts may be gone through in order."""
 
 
 def matches(
@@ -75,14 +77,16 @@ def same_value(listed: Any, actual: Any) -> bool:
     return bool(actual == listed or (actual != actual and listed != listed))
 
 
-def split_item(part: str) -> tuple[str, int | None]:
-    """``stride[1]`` of a dotted name as ``("stride", 1)``, any other part as ``(part, None)``."""
+def split_item(owner: Any, part: str) -> tuple[str, int | None]:
+    """``stride[1]`` of a dotted name as ``("stride", 1)``; a part that ``owner`` has under that very name as ``(part, None)``."""
     name, bracket, index = part.partition("[")
-    return (name, int(index.rstrip("]"))) if bracket else (part, None)
+    if not bracket or not index[:-1].isdigit() or hasattr(owner, part):
+        return part, None
+    return name, int(index[:-1])
 
 
 def _structure(domain: Domain, module: nn.Module) -> str | None:
-    listed = {path.removesuffix(_CLASS) for path in domain.attributes if path.endswith(_CLASS)}
+    listed = [path.removesuffix(_CLASS) for path in domain.attributes if path.endswith(_CLASS)]
     known = {id(_lookup(module, path)) for path in listed}
     for path, child in module.named_modules(remove_duplicate=False):
         where = f"submodule `{path}`" if path else "the module"
@@ -92,6 +96,10 @@ def _structure(domain: Domain, module: nn.Module) -> str | None:
             )
         if path and id(child) not in known:
             return f"{where} is no part of the verified domain"
+        if isinstance(child, ORDERED) and _parts(child) != [
+            part for owner, _, part in (each.rpartition(".") for each in listed) if owner == path
+        ]:
+            return f"{where} does not have the parts that the kernel was verified with, or not in their order"
         if path and replaced(child, "forward"):
             return f"{where} has a forward of its own"
         hooks = (
@@ -106,6 +114,10 @@ def _structure(domain: Domain, module: nn.Module) -> str | None:
         if path not in domain.attributes:
             return f"`{path}` is not part of the verified domain"
     return None
+
+
+def _parts(module: nn.Module) -> list[str]:
+    return [name for name, part in module._modules.items() if part is not None]
 
 
 def _attributes(
@@ -197,7 +209,7 @@ def _gradients(domain: Domain, module: nn.Module, bound: inspect.BoundArguments)
 def _lookup(module: nn.Module, path: str) -> Any:
     found: Any = module
     for part in path.split("."):
-        name, index = split_item(part)
+        name, index = split_item(found, part)
         found = getattr(found, name, MISSING)
         if index is not None:
             found = found[index] if isinstance(found, tuple | list) and index < len(found) else MISSING

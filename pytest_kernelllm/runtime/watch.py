@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from pytest_kernelllm.runtime.ambient import HOOKS, QUIET, QUIET_NAMES
-from pytest_kernelllm.runtime.domain import MISSING, PLAIN, SCALARS, same_value, split_item
+from pytest_kernelllm.runtime.domain import MISSING, ORDERED, PLAIN, SCALARS, same_value, split_item
 from pytest_kernelllm.runtime.generated import define, holding
 
 
@@ -72,6 +72,9 @@ class _Seen:
             self._length(registry)
             for name, value in registry.items():
                 self._same(f"{self._name(registry)}[{name!r}]", value)
+        if isinstance(child, ORDERED) and not all(name.isdigit() for name in child._modules):
+            # Parts with numbers for names are numbered anew when their order changes; others only change places.
+            self._add(f"[*{self._name(child._modules)}] == {[*child._modules]!r}")
         if child is not self.module:  # whose own hooks are called around forward, by torch
             for hooks in _hooks(child):
                 self._length(hooks)
@@ -80,7 +83,7 @@ class _Seen:
         """Adds the value of one dotted name, and everything on the way to it."""
         owner: Any = self.module
         for part in path.split("."):
-            name, index = split_item(part)
+            name, index = split_item(owner, part)
             value = getattr(owner, name, MISSING)
             expression = self._attribute(owner, name, value)
             if index is not None and isinstance(value, tuple | list):
@@ -109,7 +112,7 @@ class _Seen:
         elif namespace is not None:
             expression = f"{self._name(namespace)}[{name!r}]"
         else:
-            expression = f"{self._name(owner)}.{name}"
+            expression = f"getattr({self._name(owner)}, {name!r})"
             if type(value) in SCALARS:  # code may compute it, each time as another object
                 self._add(f"{self._name(same_value)}({self._name(value)}, {expression})")
                 return expression

@@ -139,7 +139,7 @@ class CompleteStage:
                 written[target.id] += 1
                 yield target, self._memo.keep(self._key(identity, target, completion.index), completion)
             for request in requests:
-                if written[request.target.id] < len(request.wanted):
+                if written[request.target.id] < len(request.indices):
                     self._store.completions.mark_exhausted(self._key(identity, request.target, 0))
 
     def _usable(self, target: Target) -> bool:

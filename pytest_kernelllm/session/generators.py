@@ -88,9 +88,9 @@ def _best(settings: Settings, around: Surroundings) -> tuple[str, str]:
         return "endpoint", "an endpoint is set"
     if not around.gpu:
         return "inductor", "no endpoint is set, and there is no GPU for a local model"
-    from pytest_kernelllm.models.local.files import why_not_at_hand
+    from pytest_kernelllm.models.local.files import why_unusable
 
-    why_not = why_not_at_hand(
+    why_not = why_unusable(
         settings.model, settings.revision, settings.dtype, settings.quantization, around.free
     )
     if why_not:

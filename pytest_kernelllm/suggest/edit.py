@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_kernelllm.core.records import Target
+from pytest_kernelllm.core.syntax import chain_of
 from pytest_kernelllm.discover.marks import Mark, find_marks, is_marker
-from pytest_kernelllm.discover.names import dotted
-from pytest_kernelllm.discover.resolve import Project
+from pytest_kernelllm.discover.resolve import ProjectSources
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _LAYOUT = (token.NL, token.NEWLINE, token.COMMENT, token.INDENT, token.DEDENT, token.ENDMARKER)
@@ -79,7 +79,7 @@ class _Marker:
 
 
 def _find(source: bytes, target: Target, root: Path) -> _Marker:
-    project = Project(root.absolute())
+    project = ProjectSources(root.absolute())
     module = project.parse(root.absolute() / target.path, source)
     mark = next((m for m in find_marks(project, module).marks if m.name == target.name), None)
     if mark is None:
@@ -91,7 +91,7 @@ def _find(source: bytes, target: Target, root: Path) -> _Marker:
         nodes = [d for d in mark.node.decorator_list if is_marker(project, module, d)]
     else:
         calls = [n for n in ast.walk(module.tree) if isinstance(n, ast.Call) and n.lineno == mark.line]
-        named = [call for call in calls if call.args and dotted(call.args[0]) == mark.expression]
+        named = [call for call in calls if call.args and chain_of(call.args[0]) == mark.expression]
         nodes = [
             call if is_marker(project, module, call) else call.func
             for call in named

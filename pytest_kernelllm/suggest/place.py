@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import keyword
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from pytest_kernelllm.core.records import Target
+from pytest_kernelllm.core.syntax import snake_case
 from pytest_kernelllm.discover.resolve import package_root
 from pytest_kernelllm.suggest.files import PatchError
 
@@ -76,22 +76,19 @@ def place(root: Path, target: Target, targets: Iterable[Target] = (), folder: st
     return at(f"{_with_stem(target)}_{digits}", home)
 
 
-def snake(name: str) -> str:
-    """Converts a class's qualified name to a module name: ``LlamaRMSNorm`` → ``llama_rms_norm``."""
-    words = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", name)
-    words = re.sub(r"([a-z\d])([A-Z])", r"\1_\2", words)
-    words = re.sub(r"\W|_{2,}", "_", words).strip("_").lower()
-    return words if words.isidentifier() else f"_{words}"
-
-
 def _short(target: Target) -> str:
-    name = snake(target.name)
-    return f"kernel_{name}_kernel" if keyword.iskeyword(name) or _collected(name) else name
+    return _module_name(snake_case(target.name))
 
 
 def _with_stem(target: Target) -> str:
-    name = f"{snake(PurePosixPath(target.path).stem)}_{snake(target.name)}"
-    return f"kernel_{name}_kernel" if _collected(name) else name
+    return _module_name(f"{snake_case(PurePosixPath(target.path).stem)}_{snake_case(target.name)}")
+
+
+def _module_name(name: str) -> str:
+    """A name that can be imported and that pytest does not collect."""
+    if keyword.iskeyword(name) or _collected(name):
+        return f"kernel_{name}_kernel"
+    return name if name.isidentifier() else f"_{name}"
 
 
 def _collected(name: str) -> bool:

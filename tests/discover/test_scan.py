@@ -183,11 +183,11 @@ def test_walk_is_sorted_and_leaves_out_what_is_not_the_users(project):
     places += ("x/site-packages/a", "build/a", "dist/a")
     root = project.write_files({f"{place}.py": marked for place in places})
     (root / "env" / "pyvenv.cfg").touch()
-    wanted = ["a/conftest.py", "b/a.py", "b/c.py", "z.py"]
-    assert [t.path for t in scan([root], root).targets] == wanted
+    expected = ["a/conftest.py", "b/a.py", "b/c.py", "z.py"]
+    assert [t.path for t in scan([root], root).targets] == expected
     # named on the command line, a folder counts whatever it is called; nothing counts twice
     found = scan([root / "build", root / "z.py", root], root)
-    assert [t.path for t in found.targets] == ["build/a.py", "z.py", *wanted[:-1]]
+    assert [t.path for t in found.targets] == ["build/a.py", "z.py", *expected[:-1]]
     assert [t.path for t in scan([root / "b"], root / "a").targets] == ["../b/a.py", "../b/c.py"]
 
 

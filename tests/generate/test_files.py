@@ -74,7 +74,7 @@ def test_a_class_without_files_gets_one_reason(folder: Path) -> None:
         ("nothing", "modelnew"),
     ],
 )
-def test_the_format_is_told_by_content(tmp_path: Path, text: str, expected: str) -> None:
+def test_the_format_depends_on_the_content(tmp_path: Path, text: str, expected: str) -> None:
     (tmp_path / "Norm.md").write_text(text)
     assert [c.format for c in completions(tmp_path)] == [expected]
 

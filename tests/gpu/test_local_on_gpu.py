@@ -11,11 +11,11 @@ from torch.nn import functional
 
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.models.local.attention import SPLIT
-from pytest_kernelllm.models.local.decode import Decoder, Job
+from pytest_kernelllm.models.local.decode import DecodeJob, Decoder
 from pytest_kernelllm.models.local.draw import uniforms
 from pytest_kernelllm.models.local.files import ModelFiles
 from pytest_kernelllm.models.local.fuse import fuse
-from pytest_kernelllm.models.local.load import Wish, load_model
+from pytest_kernelllm.models.local.load import LoadOptions, load_model
 from pytest_kernelllm.models.local.model import LocalModel
 from pytest_kernelllm.models.local.split_attention import split_attention
 from pytest_kernelllm.models.protocol import Sampling
@@ -40,7 +40,7 @@ def llama():
 
 def written(model, sampling, **options):
     prompts = [tuple(range(2, 2 + length)) for length in (5, 300, 64)]
-    jobs = [Job(p, uniforms(0, str(p), i, NEW)) for p in prompts for i in range(3)]
+    jobs = [DecodeJob(p, uniforms(0, str(p), i, NEW)) for p in prompts for i in range(3)]
     decoder = Decoder(model, sampling, frozenset(range(8)), rows=4, length=300 + NEW, **options)
     last = {state.job: state for state in decoder.run(jobs, lambda tokens: None)}
     return [(last[i].tokens, last[i].finish) for i in range(len(jobs))]
@@ -114,4 +114,4 @@ def test_a_model_that_is_too_large_is_refused_with_what_it_needs_and_what_is_fre
         with pytest.raises(
             GenerateError, match=r"needs 4097\.0 GiB of GPU memory and [\d., ]+ GiB are free: free some"
         ):
-            load_model(ModelFiles(tmp_path, ""), Wish(dtype="bfloat16", device_map=place), None)
+            load_model(ModelFiles(tmp_path, ""), LoadOptions(dtype="bfloat16", device_map=place), None)

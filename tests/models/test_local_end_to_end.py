@@ -68,7 +68,7 @@ def test_pass_at_k_lies_between_none_and_all(judged):
     assert found, done.stdout
     assert 0 < float(found[1]) < float(found[2]) < 1
     assert re.search(r"^local: 30 answers, [\d,]+ tokens\.$", done.stdout, re.MULTILINE)
-    assert "6 of 30 completions were translated" in done.stdout  # AddReLU's, in the dialect of Inductor
+    assert "6 of 30 completions were translated" in done.stdout  # AddReLU's, like Inductor's code
 
 
 def test_what_the_model_says_is_kept_with_its_prompt(judged, taught):

@@ -200,7 +200,7 @@ class Patchy(Generator):
 
     def generate(self, requests):
         for request in requests:
-            for index in request.wanted:
+            for index in request.indices:
                 failed = index == 1
                 text = "" if failed else "I cannot write kernels."
                 note = "The server answered 503." if failed else ""

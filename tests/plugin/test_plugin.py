@@ -284,7 +284,7 @@ def test_a_conftest_may_add_inputs_tolerances_generators_and_reactions(project):
             def generate(self, requests):
                 for request in requests:
                     text = open("candidates/Scale_1.py").read()
-                    yield request, Completion("own", request.wanted[0], text, "kernel_module")
+                    yield request, Completion("own", request.indices[0], text, "kernel_module")
 
         def rows(n=6):
             return torch.randn(n, 64)

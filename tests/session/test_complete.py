@@ -42,10 +42,10 @@ class Writer(Generator):
         return self.name
 
     def generate(self, requests):
-        self.asked.append([(request.target.name, request.wanted) for request in requests])
+        self.asked.append([(request.target.name, request.indices) for request in requests])
         try:
             for request in requests:
-                for index in request.wanted:
+                for index in request.indices:
                     if index < self.distinct:
                         yield request, self.write(request, index)
         finally:
@@ -188,7 +188,7 @@ class Gated(Writer):
         self.turn = threading.Semaphore(0)
 
     def generate(self, requests):
-        self.asked.append([(request.target.name, request.wanted) for request in requests])
+        self.asked.append([(request.target.name, request.indices) for request in requests])
         of = {request.target.name: request for request in requests}
         try:
             for name, index in self._order:

@@ -187,5 +187,7 @@ def test_everything_that_changes_what_is_drawn_changes_the_identity(tmp_path):
 
 
 def test_sampling_out_of_range_is_refused_when_generators_are_chosen(tmp_path):
-    with pytest.raises(GenerateError, match=r"^`top_p` cannot be 3\.0; it is more than 0 and at most 1\.$"):
+    with pytest.raises(
+        GenerateError, match=r"^`top_p` cannot be 3\.0; it must be more than 0 and at most 1\.$"
+    ):
         choose(Settings(generator="local", top_p=3.0), Surroundings(tmp_path))

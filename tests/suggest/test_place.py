@@ -4,7 +4,7 @@ import pytest
 
 from pytest_kernelllm.core.records import Target
 from pytest_kernelllm.suggest.files import PatchError
-from pytest_kernelllm.suggest.place import KernelPlace, place, snake
+from pytest_kernelllm.suggest.place import KernelPlace, place
 
 
 def target(path: str, name: str = "RMSNorm", kernel: str | None = None) -> Target:
@@ -17,23 +17,6 @@ def root(tmp_path: Path) -> Path:
         (tmp_path / package).mkdir(parents=True)
         (tmp_path / package / "__init__.py").touch()
     return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("name", "module"),
-    [
-        ("RMSNorm", "rms_norm"),
-        ("LlamaRMSNorm", "llama_rms_norm"),
-        ("MLP", "mlp"),
-        ("Conv2dBN", "conv2d_bn"),
-        ("GELU_v2", "gelu_v2"),
-        ("Outer.Inner", "outer_inner"),
-        ("_Private", "private"),
-        ("Größe", "größe"),
-    ],
-)
-def test_snake_case(name: str, module: str) -> None:
-    assert snake(name) == module
 
 
 def test_in_a_package(root: Path) -> None:

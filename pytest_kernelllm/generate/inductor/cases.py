@@ -1,27 +1,31 @@
-"""Every case of one target through TorchInductor, put together to completions."""
+"""Compiles every case of a target with TorchInductor and writes the results as completions."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelllm.core.records import Case, Completion, TensorSpec
-from pytest_kernelllm.generate.inductor.scalars import Free, free_scalars
-from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, export, lower
+from pytest_kernelllm.generate.inductor.lowering import lower
+from pytest_kernelllm.generate.inductor.scalars import NamedScalars, free_scalars
+from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, export
 from pytest_kernelllm.generate.render.errors import RenderError, unexpected
 from pytest_kernelllm.generate.render.inductor import sections
 from pytest_kernelllm.generate.render.inductor.sections import Section
-from pytest_kernelllm.generate.render.inductor.translate import translate
+from pytest_kernelllm.generate.render.inductor.translate import translate_inductor
 
 if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import Call, LiveTarget
     from pytest_kernelllm.generate.inductor.variants import Variant
 
 
-def completions(live: LiveTarget, variants: Sequence[Variant], wanted: Sequence[int]) -> Iterator[Completion]:
-    """The distinct completions of a target with the indices wanted, as far as there are so many.
+def completions(
+    live: LiveTarget, variants: Sequence[Variant], indices: Sequence[int]
+) -> Iterator[Completion]:
+    """Yields the distinct completions of a target with the given indices, as far as there are so many.
 
     A target that Inductor can do nothing for gets one with empty text and the reason as its note. So does one on which
     the generator itself fails, so that the other targets get theirs.
@@ -31,15 +35,15 @@ def completions(live: LiveTarget, variants: Sequence[Variant], wanted: Sequence[
     try:
         tracers = _tracers(live)
         for variant in variants:
-            if len(seen) > max(wanted):
+            if len(seen) > max(indices):
                 return
             completion = _completion(tracers, variant, len(seen))
-            # Variants that come to the same kernel count once, so the rendered text is what is compared.
-            body = translate(completion.text, live, completion).body
+            # Variants with the same kernels count once, so the rendered texts are compared.
+            body = translate_inductor(completion.text, live, completion).body
             if body in seen:
                 continue
             seen.append(body)
-            if completion.index in wanted:
+            if completion.index in indices:
                 now = time.monotonic()
                 yield dataclasses.replace(completion, seconds=round(now - started, 3))
                 started = now
@@ -49,27 +53,36 @@ def completions(live: LiveTarget, variants: Sequence[Variant], wanted: Sequence[
     except Exception as error:
         why = unexpected("The inductor generator", "target", error)
     if why:
-        yield Completion("inductor", max(len(seen), min(wanted)), "", "inductor", note=why.rstrip("."))
+        yield Completion("inductor", max(len(seen), min(indices)), "", "inductor", note=why.rstrip("."))
 
 
 def _tracers(live: LiveTarget) -> list[CaseTracer]:
     if live.options.backward:
-        raise TraceError("gradients are wanted, and this generator writes forward passes only")
+        raise TraceError("it needs gradients, and this generator writes only forward passes")
     return [CaseTracer(live, case) for case in live.cases]
 
 
 def _completion(tracers: Sequence[CaseTracer], variant: Variant, index: int) -> Completion:
     text = sections.write([tracer.section(variant) for tracer in tracers])
     if "@triton.jit" not in text:
-        raise TraceError("nothing but library calls (matrix multiplication, attention…) is left after fusion")
+        raise TraceError(_without_kernels(text))
     return Completion("inductor", index, text, "inductor", note=variant.note)
 
 
+def _without_kernels(text: str) -> str:
+    """Says why a text has no kernels."""
+    calls = re.findall(r"(?:extern_kernels|torch\.ops)\.([\w.]+)\(", text)
+    named = sorted({name.removeprefix("kernelllm.").removesuffix(".default") for name in calls})
+    if not named:
+        return "it computes nothing: what it returns are views of its inputs and weights"
+    return f"nothing but library calls is left after fusion ({', '.join(named)})"
+
+
 class CaseTracer:
-    """Exports one case of a target once, and compiles it in as many variants as are wanted."""
+    """Exports one case of a target once and compiles it in several variants."""
 
     def __init__(self, live: LiveTarget, case: Case) -> None:
-        """Export with the named dimensions open, if that is possible.
+        """Exports the case, with dynamic named dimensions if that is possible.
 
         Raises:
             TraceError: it cannot be exported at all.
@@ -78,7 +91,7 @@ class CaseTracer:
         self.module = live.build(case)
         self.case = case
         self.exports: dict[str, Exported] = {}
-        self.sources: dict[str, Free] = {}
+        self.sources: dict[str, NamedScalars] = {}
         self.call = live.inputs(case, 0, _tracing_sizes(case))
         self.dynamic = _dynamic_shapes(live, case, self.call) if case.domain.dims else None
         try:
@@ -89,7 +102,7 @@ class CaseTracer:
             self._fix()
 
     def section(self, variant: Variant) -> Section:
-        """This case in one variant.
+        """Compiles the case in one variant.
 
         Raises:
             TraceError: TorchInductor cannot compile it.
@@ -107,19 +120,25 @@ class CaseTracer:
         exported = self.exports[""]
         return Section(case, exported.arguments, exported.output, scalars, variant.tuning, source)
 
-    def _source(self, variant: Variant) -> Free:
+    def _source(self, variant: Variant) -> NamedScalars:
         key = repr(sorted(variant.config.items()))
         if key not in self.sources:  # variants that differ in their blocks only share the code
             source = lower(self.exports[""], variant.config)
             self.sources[key] = free_scalars(
                 source,
-                self.case.domain,
+                self._floats(),
                 lambda path, value: lower(self._changed(path, value), variant.config),
             )
         return self.sources[key]
 
+    def _floats(self) -> dict[str, float]:
+        """Returns the float attributes that a kernel module can read."""
+        expression = self.live.parts.expression
+        attributes = self.case.domain.attributes.items()
+        return {k: v for k, v in attributes if isinstance(v, float) and expression(k) is not None}
+
     def _fix(self) -> None:
-        """What cannot be written for every size is written for the case's own."""
+        """Exports the case again at its own sizes, because it cannot be compiled for every size."""
         self.case = _fixed(self.case)
         self.call = self.live.inputs(self.case, 0)
         self.dynamic = None
@@ -134,7 +153,7 @@ class CaseTracer:
         return self.exports[key]
 
     def _changed(self, path: str, value: float) -> Exported:
-        """The same case with one attribute changed."""
+        """Exports the same case with another value of one attribute."""
         key = f"{path}={value}"
         if key in self.exports:
             return self.exports[key]
@@ -155,14 +174,14 @@ class CaseTracer:
 
 
 def _tracing_sizes(case: Case) -> dict[str, int]:
-    """The case's own sizes, but never 0 or 1: torch would take these for constants."""
+    """Returns the case's own sizes, but not 0 or 1, which torch treats as constants."""
     return {
         name: max(case.sizes.get(name, low), min(2, high)) for name, (low, high) in case.domain.dims.items()
     }
 
 
 def _dynamic_shapes(live: LiveTarget, case: Case, call: Call) -> dict[str, Any]:
-    """What ``torch.export`` takes: for each argument that is passed, its open dimensions."""
+    """Returns the dynamic dimensions of each passed argument, for ``torch.export``."""
     from torch.export import Dim
 
     dims = {
@@ -179,7 +198,7 @@ def _dynamic_shapes(live: LiveTarget, case: Case, call: Call) -> dict[str, Any]:
 
 
 def _fixed(case: Case) -> Case:
-    """The same case with its named dimensions at the case's own sizes."""
+    """Returns the case with its named dimensions fixed at its own sizes."""
     sizes = {name: case.sizes.get(name, low) for name, (low, _) in case.domain.dims.items()}
     inputs = {
         name: TensorSpec(s.dtype, tuple(sizes.get(n, n) if isinstance(n, str) else n for n in s.shape))

@@ -1,6 +1,6 @@
-"""The ``inductor`` generator: TorchInductor's Triton, on any machine.
+"""The ``inductor`` generator, which takes Triton code from TorchInductor on any machine.
 
-It needs no model and no GPU, and what it writes is real: the floor that other generators have to beat.
+It needs no model and no GPU, and gives a baseline for the other generators.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from pytest_kernelllm.generate.inductor.variants import VARIANTS
 from pytest_kernelllm.generate.protocol import GenerateError, Generator, Request
 from pytest_kernelllm.generate.render.version import RENDER_VERSION
 
-VERSION = 1
-"""Raised whenever the same target would get another text."""
+VERSION = 2
+"""Raised whenever an unchanged target gets another text."""
 
 
 class InductorGenerator(Generator):
-    """Writes what TorchInductor writes, in several variants (``generate.protocol.Generator``)."""
+    """Returns TorchInductor's code in several variants (``generate.protocol.Generator``)."""
 
     name = "inductor"
 
     def identity(self) -> str:
-        """Versions of everything that shapes the text; imports neither torch nor triton.
+        """Returns the versions that determine the text, without importing torch or triton.
 
-        The renderer's too: variants that it renders alike count as one.
+        The renderer's is one of them: variants that it renders alike count as one.
         """
         versions = []
         for package in ("torch", "triton"):
@@ -36,7 +36,7 @@ class InductorGenerator(Generator):
         return f"inductor/{VERSION} render={RENDER_VERSION} {' '.join(versions)}"
 
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Completion]]:
-        """Yield the completions wanted, as far as there are so many distinct ones.
+        """Yields the requested completions, as far as there are so many distinct ones.
 
         Raises:
             GenerateError: torch or triton is not installed.
@@ -49,5 +49,5 @@ class InductorGenerator(Generator):
                 " pip install 'pytest-kernelllm[torch]'."
             ) from error
         for request in requests:
-            for completion in cases.completions(request.live(), VARIANTS, request.wanted):
+            for completion in cases.completions(request.live(), VARIANTS, request.indices):
                 yield request, completion

@@ -1,45 +1,47 @@
-"""Find out which numbers in a compiled text are attributes of the module, such as an epsilon.
+"""Finds the numbers in Inductor's code that are attributes of the module, such as an epsilon.
 
-The module is traced again with the attribute changed: if exactly the literals with its value change to the
-new value, the kernel can take it as an argument and serves every value.
+The module is traced again with another value of the attribute. If exactly the literals with the old value
+change to the new one, the kernel can take the attribute as an argument and serves every value.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from pytest_kernelllm.core.records import Domain
 from pytest_kernelllm.generate.inductor.trace import TraceError
+from pytest_kernelllm.generate.render.inductor.names import as_identifier
 
 _MOST = 6
-"""More float attributes than this are not tried: each costs another trace."""
+"""If a module has more float attributes none is tried, because each needs another trace."""
 _LITERAL = re.compile(r"tl\.full\((\[[1, ]*\]), (-?[\d.]+(?:e[+-]?\d+)?), tl\.float32\)")
-"""Where Inductor writes a float constant."""
+"""A float constant as Inductor writes it."""
 
 
 @dataclass(frozen=True)
-class Free:
-    """A text whose numbers have names."""
+class NamedScalars:
+    """A text in which numbers are replaced by names."""
 
     source: str
     scalars: dict[str, str]
-    """``{"eps": "self.eps"}``"""
+    """Attributes by dotted name behind ``self.``: ``{"eps": "self.eps", "net_1_eps": "self.net.1.eps"}``."""
 
 
-def free_scalars(source: str, domain: Domain, again: Callable[[str, float], str]) -> Free:
-    """Replace the literals of float attributes by names, where a second trace proves it.
+def free_scalars(
+    source: str, floats: Mapping[str, float], again: Callable[[str, float], str]
+) -> NamedScalars:
+    """Replaces the literals of float attributes by names if a second trace proves that they are equal.
 
     Args:
         source: the text with the module's own values.
-        domain: its ``attributes`` name the candidates.
-        again: the text with one attribute, by dotted name, at another value.
+        floats: the float attributes of the module by dotted name.
+        again: returns the text with another value of one attribute, which it takes by dotted name.
     """
-    floats = {k: v for k, v in domain.attributes.items() if type(v) is float}
     candidates = {k: v for k, v in floats.items() if any(float(m[2]) == v for m in _LITERAL.finditer(source))}
     if len(candidates) > _MOST:
-        return Free(source, {})
+        return NamedScalars(source, {})
+    taken = set(re.findall(r"\w+", source))
     scalars: dict[str, str] = {}
     replaced: dict[int, str] = {}
     for path, value in candidates.items():
@@ -49,7 +51,8 @@ def free_scalars(source: str, domain: Domain, again: Callable[[str, float], str]
         except TraceError:
             continue
         if places:
-            name = re.sub(r"\W+", "_", path)
+            name = _name(path, taken)
+            taken.add(name)
             scalars[name] = f"self.{path}"
             replaced |= dict.fromkeys(places, name)
     count = iter(range(len(source)))
@@ -58,11 +61,19 @@ def free_scalars(source: str, domain: Domain, again: Callable[[str, float], str]
         name = replaced.get(next(count))
         return match[0] if name is None else f"tl.full({match[1]}, {name}, tl.float32)"
 
-    return Free(_LITERAL.sub(name_it, source), scalars)
+    return NamedScalars(_LITERAL.sub(name_it, source), scalars)
+
+
+def _name(path: str, taken: Collection[str]) -> str:
+    """Returns a name for an attribute that the text does not use: ``net_1_eps`` for ``net.1.eps``."""
+    name = as_identifier(path)
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _places(source: str, changed: str, value: float, other: float) -> list[int]:
-    """Numbers of the literals that changed from ``value`` to ``other``; empty if anything else differs."""
+    """Returns the indices of literals that changed from ``value`` to ``other``; empty if anything else differs."""
     if _LITERAL.sub("", source) != _LITERAL.sub("", changed):
         return []
     places = []

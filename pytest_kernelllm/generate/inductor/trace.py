@@ -1,35 +1,27 @@
-"""TorchInductor's Triton for one module and one call, taken on any machine, with or without a GPU.
-
-The module is exported on CPU, then goes through Inductor's Triton backend up to the point at which the output
-code exists; nothing is compiled or run. Every private piece of torch that this needs is in this file.
-"""
+"""Exports a module for one call as a graph of ATen operations, on the CPU, with or without a GPU in the machine."""
 
 from __future__ import annotations
 
 import contextlib
-import copy
-import os
-import re
-import tempfile
+import io
+import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from unittest import mock
 
 import torch
-import torch._inductor.config as inductor_config
 from torch import nn
-from torch._inductor.graph import GraphLowering
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
-MULTIPROCESSORS = 132
-"""Streaming multiprocessors of the GPU that is written for (H100, H200): decides how reductions are split."""
+from pytest_kernelllm.generate.inductor.library import decompositions, drops_out, keep_strides
 
 
 class TraceError(RuntimeError):
-    """A module cannot be captured; the text says why in one line."""
+    """Raised if a module cannot be captured; one line says why."""
 
 
 @dataclass(frozen=True)
@@ -38,89 +30,9 @@ class Exported:
 
     graph: torch.fx.GraphModule
     arguments: tuple[str, ...]
-    """What each input of the graph is: ``self.fc.weight``, or an expression over forward's parameters."""
+    """The value of each input of the graph: ``self.fc.weight`` or an expression over forward's parameters."""
     output: Any
     """See ``render.sections.Section``."""
-
-
-class _Finished(BaseException):
-    """Stops Inductor once the output code exists; not an Exception, so that no fallback swallows it."""
-
-
-class _NoGpuDriver:
-    """Answers the few questions that Inductor's code generation asks of Triton's active driver."""
-
-    def get_current_target(self) -> Any:
-        from triton.backends.compiler import GPUTarget
-
-        return GPUTarget("cuda", 90, 32)
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def get_current_stream(self, device: int = 0) -> int:
-        return 0
-
-
-@contextlib.contextmanager
-def _as_if_gpu(taken: list[str], config: Mapping[str, Any]) -> Iterator[None]:
-    """Inductor writes Triton for CPU tensors, for the same imagined GPU on every machine."""
-    import triton
-    from torch._dynamo.device_interface import CpuInterface
-    from torch._inductor.runtime.hints import DeviceProperties
-
-    def take(graph: Any, *_: Any, **__: Any) -> None:
-        code = graph.codegen()[0]
-        taken.append(getattr(code, "value", code))
-        raise _Finished
-
-    class Properties:
-        multi_processor_count = MULTIPROCESSORS
-        max_threads_per_block = 1024
-        warp_size = 32
-
-    wanted = {
-        "cpu_backend": "triton",
-        "fx_graph_cache": False,
-        "fx_graph_remote_cache": False,
-        "layout_optimization": False,
-        "assert_indirect_indexing": False,
-        "alignment_asserts": False,
-        "comment_origin": False,
-        "compile_threads": 1,
-        "triton.mix_order_reduction": False,
-        "triton.cooperative_reductions": False,
-        **config,
-    }
-    # Only what this version of torch knows; the rest is a refinement.
-    known = {key: value for key, value in wanted.items() if _has(inductor_config, key)}
-    create = DeviceProperties.create
-    with contextlib.ExitStack() as stack:
-        scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="kernelllm-inductor-"))
-        stack.enter_context(mock.patch.dict(os.environ, {"TORCHINDUCTOR_CACHE_DIR": scratch}))
-        stack.enter_context(inductor_config.patch(known))
-        for name in ("compile_to_module", "_compile_to_module"):
-            if hasattr(GraphLowering, name):
-                stack.enter_context(mock.patch.object(GraphLowering, name, take))
-        stack.enter_context(
-            mock.patch.object(
-                CpuInterface.Worker, "get_device_properties", staticmethod(lambda _=None: Properties())
-            )
-        )
-        # Not through set_active and reset_active: the latter looks for a real driver.
-        stack.enter_context(mock.patch.object(triton.runtime.driver, "_active", _NoGpuDriver()))
-        create.cache_clear()
-        stack.callback(create.cache_clear)
-        yield
-
-
-def _has(root: Any, path: str) -> bool:
-    """Whether ``root`` has the dotted attribute ``path``."""
-    for part in path.split("."):
-        if not hasattr(root, part):
-            return False
-        root = getattr(root, part)
-    return True
 
 
 def export(
@@ -130,28 +42,26 @@ def export(
     kwargs: Mapping[str, Any],
     dynamic: dict[str, Any] | None = None,
 ) -> Exported:
-    """One module for one call.
+    """Exports a module for one call.
 
     Args:
-        module: on CPU, in the mode (train or eval) that is wanted.
-        parameters: names of ``forward``'s parameters without ``self``, in order.
-        args: positional arguments of ``forward``, tensors on CPU.
-        kwargs: keyword arguments of ``forward``.
-        dynamic: by parameter name what ``torch.export`` takes as dynamic shapes; None: every size is fixed.
+        module: the module on the CPU, in train or eval mode.
+        parameters: the names of ``forward``'s parameters without ``self``, in order.
+        args: the positional arguments of ``forward``, with tensors on the CPU.
+        kwargs: the keyword arguments of ``forward``.
+        dynamic: the dynamic shapes for ``torch.export`` by parameter name; None if every size is fixed.
 
     Raises:
-        TraceError: not exportable, or of a kind that no kernel module can express.
+        TraceError: the module cannot be exported, or no kernel module can express it.
     """
-    from torch._inductor.decomposition import select_decomp_table
-
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with torch.no_grad(), _quiet():
         try:
             program = torch.export.export(module, args, dict(kwargs), dynamic_shapes=dynamic, strict=False)
-            program = program.run_decompositions(select_decomp_table())
+            program = program.run_decompositions(decompositions())
         except Exception as error:  # torch.export raises many kinds
-            raise TraceError(f"torch.export cannot trace it ({_first_line(error)})") from error
+            raise TraceError(f"torch.export cannot trace it ({_reason(error)})") from error
         _refuse_randomness(program.graph)
+        keep_strides(program.graph)
         arguments = _arguments(program, parameters)
         output = _output(program)
         return Exported(program.graph_module, arguments, output)
@@ -159,19 +69,45 @@ def export(
 
 def _refuse_randomness(graph: torch.fx.Graph) -> None:
     for node in graph.nodes:
-        tags = getattr(node.target, "tags", ())
-        attention = "scaled_dot_product" in str(node.target)  # seeded for a dropout that is off
-        if torch.Tag.nondeterministic_seeded in tags and not attention:
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) or drops_out(node):
             raise TraceError(f"it draws random numbers ({node.target})")
 
 
-def _first_line(error: BaseException) -> str:
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps what torch.export logs off the terminal; the reason is in ``TraceError``."""
+    logger = logging.getLogger("torch")
+    level = logger.level
+    with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+        warnings.simplefilter("ignore")
+        logger.setLevel(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            logger.setLevel(level)
+
+
+def _reason(error: Exception) -> str:
+    """Says why torch.export failed."""
+    if isinstance(error, GuardOnDataDependentSymNode):
+        return "what it does depends on values of its tensors"
+    if isinstance(error, DataDependentOutputException):
+        return f"`{error.func}` gives a number that depends on values of its tensors"
+    if isinstance(error, DynamicOutputShapeException):
+        return f"the shape of what `{error.func}` gives depends on values of its tensors"
+    if isinstance(error, SyntaxError):  # of the code that it writes
+        return "a part of the module has a name that it cannot write"
+    return first_line(error)
+
+
+def first_line(error: BaseException) -> str:
+    """Returns the first line of an error's text, at most 200 characters, without its full stop."""
     lines = (line.strip() for line in str(error).splitlines())
     return next((line.rstrip(".:") for line in lines if line), type(error).__name__)[:200]
 
 
 def _arguments(program: torch.export.ExportedProgram, parameters: Sequence[str]) -> tuple[str, ...]:
-    """For each input of the graph the expression over ``self`` and forward's parameters that gives it."""
+    """Returns the expression over ``self`` and forward's parameters for each input of the graph."""
     specs = program.graph_signature.input_specs
     given = iter(_input_paths(program, parameters))
     names = []
@@ -186,7 +122,7 @@ def _arguments(program: torch.export.ExportedProgram, parameters: Sequence[str])
 
 
 def _input_paths(program: torch.export.ExportedProgram, parameters: Sequence[str]) -> list[str]:
-    """``x``, ``position_embeddings[0]``…: one for each leaf of the arguments, in the graph's order."""
+    """Returns an expression such as ``position_embeddings[0]`` for each leaf of the arguments, in the graph's order."""
     spec = program.call_spec.in_spec
     assert spec is not None
     args, kwargs = pytree.tree_unflatten(range(spec.num_leaves), spec)
@@ -211,7 +147,7 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[int, str]]:
 
 
 def _output(program: torch.export.ExportedProgram) -> Any:
-    """The outputs' structure; the graph is changed to return its tensors only."""
+    """Returns the structure of the outputs, and changes the graph to return only its tensors."""
     node = next(iter(reversed(program.graph.nodes)))
     tensors: list[torch.fx.Node] = []
     leaves: list[Any] = []
@@ -239,57 +175,11 @@ def _structure(spec: Any, leaves: Iterator[Any]) -> Any:
     if spec.type is dict and all(isinstance(key, str) for key in spec.context):
         return {"dict": dict(zip(spec.context, children, strict=True))}
     kind = f"{spec.type.__module__}.{spec.type.__qualname__}"
-    raise TraceError(f"it returns a {kind}; only tensors, tuples, lists and dicts can be rebuilt")
+    if spec.type.__module__ == "torch.return_types":
+        return {"type": kind, "tuple": children}
+    raise TraceError(f"it returns a {kind}; a kernel returns plain tuples, lists and dicts of tensors")
 
 
 def _children(spec: Any) -> Any:
     children = getattr(spec, "children_specs", None)
     return spec.children() if children is None else children
-
-
-def lower(exported: Exported, config: Mapping[str, Any]) -> str:
-    """TorchInductor's output code for an exported module.
-
-    Args:
-        exported: stays as it is.
-        config: TorchInductor options beside the usual ones.
-
-    Raises:
-        TraceError: TorchInductor cannot compile it.
-    """
-    from torch._guards import TracingContext, detect_fake_mode, tracing
-
-    with warnings.catch_warnings():  # Inductor imports modules that torch itself has deprecated
-        warnings.simplefilter("ignore")
-        from torch._inductor.compile_fx import compile_fx_inner
-        from torch._inductor.fx_passes.joint_graph import joint_graph_passes
-        from torch._inductor.virtualized import V
-
-    graph = torch.fx.GraphModule(exported.graph, copy.deepcopy(exported.graph.graph))
-    inputs = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
-    mode = detect_fake_mode(inputs)
-    environment = mode.shape_env if mode is not None else None
-    guards = len(environment.guards) if environment is not None else 0
-    taken: list[str] = []
-    try:
-        with torch.no_grad(), _as_if_gpu(taken, config), tracing(TracingContext(mode)), V.set_fake_mode(mode):
-            joint_graph_passes(graph)
-            compile_fx_inner(graph, inputs)
-    except _Finished:
-        pass
-    except Exception as error:
-        if not taken:  # Inductor may wrap what stopped it
-            raise TraceError(f"TorchInductor cannot compile it ({_first_line(error)})") from error
-    if environment is not None and len(environment.guards) > guards:
-        raise TraceError("TorchInductor's code for it holds for some sizes only")
-    if not taken:
-        raise TraceError("TorchInductor wrote no code for it")
-    return _essential(taken[-1])
-
-
-def _essential(source: str) -> str:
-    """The output code without what differs between machines and what only serves Inductor's own benchmark."""
-    source = source.partition("\nrunner = Runner(")[0].partition("\ndef benchmark_compiled_module")[0]
-    source = re.sub(r"'backend_hash': '\w*', ", "", source)
-    lines = (line for line in source.splitlines() if not line.lstrip().startswith("#"))
-    return "\n".join(lines).strip("\n") + "\n"

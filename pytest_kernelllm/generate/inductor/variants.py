@@ -1,4 +1,4 @@
-"""The ways in which a module is compiled: each may give another candidate."""
+"""The variants in which TorchInductor compiles a module; each may give another candidate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pytest_kernelllm.generate.render.inductor.sections import Tuning
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to have a module compiled."""
+    """One way to compile a module."""
 
     note: str
     tuning: Tuning = field(default_factory=Tuning)
@@ -32,4 +32,4 @@ VARIANTS = (
         {"triton.persistent_reductions": False, "split_reductions": False},
     ),
 )
-"""Most promising first; those that make no difference to a target are left out."""
+"""The most promising variants come first; those that do not change a target's code are left out."""

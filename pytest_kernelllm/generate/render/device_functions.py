@@ -1,7 +1,8 @@
-"""Triton functions for what ``tl`` has none of; ``lower`` copies those that a kernel needs into its module.
+"""Triton functions that ``tl`` lacks; ``lower`` copies those that a kernel needs into its module.
 
-They use plain ``tl`` only, so they run in Triton's interpreter as well. Accurate to float32 unless said
-otherwise; NaN goes through wherever torch lets it through.
+They use only plain ``tl``, so they also run in Triton's interpreter. They are accurate to float32 unless stated
+otherwise, and propagate NaN where torch does. Their text is part of kernel modules: a change needs a new
+``RENDER_VERSION``.
 """
 # Triton's functions cannot carry Python's annotations: the compiler takes them for types of its own.
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, misc"
@@ -275,6 +276,40 @@ def product(values, dim: tl.constexpr):
 def select_one(values, mask, dim: tl.constexpr, keep_dims: tl.constexpr = False):
     """The one value along an axis that the mask marks."""
     return tl.sum(tl.where(mask, values, 0), dim, keep_dims=keep_dims)
+
+
+@triton.jit
+def sort_with_index(
+    values,
+    index,
+    count,
+    dim: tl.constexpr,
+    stable: tl.constexpr = False,
+    descending: tl.constexpr = False,
+):
+    """The first ``count`` values along the last axis in order, and their indices; NaN is the largest, as in torch."""
+    tl.static_assert(values.dtype.primitive_bitwidth <= 32)
+    if values.dtype.is_floating():
+        exact = tl.where(values != values, float("nan"), values.to(tl.float32) + 0.0)
+        bits = exact.to(tl.int32, bitcast=True)
+        order = tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
+    else:
+        order = values.to(tl.int32)
+    if descending:
+        order = ~order
+    if count is not None:
+        order = tl.where(index < count, order, 0x7FFFFFFF)
+    # Value and index in one number: equal values keep their order, and what lies behind ``count`` stays there.
+    pair = tl.sort((order.to(tl.int64) << 32) | index.to(tl.int64), dim)
+    order = (pair >> 32).to(tl.int32)
+    if descending:
+        order = ~order
+    if values.dtype.is_floating():
+        bits = tl.where(order < 0, order ^ 0x7FFFFFFF, order)
+        found = bits.to(tl.float32, bitcast=True).to(values.dtype)
+    else:
+        found = order.to(values.dtype)
+    return found, (pair & 0x7FFFFFFF).to(index.dtype)
 
 
 @triton.jit

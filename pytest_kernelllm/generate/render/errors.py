@@ -1,4 +1,4 @@
-"""Why a completion could not become a kernel module."""
+"""The error of rendering a completion."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pytest_kernelllm.discover.errors import in_one_line
 
 
 class RenderError(ValueError):
-    """A completion cannot be rendered; one sentence names the attribute, the op or the line."""
+    """Raised if a completion cannot be rendered; one sentence names the attribute, the operation or the line."""
 
 
 def unexpected(who: str, what: str, error: Exception) -> str:

@@ -1,6 +1,6 @@
-"""Takes the code out of a completion's text. Looks at text only: nothing is ever executed.
+"""Extracts the code from a completion's text without executing anything.
 
-The work grows with the length of the text: every piece of it is parsed a bounded number of times.
+The time is linear in the length of the text: every piece of it is parsed a bounded number of times.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 
-from pytest_kernelllm.generate.render.fences import Block, fenced_blocks, is_fence
+from pytest_kernelllm.core.syntax import bound_names, read_names
+from pytest_kernelllm.generate.render.fences import FencedBlock, fenced_blocks, is_fence
 
 MAX_CHARACTERS = 400_000
-"""Longer texts are refused: no kernel module is that long, and parsing has to end quickly."""
+"""Longer texts are rejected, because no kernel module is that long and parsing must end quickly."""
 
 _INVISIBLE = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\u00ad\x00-\x08\x0e-\x1f\x7f]")
 _ODD_SPACE = re.compile("[\u00a0\u2000-\u200a\u202f\u205f\u3000]")
 _ODD_LINE_END = re.compile("\r\n|[\r\x0b\u2028\u2029]")
 _TOKEN = re.compile(r"<\|\w{1,40}\|>|</?s>")
-"""Marks of the begin or the end of a text that some servers leave in."""
+"""Tokens for the begin or the end of a text that some servers leave in."""
 
 _CODE = re.compile(r"(?:import|from) [\w.]+|@triton\.|@jit|(?:class|def) \w+\s*[(:]")
 """How a line of code without a fence begins."""
@@ -29,25 +30,26 @@ _ANSWERS = frozenset({"ModelNew", "forward", "call"})
 _PYTHON = frozenset({"", "python", "py", "python3", "py3", "triton"})
 _BUILTINS = frozenset(dir(builtins))
 _CUTS = 8
-"""How often what is left of cut-off code is shortened by a statement more."""
+"""How often cut-off code is shortened by one more statement."""
 
 
 class ExtractError(ValueError):
-    """A completion holds no usable code; the text is one sentence that says why."""
+    """Raised if a completion has no usable code; one sentence says why."""
 
 
 def extract(text: str) -> str:
-    """The Python code in a completion.
+    """Extracts the Python code from a completion.
 
-    Takes the text itself where it is a Python file, else its fenced blocks, with or without a language tag,
-    closed or not, else what looks like code without a fence. The last block with an answer in it wins, after the
-    blocks before it where it uses their names. Code that was cut off loses its last, incomplete statement.
+    The code is the text itself if it is a Python file, else its fenced blocks, with or without a language
+    tag, closed or not, else what looks like code without a fence. The last block with an answer is used,
+    together with the blocks before it if it uses their names. Code that was cut off loses its last,
+    incomplete statement.
 
     Returns:
         Source that parses, with Unix line ends and without invisible characters.
 
     Raises:
-        ExtractError: no code, code that does not parse, or a text beyond ``MAX_CHARACTERS``.
+        ExtractError: there is no code, it does not parse, or the text has more than ``MAX_CHARACTERS``.
     """
     if len(text) > MAX_CHARACTERS:
         raise ExtractError(
@@ -71,10 +73,10 @@ def extract(text: str) -> str:
 
 
 def parse(code: str) -> ast.Module | str:
-    """The syntax tree, or one line that says where the code does not parse."""
+    """Returns the syntax tree, or one line that says where the code does not parse."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a completion's "\d" is its own affair
+            warnings.simplefilter("ignore")  # such as invalid escapes in the completion's strings
             return ast.parse(code)
     except SyntaxError as error:
         return f"line {error.lineno}: {error.msg}"
@@ -95,7 +97,7 @@ def _readable(text: str) -> str:
 
 
 def _defined(tree: ast.Module | str) -> set[str]:
-    """Names of top-level functions and classes; none where the code does not parse."""
+    """Returns the names of top-level functions and classes; none if the code does not parse."""
     body = [] if isinstance(tree, str) else tree.body
     return {node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
 
@@ -104,11 +106,11 @@ def _defined(tree: ast.Module | str) -> set[str]:
 
 
 def _by_preference(blocks: Sequence[str], head: str) -> Iterator[str]:
-    """Snippets from the most to the least likely answer.
+    """Yields snippets from the most to the least likely answer.
 
-    Whole answers come first, from the last block to the first, those with kernels before those without; then what
-    is left of cut-off code. ``head``, the text before the first fence, is code when a model goes on from a prompt that
-    opened the fence, or never writes one.
+    Whole answers come first, from the last block to the first and with kernels before those without, then
+    shortened cut-off code. ``head``, the text before the first fence, is code if the prompt opened the fence
+    or if the model never writes one.
     """
     parsed = [(code, tree) for code in blocks if isinstance(tree := parse(code), ast.Module)]
     whole = list(_answers(parsed))
@@ -123,14 +125,14 @@ def _by_preference(blocks: Sequence[str], head: str) -> Iterator[str]:
 
 
 def _answers(parsed: Sequence[tuple[str, ast.Module]]) -> Iterator[tuple[str, bool]]:
-    """Blocks with an answer, the last first, and whether kernels belong to it.
+    """Yields blocks with an answer, the last one first, and whether they include kernels.
 
-    The last block that uses names from blocks before it comes together with these.
+    The last block that uses names from blocks before it is joined with these.
     """
     first_bound: dict[str, int] = {}
     first_defined: dict[str, int] = {}
     for index, (_, tree) in enumerate(parsed):
-        for name in _bound(tree):
+        for name in bound_names(tree):
             first_bound.setdefault(name, index)
         for name in _defined(tree):
             first_defined.setdefault(name, index)
@@ -141,31 +143,15 @@ def _answers(parsed: Sequence[tuple[str, ast.Module]]) -> Iterator[tuple[str, bo
         missing = _missing(tree)
         kernels = "triton.jit" in code or any(first_defined.get(name, index) < index for name in missing)
         if any(first_bound.get(name, index) < index for name in missing):
-            # Once, and no more: a text of many such blocks would cost the square of its length.
+            # Only once, because joining many such blocks would take quadratic time.
             code = "\n".join(code for code, _ in parsed[: index + 1])
             first_bound = {}
         yield code, kernels
 
 
 def _missing(tree: ast.Module) -> set[str]:
-    """Names that are read and bound nowhere in the snippet."""
-    read = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-    return read - _bound(tree) - _BUILTINS
-
-
-def _bound(tree: ast.Module) -> set[str]:
-    """Every name that is bound somewhere: defined, imported, assigned, or a parameter."""
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.add(node.name)
-        elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            found.add(node.id)
-        elif isinstance(node, ast.arg):
-            found.add(node.arg)
-        elif isinstance(node, ast.alias):
-            found.add(node.asname or node.name.partition(".")[0])
-    return found
+    """Returns the names that a snippet reads and does not bind."""
+    return read_names(tree) - bound_names(tree) - _BUILTINS
 
 
 # --------------------------------------------------------------------------- code among other text
@@ -178,14 +164,14 @@ def _before_first_fence(text: str) -> str:
 
 
 def _from_first_code(text: str) -> str:
-    """The text from the first line on that begins like code."""
+    """Returns the text from the first line that begins like code."""
     lines = text.split("\n")
     start = next((i for i, line in enumerate(lines) if _CODE.match(line)), len(lines))
     return "\n".join(lines[start:])
 
 
 def _without_cut_off_end(code: str) -> str:
-    """The code without its last top-level statement and that one's decorators; "" if that does not help."""
+    """Removes the last top-level statement with its decorators; returns "" if the rest does not parse either."""
     lines = code.split("\n")
     starts = [i for i, line in enumerate(lines) if line[:1].isalpha() or line[:1] in ("@", "_")]
     for start in reversed(starts[-4:]):
@@ -196,7 +182,7 @@ def _without_cut_off_end(code: str) -> str:
 
 
 def _up_to_prose(text: str) -> str:
-    """Code that runs into prose: without the first statement that does not parse and all that follows."""
+    """Removes the first statement that does not parse and everything after it, for code that is followed by prose."""
     for _ in range(_CUTS):
         tree = parse(text)
         if isinstance(tree, ast.Module):
@@ -209,7 +195,7 @@ def _up_to_prose(text: str) -> str:
     return ""
 
 
-def _why_not(text: str, blocks: Sequence[Block], head: str) -> str:
+def _why_not(text: str, blocks: Sequence[FencedBlock], head: str) -> str:
     if not text.strip():
         return "The completion is empty."
     code = blocks[-1].code if blocks else head

@@ -1,4 +1,4 @@
-"""Fenced blocks of Markdown as language models write it: indented, unclosed, or opened in the middle of a line."""
+"""Finds fenced blocks in Markdown as language models write it: indented, unclosed, or opened within a line."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ _LANGUAGE = re.compile(r"[\s{.]*([A-Za-z0-9+#]*)")
 
 
 @dataclass(frozen=True)
-class Block:
-    """A fenced block."""
+class FencedBlock:
+    """A fenced block of a text."""
 
     language: str
-    """First word after the fence, in small letters: ``python`` of ``python:model.py`` and ``{.python}``."""
+    """The first word after the fence in lower case: ``python`` for ``python:model.py`` and ``{.python}``."""
     code: str
-    """The lines inside, less the indentation of the fence."""
+    """The lines inside, without the indentation of the fence."""
     closed: bool
-    """Whether the fence was ever closed."""
+    """Whether the fence is closed."""
 
 
 @dataclass(frozen=True)
 class _Fence:
-    """A line that is, or ends in, a fence."""
+    """A line that is or ends in a fence."""
 
     indent: int
     before: str
@@ -30,24 +30,24 @@ class _Fence:
     mark: str
     """The fence itself."""
     word: str
-    """What follows it."""
+    """The text after it."""
 
 
-def fenced_blocks(text: str) -> list[Block]:
-    """Every fenced block of a text, in order; an unclosed one ends where the next begins, or with the text.
+def fenced_blocks(text: str) -> list[FencedBlock]:
+    """Lists all fenced blocks of a text in order; an unclosed one ends where the next begins or with the text.
 
-    A fence may follow other text on its line where it opens a block (``Answer: ```python``), and follow code where
-    it closes one. In a block, a fence with a word after it opens the next one, unless it is indented deeper, as in a
-    docstring.
+    An opening fence may follow other text on its line (``Answer: ```python``), and a closing one may follow
+    code. Inside a block, a fence with a word after it opens the next block, unless it is indented deeper, as
+    in a docstring.
     """
-    blocks: list[Block] = []
+    blocks: list[FencedBlock] = []
     opened: _Fence | None = None
     inside: list[str] = []
 
     def end(closed: bool) -> None:
         if opened is not None:
             code = "\n".join(_dedented(inside, opened.indent)) + "\n"
-            blocks.append(Block(_language(opened.word), code, closed))
+            blocks.append(FencedBlock(_language(opened.word), code, closed))
 
     for line in text.split("\n"):
         found = _fence(line)
@@ -72,7 +72,7 @@ def is_fence(line: str) -> bool:
 
 
 def _fence(line: str) -> _Fence | None:
-    """The fence that a line is or ends in. By plain searching: a line may be as long as the text."""
+    """Returns the fence that a line is or ends in; plain searching, because a line may be as long as the text."""
     body = line.strip()
     for mark in ("`", "~"):
         at = body.find(mark * 3)
@@ -92,7 +92,7 @@ def _closes(found: _Fence, opened: _Fence) -> bool:
     if found.word or not found.mark.startswith(opened.mark):
         return False
     if found.before:
-        return not any(sign in found.before for sign in "\"'#")  # else it stands in a string or a comment
+        return not any(sign in found.before for sign in "\"'#")  # else it is in a string or a comment
     return found.indent <= opened.indent + 3
 
 
@@ -102,7 +102,7 @@ def _language(word: str) -> str:
 
 
 def _dedented(lines: list[str], indent: int) -> list[str]:
-    """The lines without the indentation of their fence, if they share it."""
+    """Removes the indentation of the fence from the lines if they share it."""
     first = next((line for line in lines if line.strip()), "")
     if len(first) - len(first.lstrip()) < indent:
         return lines

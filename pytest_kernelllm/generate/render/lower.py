@@ -1,4 +1,4 @@
-"""Lower a compiler-made kernel to plain ``tl``: no libdevice, no compiler helpers."""
+"""Lowers a kernel from a compiler to plain ``tl``, without libdevice and compiler helpers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ import functools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from pytest_kernelllm.core.syntax import (
+    RemovingTransformer,
+    call_name,
+    expression,
+    is_docstring,
+    read_names,
+    stored_names,
+)
 from pytest_kernelllm.generate.render.errors import RenderError
-from pytest_kernelllm.generate.render.trees import call_name, expression
 
 _SAME = ("exp", "exp2", "log", "log2", "sin", "cos", "sqrt", "rsqrt", "erf", "floor", "ceil", "abs", "fma")
 _PLAIN = {
@@ -26,7 +33,7 @@ _PLAIN = {
     "libdevice.fsqrt_rn": "tl.sqrt_rn",
     "libdevice.sqrt_rn": "tl.sqrt_rn",
 }
-"""What ``tl`` has under its own name."""
+"""Functions that ``tl`` has under its own name."""
 
 _DEVICE = {
     **{
@@ -68,12 +75,13 @@ _DEVICE = {
     "triton_helpers.remainder_integer": "floor_remainder",
     "triton_helpers.pow_integer": "pow_integer",
     "triton_helpers.select_one": "select_one",
+    "triton_helpers.sort_with_index": "sort_with_index",
     "triton_helpers.welford_reduce": "welford_next",
     "triton_helpers.welford": "welford_total",
     "triton_helpers.online_softmax_combine": "online_softmax_next",
     "triton_helpers.online_softmax_reduce": "online_softmax_total",
 }
-"""What a function of ``device`` stands in for."""
+"""Functions that a function in ``device_functions`` replaces, by their names."""
 
 _DROPPED = (
     "tl.device_assert",
@@ -81,27 +89,31 @@ _DROPPED = (
     "tl.static_print",
     "tl.device_print",
     "triton_helpers.set_driver_to_gpu",
+    "tl.full",
+    "tl.arange",
+    "tl.where",
 )
+"""Calls that are dropped where they are statements of their own: checks, prints, and values that nothing uses."""
 _BUILTINS = {"float", "int", "bool", "range", "min", "max", "len", "abs"}
 
 
 def lower(
     function: ast.FunctionDef, helpers: Iterable[ast.FunctionDef] = (), scalars: Iterable[str] = ()
 ) -> ast.FunctionDef:
-    """A copy of a kernel with plain ``tl`` and functions of ``device`` only, under ``@triton.jit`` alone.
+    """Copies a kernel so that it uses only plain ``tl`` and ``device_functions``, under ``@triton.jit`` alone.
 
     Args:
-        function: the kernel as written.
-        helpers: other ``@triton.jit`` functions of its source, which it may call.
+        function: the original kernel.
+        helpers: other ``@triton.jit`` functions in its source, which it may call.
         scalars: names that will become parameters.
 
     Raises:
-        RenderError: it calls something that has no such form; the text names it.
+        RenderError: it calls a function without such a form; the message names it.
     """
     result = copy.deepcopy(function)
     result.decorator_list = [expression("triton.jit")]
     result.returns = None
-    result.body = [s for s in result.body if not _is_docstring(s)]
+    result.body = [s for s in result.body if not is_docstring(s)]
     sums = {helper.name for helper in helpers if _adds(helper)}
     result = _Lower(function.name, sums).visit(result)
     assert isinstance(result, ast.FunctionDef)
@@ -110,25 +122,21 @@ def lower(
     return result
 
 
-def device_functions(wanted_names: Iterable[str]) -> list[str]:
-    """Source of the named functions of ``device`` and of those that they call, in the file's order."""
+def device_functions(names: Iterable[str]) -> list[str]:
+    """Returns the source of the named device functions and of those that they call, in the file's order."""
     sources = _device_sources()
-    wanted: set[str] = set()
-    todo = [name for name in wanted_names if name in sources]
+    used: set[str] = set()
+    todo = [name for name in names if name in sources]
     while todo:
         name = todo.pop()
-        if name not in wanted:
-            wanted.add(name)
-            todo += [
-                n.id
-                for n in ast.walk(ast.parse(sources[name]))
-                if isinstance(n, ast.Name) and n.id in sources
-            ]
-    return [source for name, source in sources.items() if name in wanted]
+        if name not in used:
+            used.add(name)
+            todo += read_names(ast.parse(sources[name])) & sources.keys()
+    return [source for name, source in sources.items() if name in used]
 
 
 def device_names() -> frozenset[str]:
-    """Names of all functions of ``device``."""
+    """Returns the names of all device functions."""
     return frozenset(_device_sources())
 
 
@@ -144,12 +152,8 @@ def _device_sources() -> Mapping[str, str]:
     return found
 
 
-def _is_docstring(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-
-
 def _adds(helper: ast.FunctionDef) -> bool:
-    """Whether a combine function of two arguments is their sum."""
+    """Whether a combine function returns the sum of its two arguments."""
     try:
         *_, last = helper.body
         if not isinstance(last, ast.Return) or last.value is None or len(helper.args.args) != 2:
@@ -162,8 +166,8 @@ def _adds(helper: ast.FunctionDef) -> bool:
     return ast.unparse(value) in (f"{first} + {second}", f"{second} + {first}")
 
 
-class _Lower(ast.NodeTransformer):
-    """Replace calls. ``sums`` are combine functions that only add."""
+class _Lower(RemovingTransformer):
+    """Replaces calls; ``sums`` are the combine functions that only add."""
 
     def __init__(self, kernel: str, sums: set[str]) -> None:
         self.kernel = kernel
@@ -172,15 +176,7 @@ class _Lower(ast.NodeTransformer):
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         if not isinstance(node.value, ast.Call):
             return None
-        if call_name(node.value) in _DROPPED:
-            return None
-        if call_name(node.value).startswith("tl.") and call_name(node.value) in (
-            "tl.full",
-            "tl.arange",
-            "tl.where",
-        ):
-            return None
-        return self.generic_visit(node)
+        return None if call_name(node.value) in _DROPPED else self.generic_visit(node)
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
         self.generic_visit(node)
@@ -192,7 +188,6 @@ class _Lower(ast.NodeTransformer):
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        # float("nan") reads better than a constant of the compiler's own; both mean the same.
         if ast.unparse(node) in ("tl.core.constexpr", "triton.language.constexpr"):
             return expression("tl.constexpr")
         return self.generic_visit(node)
@@ -212,14 +207,13 @@ class _Lower(ast.NodeTransformer):
             if ast.unparse(node.args[2]) in self.sums:
                 return ast.Call(expression("tl.cumsum"), [node.args[0].elts[0], node.args[1]], [])
         elif name.split(".")[0] in ("libdevice", "tl_math", "triton_helpers", "math"):
-            raise RenderError(f"`{self.kernel}` calls `{name}`, which plain Triton has no form of.")
+            raise RenderError(f"`{self.kernel}` calls `{name}`, which plain Triton does not have.")
         return node
 
 
 def _check(function: ast.FunctionDef, helpers: set[str]) -> None:
-    """Every name is local, ``tl``, a helper or a builtin; anything else would fail when the kernel runs."""
-    local = {a.arg for a in function.args.args}
-    local |= {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    """Checks that every name is local, ``tl``, a helper or a builtin, as others would fail when the kernel runs."""
+    local = {a.arg for a in function.args.args} | stored_names(function)
     allowed = local | helpers | {"tl", "triton"} | set(_device_sources()) | _BUILTINS
     for node in ast.walk(function):
         if isinstance(node, ast.Name) and node.id not in allowed and not hasattr(builtins, node.id):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_kernelllm.core import kernel_module
 from pytest_kernelllm.core.domains import shipped
 from pytest_kernelllm.core.records import Candidate, Completion
+from pytest_kernelllm.core.syntax import parameters
 from pytest_kernelllm.discover.errors import TargetError
 from pytest_kernelllm.generate.render.errors import RenderError, unexpected
 from pytest_kernelllm.generate.render.extract import ExtractError, extract
@@ -20,10 +21,10 @@ __all__ = ["RenderError", "render"]
 
 
 def render(completion: Completion, live: LiveTarget) -> Candidate:
-    """Renders a completion to the candidate that would be judged, stored and adopted. Nothing is executed.
+    """Turns a completion into a candidate without executing anything.
 
     A complete kernel module stays as it is, under this target's header; its ``SUPPORTS`` is cut down to what the
-    target's cases cover, or added. TorchInductor's dialect and hand-style ``ModelNew`` classes are translated.
+    target's cases cover, or added. TorchInductor's output code and hand-written ``ModelNew`` classes are translated.
 
     Raises:
         RenderError: one sentence that names what is missing or cannot be carried, and where; or that the renderer
@@ -44,19 +45,19 @@ def render(completion: Completion, live: LiveTarget) -> Candidate:
 
 
 def _rendered(completion: Completion, live: LiveTarget) -> Candidate:
-    from pytest_kernelllm.generate.render.inductor import translate as dialect
-    from pytest_kernelllm.generate.render.modelnew import translate as modelnew
+    from pytest_kernelllm.generate.render.inductor.translate import is_inductor_code, translate_inductor
+    from pytest_kernelllm.generate.render.modelnew.translate import translate_modelnew
 
     if completion.format == "inductor":
         return _composed(
-            dialect.translate(completion.text, live, completion), completion, live, translated=True
+            translate_inductor(completion.text, live, completion), completion, live, translated=True
         )
     code = extract(completion.text)
     if completion.format == "kernel_module":
         return _kernel_module(code, completion, live)
-    if dialect.is_dialect(code):
-        return _composed(dialect.translate(code, live, completion), completion, live, translated=True)
-    return _composed(modelnew.translate(code, live, completion), completion, live, translated=False)
+    if is_inductor_code(code):
+        return _composed(translate_inductor(code, live, completion), completion, live, translated=True)
+    return _composed(translate_modelnew(code, live, completion), completion, live, translated=False)
 
 
 def _composed(rendered: Rendered, completion: Completion, live: LiveTarget, *, translated: bool) -> Candidate:
@@ -99,11 +100,10 @@ def _kernel_module(code: str, completion: Completion, live: LiveTarget) -> Candi
     forward = next((n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "forward"), None)
     if forward is None:
         raise RenderError("The kernel module has no top-level function `forward`.")
-    given = [a.arg for a in [*forward.args.posonlyargs, *forward.args.args, *forward.args.kwonlyargs]]
-    given += [a.arg for a in (forward.args.vararg, forward.args.kwarg) if a is not None]
-    wanted = ["self", *live.signature.parameters]
-    if sorted(given) != sorted(wanted) or given[:1] != ["self"]:
-        takes, needs = ", ".join(given), ", ".join(wanted)
+    given = [parameter.arg for parameter in parameters(forward.args, variadic=True)]
+    expected = ["self", *live.signature.parameters]
+    if sorted(given) != sorted(expected) or given[:1] != ["self"]:
+        takes, needs = ", ".join(given), ", ".join(expected)
         raise RenderError(f"Line {forward.lineno}: forward takes ({takes}); the target needs ({needs}).")
     if not any(isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "SUPPORTS" for n in tree.body):
         return _composed(_without_head(code, tree, live), completion, live, translated=False)
@@ -120,7 +120,7 @@ def _kernel_module(code: str, completion: Completion, live: LiveTarget) -> Candi
 
 
 def _without_head(code: str, tree: ast.Module, live: LiveTarget) -> Rendered:
-    """A kernel module without SUPPORTS, less the docstring and imports that are put back."""
+    """Removes docstring and imports from a kernel module without SUPPORTS, as ``compose`` writes them again."""
     lines = code.split("\n")
     docstring = ast.get_docstring(tree)
     head: list[ast.stmt] = [node for node in tree.body if ast.unparse(node) in _HEAD]
@@ -132,4 +132,4 @@ def _without_head(code: str, tree: ast.Module, live: LiveTarget) -> Rendered:
 
 
 _HEAD = ("import torch", "import triton", "import triton.language as tl")
-"""What ``kernel_module.compose`` writes itself."""
+"""Imports that ``kernel_module.compose`` writes."""

@@ -1,4 +1,4 @@
-"""What a completion becomes before it is composed into a kernel module."""
+"""The result of translating a completion, from which a kernel module is composed."""
 
 from __future__ import annotations
 

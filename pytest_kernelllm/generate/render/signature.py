@@ -1,4 +1,4 @@
-"""Gives ``forward`` the parameters of the target's own ``forward``."""
+"""Gives ``forward`` the parameters of the target's ``forward``."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import ast
 import inspect
 from collections.abc import Collection
 
-from pytest_kernelllm.generate.render.errors import RenderError
-from pytest_kernelllm.generate.render.syntax import (
+from pytest_kernelllm.core.syntax import (
     bound_names,
     defaults,
-    is_plain,
+    expression,
+    is_literal,
     literal,
-    name_chain,
     parameters,
-    rename_locals,
+    read_names,
+    rename,
 )
+from pytest_kernelllm.generate.render.errors import RenderError
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -23,15 +24,15 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 def with_target_parameters(
     forward: ast.FunctionDef, signature: inspect.Signature, passed: Collection[str]
 ) -> ast.FunctionDef:
-    """``forward`` under the target's parameter names, matched by position.
+    """Gives ``forward`` the target's parameters, matched by position.
 
     Args:
-        forward: ``ModelNew.forward`` with ``self`` first.
-        signature: of the target's ``forward``, without ``self``.
-        passed: parameters that some case passes.
+        forward: ``ModelNew.forward`` with ``self`` first; changed in place.
+        signature: the signature of the target's ``forward``, without ``self``.
+        passed: the parameters that some case passes.
 
     Raises:
-        RenderError: it needs more parameters than the target has, or leaves out one that is passed.
+        RenderError: ``forward`` needs more parameters than the target has, or lacks one that is passed.
     """
     theirs = [p.arg for p in parameters(forward.args)][1:]
     ours = [name for name, p in signature.parameters.items() if p.kind not in _VARIADIC]
@@ -40,7 +41,7 @@ def with_target_parameters(
     left_out = [name for name in ours[len(theirs) :] if name in passed]
     if forward.args.vararg or forward.args.kwarg:
         raise RenderError(
-            f"Line {forward.lineno}: ModelNew.forward takes *args or **kwargs; it has to name its inputs."
+            f"Line {forward.lineno}: ModelNew.forward takes *args or **kwargs; it must name its inputs."
         )
     if required > len(ours) or left_out:
         raise RenderError(
@@ -49,12 +50,12 @@ def with_target_parameters(
         )
     extra = theirs[len(ours) :]
     renamed = {old: new for old, new in zip(theirs, ours, strict=False) if old != new}
-    free = not (set(renamed.values()) & (bound_names(forward) | _loads(forward)))
+    free = not (set(renamed.values()) & (bound_names(forward) | read_names(forward)))
     if renamed and free:
-        rename_locals(forward, renamed)
+        rename(forward, renamed)
         renamed = {}
     targets = [*renamed, *extra]
-    values = [*(name_chain(new) for new in renamed.values()), *(own_defaults[name] for name in extra)]
+    values = [*(expression(new) for new in renamed.values()), *(own_defaults[name] for name in extra)]
     if targets:
         assignment = ast.parse(f"{', '.join(targets)} = {', '.join(ast.unparse(value) for value in values)}")
         _after_docstring(forward, assignment.body[0])
@@ -84,16 +85,12 @@ def _arguments(signature: inspect.Signature) -> ast.arguments:
 def _default(parameter: inspect.Parameter) -> ast.expr | None:
     if parameter.default is parameter.empty:
         return None
-    if not is_plain(parameter.default):
+    if not is_literal(parameter.default):
         raise RenderError(
             f"The target's parameter `{parameter.name}` has a default that is not a plain value, "
-            "which a kernel module cannot spell."
+            "which a kernel module cannot contain."
         )
     return literal(parameter.default)
-
-
-def _loads(node: ast.AST) -> set[str]:
-    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
 
 
 def _after_docstring(function: ast.FunctionDef, statement: ast.stmt) -> None:

@@ -32,15 +32,11 @@ def original_errors(probe: Probe) -> Iterator[None]:
 
 
 def refuse_incomparable(output: Any, probe: Probe) -> None:
-    """Refuses outputs other than real tensors in plain tuples, lists and dicts.
-
-    Raises:
-        OriginalError: the text names the type of the output.
-    """
+    """Outputs must be tensors in plain tuples, lists, dicts and ``torch.return_types``: a kernel can give nothing else back."""
     where = probe.describe()
     kind = type(output)
     if isinstance(output, tuple | list | Mapping):
-        if kind not in (tuple, list, dict):
+        if kind not in (tuple, list, dict) and kind.__module__ != "torch.return_types":
             raise OriginalError(
                 f"the original returns a {kind.__name__} at {where}; a kernel returns plain tuples, lists and "
                 "dicts, and callers that read fields by name would fail"

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from pytest_kernelllm.core.parts import container
 from pytest_kernelllm.judge.shared.buffers import Allocator
 
 
@@ -24,25 +25,29 @@ def module_tree(
         prefix: prepended to those names.
     """
     values: dict[str, Any] = {}
-    tensors = {**dict(module.named_parameters(recurse=False)), **dict(module.named_buffers(recurse=False))}
-    for name, tensor in tensors.items():
-        buffers[prefix + name], values[name] = in_buffer(tensor, allocator)
+    # Not by named_parameters and named_children: what has several names is there under each.
+    for name, tensor in {**module._parameters, **module._buffers}.items():
+        if tensor is not None:
+            buffers[prefix + name], values[name] = in_buffer(tensor, allocator)
     for name, value in vars(module).items():
         if not name.startswith("_") or name == "_reversed_padding_repeated_twice":
             plain(values, name, value)
     for name in ("weight", "bias"):  # a stock layer without a bias has the attribute all the same
         if name in module._parameters and module._parameters[name] is None:
             values[name] = None
+    held = container(module)
     return {
         "class": f"{type(module).__module__}.{type(module).__qualname__}",
         "values": values,
         "children": {
             **{
                 name: module_tree(child, allocator, buffers, f"{prefix}{name}.")
-                for name, child in module.named_children()
+                for name, child in module._modules.items()
+                if child is not None
             },
             **{name: _namespace(value) for name, value in vars(module).items() if _is_namespace(name, value)},
         },
+        "container": held and {"kind": held.kind, "names": held.names},
     }
 
 
@@ -76,4 +81,4 @@ def _namespace(value: Any) -> dict[str, Any]:
     for name, item in vars(value).items():
         if not name.startswith("_"):
             plain(values, name, item)
-    return {"class": "", "values": values, "children": {}}
+    return {"class": "", "values": values, "children": {}, "container": None}

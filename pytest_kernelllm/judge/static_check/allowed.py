@@ -132,6 +132,12 @@ _SPECIAL = """
     logit logsumexp multigammaln ndtr ndtri polygamma psi round sinc softmax xlog1py xlogy zeta
 """.split()
 
+_RETURN_TYPES = """
+    aminmax cummax cummin frexp kthvalue linalg_cholesky_ex linalg_eigh linalg_inv_ex linalg_lstsq linalg_lu linalg_qr
+    linalg_slogdet linalg_svd lu_unpack max median min mode nanmedian qr slogdet sort svd topk triangular_solve
+""".split()
+"""Named tuples that functions of torch return."""
+
 _ASKED_OF_A_GPU = """
     current_device device device_count device_of get_device_capability get_device_name get_device_properties
     is_available is_bf16_supported synchronize OutOfMemoryError
@@ -164,6 +170,7 @@ NAMESPACES: dict[str, frozenset[str]] = {
         "torch.linalg": _LINALG,
         "torch.nn": ["Module", "Parameter"],
         "torch.nn.functional": _FUNCTIONAL,
+        "torch.return_types": _RETURN_TYPES,
         "torch.special": _SPECIAL,
         "torch.version": ["cuda", "hip"],
         "triton": "Config __version__ autotune cdiv constexpr_function heuristics jit next_power_of_2".split(),

@@ -15,6 +15,8 @@ from typing import NamedTuple
 UNKNOWN = ""
 SELF = "self"
 OWN_CLASS = "class"
+ITEM = "[]"
+"""Stands in a path of the target's for any subscript: ``self.net[0].weight`` is ``self.net.[].weight``."""
 
 _DEEPEST = 6
 """Most attributes after a name that are resolved; no allowed module lies deeper."""
@@ -118,7 +120,8 @@ def paths(node: ast.expr, scope: LexicalScope) -> frozenset[str]:
         for holder in holders:
             for value in holder.bindings[alias.name]:
                 if isinstance(value, str):
-                    known = value not in (UNKNOWN, OWN_CLASS) or not alias.tail
+                    known = value == SELF or ITEM not in alias.tail
+                    known = known and (value not in (UNKNOWN, OWN_CLASS) or not alias.tail)
                     found.add(".".join((value, *alias.tail)) if known else UNKNOWN)
                 elif len(value.tail) + len(alias.tail) > _DEEPEST:
                     found.add(UNKNOWN)
@@ -130,8 +133,8 @@ def paths(node: ast.expr, scope: LexicalScope) -> frozenset[str]:
 def _alias(node: ast.expr) -> Alias | None:
     """Returns a name and the attributes after it; None for other expressions, and for too many attributes."""
     tail: list[str] = []
-    while isinstance(node, ast.Attribute) and len(tail) <= _DEEPEST:
-        tail.append(node.attr)
+    while isinstance(node, ast.Attribute | ast.Subscript) and len(tail) <= _DEEPEST:
+        tail.append(node.attr if isinstance(node, ast.Attribute) else ITEM)
         node = node.value
     return Alias(node.id, tuple(reversed(tail))) if isinstance(node, ast.Name) else None
 

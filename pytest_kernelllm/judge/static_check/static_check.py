@@ -28,6 +28,7 @@ from pytest_kernelllm.judge.static_check.allowed import (
     WITH_CONTEXT,
 )
 from pytest_kernelllm.judge.static_check.scopes import (
+    ITEM,
     OWN_CLASS,
     SELF,
     UNKNOWN,
@@ -207,7 +208,7 @@ def _member(path: str, name: str) -> str | None:
     if path == SELF:
         return f"touches `{name}`" if name in _inside_python() else None
     if path.startswith(f"{SELF}."):
-        return f"touches `{name}`" if _is_guarded(name, private=False) else None
+        return f"touches `{name}`" if _is_guarded(name, private=ITEM in path) else None
     if path in (UNKNOWN, OWN_CLASS):
         return f"touches `{name}`" if _is_guarded(name) else None
     holder, member = path, ""

@@ -26,6 +26,7 @@ from pytest_kernelllm.judge.shared.clock import GpuClock
 from pytest_kernelllm.judge.shared.structure import flatten
 from pytest_kernelllm.judge.shared.watch import OperationWatch
 from pytest_kernelllm.judge.worker.launches import LaunchRecorder, milliseconds
+from pytest_kernelllm.judge.worker.stand_in import stand_in
 
 VENDOR_LAYERS = frozenset(
     f"torch.nn.modules.{name}"
@@ -45,24 +46,6 @@ VENDOR_LAYERS = frozenset(
 
 MEMORY_SHARE = 0.5
 """Share of the GPU's memory that a worker may allocate."""
-
-
-class StandIn:
-    """What a candidate gets as ``self``: the target's values by name, without its methods."""
-
-    def __init__(self, values: dict[str, Any]) -> None:
-        """Sets the values as attributes."""
-        self.__dict__.update(values)
-
-    def __getattr__(self, name: str) -> Any:
-        """Raises an error that names the missing attribute."""
-        raise AttributeError(f"the target has no plain attribute, parameter or buffer `{name}`")
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Raises an error: submodules are not callable, because the original does not exist here."""
-        raise TypeError(
-            "a kernel cannot call the target's own submodules, only stock GEMM and convolution layers"
-        )
 
 
 class Worker:
@@ -264,7 +247,7 @@ class Worker:
         }
         self.state_tensors |= {prefix + k: v for k, v in values.items() if isinstance(v, torch.Tensor)}
         if tree["class"] not in VENDOR_LAYERS:
-            return StandIn(values | children)
+            return stand_in(values | children, tree["container"])
         package, _, name = tree["class"].rpartition(".")
         cls = getattr(sys.modules[package], name)
         layer = cls.__new__(cls)

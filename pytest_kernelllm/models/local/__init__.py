@@ -1,5 +1,5 @@
 """A language model on this machine, run by transformers.
 
-``files`` finds it and says whether it fits, ``load`` loads it, ``decode`` writes many samples at once, ``model`` is the
-``LanguageModel``. Nothing here imports torch before it has to.
+``files`` finds or downloads it, ``load`` loads it if it fits, ``decode`` writes many samples at once, and
+``model`` is the ``LanguageModel``. PyTorch is imported only when the model is used.
 """

@@ -1,8 +1,8 @@
-"""Attention of one new token a row over keys and values of different lengths, as transformers' ``AttentionInterface`` wants it.
+"""Attention of one new token per row over keys and values of different lengths, for transformers' ``AttentionInterface``.
 
-PyTorch's own attention takes a mask there, reads every row to its end, and has one block of threads a head; this one reads
-what is there, and splits long rows over the GPU (Flash-Decoding, Dao et al. 2023). Query heads that share keys
-share their loads.
+PyTorch's attention needs a mask here, reads every row to its end and uses one block of threads per head. This
+one reads only the keys that count and splits long rows over the GPU (Flash-Decoding, Dao et al. 2023). Query
+heads that share keys share their loads.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from pytest_kernelllm.generate.protocol import GenerateError
 
 NAME = "kernelllm_slots"
-"""Under which the attention is known to transformers."""
+"""The name under which transformers finds the attention."""
 
 SPLIT = 256
-"""Keys that one program reads."""
+"""Number of keys that one program reads."""
 
 _OTHER_KINDS = ("softcap", "s_aux", "sliding_window")
-"""Arguments that would change the result and are not computed here."""
+"""Arguments that would change the result and are not supported here."""
 
 
 def register() -> str:
-    """Make the attention known to transformers; its name."""
+    """Registers the attention with transformers and returns its name."""
     AttentionInterface.register(NAME, slots_attention)
     return NAME
 
@@ -43,7 +43,7 @@ def slots_attention(
     lengths: torch.Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Attention for a prompt (no ``lengths``: causal, by PyTorch), or for one new token of each row.
+    """Computes attention for a prompt (without ``lengths``: causal, by PyTorch) or for one new token of each row.
 
     Args:
         module: the attention layer.
@@ -51,21 +51,21 @@ def slots_attention(
         key: ``[rows, key heads, length, width]``.
         value: like ``key``.
         attention_mask: None, because nothing is padded.
-        scaling: of the products; by default one over the root of the width.
-        lengths: int64 ``[rows]``, how many keys of each row count. ``tokens`` is 1 then.
-        **kwargs: what else transformers passes on.
+        scaling: the factor of the scores; by default one over the square root of the width.
+        lengths: int64 ``[rows]``, how many keys of each row count; ``tokens`` is then 1.
+        **kwargs: other arguments from transformers.
 
     Returns:
-        ``[rows, tokens, heads, width]``, and no weights.
+        The output ``[rows, tokens, heads, width]``, and None for the weights.
 
     Raises:
-        GenerateError: the model wants attention of another kind, or does not pass ``lengths`` on.
+        GenerateError: the model needs another kind of attention, or does not pass ``lengths`` on.
     """
-    wanted = [name for name in _OTHER_KINDS if kwargs.get(name) is not None]
-    if wanted or (lengths is None and query.shape[2] != key.shape[2]):
-        how = f"with {', '.join(wanted)}" if wanted else "in a way of its own"
+    other = [name for name in _OTHER_KINDS if kwargs.get(name) is not None]
+    if other or (lengths is None and query.shape[2] != key.shape[2]):
+        how = f"with {', '.join(other)}" if other else "in its own way"
         raise GenerateError(
-            f"{type(module).__name__} computes attention {how}, which `local` does not do: serve the model (vLLM, TGI, "
+            f"{type(module).__name__} computes attention {how}, which `local` does not support: serve the model (vLLM, TGI, "
             "`transformers serve`) and set `endpoint`."
         )
     if lengths is None:
@@ -98,6 +98,6 @@ def _split(
 ) -> torch.Tensor:
     from pytest_kernelllm.models.local.split_attention import split_attention
 
-    # Triton launches on the current device, which need not be the one the model lies on.
+    # Triton launches on the current device, which need not be the model's.
     with torch.cuda.device_of(query):
         return split_attention(query, key, value, lengths, scale, SPLIT)

@@ -1,8 +1,9 @@
 """Writes many samples of many prompts at once, token by token, with a loaded causal language model.
 
-A decode step of a large model takes some milliseconds on a GPU and ten times that in Python, whatever the batch. So one step for
-all rows is captured as a CUDA graph once and replayed; a prompt is read once for all its samples; rows of finished samples
-are given to waiting ones; and the host reads along one chunk behind the GPU.
+A decode step of a large model takes some milliseconds on a GPU and ten times as long in Python, whatever the
+batch size. So one step for all rows is captured as a CUDA graph and replayed, a prompt is processed once for
+all its samples, waiting samples take over the rows of finished ones, and the host reads results one chunk
+behind the GPU (continuous batching).
 """
 
 from __future__ import annotations
@@ -26,39 +27,39 @@ ALIGNMENT = 64
 
 
 SMALL = 50_000_000
-"""Parameters of a model that one thread of a CPU is enough for."""
+"""A model with fewer parameters runs on one thread of a CPU."""
 
 
 @dataclass(frozen=True)
-class Job:
-    """One sample to write."""
+class DecodeJob:
+    """A sample to write."""
 
     prompt: tuple[int, ...]
     """Token ids."""
     numbers: torch.Tensor
-    """float32 ``[max_new_tokens]`` in [0, 1): what its tokens are drawn with."""
+    """The uniform random numbers that draw its tokens: float32 ``[max_new_tokens]`` in [0, 1)."""
 
 
 @dataclass(frozen=True)
-class Written:
-    """What there is of one sample so far."""
+class DecodeState:
+    """The state of a sample after a chunk of steps."""
 
     job: int
-    """Its position among the jobs."""
+    """Position of its job."""
     tokens: tuple[int, ...]
-    """Those that count: nothing after the stop, and no end-of-text token."""
+    """The tokens up to the stop, without an end-of-text token."""
     finish: Literal["", "stop", "length"]
-    """Empty while it is being written."""
+    """Empty while the sample is being written."""
     spent: int
-    """Tokens computed, those thrown away at the end included."""
+    """Number of computed tokens, including those that are dropped at the end."""
 
 
 @dataclass(frozen=True)
-class Look:
-    """What stood in the rows after a chunk of steps; to be read after ``wait``."""
+class Snapshot:
+    """A copy of the rows after a chunk of steps; call ``wait`` before reading it."""
 
     row_of: dict[int, int]
-    """Row of each job that was being written."""
+    """The row of each unfinished job."""
     counts: torch.Tensor
     out: torch.Tensor
     wait: Callable[[], None]
@@ -79,101 +80,105 @@ class Decoder:
         graph: bool = False,
         behind: bool = False,
     ) -> None:
-        """Nothing is allocated before the first prompt has been read.
+        """Prepares the rows; keys and values are allocated with the first prompt.
 
         Args:
-            model: a causal language model of transformers, with ``attention.NAME`` as its attention.
-            sampling: how tokens are drawn, and at most how many.
-            ends: ids of tokens that end a text.
-            rows: samples written side by side.
-            length: tokens of the longest prompt together with its answer.
-            chunk: steps between two looks at what was written.
-            graph: capture a step as a CUDA graph and replay it.
-            behind: look at one chunk while the GPU writes the next.
+            model: a causal language model of transformers with ``attention.NAME`` as its attention.
+            sampling: how tokens are drawn, and the largest number of them.
+            ends: ids of the tokens that end a text.
+            rows: number of samples that are written side by side.
+            length: number of tokens in the longest prompt plus its answer.
+            chunk: number of steps between two snapshots.
+            graph: whether to capture a step as a CUDA graph and replay it.
+            behind: whether to read one chunk while the GPU writes the next.
         """
         self._model = model
         self._sampling = sampling
         self._ends = ends
         self._length = -(-length // ALIGNMENT) * ALIGNMENT
         self._chunk = chunk
-        self._graph_wanted = graph
+        self._use_graph = graph
         self._behind = int(behind)
         device = model.device
         self._small = device.type == "cpu" and model.num_parameters() < SMALL
         most = sampling.max_new_tokens
-        # What a step reads and writes, always at the same addresses.
+        # A step reads and writes these tensors, which keep their addresses.
         self._tokens = torch.zeros(rows, dtype=torch.int64, device=device)
         self._positions = torch.zeros(rows, dtype=torch.int64, device=device)
         self._active = torch.zeros(rows, dtype=torch.int64, device=device)
         self._counts = torch.zeros(rows, dtype=torch.int64, device=device)
         self._numbers = torch.zeros((rows, most), dtype=torch.float32, device=device)
-        # A column more than is used: the steps after a sample's last token write there.
+        # One extra column, to which the steps after a sample's last token write.
         self._out = torch.zeros((rows, most + 1), dtype=torch.int64, device=device)
         self._cache: Any = None
         self._graph: torch.cuda.CUDAGraph | None = None
         self._read: tuple[tuple[int, ...], Any, torch.Tensor] | None = None
 
     @torch.inference_mode()
-    def run(self, jobs: Sequence[Job], stop: Callable[[list[int]], int | None]) -> Iterator[Written]:
-        """Yield every job's state after each chunk of steps, until all are finished.
+    def run(
+        self, jobs: Sequence[DecodeJob], stop: Callable[[list[int]], int | None]
+    ) -> Iterator[DecodeState]:
+        """Yields the state of every unfinished job after each chunk of steps, until all are finished.
 
         Args:
-            jobs: those with equal prompts best side by side: each prompt is read once for its neighbours.
-            stop: for the tokens so far, how many of them count if the text is complete, else None.
+            jobs: the samples to write; jobs with the same prompt should be adjacent, so that it is processed
+                once.
+            stop: takes the tokens so far and returns how many of them count if the text is complete, else
+                None.
         """
         waiting = deque(range(len(jobs)))
         row_of: dict[int, int] = {}
         free = list(range(len(self._tokens)))
-        looks: deque[Look] = deque()
+        snapshots: deque[Snapshot] = deque()
         while waiting or row_of:
             with _one_thread() if self._small else contextlib.nullcontext():
                 while waiting and free:
                     row_of |= self._admit(jobs, waiting, free)
                 for _ in range(self._chunk):
                     self._advance()
-            looks.append(self._copy(row_of))
-            if len(looks) <= self._behind:
+            snapshots.append(self._copy(row_of))
+            if len(snapshots) <= self._behind:
                 continue
-            look = looks.popleft()
-            look.wait()
-            for job, row in look.row_of.items():
+            snapshot = snapshots.popleft()
+            snapshot.wait()
+            for job, row in snapshot.row_of.items():
                 if row_of.get(job) != row:
-                    continue  # finished in the look before
-                tokens = look.out[row, : int(look.counts[row])].tolist()
-                written = self._assess(job, tokens, stop)
-                if written.finish:
+                    continue  # finished in the snapshot before
+                tokens = snapshot.out[row, : int(snapshot.counts[row])].tolist()
+                state = self._assess(job, tokens, stop)
+                if state.finish:
                     del row_of[job]
                     free.append(row)
                     self._active[row] = 0
                     self._positions[row] = 0
-                yield written
+                yield state
 
-    def _copy(self, row_of: Mapping[int, int]) -> Look:
-        """What is written when the steps so far are done, without waiting for them."""
+    def _copy(self, row_of: Mapping[int, int]) -> Snapshot:
+        """Copies the rows as they are after the steps so far, without waiting for these."""
         counts, out = self._counts, self._out
         if not counts.is_cuda:
-            return Look(dict(row_of), counts.clone(), out.clone(), lambda: None)
+            return Snapshot(dict(row_of), counts.clone(), out.clone(), lambda: None)
         pinned = [torch.empty_like(t, device="cpu", pin_memory=True) for t in (counts, out)]
         for target, source in zip(pinned, (counts, out), strict=True):
             target.copy_(source, non_blocking=True)
         done = torch.cuda.Event()
         done.record(torch.cuda.current_stream(counts.device))
-        return Look(dict(row_of), pinned[0], pinned[1], done.synchronize)
+        return Snapshot(dict(row_of), pinned[0], pinned[1], done.synchronize)
 
-    def _assess(self, job: int, tokens: list[int], stop: Callable[[list[int]], int | None]) -> Written:
+    def _assess(self, job: int, tokens: list[int], stop: Callable[[list[int]], int | None]) -> DecodeState:
         spent = len(tokens)
         end = next((i for i, token in enumerate(tokens) if token in self._ends), None)
         text = tokens[:end]
         counting = stop(text)
         if counting is not None:
-            return Written(job, tuple(text[:counting]), "stop", spent)
+            return DecodeState(job, tuple(text[:counting]), "stop", spent)
         if end is not None:
-            return Written(job, tuple(text), "stop", spent)
+            return DecodeState(job, tuple(text), "stop", spent)
         most = self._sampling.max_new_tokens
-        return Written(job, tuple(text[:most]), "length" if spent >= most else "", spent)
+        return DecodeState(job, tuple(text[:most]), "length" if spent >= most else "", spent)
 
-    def _admit(self, jobs: Sequence[Job], waiting: deque[int], free: list[int]) -> dict[int, int]:
-        """Read the next prompt and give rows to as many of its samples as there is room for."""
+    def _admit(self, jobs: Sequence[DecodeJob], waiting: deque[int], free: list[int]) -> dict[int, int]:
+        """Processes the next prompt and gives rows to as many of its samples as possible."""
         prompt = jobs[waiting[0]].prompt
         admitted = {}
         while waiting and free and jobs[waiting[0]].prompt == prompt:
@@ -195,9 +200,9 @@ class Decoder:
         return admitted
 
     def _read_prompt(self, prompt: tuple[int, ...]) -> tuple[Any, torch.Tensor]:
-        """Its ``DynamicCache``, and the logits ``[1, vocabulary]`` after it; the last one's are at hand."""
+        """Returns a prompt's ``DynamicCache`` and the logits ``[1, vocabulary]`` after it; the last prompt's are kept."""
         if self._read is None or self._read[0] != prompt:
-            self._read = None  # its memory goes first
+            self._read = None  # free its memory first
             cache: Any = DynamicCache(config=self._model.config)
             ids = torch.tensor([prompt], device=self._tokens.device)
             output = self._model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
@@ -205,16 +210,16 @@ class Decoder:
         return self._read[1:]
 
     def _prepare(self, read: Any) -> None:
-        """On the first prompt: memory for all rows, and the graph of a step."""
+        """With the first prompt, allocates memory for all rows and captures a step."""
         if self._cache is not None:
             return
         self._cache = make_slots(read, len(self._tokens), self._length, self._positions)
-        if self._graph_wanted:
+        if self._use_graph:
             with torch.cuda.device(self._tokens.device):
                 self._graph = self._capture()
 
     def _capture(self) -> torch.cuda.CUDAGraph:
-        # No row is active yet, so these steps leave nothing behind.
+        # No row is active yet, so these steps change nothing.
         warm_up(self._step, times=2)
         graph = torch.cuda.CUDAGraph()
         with capture(graph, errors="thread_local"):
@@ -228,7 +233,7 @@ class Decoder:
             self._step()
 
     def _step(self) -> None:
-        """One more token for every row; rows that are not active write to where nobody reads."""
+        """Draws one more token for every row; inactive rows write to a column that is never read."""
         logits = self._model(
             input_ids=self._tokens[:, None],
             position_ids=self._positions[:, None],
@@ -248,9 +253,9 @@ class Decoder:
 
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
-    """Inside, PyTorch computes with one thread: several wait for each other at every small operation.
+    """Makes PyTorch compute with one thread inside the block, as several wait for each other at every small operation.
 
-    Where other processes keep the cores busy that is most of the time (two cores: 25 s in place of 0.1 s).
+    While other processes use the cores, waiting takes most of the time (on two cores: 25 s instead of 0.1 s).
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)

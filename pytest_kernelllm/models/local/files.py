@@ -1,4 +1,4 @@
-"""A model's files: in a folder, in Hugging Face's cache, or fetched into it. Imports neither torch nor transformers."""
+"""Finds a model's files in a folder or in Hugging Face's cache, or downloads them. Imports neither torch nor transformers."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from typing import Any
 
 from pytest_kernelllm.generate.protocol import GenerateError
 
-WANTED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "kernelllm.py"]
-"""Pickled weights are never fetched, and the model's own Python only to be read."""
+PATTERNS = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "kernelllm.py"]
+"""The files that are downloaded: no pickled weights, and of the model's own Python only a script that is never run."""
 
-UNWANTED = ["*/*", "consolidated*"]
-"""The same weights in other forms."""
+EXCLUDED = ["*/*", "consolidated*"]
+"""The same weights in other formats."""
 
 SPARE = 1 << 30
-"""Bytes of GPU memory beside the weights that must be free: for CUDA itself, and one sample's keys and values."""
+"""Bytes of memory that must be free besides the weights, for CUDA and for one sample's keys and values."""
 
 _BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
 _ITEMSIZE = {"float32": 4, "bfloat16": 2, "float16": 2}
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 _FLOATS = ("F64", "F32", "F16", "BF16")
 _QUANTIZED = {"8bit": 1.0, "4bit": 0.5625}
-"""Bytes a weight; at 4 bits with a float32 scale for every 64."""
+"""Bytes per weight; 4-bit weights have a float32 scale for every 64."""
 
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """Where a model's files are, and which they are."""
+    """The folder with a model's files, and their commit."""
 
     folder: Path
     commit: str
     """The Hub's commit hash, or a digest of a folder's contents."""
 
     def template_script(self) -> str | None:
-        """The text of the model's ``kernelllm.py``, if it has one."""
+        """Returns the text of the model's ``kernelllm.py``, or None if it has none."""
         script = self.folder / "kernelllm.py"
         return script.read_text(encoding="utf-8", errors="replace") if script.is_file() else None
 
     def weights(self) -> list[Path]:
-        """The safetensors files that are loaded: those of the index, if there is one.
+        """Lists the safetensors files to load: those in the index, if there is one.
 
         Raises:
             GenerateError: there are none.
@@ -62,10 +62,10 @@ class ModelFiles:
         return found
 
     def weight_bytes(self, dtype: str, quantization: str) -> int:
-        """Bytes that the weights take in memory.
+        """Returns the bytes of memory that the weights need.
 
         Args:
-            dtype: ``auto`` (what the model's config says, else as stored) or a dtype's name.
+            dtype: ``auto`` (the dtype in the model's config, else the stored one) or a dtype's name.
             quantization: ``none``, ``8bit`` or ``4bit``.
 
         Raises:
@@ -87,7 +87,7 @@ class ModelFiles:
 
 
 def _tensors(path: Path) -> list[dict[str, Any]]:
-    """What a safetensors file says of its tensors: a little-endian length, then that much JSON."""
+    """Reads the entries of the tensors in a safetensors file, whose header is a little-endian length and JSON."""
     try:
         with path.open("rb") as file:
             (size,) = struct.unpack("<Q", file.read(8))
@@ -101,18 +101,18 @@ def _tensors(path: Path) -> list[dict[str, Any]]:
         return entries
     except (OSError, struct.error, ValueError, LookupError, TypeError, AttributeError) as error:
         raise GenerateError(
-            f"{path} cannot be read as safetensors ({error}): delete it and let it be fetched again."
+            f"{path} cannot be read as safetensors ({error}): delete it, and it is downloaded again."
         ) from None
 
 
 def folder_of(model: str) -> Path | None:
-    """The folder that ``model`` names, if it is one and not a name on the Hub."""
+    """Returns the folder that ``model`` names, or None if it is a name on the Hub."""
     folder = Path(model).expanduser()
     return folder if folder.is_dir() else None
 
 
 def find_cached(model: str, revision: str) -> ModelFiles | None:
-    """The model's files where they are complete on this machine already; asks nobody."""
+    """Returns the model's files if they are complete on this machine, without using the network; else None."""
     folder = folder_of(model)
     if folder is not None:
         return ModelFiles(folder, _digest(folder))
@@ -123,8 +123,8 @@ def find_cached(model: str, revision: str) -> ModelFiles | None:
     return found if _complete(found.folder) else None
 
 
-def why_not_at_hand(model: str, revision: str, dtype: str, quantization: str, free: int) -> str:
-    """Why a model cannot be used at once in ``free`` bytes of GPU memory; empty if it can."""
+def why_unusable(model: str, revision: str, dtype: str, quantization: str, free: int) -> str:
+    """Says why a model cannot be used at once in ``free`` bytes of GPU memory; empty if it can."""
     if folder_of(model) is None and not _cache_folder(model).is_dir():
         return f"{model} is not in the cache"  # known without importing anything
     if importlib.util.find_spec("transformers") is None:
@@ -142,7 +142,7 @@ def why_not_at_hand(model: str, revision: str, dtype: str, quantization: str, fr
 
 
 def _cache_folder(model: str) -> Path:
-    """Where huggingface_hub keeps a model, by the variables that it reads."""
+    """Returns the folder in which huggingface_hub keeps a model, by the environment variables that it reads."""
     cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
     home = os.environ.get("HF_HOME", f"{cache}/huggingface")
     legacy = os.environ.get("HUGGINGFACE_HUB_CACHE", f"{home}/hub")
@@ -151,7 +151,7 @@ def _cache_folder(model: str) -> Path:
 
 
 def _snapshot(model: str, revision: str, *, local_files_only: bool = False) -> ModelFiles:
-    """``huggingface_hub.snapshot_download``, and what it raises."""
+    """Calls ``huggingface_hub.snapshot_download``, whose errors pass through."""
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
@@ -162,8 +162,8 @@ def _snapshot(model: str, revision: str, *, local_files_only: bool = False) -> M
         snapshot_download(
             model,
             revision=revision or None,
-            allow_patterns=WANTED,
-            ignore_patterns=UNWANTED,
+            allow_patterns=PATTERNS,
+            ignore_patterns=EXCLUDED,
             local_files_only=local_files_only,
         )
     )
@@ -171,10 +171,10 @@ def _snapshot(model: str, revision: str, *, local_files_only: bool = False) -> M
 
 
 def _complete(folder: Path) -> bool:
-    """Whether config, tokenizer and every weight file that the index names are there."""
+    """Whether config, tokenizer and every weight file in the index exist."""
     indexed = _indexed(folder)
     weights = _weight_files(folder) if indexed is None else indexed
-    # A shard without an index is what an interrupted download leaves behind.
+    # An interrupted download leaves shards without an index.
     whole = indexed is not None or not any("-of-" in name for name in weights)
     return (
         whole
@@ -186,7 +186,7 @@ def _complete(folder: Path) -> bool:
 
 
 def _indexed(folder: Path) -> set[str] | None:
-    """The weight files that the index names; None where there is no index that can be read."""
+    """Returns the weight files in the index, or None if there is no readable index."""
     try:
         text = (folder / "model.safetensors.index.json").read_text(encoding="utf-8")
         return {str(name) for name in json.loads(text)["weight_map"].values()}
@@ -200,7 +200,7 @@ def _weight_files(folder: Path) -> set[str]:
 
 
 def _own_dtype(folder: Path) -> str:
-    """The dtype that the config names; empty if it names none."""
+    """Returns the dtype in the config; empty if it names none."""
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         return str(config.get("dtype") or config.get("torch_dtype") or "")
@@ -209,22 +209,22 @@ def _own_dtype(folder: Path) -> str:
 
 
 def fetch(model: str, revision: str, progress: Callable[[str], None]) -> ModelFiles:
-    """The model's files, fetched from the Hub where they are not in its cache.
+    """Returns the model's files; downloads them from the Hub if they are not in its cache.
 
     Args:
         model: ``owner/name`` on the Hub, or a folder.
         revision: commit hash, branch or tag; empty for ``main``.
-        progress: told once if something has to be fetched; huggingface_hub shows bars of its own.
+        progress: called once if something has to be downloaded; huggingface_hub shows its own progress bars.
 
     Raises:
-        GenerateError: one sentence about why the files cannot be had, and what to do.
+        GenerateError: the files are not available; one sentence says why and what to do.
     """
     if found := find_cached(model, revision):
         return found
     from huggingface_hub import errors
 
     named = f"{model}@{revision}" if revision else model
-    progress(f"fetching {named} (first use)")
+    progress(f"downloading {named} (first use)")
     try:
         return _snapshot(model, revision)
     except errors.HFValidationError:
@@ -245,29 +245,30 @@ def fetch(model: str, revision: str, progress: Callable[[str], None]) -> ModelFi
         ) from None
     except errors.LocalEntryNotFoundError:
         raise GenerateError(
-            f"{named} is not in the cache and the Hugging Face Hub cannot be asked (offline?): "
+            f"{named} is not in the cache and the Hugging Face Hub cannot be reached (offline?): "
             f"run `hf download {model}` where there is a network."
         ) from None
     except GenerateError:
         raise
-    except Exception as error:  # the client's transport has classes of its own, which change with its version
+    except Exception as error:  # the client's HTTP library has its own classes, which change with its version
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise GenerateError(
-                f"The disk is full, so {named} could not be fetched: free some room, or set HF_HOME to another disk."
+                f"The disk is full, so {named} could not be downloaded: free some space, or set HF_HOME to another disk."
             ) from None
         raise GenerateError(
-            f"{named} could not be fetched ({_in_short(error)}): try again; what was fetched is kept."
+            f"{named} could not be downloaded ({in_short(error)}): try again; complete files are kept."
         ) from None
 
 
-def _in_short(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
+def in_short(error: Exception) -> str:
+    """Returns the start of an error's text on one line, or the name of its type if it has no text."""
+    return " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
 
 
 def _digest(folder: Path) -> str:
-    """Names one state of a folder: by contents where they are small, else by size and time."""
+    """Returns a digest of a folder's state: of small files by content, of large ones by size and time."""
     digest = hashlib.sha256()
-    for path in sorted(p for pattern in WANTED for p in folder.glob(pattern)):
+    for path in sorted(p for pattern in PATTERNS for p in folder.glob(pattern)):
         status = path.stat()
         content = path.read_bytes() if status.st_size < 1 << 26 else f"{status.st_mtime_ns}".encode()
         digest.update(f"{path.name} {status.st_size} ".encode() + content)

@@ -1,6 +1,6 @@
-"""Fewer kernels for the same arithmetic in a loaded model: a step for a few rows takes as long as its kernels are many.
+"""Fuses operations in a loaded model: the time of a step for a few rows depends on the number of its kernels.
 
-Everything is recognised by what it computes, not by the model's name, and what is not recognised stays as it is.
+Operations are recognised by what they compute, not by the model's name; others stay as they are.
 """
 
 from __future__ import annotations
@@ -14,41 +14,41 @@ from typing import Any
 import torch
 from torch import nn
 
-TOGETHER = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
-"""Projections of one input, as transformers' models name them."""
+MERGED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
+"""Projections of the same input, by their names in transformers' models."""
 
 ROTATE = "apply_rotary_pos_emb"
-"""The function that transformers' attention layers rotate queries and keys with, by this name in their modules."""
+"""The name of the function with which transformers' attention layers rotate queries and keys."""
 
 _EPSILONS = ("variance_epsilon", "eps", "epsilon")
 
 
 def fuse(model: nn.Module) -> None:
-    """All of the following; for a model that lies on one GPU, in eval mode, and is not trained any more."""
+    """Applies all fusions to a model in eval mode on one GPU that is not trained any more."""
     merge_projections(model)
     replace_norms(model)
     rotate_in_one(model)
 
 
 def merge_projections(model: nn.Module) -> int:
-    """Let linear layers that read the same input share one matrix multiplication; how many layers share now.
+    """Merges linear layers that read the same input into one matrix multiplication; returns the number of layers.
 
-    Their weights become one; a model takes no more memory than before.
+    Their weights become one tensor, so the model needs no more memory than before.
     """
     merged = 0
     for module in list(model.modules()):
-        for names in TOGETHER:
+        for names in MERGED:
             linears = _mergeable([getattr(module, name, None) for name in names])
             if linears:
-                together = Together(linears)
+                layer = MergedLinear(linears)
                 for index, name in enumerate(names):
-                    setattr(module, name, Part(together, index))
+                    setattr(module, name, MergedPart(layer, index))
                 merged += len(names)
     return merged
 
 
 def replace_norms(model: nn.Module) -> int:
-    """Put PyTorch's own RMS norm, one kernel, in the place of modules that compute the same; how many."""
+    """Replaces modules that compute an RMS norm by PyTorch's, which is one kernel; returns their number."""
     replaced = 0
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
@@ -59,10 +59,10 @@ def replace_norms(model: nn.Module) -> int:
 
 
 def rotate_in_one(model: nn.Module) -> int:
-    """Let attention layers rotate queries and keys by one kernel; how many layers do now.
+    """Makes attention layers rotate queries and keys with one kernel; returns the number of layers.
 
-    A layer gets the ``forward`` of its class with another function under the name ``ROTATE``; transformers' own modules
-    stay as they are.
+    A layer gets the ``forward`` of its class with another function under the name ``ROTATE``; transformers'
+    modules stay unchanged.
     """
     made: dict[type, Callable[..., Any] | None] = {}
     layers = [module for module in model.modules() if "forward" not in vars(module)]
@@ -75,11 +75,11 @@ def rotate_in_one(model: nn.Module) -> int:
     return sum(made[type(layer)] is not None for layer in layers)
 
 
-class Together(nn.Module):
-    """Several linear layers as one; the outputs for an input are kept until the last of them is asked for."""
+class MergedLinear(nn.Module):
+    """Computes several linear layers at once; outputs are kept until the last layer's has been read."""
 
     def __init__(self, linears: Sequence[nn.Linear]) -> None:
-        """The layers have one input width, dtype and device, and all a bias or none."""
+        """``linears``: layers with the same input width, dtype and device, all with a bias or all without."""
         super().__init__()
         self.sizes = [linear.out_features for linear in linears]
         weights = [linear.weight.detach() for linear in linears]
@@ -90,7 +90,7 @@ class Together(nn.Module):
         self._outputs: tuple[torch.Tensor, ...] = ()
 
     def part(self, index: int, x: torch.Tensor) -> torch.Tensor:
-        """What layer ``index`` makes of ``x``."""
+        """Returns the output of layer ``index`` for ``x``."""
         if x is not self._input:
             self._input = x
             self._outputs = nn.functional.linear(x, self.weight, self.bias).split(self.sizes, -1)
@@ -100,22 +100,22 @@ class Together(nn.Module):
         return output
 
 
-class Part(nn.Module):
-    """One of the layers in a ``Together``, in the place that the layer had."""
+class MergedPart(nn.Module):
+    """Stands in a model for one of the layers in a ``MergedLinear``."""
 
-    def __init__(self, together: Together, index: int) -> None:
-        """``index``: which of them."""
+    def __init__(self, merged: MergedLinear, index: int) -> None:
+        """``index``: the position of the layer in ``merged``."""
         super().__init__()
-        self.together, self._index = together, index
+        self.merged, self._index = merged, index
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """What the layer alone would compute."""
-        return self.together.part(self._index, x)
+        """Computes what the layer alone would compute."""
+        return self.merged.part(self._index, x)
 
 
 def _mergeable(candidates: Sequence[object]) -> list[nn.Linear]:
-    """The candidates, if they can be one; else none."""
-    # Not subclasses, which quantise, nor layers with hooks, which expect to be called.
+    """Returns the candidates if they can be merged, else an empty list."""
+    # Subclasses may quantise, and layers with hooks expect to be called.
     linears = [x for x in candidates if type(x) is nn.Linear and not x._forward_hooks]
     linears = [x for x in linears if not hasattr(x, "_hf_hook")]
     kinds = {(x.in_features, x.weight.dtype, x.weight.device, x.bias is None) for x in linears}
@@ -136,7 +136,7 @@ def _library_norm(module: nn.Module) -> nn.RMSNorm | None:
 
 @torch.no_grad()
 def _alike(module: nn.Module, norm: nn.RMSNorm) -> bool:
-    """Whether two norms compute the same, for weights and inputs that tell a missing epsilon or an added one apart."""
+    """Whether two norms compute the same, on inputs that show a different epsilon or a weight with one added."""
     pair = [copy.deepcopy(each).to(torch.float32) for each in (module, norm)]
     device, width = norm.weight.device, norm.weight.shape[0]
     generator = torch.Generator().manual_seed(0)
@@ -145,8 +145,8 @@ def _alike(module: nn.Module, norm: nn.RMSNorm) -> bool:
     x = (torch.randn(2, width, generator=generator) * scales).to(device)
     for each in pair:
         each.weight.copy_(weight)  # type: ignore[operator]  # both have a tensor there
-    found, wanted = (each(x) for each in pair)
-    return found.shape == wanted.shape and torch.allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    found, expected = (each(x) for each in pair)
+    return found.shape == expected.shape and torch.allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def _with_one_rotation(forward: Callable[..., Any]) -> Callable[..., Any] | None:
@@ -165,7 +165,7 @@ def _with_one_rotation(forward: Callable[..., Any]) -> Callable[..., Any] | None
             return original(q, k, cos, sin, *args, **kwargs)
         from pytest_kernelllm.models.local.step_kernels import rotate
 
-        with torch.cuda.device_of(q):  # Triton launches on the current one
+        with torch.cuda.device_of(q):  # Triton launches on the current device
             return rotate(q, k, cos, sin)
 
     names = forward.__globals__ | {ROTATE: rotated}
@@ -177,13 +177,13 @@ def _with_one_rotation(forward: Callable[..., Any]) -> Callable[..., Any] | None
 
 
 def _rotates_halves(function: Callable[..., Any]) -> bool:
-    """Whether a function called as transformers calls it computes what ``step_kernels.rotate`` does."""
+    """Whether a function computes the same as ``step_kernels.rotate`` when it is called as in transformers."""
     generator = torch.Generator().manual_seed(0)
     q, k = (torch.randn(2, heads, 3, 8, generator=generator) for heads in (4, 2))
     cos, sin = torch.randn(2, 2, 3, 8, generator=generator)
     try:
         found = function(q, k, cos, sin)
-    except TypeError:  # another function of that name, which takes other arguments
+    except TypeError:  # a function of the same name with other parameters
         return False
-    wanted = (x * cos[:, None] + torch.cat((-x[..., 4:], x[..., :4]), -1) * sin[:, None] for x in (q, k))
-    return len(found) == 2 and all(map(functools.partial(torch.allclose, atol=1e-6), found, wanted))
+    expected = (x * cos[:, None] + torch.cat((-x[..., 4:], x[..., :4]), -1) * sin[:, None] for x in (q, k))
+    return len(found) == 2 and all(map(functools.partial(torch.allclose, atol=1e-6), found, expected))

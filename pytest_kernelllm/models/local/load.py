@@ -1,4 +1,4 @@
-"""From a model's files to a model in memory: safetensors only, none of the model's own code, and only if it fits."""
+"""Loads a model from its files: safetensors only, none of the model's own code, and only if it fits into memory."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any
 import torch
 
 from pytest_kernelllm.generate.protocol import GenerateError
-from pytest_kernelllm.models.local.files import SPARE, ModelFiles
+from pytest_kernelllm.models.local.files import SPARE, ModelFiles, in_short
 from pytest_kernelllm.models.local.fuse import fuse
 
 GIB = 1 << 30
 
 
 @dataclass(frozen=True)
-class Wish:
-    """How a model is to lie in memory."""
+class LoadOptions:
+    """How a model is loaded into memory."""
 
     dtype: str = "auto"
     device_map: str = "auto"
@@ -34,14 +34,14 @@ class Loaded:
     model: Any
     tokenizer: Any
     graph: bool
-    """Whether its steps can be captured: all of it lies on one GPU, and nothing in it waits for the GPU."""
+    """Whether a step can be captured as a CUDA graph: the model is on one GPU, and nothing in it waits for the GPU."""
 
 
 def load_tokenizer(files: ModelFiles) -> Any:
-    """The model's tokenizer.
+    """Loads the model's tokenizer.
 
     Raises:
-        GenerateError: it has none, or one that cannot be read.
+        GenerateError: there is none, or it cannot be read.
     """
     from transformers import AutoTokenizer
 
@@ -49,30 +49,28 @@ def load_tokenizer(files: ModelFiles) -> Any:
         return AutoTokenizer.from_pretrained(files.folder, trust_remote_code=False, local_files_only=True)
     # tokenizers raises plain Exception for a file that it cannot parse.
     except Exception as error:
-        raise GenerateError(
-            f"The tokenizer in {files.folder} cannot be loaded: {_in_short(error)}."
-        ) from None
+        raise GenerateError(f"The tokenizer in {files.folder} cannot be loaded: {in_short(error)}.") from None
 
 
 def load_config(files: ModelFiles) -> Any:
-    """The model's configuration.
+    """Loads the model's configuration.
 
     Raises:
-        GenerateError: it has none, or one that needs code of its own.
+        GenerateError: there is none, or it needs code of its own.
     """
     from transformers import AutoConfig
 
     try:
         return AutoConfig.from_pretrained(files.folder, trust_remote_code=False, local_files_only=True)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise GenerateError(f"{files.folder} cannot be loaded: {_in_short(error)}.") from None
+        raise GenerateError(f"{files.folder} cannot be loaded: {in_short(error)}.") from None
 
 
-def load_model(files: ModelFiles, wish: Wish, tokenizer: Any) -> Loaded:
-    """Load a causal language model onto one GPU, several, or the CPU.
+def load_model(files: ModelFiles, options: LoadOptions, tokenizer: Any) -> Loaded:
+    """Loads a causal language model onto one GPU, several GPUs or the CPU.
 
     Raises:
-        GenerateError: it needs code of its own, is of a kind that is not supported, does not fit, or is damaged.
+        GenerateError: the model needs code of its own, is not supported, does not fit, or is damaged.
     """
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM
@@ -82,19 +80,21 @@ def load_model(files: ModelFiles, wish: Wish, tokenizer: Any) -> Loaded:
     config = load_config(files)
     if why_not := _why_not(config):
         raise GenerateError(
-            f"{files.folder.name} is a {config.model_type} {why_not}, which `local` does not run: serve it (vLLM, TGI, "
+            f"{files.folder.name} is a {config.model_type} {why_not}, which `local` does not support: serve it (vLLM, TGI, "
             "`transformers serve`) and set `endpoint`."
         )
-    if wish.quantization != "none" and importlib.util.find_spec("bitsandbytes") is None:
-        raise GenerateError(f"quantization={wish.quantization} needs bitsandbytes: pip install bitsandbytes.")
-    place = _place(files, wish)
+    if options.quantization != "none" and importlib.util.find_spec("bitsandbytes") is None:
+        raise GenerateError(
+            f"quantization={options.quantization} needs bitsandbytes: pip install bitsandbytes."
+        )
+    place = _place(files, options)
     on_cpu = place == "cpu"
-    dtype = _dtype(wish, on_cpu)
-    options: dict[str, Any] = {"dtype": dtype if dtype == "auto" else getattr(torch, dtype)}
-    if wish.quantization != "none":
-        options["quantization_config"] = _quantized(wish.quantization)
+    dtype = _dtype(options, on_cpu)
+    arguments: dict[str, Any] = {"dtype": dtype if dtype == "auto" else getattr(torch, dtype)}
+    if options.quantization != "none":
+        arguments["quantization_config"] = _quantized(options.quantization)
     if not on_cpu:
-        options["device_map"] = place
+        arguments["device_map"] = place
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             files.folder,
@@ -104,19 +104,19 @@ def load_model(files: ModelFiles, wish: Wish, tokenizer: Any) -> Loaded:
             local_files_only=True,
             attn_implementation=attention.register(),
             output_loading_info=True,
-            **options,
+            **arguments,
         )
     except torch.cuda.OutOfMemoryError:
-        raise GenerateError(_too_large(_needed(files, wish), _free(), "GPU memory")) from None
+        raise GenerateError(_too_large(_needed(files, options), _free(), "GPU memory")) from None
     except (OSError, ValueError, LookupError, ImportError, RuntimeError, SafetensorError) as error:
-        raise GenerateError(f"{files.folder} cannot be loaded: {_in_short(error)}.") from None
+        raise GenerateError(f"{files.folder} cannot be loaded: {in_short(error)}.") from None
     model, report = loaded
     if missing := sorted(report["missing_keys"]):
         raise GenerateError(
-            f"{files.folder} lacks {len(missing)} of the model's weights ({missing[0]}…): fetch it again."
+            f"{files.folder} lacks {len(missing)} of the model's weights ({missing[0]}…): download it again."
         )
     devices = {parameter.device for parameter in model.parameters()}
-    graph = len(devices) == 1 and not on_cpu and wish.quantization != "8bit"
+    graph = len(devices) == 1 and not on_cpu and options.quantization != "8bit"
     model.eval()
     if graph:
         fuse(model)
@@ -124,7 +124,7 @@ def load_model(files: ModelFiles, wish: Wish, tokenizer: Any) -> Loaded:
 
 
 def _why_not(config: Any) -> str:
-    """What is different about a model, in the middle of a sentence, where ``Decoder`` could not run it; else empty."""
+    """Says in the middle of a sentence why ``Decoder`` cannot run a model; empty if it can."""
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, DynamicCache
     from transformers.cache_utils import DynamicLayer
 
@@ -141,26 +141,26 @@ def _why_not(config: Any) -> str:
     return ""
 
 
-def _dtype(wish: Wish, on_cpu: bool) -> str:
-    return "float32" if wish.dtype == "auto" and on_cpu else wish.dtype
+def _dtype(options: LoadOptions, on_cpu: bool) -> str:
+    return "float32" if options.dtype == "auto" and on_cpu else options.dtype
 
 
-def _place(files: ModelFiles, wish: Wish) -> str:
-    """What transformers gets as device map: ``cpu``, ``cuda:1``, or ``auto``: all GPUs."""
-    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", wish.device_map):
-        raise GenerateError(f"device_map={wish.device_map} is not one of auto, cpu, cuda and cuda:NUMBER.")
-    if wish.device_map == "cpu" or not torch.cuda.is_available():
-        if wish.device_map.startswith("cuda"):
-            raise GenerateError(f"device_map={wish.device_map}, but PyTorch sees no GPU.")
-        needed, there = _needed(files, wish, on_cpu=True), _free_ram()
+def _place(files: ModelFiles, options: LoadOptions) -> str:
+    """Returns the device map for transformers: ``cpu``, ``cuda:1``, or ``auto`` for all GPUs."""
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", options.device_map):
+        raise GenerateError(f"device_map={options.device_map} is not one of auto, cpu, cuda and cuda:NUMBER.")
+    if options.device_map == "cpu" or not torch.cuda.is_available():
+        if options.device_map.startswith("cuda"):
+            raise GenerateError(f"device_map={options.device_map}, but PyTorch sees no GPU.")
+        needed, there = _needed(files, options, on_cpu=True), _free_ram()
         if needed > there:
             raise GenerateError(_too_large(needed, [there], "memory"))
         return "cpu"
-    free, needed = _free(), _needed(files, wish)
-    if wish.device_map != "auto":
-        device = torch.device(wish.device_map).index or 0
+    free, needed = _free(), _needed(files, options)
+    if options.device_map != "auto":
+        device = torch.device(options.device_map).index or 0
         if device >= len(free):
-            raise GenerateError(f"device_map={wish.device_map}, but there are {len(free)} GPUs.")
+            raise GenerateError(f"device_map={options.device_map}, but there are {len(free)} GPUs.")
         if needed > free[device]:
             raise GenerateError(_too_large(needed, free[device : device + 1], "GPU memory"))
         return f"cuda:{device}"
@@ -171,22 +171,22 @@ def _place(files: ModelFiles, wish: Wish) -> str:
     raise GenerateError(_too_large(needed, free, "GPU memory"))
 
 
-def _needed(files: ModelFiles, wish: Wish, on_cpu: bool = False) -> int:
-    return files.weight_bytes(_dtype(wish, on_cpu), wish.quantization) + SPARE
+def _needed(files: ModelFiles, options: LoadOptions, on_cpu: bool = False) -> int:
+    return files.weight_bytes(_dtype(options, on_cpu), options.quantization) + SPARE
 
 
 def _free() -> list[int]:
-    """Free bytes of each GPU."""
+    """Returns the free bytes of each GPU."""
     return [torch.cuda.mem_get_info(i)[0] for i in range(torch.cuda.device_count())]
 
 
 def _free_ram() -> int:
-    """Bytes that this machine can still give without swapping."""
+    """Returns the bytes of memory that are available without swapping."""
     try:
-        said = re.search(r"^MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
+        found = re.search(r"^MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
     except OSError:
-        said = None
-    return int(said[1]) * 1024 if said else 1 << 62
+        found = None
+    return int(found[1]) * 1024 if found else 1 << 62
 
 
 def _too_large(needed: int, free: Sequence[int], memory: str) -> str:
@@ -205,7 +205,3 @@ def _quantized(kind: str) -> Any:
     return BitsAndBytesConfig(
         load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16
     )
-
-
-def _in_short(error: Exception) -> str:
-    return " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__

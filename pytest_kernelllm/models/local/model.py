@@ -1,4 +1,4 @@
-"""``LocalModel``: a language model of the Hugging Face Hub, or of a folder, on this machine."""
+"""``LocalModel`` runs a language model from the Hugging Face Hub or from a folder on this machine."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from pytest_kernelllm.models.local.files import ModelFiles, fetch, folder_of
 from pytest_kernelllm.models.protocol import Answer, Ask, Sampling
 
 if TYPE_CHECKING:
-    from pytest_kernelllm.models.local.decode import Decoder, Job
+    from pytest_kernelllm.models.local.decode import DecodeJob, Decoder
     from pytest_kernelllm.models.local.load import Loaded
 
 MOST_ROWS = 64
-"""Samples written side by side; more of them no longer come cheaper."""
+"""Samples that are written side by side; more of them are not cheaper."""
 
 CPU_ROWS = 8
-"""…without a GPU."""
+"""Samples that are written side by side without a GPU."""
 
 CPU_CHUNK = 2
-"""Steps between two looks without a GPU, where a step takes long and somebody may be waiting for the end."""
+"""Steps between two snapshots without a GPU, where a step takes long."""
 
 
 class LocalModel:
-    """A ``LanguageModel`` run by transformers. Fetches and loads on first use; not thread-safe."""
+    """A ``LanguageModel`` that transformers runs; downloaded and loaded on first use, not thread-safe."""
 
     def __init__(
         self,
@@ -40,21 +40,21 @@ class LocalModel:
         quantization: str = "none",
         progress: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Nothing is looked up yet.
+        """Looks nothing up yet.
 
         Args:
             model: ``owner/name`` on the Hub, or a folder.
-            revision: best a commit hash; empty for what the cache holds as ``main``, else the newest.
-            dtype: of the weights; ``auto`` is the model's own, float32 without a GPU.
+            revision: a commit hash, branch or tag; empty for the ``main`` in the cache, else the newest.
+            dtype: the dtype of the weights; ``auto`` is the model's own, or float32 without a GPU.
             device_map: ``auto``, ``cuda:1`` or ``cpu``.
             quantization: ``none``, ``8bit`` or ``4bit``.
-            progress: told what takes long.
+            progress: called with a few words when something takes long.
         """
         folder = folder_of(model)
         self.name = folder.resolve().name if folder else model
         self._model_or_folder = model
         self._revision = revision
-        self._how = (dtype, device_map, quantization)
+        self._options = (dtype, device_map, quantization)
         self._progress = progress
         self._known: ModelFiles | None = None
         self._tokenizer: Any = None
@@ -63,29 +63,29 @@ class LocalModel:
 
     @property
     def revision(self) -> str:
-        """The commit hash; of a folder a digest. Known without the model where the revision is a commit hash.
+        """The commit hash, or a digest of a folder; a revision that is a commit hash needs no files.
 
         Raises:
-            GenerateError: the model cannot be had.
+            GenerateError: the model is not available.
         """
         if re.fullmatch("[0-9a-f]{40}", self._revision) and folder_of(self._model_or_folder) is None:
             return self._revision
         return self._files().commit
 
     def identity(self) -> str:
-        """Model, commit and what else changes its arithmetic; fetches a model that is not there to know its commit."""
-        dtype, _, quantization = self._how
+        """Returns model, commit, dtype and quantization; downloads the model if its commit is not known."""
+        dtype, _, quantization = self._options
         return f"local {self.name}@{self.revision} {dtype} {quantization}"
 
     def template(self) -> str | None:
-        """``PROMPT_TEMPLATE`` of the model's own script, read from its text."""
+        """Returns ``PROMPT_TEMPLATE`` from the text of the model's script, or None."""
         from pytest_kernelllm.models.prompt import template_of
 
         script = self._files().template_script()
         return template_of(script) if script is not None else None
 
     def too_long(self, prompt: str, sampling: Sampling) -> str | None:
-        """Whether prompt and answer exceed the model's context, and by how many tokens."""
+        """Says by how many tokens prompt and answer exceed the model's context; None if they fit."""
         count, context = len(self._encode(prompt)), self._context()
         over = count + sampling.max_new_tokens - context
         if over <= 0:
@@ -96,61 +96,61 @@ class LocalModel:
         )
 
     def answers(self, asks: Sequence[Ask], sampling: Sampling) -> Iterator[Answer]:
-        """Yield every sample as soon as it is written, see ``LanguageModel``."""
+        """Yields every sample as soon as it is written, see ``LanguageModel``."""
         _require_transformers()
-        from pytest_kernelllm.models.local.decode import Job
+        from pytest_kernelllm.models.local.decode import DecodeJob
         from pytest_kernelllm.models.local.draw import uniforms
         from pytest_kernelllm.models.local.stopping import stop_after_answer
 
-        whose = [(number, index) for number, ask in enumerate(asks) for index in ask.indices]
+        owners = [(number, index) for number, ask in enumerate(asks) for index in ask.indices]
         prompts = [tuple(self._encode(ask.prompt)) for ask in asks]
         count = sampling.max_new_tokens
         jobs = [
-            Job(prompts[number], uniforms(sampling.seed, asks[number].prompt, index, count))
-            for number, index in whose
+            DecodeJob(prompts[number], uniforms(sampling.seed, asks[number].prompt, index, count))
+            for number, index in owners
         ]
         if not jobs:
             return
         decoder = self._decoder(jobs, sampling, chunk=16)
         started = time.monotonic()
-        for written in decoder.run(jobs, stop_after_answer(self._decode)):
+        for state in decoder.run(jobs, stop_after_answer(self._decode)):
             if self._stopping:
                 raise GenerateError(f"{self.name} was stopped.")
-            if not written.finish:
+            if not state.finish:
                 continue
-            number, index = whose[written.job]
+            number, index = owners[state.job]
             yield Answer(
                 number,
                 index,
-                self._decode(written.tokens),
-                written.spent,
+                self._decode(state.tokens),
+                state.spent,
                 len(prompts[number]),
                 round(time.monotonic() - started, 3),
-                written.finish,
-                f"cut off after {count:,} tokens" if written.finish == "length" else "",
+                state.finish,
+                f"cut off after {count:,} tokens" if state.finish == "length" else "",
             )
 
     def stream(self, prompt: str, sampling: Sampling, index: int = 0) -> Iterator[str]:
-        """Yield one sample piece by piece, see ``LanguageModel``."""
+        """Yields one sample piece by piece, see ``LanguageModel``."""
         _require_transformers()
-        from pytest_kernelllm.models.local.decode import Job
+        from pytest_kernelllm.models.local.decode import DecodeJob
         from pytest_kernelllm.models.local.draw import uniforms
         from pytest_kernelllm.models.local.stopping import stop_after_answer
 
         numbers = uniforms(sampling.seed, prompt, index, sampling.max_new_tokens)
-        jobs = [Job(tuple(self._encode(prompt)), numbers)]
+        jobs = [DecodeJob(tuple(self._encode(prompt)), numbers)]
         shown = 0
-        for written in self._decoder(jobs, sampling, chunk=2).run(jobs, stop_after_answer(self._decode)):
-            text = self._decode(written.tokens)
-            if not written.finish:
-                # These may still change: half a UTF-8 sequence, and space after what turns out to be the end.
+        for state in self._decoder(jobs, sampling, chunk=2).run(jobs, stop_after_answer(self._decode)):
+            text = self._decode(state.tokens)
+            if not state.finish:
+                # The end may still change: half a UTF-8 sequence, or space after the last token that counts.
                 text = text.rstrip("\ufffd").rstrip()
             if len(text) > shown:
                 yield text[shown:]
                 shown = len(text)
 
     def release(self) -> None:
-        """Take the model off the GPU; it is loaded again when it is asked again."""
+        """Removes the model from the GPU; the next call loads it again."""
         if self._loaded is None:
             return
         import torch
@@ -161,7 +161,7 @@ class LocalModel:
             torch.cuda.empty_cache()
 
     def stop(self) -> None:
-        """Have ``answers`` end within a few tokens: a process must not end while a thread of it is inside PyTorch."""
+        """Makes ``answers`` end within a few tokens, as a process must not end while a thread is inside PyTorch."""
         self._stopping = True
 
     # ------------------------------------------------------------------ from files to a decoder
@@ -180,7 +180,7 @@ class LocalModel:
         return self._tokenizer
 
     def _encode(self, prompt: str) -> list[int]:
-        """Token ids; one begin-of-text token where the tokenizer adds one or the prompt has one."""
+        """Returns token ids, with one begin-of-text token if the tokenizer adds one or the prompt has one."""
         tokenizer = self._tokens()
         ids: list[int] = tokenizer(prompt)["input_ids"]
         if not ids:
@@ -197,7 +197,7 @@ class LocalModel:
         return text
 
     def _context(self) -> int:
-        """Tokens that the model reads, as far as its configuration says."""
+        """Returns the model's context length in tokens from its configuration; unlimited if it names none."""
         from pytest_kernelllm.models.local.load import load_config
 
         config = load_config(self._files()).get_text_config()
@@ -207,13 +207,13 @@ class LocalModel:
     def _model(self) -> Loaded:
         if self._loaded is None:
             _require_transformers()
-            from pytest_kernelllm.models.local.load import Wish, load_model
+            from pytest_kernelllm.models.local.load import LoadOptions, load_model
 
             self._progress(f"loading {self.name}")
-            self._loaded = load_model(self._files(), Wish(*self._how), self._tokens())
+            self._loaded = load_model(self._files(), LoadOptions(*self._options), self._tokens())
         return self._loaded
 
-    def _decoder(self, jobs: Sequence[Job], sampling: Sampling, chunk: int) -> Decoder:
+    def _decoder(self, jobs: Sequence[DecodeJob], sampling: Sampling, chunk: int) -> Decoder:
         from pytest_kernelllm.models.local.decode import Decoder
 
         loaded = self._model()
@@ -234,10 +234,10 @@ class LocalModel:
 
 
 def _rows_that_fit(model: Any, length: int) -> int:
-    """Samples whose keys and values fit into four fifths of the GPU's free memory.
+    """Returns how many samples' keys and values fit into four fifths of the GPU's free memory, at most ``MOST_ROWS``.
 
     Raises:
-        GenerateError: not even one.
+        GenerateError: not even one fits.
     """
     import torch
 
@@ -245,13 +245,13 @@ def _rows_that_fit(model: Any, length: int) -> int:
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     token = config.num_hidden_layers * heads * width * 2 * model.dtype.itemsize
-    torch.cuda.empty_cache()  # what an earlier decoder held
+    torch.cuda.empty_cache()  # frees the memory of an earlier decoder
     free = torch.cuda.mem_get_info(model.device)[0]
     rows: int = int(0.8 * free) // (token * length)
     if rows < 1:
         raise GenerateError(
             f"One sample of {length:,} tokens needs {token * length / 2**30:.1f} GiB of GPU memory and "
-            f"{free / 2**30:.1f} are free: lower `max_new_tokens`, or free some."
+            f"{free / 2**30:.1f} are free: lower `max_new_tokens`, or free some memory."
         )
     return min(rows, MOST_ROWS)
 

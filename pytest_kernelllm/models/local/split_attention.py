@@ -25,7 +25,7 @@ def _attend_kernel(
     SPLIT: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """One part of one row's keys, for the queries of one key head: their mix so far, its largest score and its weight."""
+    """Computes the softmax numerator, the largest score and the sum of weights over one part of a row's keys."""
     head = tl.program_id(0)
     part = tl.program_id(1)
     count = tl.load(lengths_ptr + head // HEADS)
@@ -77,7 +77,7 @@ def _combine_kernel(
     WIDTH: tl.constexpr,
     PARTS: tl.constexpr,
 ):
-    """The parts of one query, put together."""
+    """Combines the parts of one query."""
     head = tl.program_id(0)
     query = tl.program_id(1)
     part = tl.arange(0, PARTS)
@@ -95,7 +95,7 @@ def _combine_kernel(
 
 
 def block_of(width: int, itemsize: int) -> int:
-    """Keys loaded at once: 16 KiB of them, so that those under way fit into the shared memory of any GPU."""
+    """Returns the number of keys per load: 16 KiB, so that several loads fit into the shared memory of any GPU."""
     return max(16, min(64, (16 << 10) // (width * itemsize)))
 
 
@@ -107,23 +107,24 @@ def split_attention(
     scale: float,
     split: int,
 ) -> torch.Tensor:
-    """Attention of queries over the first ``lengths`` keys of their row.
+    """Computes attention of queries over the first ``lengths`` keys of their row.
 
     Args:
-        query: ``[rows, key heads, group, width]``: the queries that share keys; ``width`` is a power of two, 16 or more.
+        query: ``[rows, key heads, group, width]``, grouped by shared keys; ``width`` is a power of two of at
+            least 16.
         key: ``[rows, key heads, length, width]``, contiguous.
         value: like ``key``.
         lengths: int64 ``[rows]``, at least 1.
-        scale: of the scores.
-        split: keys that one program reads, a multiple of 64.
+        scale: the factor of the scores.
+        split: number of keys that one program reads, a multiple of 64.
 
     Returns:
-        Like ``query``.
+        A tensor like ``query``.
     """
     rows, heads, group, width = query.shape
     length = key.shape[2]
     parts = triton.cdiv(length, split)
-    block = max(16, triton.next_power_of_2(group))  # tensor cores take 16 rows at least
+    block = max(16, triton.next_power_of_2(group))  # tensor cores need at least 16 rows
     out = torch.empty_like(query, memory_format=torch.contiguous_format)
     mixed = torch.empty((rows * heads, parts, block, width), dtype=torch.float32, device=query.device)
     top = torch.empty((rows * heads, parts, block), dtype=torch.float32, device=query.device)

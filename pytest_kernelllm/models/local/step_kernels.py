@@ -1,4 +1,4 @@
-"""What a decode step does in many small operations on a few rows, in one Triton kernel each."""
+"""Triton kernels that replace sequences of small operations in a decode step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import triton.language as tl
 
 @triton.jit
 def _turn(source, target, cos, sin, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
-    """One vector of one head: pairs half a width apart, turned by an angle each."""
+    """Rotates one vector of one head: pairs of elements half a width apart, each by its own angle."""
     half: tl.constexpr = WIDTH // 2
     i = tl.arange(0, BLOCK)
     there = i < half
@@ -41,7 +41,7 @@ def _rotate_kernel(
     WIDTH: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """One head of one token, a query's or a key's."""
+    """Rotates one head of one token, of the queries or of the keys."""
     place = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1)
     row = place // tokens
@@ -61,7 +61,7 @@ def _rotate_kernel(
 def rotate(
     query: torch.Tensor, key: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rotary position embedding (Su et al. 2021) of queries and keys, halves of a head as pairs.
+    """Applies rotary position embedding (Su et al. 2021) to queries and keys; the halves of a head form pairs.
 
     Args:
         query: ``[rows, heads, tokens, width]``, the last dimension dense.
@@ -70,7 +70,7 @@ def rotate(
         sin: like ``cos``.
 
     Returns:
-        Both rotated, contiguous. Computed in float32 and rounded once.
+        Both rotated and contiguous, computed in float32 and rounded once.
     """
     rows, heads, tokens, width = query.shape
     turned = [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (query, key)]
@@ -107,7 +107,7 @@ def _store_kernel(
     WIDTH: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """One head of one row."""
+    """Stores one head of one row."""
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1)
     i = tl.arange(0, BLOCK)
@@ -127,7 +127,7 @@ def store(
     values: torch.Tensor,
     positions: torch.Tensor,
 ) -> None:
-    """Put one token's key and value of every row in their places.
+    """Stores one token's key and value of every row at the row's position.
 
     Args:
         key: ``[rows, heads, 1, width]``, the last dimension dense.

@@ -1,4 +1,4 @@
-"""Where an answer ends: with its fenced block, if there is one that holds a whole answer."""
+"""Decides where an answer ends: after the first fenced block with a whole answer."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from collections.abc import Callable, Sequence
 from pytest_kernelllm.generate.render.fences import fenced_blocks
 
 TAIL = 64
-"""Tokens at the end that are searched for a fence before the whole text is read."""
+"""Number of last tokens that are searched for a fence before the whole text is decoded."""
 
 
 def answered(text: str) -> bool:
-    """Whether the text holds a closed block with a ``ModelNew`` in it."""
+    """Whether a text has a closed fenced block with a class ``ModelNew``."""
     return any(block.closed and "class ModelNew" in block.code for block in fenced_blocks(text))
 
 
 def settled(text: str) -> bool:
-    """The same of whole lines only: a fence at the very end may still become the opening of another block."""
+    """Whether the complete lines of a text are an answer; a fence on the last line may still open another block."""
     return answered(text[: text.rfind("\n") + 1])
 
 
 def stop_after_answer(decode: Callable[[Sequence[int]], str]) -> Callable[[list[int]], int | None]:
-    """What ``Decoder.run`` asks: how many tokens of a text count because it is complete.
+    """Returns the ``stop`` function for ``Decoder.run``: how many tokens count once a text is complete, else None.
 
-    What it says of a text holds for every longer one, so that it does not matter how often it is asked.
+    Its result for a text is the same for every longer one, so it does not matter how often it is called.
 
     Args:
-        decode: text of token ids.
+        decode: turns token ids into text.
     """
 
     def stop(tokens: list[int]) -> int | None:

@@ -1,8 +1,8 @@
-"""From a live target to the text that a language model is asked with.
+"""Writes the prompt for a language model from a live target.
 
-A model trained to write kernels is shown one self-contained module in KernelBench's form: ``Model``,
-``get_inputs()`` and ``get_init_inputs()``. ``standalone`` writes it, ``fill`` puts it into a template.
-Cheap to import; PyTorch is imported by ``standalone`` when it is called.
+A model that was trained to write kernels gets one self-contained module in KernelBench's form: ``Model``,
+``get_inputs()`` and ``get_init_inputs()``. ``standalone`` writes that module and ``fill`` puts it into a
+template. The package is cheap to import: only a call of ``standalone`` imports PyTorch.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ __all__ = ["PROMPT_VERSION", "TEMPLATE", "PromptError", "fill", "standalone", "t
 
 
 def standalone(live: LiveTarget, case: Case) -> str:
-    """The source of one self-contained module that computes what a target computes in one case.
+    """Writes one self-contained module that computes what a target computes in one case.
 
-    It defines ``Model``, ``get_inputs()`` (the positional arguments of ``forward``, as a list) and
-    ``get_init_inputs()`` (those of the constructor). What the class reaches is pulled in from wherever it is
-    defined; only PyTorch, NumPy, Triton and the standard library are imported. The original is built and
-    called a few times, on the CPU and at small sizes, to see what it reads; the module itself is not executed.
+    The module defines ``Model``, ``get_inputs()`` (the positional arguments of ``forward``, as a list) and
+    ``get_init_inputs()`` (those of the constructor). Everything that the class reaches is copied from where
+    it is defined; only PyTorch, NumPy, Triton and the standard library are imported. The original is built
+    and called a few times, on the CPU and at small sizes, to see what it reads; the module itself is not
+    executed.
 
     Raises:
-        PromptError: something cannot be carried; the text names the target, what it is and what to do.
+        PromptError: something cannot be copied; the message names the target, what it is and what to do.
     """
     from pytest_kernelllm.models.prompt.assemble import standalone
 

@@ -1,4 +1,4 @@
-"""Puts a target together as one module that runs by itself."""
+"""Assembles a target's code into one module that runs by itself."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from pytest_kernelllm.core.records import Case
+from pytest_kernelllm.core.syntax import chain_of
 from pytest_kernelllm.discover.errors import TargetError
 from pytest_kernelllm.discover.live import LiveTarget
-from pytest_kernelllm.discover.names import dotted
+from pytest_kernelllm.discover.names import module_names
 from pytest_kernelllm.models.prompt.constants import Constants
-from pytest_kernelllm.models.prompt.errors import PromptError, Refused
+from pytest_kernelllm.models.prompt.errors import NotPortable, PromptError
 from pytest_kernelllm.models.prompt.init_inputs import constructor_call, get_init_inputs, positional_values
 from pytest_kernelllm.models.prompt.inputs import get_inputs
 from pytest_kernelllm.models.prompt.observe import Observer
-from pytest_kernelllm.models.prompt.origins import keeps_mode
+from pytest_kernelllm.models.prompt.origins import depends_on_mode
 from pytest_kernelllm.models.prompt.reach import Reach
 from pytest_kernelllm.models.prompt.scopes import free_roots
 from pytest_kernelllm.models.prompt.sources import Sources
@@ -24,14 +25,14 @@ from pytest_kernelllm.models.prompt.units import in_order, name_all, source
 
 
 def standalone(live: LiveTarget, case: Case) -> str:
-    """The source of a module with ``Model``, ``get_inputs`` and ``get_init_inputs``; see the package's docstring.
+    """Writes a module with ``Model``, ``get_inputs`` and ``get_init_inputs``; see the package's ``standalone``.
 
     Raises:
-        PromptError: something cannot be carried.
+        PromptError: something cannot be copied.
     """
     try:
         return _module(live, case)
-    except (Refused, TargetError) as refusal:
+    except (NotPortable, TargetError) as refusal:
         where = f"{live.target.path}: {live.target.name}"
         text = str(refusal).removeprefix(where).lstrip(": ").rstrip(".")
         raise PromptError(f"{where} cannot be written as one module: {text}.") from refusal
@@ -57,7 +58,7 @@ def _module(live: LiveTarget, case: Case) -> str:
 def _reached(
     live: LiveTarget, case: Case, values: dict[str, Any], passed: dict[str, list[str]], constants: Constants
 ) -> Reach:
-    """Everything that the class and the ways to build and call it reach."""
+    """Collects everything that the class, its constructor arguments and its inputs reach."""
     reach = Reach(live.cls, passed, constants)
     reach.model()
 
@@ -91,48 +92,40 @@ def _text(reach: Reach, notes: list[str]) -> str:
 
 
 def _notes(case: Case, reach: Reach, observer: Observer) -> list[str]:
-    """What a caller has to do that is not KernelBench's habit."""
+    """Lists what a caller must do beyond KernelBench's convention."""
     dtype = case.dtype or "float32"
     notes = []
     if dtype != "float32":
         notes.append(f"Parameters have the dtype of the inputs: Model(*get_init_inputs()).to(torch.{dtype}).")
-    if "training" in reach.mentioned or keeps_mode(observer.module):
+    if "training" in reach.mentioned or depends_on_mode(observer.module):
         notes.append(f"Called in {'training' if case.domain.training else 'evaluation'} mode.")
     return notes
 
 
 def _read_of(parameter: str, nodes: Iterable[ast.AST]) -> Iterable[str]:
-    """Attributes of a constructor's parameter that code reads, also by way of ``self``: ``config.a``, ``self.config.b``."""
+    """Returns the attributes of a parameter that code reads, also through ``self``: ``config.a``, ``self.config.b``."""
     found: dict[str, None] = {}
     for node in nodes:
         for part in ast.walk(node):
-            chain = dotted(part) if isinstance(part, ast.Attribute) else None
+            chain = chain_of(part) if isinstance(part, ast.Attribute) else None
             if chain and parameter in chain[:-1] and chain.index(parameter) <= 1:
                 found[chain[chain.index(parameter) + 1]] = None
     return found
 
 
 def _check(text: str) -> None:
-    """Look for names that nothing binds.
+    """Checks that every name in a module is defined.
 
     Raises:
-        Refused: there is one, or the text is no Python.
+        NotPortable: a name is not defined, or the text is not Python.
     """
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
-        raise Refused(
+        raise NotPortable(
             f"its code does not stay Python when it is moved (line {error.lineno}: {error.msg})"
         ) from None
-    bound = {name for statement in tree.body for name in _bound(statement)}
-    for name in sorted(free_roots(tree) - bound):
+    bound, _ = module_names(tree)
+    for name in sorted(free_roots(tree) - bound.keys()):
         if not hasattr(builtins, name) and name not in ("__class__", "__name__"):
-            raise Refused(f"nothing defines `{name}`; define or import it at the top of its module")
-
-
-def _bound(statement: ast.stmt) -> Iterable[str]:
-    if isinstance(statement, ast.Import | ast.ImportFrom):
-        return [(alias.asname or alias.name).partition(".")[0] for alias in statement.names]
-    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-        return [statement.name]
-    return [n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+            raise NotPortable(f"nothing defines `{name}`; define or import it at the top of its module")

@@ -1,4 +1,4 @@
-"""A class taken apart into its members, so that those that nothing reaches can be left out."""
+"""Splits a class into its members, so that members that nothing uses can be left out."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from typing import Any
 
 from torch import nn
 
+from pytest_kernelllm.core.syntax import assigned_names, chain_of, first_line, is_docstring
 from pytest_kernelllm.discover import build
-from pytest_kernelllm.discover.names import assigned, dotted
-from pytest_kernelllm.models.prompt.errors import Refused
-from pytest_kernelllm.models.prompt.sources import first_line
+from pytest_kernelllm.models.prompt.errors import NotPortable
 
 _TEXT = ("__repr__", "__str__", "__dir__", "extra_repr", "_get_name")
 _COPYING = (
@@ -29,7 +28,7 @@ _COPYING = (
 _SAVING = ("state_dict", "load_state_dict", "_load_from_state_dict", "_save_to_state_dict", "_version")
 _SCRIPTING = ("__constants__", "__slots__", "dump_patches", "T_destination")
 _SILENT = frozenset((*_TEXT, *_COPYING, *_SAVING, *_SCRIPTING))
-"""Members of a ``torch.nn.Module`` that have no part in what it computes."""
+"""Members of a ``torch.nn.Module`` that do not affect what it computes."""
 
 
 @dataclass(eq=False)
@@ -37,39 +36,39 @@ class Member:
     """One statement of a class body."""
 
     node: ast.stmt | None
-    """None once nothing of it is left."""
+    """None if nothing of the statement is left."""
     names: frozenset[str]
     implicit: bool
-    """Needed even if no code names it."""
+    """Whether the member is needed even if no code names it."""
     included: bool = False
 
 
 @dataclass(eq=False)
-class Parts:
-    """A class statement without a body, and its members in their order."""
+class ClassParts:
+    """A class statement without its body, and the members of that body in order."""
 
     cls: type
     header: ast.ClassDef
     members: list[Member] = field(default_factory=list)
 
 
-def take_apart(cls: type, node: ast.ClassDef, inlined: Iterable[type]) -> Parts:
-    """Copy a class statement and split it.
+def split_class(cls: type, node: ast.ClassDef, inlined: Iterable[type]) -> ClassParts:
+    """Copies a class statement and splits it into members.
 
     Args:
         cls: the live class.
         node: its statement.
-        inlined: which of its bases are written out as well; what the others may call is needed.
+        inlined: the bases that are copied as well; members that the other bases may call are needed.
     """
     header = copy.deepcopy(node)
-    parts = Parts(cls, header)
+    parts = ClassParts(cls, header)
     outside = [base for base in cls.__mro__[1:] if base not in set(inlined)]
     for statement in header.body:
-        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+        if is_docstring(statement):
             continue
         if isinstance(statement, ast.FunctionDef) and any(_is_overload(d) for d in statement.decorator_list):
             continue
-        names = frozenset(assigned(statement))
+        names = frozenset(assigned_names(statement))
         parts.members.append(Member(statement, names, _implicit(cls, statement, names, outside)))
     header.body = []
     return parts
@@ -92,12 +91,12 @@ def _called_by_others(names: Iterable[str], outside: list[type]) -> bool:
 
 
 def _is_overload(decorator: ast.expr) -> bool:
-    chain = dotted(decorator)
+    chain = chain_of(decorator)
     return chain is not None and chain[-1] == "overload"
 
 
 def live_function(cls: type, name: str) -> Any:
-    """What a class holds under the name of a method, without ``staticmethod`` and its like; None if not a function."""
+    """Returns the function behind a method's name, without ``staticmethod`` or the like; None if it is no function."""
     if name == "forward" and name in vars(cls) and issubclass(cls, nn.Module):
         return build.original_forward(cls)
     value = vars(cls).get(name)
@@ -105,14 +104,14 @@ def live_function(cls: type, name: str) -> Any:
     return value if callable(value) and isinstance(inspect.unwrap(value), FunctionType) else None
 
 
-def check_methods(parts: Parts) -> dict[str, FunctionType | None]:
-    """Compare the statement's methods with the live ones.
+def check_methods(parts: ClassParts) -> dict[str, FunctionType | None]:
+    """Compares the methods in a class statement with the live ones.
 
     Returns:
-        Those that something wraps, as they were written; None where the wrapper does not say what it wraps.
+        The original function of each wrapped method, by name; None if its wrapper has no ``__wrapped__``.
 
     Raises:
-        Refused: a method has a closure, or ``forward`` or ``__init__`` is not the one in the source.
+        NotPortable: a method has a closure, or ``forward`` or ``__init__`` is not the one in the source.
     """
     wrapped: dict[str, FunctionType | None] = {}
     for node in (member.node for member in parts.members if isinstance(member.node, ast.FunctionDef)):
@@ -127,7 +126,7 @@ def check_methods(parts: Parts) -> dict[str, FunctionType | None]:
         elif node.decorator_list or parts.header.decorator_list:
             wrapped[node.name] = None
         elif node.name in ("forward", "__init__"):
-            raise Refused(
+            raise NotPortable(
                 f"{parts.cls.__qualname__}.{node.name} was replaced after the class was written; mark a class that "
                 "has its own"
             )
@@ -135,14 +134,14 @@ def check_methods(parts: Parts) -> dict[str, FunctionType | None]:
 
 
 def check_closure(function: FunctionType) -> None:
-    """Refuse a function that uses variables of a function around it.
+    """Checks that a function does not use variables of a function around it.
 
     Raises:
-        Refused: it does; the text names the first.
+        NotPortable: it uses one; the message names the first.
     """
     for name in function.__code__.co_freevars:
         if name != "__class__":
-            raise Refused(
+            raise NotPortable(
                 f"{function.__qualname__} uses `{name}` of the function around it; move it to module level "
                 "and pass the value"
             )

@@ -1,4 +1,4 @@
-"""Objects whose attributes a module reads (configurations): which ones, and what they hold."""
+"""Records which attributes a module reads of its configuration objects, and writes them as a namespace."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 
 import torch
 
-from pytest_kernelllm.models.prompt.errors import Refused
+from pytest_kernelllm.models.prompt.errors import NotPortable
 from pytest_kernelllm.models.prompt.origins import is_definition
-from pytest_kernelllm.models.prompt.values import Writer, is_plain
+from pytest_kernelllm.models.prompt.values import ExpressionWriter, is_plain
 
 _NOT_ATTRIBUTES = ("__getitem__", "__iter__", "__len__", "__call__", "__contains__")
-"""Ways to use an object that a namespace does not offer."""
+"""Operations on an object that a ``SimpleNamespace`` does not support."""
 
 _NO_OBJECTS = (
     torch.Tensor,
@@ -35,31 +35,34 @@ _NO_OBJECTS = (
 
 @dataclass(eq=False)
 class Reads:
-    """What was read from one object."""
+    """The attributes that were read from one object."""
 
     value: Any
     attributes: dict[str, Any] = field(default_factory=dict)
-    """By name, in the order of their first reading; an object read from in turn is a ``Reads``."""
+    """Values by name, in the order of first access; an object that is read in turn has a ``Reads``."""
     otherwise: set[str] = field(default_factory=set)
-    """Special methods that were used."""
+    """The special methods that were used."""
 
 
 def is_object(value: Any) -> bool:
-    """Whether a value is something that one reads attributes of: a configuration rather than a value."""
+    """Whether a value is an object such as a configuration, of which code reads attributes."""
     if is_plain(value) or is_definition(value) or isinstance(value, _NO_OBJECTS):
         return False
     return hasattr(value, "__dict__") or hasattr(type(value), "__slots__")
 
 
 def watched(value: Any) -> tuple[Any, Reads]:
-    """A copy of an object that notes what is read from it, by others than its own methods, and the notes.
+    """Copies an object so that the copy records what is read from it, except by its own methods.
 
-    The copy's class derives from the object's, so that ``isinstance`` answers as before.
+    The copy's class derives from the object's class, so ``isinstance`` gives the same result.
+
+    Returns:
+        The copy and its record.
     """
     kind: Any = type(value)
     reads, parts = Reads(value), dict[str, Any]()
 
-    def note(self: Any, name: str) -> Any:
+    def recorded(self: Any, name: str) -> Any:
         found = kind.__getattribute__(self, name)
         if name.startswith("__") or sys._getframe(1).f_locals.get("self") is self:
             return found
@@ -69,63 +72,67 @@ def watched(value: Any) -> tuple[Any, Reads]:
             parts[name], reads.attributes[name] = watched(found) if is_object(found) else (found, held)
         return parts[name] if isinstance(reads.attributes[name], Reads) else found
 
-    body: dict[str, Any] = {"__getattribute__": note, "__module__": kind.__module__, "__slots__": ()}
-    body["__deepcopy__"] = lambda self, memo: self  # copying it is no reading
+    body: dict[str, Any] = {"__getattribute__": recorded, "__module__": kind.__module__, "__slots__": ()}
+    body["__deepcopy__"] = lambda self, memo: self  # a copy does not count as reading
     for name in _NOT_ATTRIBUTES:
         if hasattr(kind, name):
-            body[name] = _noted(kind, name, reads)
-    # The spy comes first, so that the class's own __init_subclass__ does not run.
-    spy = type("Watched", (_Quiet, kind), body)
-    return _with_class(value, spy), reads
+            body[name] = _recording(kind, name, reads)
+    # _NoSubclassHook comes first, so that the class's own __init_subclass__ does not run.
+    recording = type("Watched", (_NoSubclassHook, kind), body)
+    return _with_class(value, recording), reads
 
 
-def namespace(reads: Reads, wanted: Callable[[str], bool], more: Iterable[str], writer: Writer) -> ast.expr:
-    """``SimpleNamespace(...)`` with what was read, as an expression.
+def namespace(
+    reads: Reads, mentioned: Callable[[str], bool], more: Iterable[str], writer: ExpressionWriter
+) -> ast.expr:
+    """Writes ``SimpleNamespace(...)`` with the attributes that were read.
 
     Args:
-        reads: the notes about the object.
-        wanted: whether code still mentions a name.
-        more: names that code reads on paths that were not taken; those with plain values are added.
+        reads: what was read of the object.
+        mentioned: whether the copied code still mentions a name.
+        more: names that code reads on branches that were not taken; those with plain values are added.
         writer: writes the values.
 
     Raises:
-        Refused: a value cannot be written, or the object was used in a way that a namespace does not offer.
+        NotPortable: a value cannot be written, or a namespace does not support how the object was used.
     """
     kind = type(reads.value).__name__
     if reads.otherwise:
         if isinstance(reads.value, dict) and not reads.attributes:
             return writer.write(dict(reads.value))
-        raise Refused(f"it indexes, iterates or calls its {kind}, of which only attributes can be carried")
-    held = {name: value for name, value in reads.attributes.items() if wanted(name)}
+        raise NotPortable(f"it indexes, iterates or calls its {kind}, of which only attributes can be copied")
+    held = {name: value for name, value in reads.attributes.items() if mentioned(name)}
     for name in more:
         if name not in held and is_plain(found := _attribute(reads.value, name)):
             held[name] = found
     expression = writer.call(SimpleNamespace, (), {})
     for name, value in held.items():
         try:
-            made = namespace(value, wanted, (), writer) if isinstance(value, Reads) else writer.write(value)
-        except Refused as refusal:
-            raise Refused(f"it reads {name} of its {kind}, and that is {refusal}") from None
+            made = (
+                namespace(value, mentioned, (), writer) if isinstance(value, Reads) else writer.write(value)
+            )
+        except NotPortable as refusal:
+            raise NotPortable(f"it reads {name} of its {kind}, and that is {refusal}") from None
         expression.keywords.append(ast.keyword(name, made))
     return expression
 
 
 def _attribute(value: Any, name: str) -> Any:
-    """An attribute; an ``object`` if it cannot be read."""
+    """Returns an attribute, or a new ``object`` if it cannot be read."""
     try:
         return getattr(value, name)
     except Exception:  # a property of the user's may raise anything
         return object()
 
 
-class _Quiet:
+class _NoSubclassHook:
     __slots__ = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         pass
 
 
-def _noted(kind: type, name: str, reads: Reads) -> Callable[..., Any]:
+def _recording(kind: type, name: str, reads: Reads) -> Callable[..., Any]:
     def special(self: Any, *args: Any, **kwargs: Any) -> Any:
         if sys._getframe(1).f_locals.get("self") is not self:
             reads.otherwise.add(name)

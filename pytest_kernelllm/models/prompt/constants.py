@@ -1,4 +1,4 @@
-"""What stands at the top of a module and is neither class nor function: constants, and tables of things."""
+"""Copies the constants at the top of a module, including tables of classes and functions."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_kernelllm.discover.names import Import, dotted
-from pytest_kernelllm.models.prompt.errors import Refused
+from pytest_kernelllm.core.syntax import Import, chain_of
+from pytest_kernelllm.models.prompt.errors import NotPortable
 from pytest_kernelllm.models.prompt.observe import Observer, TableReads
 from pytest_kernelllm.models.prompt.origins import MISSING, follow, home, is_definition, is_importable
 from pytest_kernelllm.models.prompt.scopes import free_names
 from pytest_kernelllm.models.prompt.sources import Sources
 from pytest_kernelllm.models.prompt.trim import absolute
-from pytest_kernelllm.models.prompt.values import Writer, is_plain
+from pytest_kernelllm.models.prompt.values import ExpressionWriter, is_plain
 
 
 @dataclass(frozen=True)
 class Found:
-    """A value under a name in a module's namespace; without one, it is known by itself."""
+    """A value under a name in a module's namespace; ``holder`` is None if the value has no namespace."""
 
     name: str
     value: Any
@@ -30,27 +30,27 @@ class Found:
 
     @property
     def module(self) -> str | None:
-        """The module's name."""
+        """The name of the module, or None."""
         return None if self.holder is None else self.holder.get("__name__")
 
 
 class Constants:
-    """Finds the statement that gives a name its value, or writes one."""
+    """Finds or writes the statements that give names their values."""
 
     def __init__(self, sources: Sources, observer: Observer) -> None:
-        """``observer`` tells which entries of tables are read."""
+        """``observer`` finds out which entries of tables are read."""
         self.sources, self.observer = sources, observer
         self._tables: dict[int, TableReads] = {}
         self._made: dict[tuple[str | None, str], Callable[[], object]] = {}
         self.stale = False
-        """A constant was found that may read tables which had been looked at before: follow everything once more."""
+        """Whether a new constant may read tables that were observed before, so that everything must be followed again."""
 
     def imported(self, found: Found) -> tuple[str, str] | None:
-        """From which module, and as what, the name's module imports it."""
+        """Returns the module and the name from which the value's module imports it, or None."""
         return next(((str(f.module), f.name) for f in self._imports(found)), None)
 
     def origin(self, found: Found) -> Found:
-        """The same value in the module that defines it."""
+        """Finds the same value in the module that defines it."""
         seen: set[str | None] = set()
         while found.holder is not None and not is_importable(found.module) and found.module not in seen:
             seen.add(found.module)
@@ -61,12 +61,12 @@ class Constants:
         return found
 
     def statement(self, found: Found) -> tuple[ast.stmt, dict[str, Any]]:
-        """A statement that binds the name at its origin, and what the names in it that no source has stand for.
+        """Returns a statement that binds the name, and the values of the names that ``ExpressionWriter`` put into it.
 
         Raises:
-            Refused: it is set in a way that cannot be followed.
+            NotPortable: the name is set in a way that cannot be followed.
         """
-        writer, value = Writer(), found.value
+        writer, value = ExpressionWriter(), found.value
         node = self._single(found)
         if isinstance(node, ast.FunctionDef):
             return node, {}
@@ -76,40 +76,40 @@ class Constants:
                 made = self._narrowed(value, found.name, writer) or made
             elif made is None or (is_plain(value) and not _simple(made, found.holder or {})):
                 made = writer.write(value)
-        except Refused as refusal:
+        except NotPortable as refusal:
             if node is None:
-                raise Refused(
+                raise NotPortable(
                     f"the value of `{found.name}` in {found.module or 'a function'} ({refusal}) cannot be followed to "
                     "one assignment; assign it once, at the top of its module"
                 ) from None
-            made, writer = node.value, Writer()
+            made, writer = node.value, ExpressionWriter()
         assert made is not None
         self._will_be_made(found, node)
         return ast.Assign([ast.Name(found.name, ast.Store())], made), writer.names
 
     def entries(self, node: ast.stmt, namespace: Mapping[str, Any]) -> dict[str, Any]:
-        """Put what a table holds in place of its subscripts, in ``node``, where each always reads the same entry.
+        """Replaces subscripts of tables in ``node`` by the table's entry, if a subscript always reads the same one.
 
         Returns:
-            What the names stand for that were put in.
+            The values of the names that the new expressions contain.
         """
-        writer = Writer()
+        writer = ExpressionWriter()
         _Entries(self, namespace, writer).visit(node)
         return writer.names
 
     def reads(self, table: Any, name: str) -> TableReads:
-        """What is read of a table."""
+        """Returns what is read of a table."""
         if id(table) not in self._tables:
             self._tables[id(table)] = self.observer.table(table, name, list(self._made.values()))
         return self._tables[id(table)]
 
     def restart(self) -> None:
-        """Forget which entries were read, and keep what is known about constants."""
+        """Forgets which entries were read but keeps what is known about constants."""
         self._tables.clear()
         self.stale = False
 
     def _will_be_made(self, found: Found, node: ast.Assign | None) -> None:
-        """Constants are made when the module is imported; what that reads of tables counts as well."""
+        """Records how a constant is made when its module is imported, because that may read tables, too."""
         key = found.module, found.name
         if (
             isinstance(node, ast.Assign)
@@ -134,7 +134,7 @@ class Constants:
                     yield Found(statement.name, found.value, vars(module))
 
     def _single(self, found: Found) -> ast.Assign | ast.FunctionDef | None:
-        """The one statement that gives the name its value."""
+        """Returns the statement that gives a name its value, or None if there are several or none."""
         names, _ = self.sources.bindings(found.holder or {})
         nodes = names[found.name].nodes if found.name in names else []
         if len(nodes) != 1:
@@ -146,8 +146,8 @@ class Constants:
             return node
         return node if isinstance(node, ast.FunctionDef) else None
 
-    def _narrowed(self, table: dict[Any, Any], name: str, writer: Writer) -> ast.expr | None:
-        """The table with the entries that are read; None if it is read as a whole."""
+    def _narrowed(self, table: dict[Any, Any], name: str, writer: ExpressionWriter) -> ast.expr | None:
+        """Writes the table with only the entries that are read; None if it is read as a whole."""
         reads = self.reads(table, name)
         kind = type(table)
         if reads.whole or issubclass(kind, defaultdict):
@@ -159,12 +159,12 @@ class Constants:
 
 
 class _Entries(ast.NodeTransformer):
-    def __init__(self, constants: Constants, namespace: Mapping[str, Any], writer: Writer) -> None:
+    def __init__(self, constants: Constants, namespace: Mapping[str, Any], writer: ExpressionWriter) -> None:
         self._constants, self._namespace, self._writer = constants, namespace, writer
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)
-        chain = dotted(node.value)
+        chain = chain_of(node.value)
         table = MISSING if chain is None else follow(self._namespace, chain)
         if chain is None or not _is_table(table) or not isinstance(node.ctx, ast.Load):
             return node
@@ -177,19 +177,19 @@ class _Entries(ast.NodeTransformer):
         ]
         try:
             return _entry(table, keys[0], self._writer) if len(keys) == 1 else node
-        except Refused:
+        except NotPortable:
             return node
 
 
-def _entry(table: Any, key: Any, writer: Writer) -> ast.expr:
-    """What ``table[key]`` gives, as an expression, also where a table of classes makes an object at each reading."""
+def _entry(table: Any, key: Any, writer: ExpressionWriter) -> ast.expr:
+    """Writes the value of ``table[key]``, also for a table of classes that makes an object at each access."""
     held, given = dict.__getitem__(table, key), table[key]
     if given is held:
         return writer.write(held)
     kind, arguments = held if isinstance(held, tuple) and len(held) == 2 else (held, {})
     if type(given) is kind and isinstance(arguments, dict):
         return writer.call(kind, (), arguments)
-    raise Refused("a computed entry")
+    raise NotPortable("a computed entry")
 
 
 def _is_table(value: Any) -> bool:
@@ -197,6 +197,6 @@ def _is_table(value: Any) -> bool:
 
 
 def _simple(node: ast.expr, namespace: Mapping[str, Any]) -> bool:
-    """Whether an expression can be evaluated with nothing of the module but its other numbers."""
+    """Whether an expression uses only importable definitions and plain values of its module."""
     values = [follow(namespace, free.chain) for free in free_names(node)]
     return all(is_importable(home(v)) if is_definition(v) else is_plain(v) for v in values)

@@ -1,4 +1,4 @@
-"""Which decorators go with a class or function, and which are left behind because they change nothing here."""
+"""Removes decorators that do not change what a copied class or function computes."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
 
-from pytest_kernelllm.discover.names import dotted
+from pytest_kernelllm.core.syntax import chain_of
 from pytest_kernelllm.models.prompt import origins
-from pytest_kernelllm.models.prompt.classes import Parts, check_methods
+from pytest_kernelllm.models.prompt.classes import ClassParts, check_methods
 
 Methods = Mapping[tuple[type, str], FunctionType]
 
 
 def strip(node: ast.FunctionDef | ast.ClassDef, namespace: Mapping[str, Any], drop: bool) -> None:
-    """Remove the marker, and if ``drop`` says so the decorators of installed libraries.
+    """Removes the marker and, if ``drop``, the decorators of installed libraries.
 
-    Those of PyTorch, of the standard library and of the user's project stay.
+    Decorators of PyTorch, of the standard library and of the user's project stay.
     """
     node.decorator_list = [
         decorator
@@ -27,19 +27,21 @@ def strip(node: ast.FunctionDef | ast.ClassDef, namespace: Mapping[str, Any], dr
     ]
 
 
-def strip_class(parts: Parts, namespace: Mapping[str, Any], same_without: Callable[[Methods], bool]) -> None:
-    """Remove what can be removed from a class and its methods.
+def strip_class(
+    parts: ClassParts, namespace: Mapping[str, Any], same_without: Callable[[Methods], bool]
+) -> None:
+    """Removes the decorators of a class and its methods that change nothing.
 
-    A library's decorator that returned what it was given is known by the live class. One that wrapped a method
-    is removed where the original computes the same without it.
+    The live class shows whether a library's decorator returned its argument unchanged. A decorator that
+    wrapped a method is removed if the original computes the same without it.
 
     Args:
         parts: the class; its nodes are changed.
-        namespace: of its module.
-        same_without: tells whether outputs stay equal with other functions in place of some methods.
+        namespace: the names of its module.
+        same_without: whether the outputs stay equal if other functions replace some methods.
 
     Raises:
-        Refused: a method is not the one in the source.
+        NotPortable: a method is not the one in the source.
     """
     strip(parts.header, namespace, drop=False)
     wrapped = check_methods(parts)
@@ -62,5 +64,5 @@ def _has_library(node: ast.FunctionDef | ast.ClassDef, namespace: Mapping[str, A
 
 
 def _value(decorator: ast.expr, namespace: Mapping[str, Any]) -> Any:
-    chain = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator)
+    chain = chain_of(decorator.func if isinstance(decorator, ast.Call) else decorator)
     return origins.MISSING if chain is None else origins.follow(namespace, chain)

@@ -1,11 +1,11 @@
-"""What can go wrong on the way from a class to a prompt."""
+"""The errors of writing a prompt."""
 
 from __future__ import annotations
 
 
 class PromptError(Exception):
-    """No prompt can be made of a target; one sentence that names it, what cannot be carried and what to do."""
+    """Raised if a target has no prompt; one sentence names the target, what cannot be copied and what to do."""
 
 
-class Refused(Exception):
-    """Something cannot be carried; ``standalone`` puts the target's name in front and raises ``PromptError``."""
+class NotPortable(Exception):
+    """Raised if something cannot be copied; ``standalone`` adds the target's name and raises ``PromptError``."""

@@ -1,4 +1,4 @@
-"""``get_inputs``: the user's own callable with its sizes filled in, or tensors of the same shape and kind."""
+"""Writes ``get_inputs``: the user's callable with its sizes filled in, or tensors of the same shapes and dtypes."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from typing import Any
 import torch
 
 from pytest_kernelllm.core.records import Case
+from pytest_kernelllm.core.syntax import Substitute, bound_names, expression
 from pytest_kernelllm.discover.attributes import dtype_name
 from pytest_kernelllm.discover.calls import Call, as_call, seeded
 from pytest_kernelllm.discover.live import LiveTarget
 from pytest_kernelllm.models.prompt.classes import check_closure
-from pytest_kernelllm.models.prompt.errors import Refused
-from pytest_kernelllm.models.prompt.inputs_invented import invented
+from pytest_kernelllm.models.prompt.errors import NotPortable
 from pytest_kernelllm.models.prompt.observe import small_sizes
-from pytest_kernelllm.models.prompt.scopes import bound_names
 from pytest_kernelllm.models.prompt.sources import Sources
-from pytest_kernelllm.models.prompt.values import Writer, is_plain
+from pytest_kernelllm.models.prompt.synthetic_inputs import synthetic
+from pytest_kernelllm.models.prompt.values import ExpressionWriter, is_plain
 
 
 @dataclass(frozen=True)
 class Function:
-    """A function of the module to be, and what its names stand for."""
+    """A function for the new module, and the namespaces of the names in it."""
 
     node: ast.FunctionDef
     module: Mapping[str, Any]
@@ -35,18 +35,18 @@ class Function:
 
 
 def order(signature: inspect.Signature, passed: Mapping[str, Any], what: str) -> list[str]:
-    """The parameters that must be given by position so that those in ``passed`` are.
+    """Lists the parameters that must be passed by position so that all in ``passed`` get their value.
 
-    Keyword-only ones that are passed count as moved before the defaults, as ``trim.positional`` moves them.
+    Passed keyword-only parameters come before those with defaults, as ``trim.positional`` moves them.
 
     Raises:
-        Refused: a value goes into ``*args`` or ``**kwargs``.
+        NotPortable: a value goes into ``*args`` or ``**kwargs``.
     """
     found: list[inspect.Parameter] = []
     for name, parameter in signature.parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             if name in passed:
-                raise Refused(f"{what} takes values by {parameter}; give each a parameter of its own")
+                raise NotPortable(f"{what} takes values by {parameter}; give each a parameter of its own")
         elif parameter.kind != parameter.KEYWORD_ONLY or name in passed:
             found.append(parameter)
     if any(parameter.kind == parameter.KEYWORD_ONLY for parameter in found):
@@ -58,49 +58,53 @@ def order(signature: inspect.Signature, passed: Mapping[str, Any], what: str) ->
 
 
 def get_inputs(live: LiveTarget, case: Case, sources: Sources) -> Function:
-    """The function ``get_inputs`` of a case.
+    """Writes the function ``get_inputs`` for a case.
 
     Raises:
-        Refused: an input can neither be taken over nor be written.
+        NotPortable: an input can neither be copied nor be written.
     """
     make = live.options.inputs[case.name.removesuffix(f"-{case.dtype}") if case.dtype else case.name]
     made = _made(make, case)
     call = as_call(made)
     assert call is not None  # load_target called it
     names = order(live.signature, live.bind(call), "forward")
-    writer = Writer()
+    writer = ExpressionWriter()
     try:
         body, result, module = _source(make, case, sources, writer)
-    except Refused:
+    except NotPortable:
         sample = live.bind(live.inputs(case, 0, small_sizes(case)))
         items = [
-            invented(sample.get(name, _default(live, name)), _shape(case, name), writer) for name in names
+            synthetic(sample.get(name, _default(live, name)), _shape(case, name), writer) for name in names
         ]
-        return Function(_function([ast.Return(ast.List(items, ast.Load()))]), {}, writer.names)
+        return Function(
+            without_parameters("get_inputs", [ast.Return(ast.List(items, ast.Load()))]), {}, writer.names
+        )
     arrangement = _Arrangement(live, case, call, names, writer)
-    return Function(_function([*body, *arrangement.returned(made, result)]), module, writer.names)
+    return Function(
+        without_parameters("get_inputs", [*body, *arrangement.returned(made, result)]), module, writer.names
+    )
 
 
 def _made(make: Any, case: Case) -> Any:
-    """What the callable returns, without memory if that works, else at small sizes."""
+    """Calls the inputs callable on the meta device if that works, else at small sizes."""
     try:
         with seeded(0, "meta"):
             return make(**case.sizes)
-    except Exception:  # whatever it is: not every callable works without data
+    except Exception:  # of any kind, because not every callable works without data
         with seeded(0, "cpu"):
             return make(**{**case.sizes, **(small_sizes(case) or {})})
 
 
 def _source(
-    make: Any, case: Case, sources: Sources, writer: Writer
+    make: Any, case: Case, sources: Sources, writer: ExpressionWriter
 ) -> tuple[list[ast.stmt], ast.expr, Mapping[str, Any]]:
-    """The statements of the callable, the expression that it returns, and the names of its module.
+    """Returns the callable's statements, the expression that it returns, and the names of its module.
 
     Raises:
-        Refused: it has no source that stands by itself.
+        NotPortable: it has no source, or its source needs variables of a function around it.
     """
     if not isinstance(make, FunctionType):
-        raise Refused("not a plain function")
+        raise NotPortable("not a plain function")
     check_closure(make)
     node = copy.deepcopy(sources.function(make))
     values = _arguments(make, case)
@@ -117,7 +121,7 @@ def _source(
 
 
 def _arguments(make: FunctionType, case: Case) -> dict[str, Any]:
-    """The value of every parameter."""
+    """Returns the value of every parameter."""
     values = dict(case.sizes)
     for name, parameter in inspect.signature(make).parameters.items():
         if name not in values and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -126,9 +130,9 @@ def _arguments(make: FunctionType, case: Case) -> dict[str, Any]:
 
 
 def _bound(
-    body: list[ast.stmt], values: Mapping[str, Any], result: ast.expr, writer: Writer
+    body: list[ast.stmt], values: Mapping[str, Any], result: ast.expr, writer: ExpressionWriter
 ) -> tuple[list[ast.stmt], ast.expr]:
-    """Code with values in place of its parameters; those that it binds anew are assigned first."""
+    """Replaces parameters in code by their values; parameters that the code binds again are assigned first."""
     holder = ast.Module([*body, ast.Expr(result)], [])
     taken = bound_names(holder)
     first: list[ast.stmt] = [
@@ -136,35 +140,25 @@ def _bound(
         for name, value in values.items()
         if name in taken or not is_plain(value)
     ]
-    replaced = _Constants(
-        {name: v for name, v in values.items() if name not in taken and is_plain(v)}, writer
-    )
-    replaced.visit(holder)
+    constants = {n: writer.write(v) for n, v in values.items() if n not in taken and is_plain(v)}
+    Substitute(constants).visit(holder)
     last = holder.body[-1]
     assert isinstance(last, ast.Expr)
     return first + holder.body[:-1], last.value
 
 
-class _Constants(ast.NodeTransformer):
-    def __init__(self, values: Mapping[str, Any], writer: Writer) -> None:
-        self._values, self._writer = values, writer
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        return self._writer.write(self._values[node.id]) if node.id in self._values else node
-
-
 @dataclass(frozen=True)
 class _Arrangement:
-    """Makes the list of positional arguments out of what the callable returns."""
+    """Turns what the callable returns into a list of positional arguments."""
 
     live: LiveTarget
     case: Case
     call: Call
     names: list[str]
-    writer: Writer
+    writer: ExpressionWriter
 
     def returned(self, made: Any, result: ast.expr) -> list[ast.stmt]:
-        """The last statements of ``get_inputs``, given the value and the expression that was returned."""
+        """Writes the last statements of ``get_inputs`` from the value and the expression that was returned."""
         if isinstance(made, torch.Tensor):
             return self._list([result])
         if self.call.kwargs or not isinstance(made, tuple | list):
@@ -180,7 +174,7 @@ class _Arrangement:
         return [ast.Return(ast.List(cast, ast.Load()))]
 
     def _by_name(self, made: Any, result: ast.expr) -> list[ast.stmt]:
-        """From a dict of keyword arguments, or ``(tuple, dict)``."""
+        """Handles a dict of keyword arguments, or ``(tuple, dict)``."""
         pair = isinstance(made, tuple | list)
         places: dict[str, ast.expr] = {}
         before: list[ast.stmt] = []
@@ -198,7 +192,7 @@ class _Arrangement:
             )
         given = _display(kwargs)
         if given is not None and list(given) != [name for name in self.names if name in given]:
-            given = None  # written in another order, in which random numbers are drawn
+            given = None  # the dict has another order, in which random numbers must be drawn
         if given is None and not (pair and parts is None) and kwargs is not None:
             before.append(_assign("kwargs", kwargs))
         for name in self.call.kwargs:
@@ -213,44 +207,33 @@ class _Arrangement:
         return [*before, ast.Return(ast.List(items, ast.Load()))]
 
     def _cast(self, item: ast.expr, value: Any) -> ast.expr:
-        """One argument in the case's dtype."""
+        """Casts one argument to the case's dtype."""
         if not self._needs_cast(value):
             return item
         return ast.Call(ast.Attribute(item, "to", ast.Load()), [self._dtype()], [])
 
     def _all_cast(self, items: ast.expr) -> ast.expr:
-        """An iterable of arguments as a list in the case's dtype."""
+        """Turns an iterable of arguments into a list in the case's dtype."""
         if not any(map(self._needs_cast, self.call.args)):
             return items if isinstance(items, ast.List) else _call("list", items)
-        wide = ast.parse(
-            "[x.to(DTYPE) if isinstance(x, TENSOR) and x.is_floating_point() else x for x in ITEMS]"
-        )
-        short = ast.parse("[x.to(DTYPE) for x in ITEMS]")
-        template = short if all(map(self._needs_cast, self.call.args)) else wide
+        cast = "x.to(DTYPE)"
+        if not all(map(self._needs_cast, self.call.args)):
+            cast += " if isinstance(x, TENSOR) and x.is_floating_point() else x"
+        template = expression(f"[{cast} for x in ITEMS]")
         tensor = ast.Attribute(self.writer.refer(torch), "Tensor", ast.Load())
-        filled = _Fill({"DTYPE": self._dtype(), "TENSOR": tensor, "ITEMS": items}).visit(template.body[0])
-        made: ast.expr = filled.value
-        return made
+        return Substitute({"DTYPE": self._dtype(), "TENSOR": tensor, "ITEMS": items}).apply(template)
 
     def _needs_cast(self, value: Any) -> bool:
-        wanted = self.case.dtype
-        floating = isinstance(value, torch.Tensor) and value.is_floating_point()
-        return wanted is not None and floating and dtype_name(value.dtype) != wanted
+        if self.case.dtype is None or not isinstance(value, torch.Tensor):
+            return False
+        return value.is_floating_point() and dtype_name(value.dtype) != self.case.dtype
 
     def _dtype(self) -> ast.expr:
         return ast.Attribute(self.writer.refer(torch), str(self.case.dtype), ast.Load())
 
 
-class _Fill(ast.NodeTransformer):
-    def __init__(self, values: Mapping[str, ast.expr]) -> None:
-        self._values = values
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        return self._values.get(node.id, node)
-
-
 def _display(node: ast.expr | None) -> dict[str, ast.expr] | None:
-    """``{"x": a}`` or ``dict(x=a)`` by key; None for anything else."""
+    """Returns the items of ``{"x": a}`` or ``dict(x=a)`` by key; None for anything else."""
     if isinstance(node, ast.Dict) and all(isinstance(key, ast.Constant) for key in node.keys):
         return {
             str(key.value): v
@@ -272,9 +255,9 @@ def _shape(case: Case, name: str) -> tuple[int, ...] | None:
     return None if shape is None else tuple(case.sizes[d] if isinstance(d, str) else d for d in shape)
 
 
-def _function(body: list[ast.stmt]) -> ast.FunctionDef:
-    empty = ast.arguments([], [], None, [], [], None, [])
-    return ast.FunctionDef("get_inputs", empty, body, [], None)
+def without_parameters(name: str, body: list[ast.stmt]) -> ast.FunctionDef:
+    """Builds a function without parameters."""
+    return ast.FunctionDef(name, ast.arguments([], [], None, [], [], None, []), body, [], None)
 
 
 def _assign(names: str, value: ast.expr) -> ast.stmt:

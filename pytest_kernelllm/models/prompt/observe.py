@@ -1,4 +1,4 @@
-"""What building and calling the original shows: attributes and table entries read, and what a wrapper changes."""
+"""Builds and calls the original to record which attributes and table entries it reads and what wrappers change."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from pytest_kernelllm.discover.calls import Call, seeded
 from pytest_kernelllm.discover.errors import in_one_line
 from pytest_kernelllm.discover.live import LiveTarget
 from pytest_kernelllm.models.prompt.config_values import Reads, is_object, watched
-from pytest_kernelllm.models.prompt.errors import Refused
+from pytest_kernelllm.models.prompt.errors import NotPortable
 
 _MOST_ELEMENTS = 1 << 22
-"""Inputs of more elements are not run through the original, which runs on the CPU here."""
+"""Inputs with more elements are not run through the original, which runs on the CPU here."""
 
 
 @dataclass
 class TableReads:
-    """Which entries of a module-level dict are read, and where in the source."""
+    """The entries of a module-level dict that are read, and where the source reads them."""
 
     keys: list[Any] = field(default_factory=list)
     sites: dict[tuple[str, int], list[Any]] = field(default_factory=dict)
-    """By file and line."""
+    """The keys that each line reads, by file and line."""
     whole: bool = False
-    """It was iterated over or measured."""
+    """Whether it was iterated over or its length was taken."""
 
     def note(self, key: Any) -> None:
-        """An entry is read by whoever called the table."""
+        """Records that the caller of the table's method reads an entry."""
         frame = sys._getframe(2)
         site = self.sites.setdefault((frame.f_code.co_filename, frame.f_lineno), [])
         for keys in (self.keys, site):
@@ -46,23 +46,23 @@ class TableReads:
 
 
 class Observer:
-    """Builds and calls one case of a target, on the CPU and at small sizes, and looks at what happens."""
+    """Builds and calls one case of a target, on the CPU and at small sizes, and records what it reads."""
 
     def __init__(self, live: LiveTarget, case: Case, arguments: Call) -> None:
-        """``arguments``: of the constructor."""
+        """``arguments``: the arguments of the constructor."""
         self._live, self._case, self._arguments = live, case, arguments
         self._called = True
         self.reads: dict[int, Reads] = {}
-        """What was read from constructor arguments that are objects, by ``id`` of the argument."""
+        """What was read of constructor arguments that are objects, by the argument's ``id``."""
         self.module, _ = self._run(arguments.map(self._watch))
 
     def table(self, table: Any, name: str, imports: Iterable[Callable[[], object]]) -> TableReads:
-        """What is read from a dict that stands in modules under that name.
+        """Records what is read from a module-level dict.
 
         Args:
             table: the dict.
-            name: what modules call it.
-            imports: do what happens when the modules are imported.
+            name: its name in the modules.
+            imports: callables that repeat what happens when the modules are imported.
         """
         reads = TableReads()
         recording = _recording(table, reads)
@@ -72,10 +72,10 @@ class Observer:
                 if held.get(name) is table:
                     stack.enter_context(_replaced(held, name, recording))
             self._run(self._arguments)
-            for happen in imports:
+            for repeat in imports:
                 try:
-                    happen()
-                except Exception:  # not everything can happen twice
+                    repeat()
+                except Exception:  # not everything can be repeated
                     reads.whole = True
         if not self._called:
             reads.sites.clear()
@@ -83,7 +83,7 @@ class Observer:
         return reads
 
     def same_without(self, wrapped: Mapping[tuple[type, str], Any]) -> bool:
-        """Whether the outputs stay equal, bit for bit, with other functions in place of some methods."""
+        """Whether the outputs stay equal, bit for bit, if other functions replace some methods."""
         _, expected = self._run(self._arguments)
         if expected is None:
             return False
@@ -100,11 +100,11 @@ class Observer:
     def _watch(self, value: Any) -> Any:
         if not is_object(value):
             return value
-        stand_in, self.reads[id(value)] = watched(copy.deepcopy(value))
-        return stand_in
+        recording, self.reads[id(value)] = watched(copy.deepcopy(value))
+        return recording
 
     def _run(self, arguments: Call) -> tuple[nn.Module, Any]:
-        """A built module, and its outputs; None where the inputs are so large that they are left without data."""
+        """Returns a built module and its outputs; None for the outputs of inputs so large that they get no data."""
         where = f"{self._live.target.path}: {self._live.target.name}"
         sizes = small_sizes(self._case)
         device = "cpu" if sizes is not None else "meta"
@@ -112,7 +112,7 @@ class Observer:
         module = build.finished(module, self._case.dtype, device, self._live.options.training)
         call = self._live.inputs(self._case, 0, sizes, device)
         with seeded(0, device), torch.no_grad():
-            for parameter in module.parameters():  # some constructors leave them as memory happens to be
+            for parameter in module.parameters():  # some constructors leave them uninitialised
                 parameter.normal_()
             try:
                 outputs = module(*call.args, **call.kwargs)
@@ -120,12 +120,12 @@ class Observer:
                 if sizes is None:  # not everything works without data
                     self._called = False
                     return module, None
-                raise Refused(f"its forward fails when it is looked at: {in_one_line(error)}") from error
+                raise NotPortable(f"its forward fails at small sizes: {in_one_line(error)}") from error
         return module, outputs if sizes is not None else None
 
 
 def small_sizes(case: Case) -> dict[str, int] | None:
-    """Sizes of the named dimensions at which a case is quick to run; None if its inputs are large all the same."""
+    """Returns small sizes of a case's named dimensions, or None if its inputs are large even then."""
     sizes = {name: max(low, min(high, 4)) for name, (low, high) in case.domain.dims.items()}
     for value in case.domain.inputs.values():
         if isinstance(value, TensorSpec):
@@ -180,7 +180,7 @@ def _recording(table: Any, reads: TableReads) -> Any:
 
 @contextmanager
 def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Another value for a while, in a module's namespace or in a class."""
+    """Replaces a value in a module's namespace or in a class inside the block."""
     held = owner if isinstance(owner, dict) else None
     before = held[name] if held is not None else vars(owner)[name]
     if held is not None:

@@ -1,4 +1,4 @@
-"""What is imported by its name and what is written out, and how things of PyTorch are spelled."""
+"""Decides which values are imported and which are copied, and how PyTorch's names are spelled."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import torch
 from torch import nn
 
 _ALWAYS_THERE = frozenset(("torch", "numpy", "triton")) | frozenset(sys.stdlib_module_names)
-"""Packages that a module handed to a model may import: all others are written out."""
+"""Packages that a module in a prompt may import; code from all others is copied."""
 
 _SPELLINGS = (("torch", "torch"), ("torch.nn", "nn"), ("torch.nn.functional", "F"))
-"""Where people look for things of PyTorch first, and what they call those modules."""
+"""The modules under which PyTorch's names are usually written, with their usual short names."""
 
 
 def is_importable(module: str | None) -> bool:
-    """Whether the module of that name is imported where it is used, and never written out."""
+    """Whether a module is imported instead of copied, by its name."""
     return bool(module) and str(module).partition(".")[0] in _ALWAYS_THERE
 
 
@@ -35,7 +35,7 @@ def is_ours(value: Any) -> bool:
 
 
 def is_library(value: Any) -> bool:
-    """Whether a function or class was installed, and is neither PyTorch's, Python's nor the user's project's."""
+    """Whether a function or class is from an installed package other than PyTorch, NumPy and Triton."""
     module = sys.modules.get(getattr(value, "__module__", None) or "")
     file = getattr(module, "__file__", None)
     if is_importable(getattr(value, "__module__", None)) or not isinstance(file, str):
@@ -49,7 +49,7 @@ def is_definition(value: Any) -> bool:
 
 
 def home(value: Any) -> str | None:
-    """The module that defines a class or function."""
+    """Returns the name of the module that defines a class or function."""
     found = getattr(value, "__module__", None)
     if found is None and isinstance(value, BuiltinFunctionType):
         return "torch" if getattr(torch, value.__name__, None) is value else None
@@ -57,7 +57,7 @@ def home(value: Any) -> str | None:
 
 
 def spelling(value: Any) -> tuple[str, str, str] | None:
-    """``("torch.nn", "nn", "SiLU")`` for ``torch.nn.SiLU``: a module, its usual name and the attribute."""
+    """Returns ``("torch.nn", "nn", "SiLU")`` for ``torch.nn.SiLU``: the module, its usual name and the attribute."""
     name = getattr(value, "__name__", "")
     for module, usual in _SPELLINGS:
         if getattr(sys.modules[module], name, _NOTHING) is value:
@@ -66,14 +66,14 @@ def spelling(value: Any) -> tuple[str, str, str] | None:
 
 
 def member_of(value: Any) -> tuple[str, str] | None:
-    """``("collections", "OrderedDict")``: where a class or function can be imported from."""
+    """Returns the module and name from which a class or function can be imported, or None."""
     module, name = home(value) or "", getattr(value, "__name__", "")
     found = getattr(sys.modules.get(module), name, _NOTHING)
     return (module, name) if found is value else None
 
 
 def follow(namespace: Mapping[str, Any], chain: tuple[str, ...]) -> Any:
-    """What a dotted name stands for, or ``MISSING``."""
+    """Returns the value of a dotted name, or ``MISSING``."""
     value = namespace.get(chain[0], getattr(builtins, chain[0], MISSING))
     for part in chain[1:]:
         value = getattr(value, part, MISSING)
@@ -87,8 +87,8 @@ def is_annotation(value: Any, name: str) -> bool:
     return value is None or getattr(typing, name, _NOTHING) is value
 
 
-def keeps_mode(module: nn.Module) -> bool:
-    """Whether a module computes something else in training mode, as far as its parts tell."""
+def depends_on_mode(module: nn.Module) -> bool:
+    """Whether a module has a dropout or batch norm layer, which compute something else in training mode."""
     other = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase)
     return any(isinstance(part, other) for part in module.modules())
 

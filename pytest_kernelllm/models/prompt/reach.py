@@ -1,4 +1,4 @@
-"""Everything that a class reaches, as statements of one module."""
+"""Follows a class to everything that it uses and collects it as statements of one module."""
 
 from __future__ import annotations
 
@@ -12,55 +12,56 @@ from typing import Any
 
 from torch import nn
 
-from pytest_kernelllm.discover.names import Bindings, dotted
+from pytest_kernelllm.core.syntax import chain_of
+from pytest_kernelllm.discover.names import Bindings
 from pytest_kernelllm.models.prompt import origins
-from pytest_kernelllm.models.prompt.classes import Member, Parts, check_closure, take_apart
+from pytest_kernelllm.models.prompt.classes import ClassParts, Member, check_closure, split_class
 from pytest_kernelllm.models.prompt.constants import Constants, Found
 from pytest_kernelllm.models.prompt.decorators import strip, strip_class
-from pytest_kernelllm.models.prompt.errors import Refused
-from pytest_kernelllm.models.prompt.scopes import Free, free_names
+from pytest_kernelllm.models.prompt.errors import NotPortable
+from pytest_kernelllm.models.prompt.scopes import FreeName, free_names
 from pytest_kernelllm.models.prompt.sources import namespace_of
 from pytest_kernelllm.models.prompt.trim import Trimmer, positional
-from pytest_kernelllm.models.prompt.units import Imported, Symbol, Unit
+from pytest_kernelllm.models.prompt.units import ImportedSymbol, Symbol, Unit
 
 _EVERYWHERE = ("__class__", "__name__")
-"""Names that Python itself binds, in a method or in every module."""
+"""Names that Python binds itself, in methods or in every module."""
 
 _MOST_UNITS = 80
-"""More pieces than this are no building block any more."""
+"""The largest number of statements that are copied for one target."""
 
 
 class Reach:
-    """Follows code from a class outwards. Everything found is in ``units``, ``imports`` and ``submodules``."""
+    """Follows code from a class and collects ``units``, ``imports`` and ``submodules``."""
 
     def __init__(
         self, cls: type[nn.Module], passed: Mapping[str, Iterable[str]], constants: Constants
     ) -> None:
-        """Nothing is followed yet; call ``class_``.
+        """Follows nothing yet; call ``model``.
 
         Args:
             cls: the target's class.
-            passed: by method (``__init__``, ``forward``), the parameters that are going to be given by position.
-            constants: of the case.
+            passed: the parameters that will be passed by position, by method (``__init__``, ``forward``).
+            constants: copies the constants of the case.
         """
         self._cls, self._passed, self._constants = cls, passed, constants
         self._sources, self._observer = constants.sources, constants.observer
         self._known: dict[object, Symbol] = {}
-        self._alive: list[Any] = []  # what `_known` holds the id of
-        self._computed = False  # whether attributes are read by names that are computed
-        self._parts: list[tuple[Unit, Parts]] = []
+        self._alive: list[Any] = []  # keeps alive the objects whose ids are in `_known`
+        self._computed = False  # whether code reads attributes by computed names
+        self._parts: list[tuple[Unit, ClassParts]] = []
         self.units: list[Unit] = []
-        self.imports: list[Imported] = []
+        self.imports: list[ImportedSymbol] = []
         self.submodules: set[str] = set()
         """Modules that need an ``import a.b.c`` of their own."""
         self.mentioned: set[str] = set()
-        """Attributes, and strings that may name attributes, in everything that is kept."""
+        """The attributes, and the strings that may name attributes, in all code that is kept."""
 
     def model(self) -> None:
-        """Follow the target's class.
+        """Follows the target's class.
 
         Raises:
-            Refused: something that it reaches cannot be carried.
+            NotPortable: something that it uses cannot be copied.
         """
         self._class(self._cls)
         self._include_members()
@@ -68,10 +69,10 @@ class Reach:
     def add(
         self, name: str, node: ast.FunctionDef, module: Mapping[str, Any], overlay: dict[str, Any]
     ) -> None:
-        """Follow one more function, which belongs to the module in its own right.
+        """Adds a function such as ``get_inputs`` to the module and follows it.
 
         Raises:
-            Refused: something that it reaches cannot be carried.
+            NotPortable: something that it uses cannot be copied.
         """
         unit = Unit(name, node=node, module=module, overlay=overlay, name=name)
         self.units.append(unit)
@@ -88,34 +89,34 @@ class Reach:
                 self.mentioned.add(part.id)
             elif isinstance(part, ast.Constant) and isinstance(part.value, str):
                 self.mentioned.add(part.value)
-            elif isinstance(part, ast.Call) and dotted(part.func) in (("getattr",), ("hasattr",)):
+            elif isinstance(part, ast.Call) and chain_of(part.func) in (("getattr",), ("hasattr",)):
                 self._computed |= len(part.args) > 1 and not isinstance(part.args[1], ast.Constant)
             elif isinstance(part, ast.Global):
-                raise Refused(
-                    f"{unit.wanted} keeps state in the global `{part.names[0]}`; keep it in the module"
+                raise NotPortable(
+                    f"{unit.preferred} keeps state in the global `{part.names[0]}`; keep it in the module"
                 )
 
-    def _resolve(self, unit: Unit, free: Free) -> None:
+    def _resolve(self, unit: Unit, free: FreeName) -> None:
         chain, root = free.chain, free.chain[0]
         holder = None if root in unit.overlay else unit.module
         value = unit.overlay.get(root, unit.module.get(root, origins.MISSING))
         if root in _EVERYWHERE:
             return
         if root in ("__file__", "__path__", "__spec__"):
-            raise Refused(
-                f"{unit.wanted} reads `{root}`, and the module has no place of its own; pass values in"
+            raise NotPortable(
+                f"{unit.preferred} reads `{root}`, which changes when the code is moved; pass in the value"
             )
         if value is origins.MISSING:
             if hasattr(builtins, root):
                 return
-            raise Refused(
-                f"{unit.wanted} reads `{root}`, which its module does not define; define or import it there"
+            raise NotPortable(
+                f"{unit.preferred} reads `{root}`, which its module does not define; define or import it there"
             )
         taken = 1
         while isinstance(value, ModuleType) and not origins.is_importable(value.__name__):
             if taken == len(chain) or not hasattr(value, chain[taken]):
-                raise Refused(
-                    f"{unit.wanted} uses the module `{'.'.join(chain)}` as a value; name what it needs of it"
+                raise NotPortable(
+                    f"{unit.preferred} uses the module `{'.'.join(chain)}` as a value; use its members by name"
                 )
             value, holder = getattr(value, chain[taken]), vars(value)
             taken += 1
@@ -125,7 +126,7 @@ class Reach:
             assert isinstance(node, ast.Attribute)
             node = node.value
         unit.uses[id(node)] = found, trail
-        found.speakers.append((unit, root if taken == 1 and not trail else None))
+        found.users.append((unit, root if taken == 1 and not trail else None))
         if isinstance(found, Unit):
             (unit.eager if free.eager else unit.needs).append(found)
         elif isinstance(value, ModuleType) and holder is not None:
@@ -135,7 +136,7 @@ class Reach:
     def _symbol(self, found: Found) -> tuple[Symbol, tuple[str, ...]]:
         value = found.value
         if origins.is_ours(value):
-            raise Refused(
+            raise NotPortable(
                 f"it uses `{found.name}` of pytest_kernelllm; keep that out of the module's own code"
             )
         if isinstance(value, ModuleType):
@@ -149,13 +150,13 @@ class Reach:
             elif isinstance(plain := inspect.unwrap(value), FunctionType) and not self._is_made(found, plain):
                 return self._function(value, plain), ()
             elif isinstance(value, BuiltinFunctionType):
-                raise Refused(
+                raise NotPortable(
                     f"`{found.name}` of {origins.home(value)} is compiled; only PyTorch's own can stay an import"
                 )
         return self._constant(found)
 
     def _is_made(self, found: Found, plain: FunctionType) -> bool:
-        """Whether a function is the result of an expression or a decorator rather than a ``def`` of its own."""
+        """Whether a function is the result of an expression or a decorator and not of a ``def``."""
         if plain.__name__ == "<lambda>":
             return True
         origin = self._constants.origin(found)
@@ -163,7 +164,7 @@ class Reach:
         return bool(plain.__code__.co_freevars) and bool(names.get(origin.name, Bindings()).nodes)
 
     def _spelled(self, found: Found) -> tuple[Symbol, tuple[str, ...]] | None:
-        """A thing of PyTorch or Python under the name that its module imports it by, or its usual one."""
+        """Imports a value of PyTorch or Python under the name in its module's import, or under its usual name."""
         imported = self._constants.imported(found)
         if imported and origins.is_importable(imported[0]) and not imported[0].startswith("torch."):
             return self._imported(*imported, found.name), ()
@@ -176,20 +177,20 @@ class Reach:
             return self._imported(*member, found.name if imported else member[1]), ()
         return None
 
-    def _imported(self, module: str, member: str | None, wanted: str) -> Imported:
+    def _imported(self, module: str, member: str | None, preferred: str) -> ImportedSymbol:
         key = (module, member)
         if key not in self._known:
-            self.imports.append(Imported(wanted, module=module, member=member))
+            self.imports.append(ImportedSymbol(preferred, module=module, member=member))
             self._known[key] = self.imports[-1]
         symbol = self._known[key]
-        assert isinstance(symbol, Imported)
+        assert isinstance(symbol, ImportedSymbol)
         return symbol
 
     def _unit(self, key: object, unit: Unit) -> Unit:
         self._known[key] = unit
         self.units.append(unit)
         if len(self.units) > _MOST_UNITS:
-            raise Refused(
+            raise NotPortable(
                 f"it reaches more than {_MOST_UNITS} classes, functions and constants; mark one of the smaller "
                 "modules inside it"
             )
@@ -228,7 +229,7 @@ class Reach:
             for base in cls.__mro__
             if base in self._torch_bases() or not origins.is_importable(base.__module__)
         ]
-        parts = take_apart(cls, self._sources.class_(cls), inlined)
+        parts = split_class(cls, self._sources.class_(cls), inlined)
         is_target = cls is self._cls
         unit = Unit("Model" if is_target else cls.__name__, node=parts.header, module=namespace_of(cls))
         unit.name = "Model" if is_target else ""
@@ -239,7 +240,7 @@ class Reach:
         return unit
 
     def _include_members(self) -> None:
-        """Take the members of classes that are needed, until no more become so."""
+        """Includes the members of classes that are needed, until no more are."""
         while added := [
             (unit, parts, member)
             for unit, parts in self._parts
@@ -253,7 +254,7 @@ class Reach:
             assert isinstance(unit.node, ast.ClassDef)
             unit.node.body = [m.node for m in parts.members if m.included and m.node] or [ast.Pass()]
 
-    def _member(self, unit: Unit, parts: Parts, member: Member) -> None:
+    def _member(self, unit: Unit, parts: ClassParts, member: Member) -> None:
         assert member.node is not None
         if isinstance(member.node, ast.FunctionDef) and parts.cls is self._cls:
             positional(member.node.args, self._passed.get(member.node.name, ()))
@@ -262,7 +263,7 @@ class Reach:
             self._follow(unit, member.node, frozenset(name for m in parts.members for name in m.names))
 
     def _prepare(self, unit: Unit, node: ast.stmt, plain_class: bool = True) -> ast.stmt | None:
-        """Shorten a statement before it is followed."""
+        """Shortens a statement before it is followed."""
         namespace = {**unit.module, **unit.overlay}
         unit.overlay.update(self._constants.entries(node, namespace))
         trimmer = Trimmer(namespace, plain_class)
@@ -275,12 +276,12 @@ class Reach:
         self._follow(unit, unit.node)
 
     def _torch_bases(self) -> list[type]:
-        """The target and its bases where they are PyTorch's own: what the prompt is about is written out."""
+        """Returns a PyTorch target and its bases, which are copied because the prompt is about them."""
         if not origins.is_importable(self._cls.__module__):
             return []
         return [base for base in self._cls.__mro__ if issubclass(base, nn.Module) and base is not nn.Module]
 
 
 def _usual_name(found: Found) -> str:
-    """What a module is called where no import of the user's says so."""
+    """Returns the name of a module for which the user's code has no import."""
     return str(found.value.__name__).rpartition(".")[2] if found.holder is None else found.name

@@ -1,4 +1,4 @@
-"""Which names a piece of code takes from the module around it, and where it says them."""
+"""Finds the names that a piece of code takes from the module around it."""
 
 from __future__ import annotations
 
@@ -6,58 +6,51 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pytest_kernelllm.discover.names import Chain, assigned, dotted, imports_of
+from pytest_kernelllm.core.syntax import (
+    COMPREHENSIONS,
+    Chain,
+    assigned_names,
+    chain_of,
+    imports_of,
+    parameters,
+)
 
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_COMPREHENSION = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 @dataclass(frozen=True)
-class Free:
-    """One place at which code reads a name of its module."""
+class FreeName:
+    """One place at which code reads a name of the module around it."""
 
     node: ast.expr
-    """The longest dotted name there: the node of ``m.helper`` and not that of ``m``."""
+    """The node of the longest dotted name there: that of ``m.helper`` and not that of ``m``."""
     chain: Chain
     eager: bool
-    """Read while the definition runs (a default, a base class, a decorator), not when it is called."""
+    """Whether it is read while the definition runs (a default, a base class, a decorator), not during a call."""
 
 
-def free_names(node: ast.AST, body: frozenset[str] = frozenset()) -> Iterator[Free]:
-    """Every place in ``node`` that reads a name which ``node`` does not bind itself.
+def free_names(node: ast.AST, body: frozenset[str] = frozenset()) -> Iterator[FreeName]:
+    """Yields every place in ``node`` that reads a name which ``node`` does not bind itself.
 
     Args:
         node: any syntax tree.
-        body: names of the class body that it stands in.
+        body: the names of the class body around it.
     """
     yield from _visit(node, frozenset(), body, True)
 
 
 def free_roots(node: ast.AST) -> set[str]:
-    """The first parts of the names that ``node`` takes from outside."""
+    """Returns the first part of each name that ``node`` takes from outside."""
     return {free.chain[0] for free in free_names(node)}
 
 
-def bound_names(node: ast.AST) -> frozenset[str]:
-    """Every name that is bound in any scope inside ``node``: one given to a global could be hidden there."""
-    found: set[str] = set()
-    for part in ast.walk(node):
-        if isinstance(part, ast.arg):
-            found.add(part.arg)
-        elif isinstance(part, ast.Import | ast.ImportFrom):
-            found |= {name for name, _ in imports_of(part)}
-        elif not isinstance(part, ast.Name) or isinstance(part.ctx, ast.Store):
-            found |= {name for name in (getattr(part, "id", None), getattr(part, "name", None)) if name}
-    return frozenset(found)
-
-
-def _visit(node: ast.AST, bound: frozenset[str], body: frozenset[str], eager: bool) -> Iterator[Free]:
-    """``bound``: names of enclosing functions; ``body``: those of the class body that this is part of."""
-    if (chain := dotted(node)) is not None:
+def _visit(node: ast.AST, bound: frozenset[str], body: frozenset[str], eager: bool) -> Iterator[FreeName]:
+    """``bound``: the names of enclosing functions; ``body``: those of the class body around the node."""
+    if (chain := chain_of(node)) is not None:
         assert isinstance(node, ast.expr)
         stored = isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
         if not stored and chain[0] not in bound and chain[0] not in body:
-            yield Free(node, chain, eager)
+            yield FreeName(node, chain, eager)
     elif isinstance(node, _FUNCTION):
         inner: list[ast.AST] = list(node.body) if isinstance(node.body, list) else [node.body]
         for child in ast.iter_child_nodes(node):
@@ -66,9 +59,9 @@ def _visit(node: ast.AST, bound: frozenset[str], body: frozenset[str], eager: bo
         own = bound | _locals(node, inner)
         for part in inner:
             yield from _visit(part, own, frozenset(), False)
-    elif isinstance(node, _COMPREHENSION):
+    elif isinstance(node, COMPREHENSIONS):
         yield from _visit(node.generators[0].iter, bound, body, eager)
-        own = bound | {name for part in node.generators for name in assigned(part.target)}
+        own = bound | {name for part in node.generators for name in assigned_names(part.target)}
         for child in ast.iter_child_nodes(node):
             if child is node.generators[0]:
                 for part in (*node.generators[0].ifs, node.generators[0].target):
@@ -76,7 +69,7 @@ def _visit(node: ast.AST, bound: frozenset[str], body: frozenset[str], eager: bo
             else:
                 yield from _visit(child, own, frozenset(), eager)
     elif isinstance(node, ast.ClassDef):
-        names = frozenset(name for part in node.body for name in assigned(part))
+        names = frozenset(name for part in node.body for name in assigned_names(part))
         for child in ast.iter_child_nodes(node):
             within = any(child is part for part in node.body)
             yield from _visit(child, bound, names if within else body, eager)
@@ -86,10 +79,8 @@ def _visit(node: ast.AST, bound: frozenset[str], body: frozenset[str], eager: bo
 
 
 def _locals(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, inner: list[ast.AST]) -> set[str]:
-    arguments = node.args
-    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    own = {a.arg for a in (*every, arguments.vararg, arguments.kwarg) if a}
-    own |= {name for part in inner for name in assigned(part)}
+    own = {parameter.arg for parameter in parameters(node.args, variadic=True)}
+    own |= {name for part in inner for name in assigned_names(part)}
     for part in (n for statement in inner for n in _same_scope(statement)):
         if isinstance(part, ast.Import | ast.ImportFrom):
             own |= {name for name, _ in imports_of(part)}

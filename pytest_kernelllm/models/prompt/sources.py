@@ -1,4 +1,4 @@
-"""From live classes and functions back to the statements that define them."""
+"""Finds the statements that define live classes and functions."""
 
 from __future__ import annotations
 
@@ -10,29 +10,30 @@ from collections.abc import Iterator, Mapping
 from types import CodeType, FunctionType
 from typing import Any
 
-from pytest_kernelllm.discover.names import Bindings, Import, module_names
-from pytest_kernelllm.models.prompt.errors import Refused
+from pytest_kernelllm.core.syntax import Import, first_line
+from pytest_kernelllm.discover.names import Bindings, module_names
+from pytest_kernelllm.models.prompt.errors import NotPortable
 
 
 class Sources:
-    """Parsed files, each read once. The nodes it gives out are shared: copy before changing one."""
+    """Reads and parses each file once; the nodes that it returns are shared, so copy a node before changing it."""
 
     def __init__(self) -> None:
-        """Nothing is read yet."""
+        """Reads nothing yet."""
         self._trees: dict[str, ast.Module | None] = {}
         self._bindings: dict[str, tuple[Mapping[str, Bindings], tuple[Import, ...]]] = {}
         self._submodules: dict[str, frozenset[str]] = {}
 
     def function(self, function: FunctionType) -> ast.FunctionDef | ast.Lambda:
-        """The ``def`` or ``lambda`` of a function that nothing wraps.
+        """Returns the ``def`` or ``lambda`` of an unwrapped function.
 
         Raises:
-            Refused: there is no source, or it is not where the function says.
+            NotPortable: there is no source, or it is not on the line that the function names.
         """
         code = function.__code__
         tree = self._tree(code.co_filename, function.__globals__)
         if tree is None:
-            raise Refused(f"{_shown(function)} has no source file; write it in a module")
+            raise NotPortable(f"{_shown(function)} has no source file; write it in a module")
         if code.co_name == "<lambda>":
             return _lambda(tree, code, function)
         for node in ast.walk(tree):
@@ -45,16 +46,16 @@ class Sources:
         if any(
             isinstance(node, ast.AsyncFunctionDef) and node.name == code.co_name for node in ast.walk(tree)
         ):
-            raise Refused(f"{_shown(function)} is asynchronous; write a plain function")
-        raise Refused(
-            f"{_shown(function)} is not where its source was; run again, without changing the file meanwhile"
+            raise NotPortable(f"{_shown(function)} is asynchronous; write a plain function")
+        raise NotPortable(
+            f"{_shown(function)} is not on its line any more; run again without changing the file meanwhile"
         )
 
     def class_(self, cls: type) -> ast.ClassDef:
-        """The statement of a class.
+        """Returns the statement that defines a class.
 
         Raises:
-            Refused: there is none.
+            NotPortable: there is none.
         """
         tree = self.module(namespace_of(cls))
         nodes = [] if tree is None else [n for name, n in _classes(tree, "") if name == cls.__qualname__]
@@ -63,23 +64,25 @@ class Sources:
             for name, value in vars(cls).items()
             if isinstance(plain := inspect.unwrap(getattr(value, "__func__", value)), FunctionType)
         }
-        for node in reversed(nodes):  # the last definition of a name wins, unless another's methods are alive
+        for node in reversed(
+            nodes
+        ):  # the last definition of a name wins, unless the class has another one's methods
             methods = {
                 (part.name, first_line(part)) for part in node.body if isinstance(part, ast.FunctionDef)
             }
             if methods & lines or not methods or len(nodes) == 1:
                 return node
-        raise Refused(
+        raise NotPortable(
             f"the class {cls.__qualname__} has no source; write it as a class statement in a module"
         )
 
     def module(self, namespace: Mapping[str, Any]) -> ast.Module | None:
-        """The tree of the module with that namespace; None if it has no source."""
+        """Returns the syntax tree of the module with a namespace, or None if it has no source."""
         file = namespace.get("__file__")
         return self._tree(file, namespace) if isinstance(file, str) else None
 
     def bindings(self, namespace: Mapping[str, Any]) -> tuple[Mapping[str, Bindings], tuple[Import, ...]]:
-        """What gives the names of a module their values, and its star imports."""
+        """Returns what binds the names of a module, and its star imports."""
         file = str(namespace.get("__file__"))
         if file not in self._bindings:
             tree = self.module(namespace)
@@ -87,7 +90,7 @@ class Sources:
         return self._bindings[file]
 
     def submodules(self, namespace: Mapping[str, Any]) -> frozenset[str]:
-        """The ``a.b.c`` of every ``import a.b.c`` in a module."""
+        """Returns the ``a.b.c`` of every ``import a.b.c`` in a module."""
         file = str(namespace.get("__file__"))
         if file not in self._submodules:
             tree = self.module(namespace)
@@ -107,14 +110,9 @@ class Sources:
 
 
 def namespace_of(cls: type) -> Mapping[str, Any]:
-    """The names of the module that a class says it is from."""
+    """Returns the names of the module in a class's ``__module__``."""
     module = sys.modules.get(cls.__module__)
     return {} if module is None else vars(module)
-
-
-def first_line(node: ast.FunctionDef | ast.ClassDef) -> int:
-    """Of the statement, its decorators included: what a code object calls its first line."""
-    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
 
 
 def _lambda(tree: ast.Module, code: CodeType, function: FunctionType) -> ast.Lambda:
@@ -124,7 +122,9 @@ def _lambda(tree: ast.Module, code: CodeType, function: FunctionType) -> ast.Lam
         if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno and _same_code(node, code)
     ]
     if len({ast.dump(node) for node in found}) != 1:
-        raise Refused(f"a lambda on line {code.co_firstlineno} cannot be told from others there; write a def")
+        raise NotPortable(
+            f"a lambda on line {code.co_firstlineno} cannot be told apart from others there; write a def"
+        )
     return found[0]
 
 

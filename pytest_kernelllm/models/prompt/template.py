@@ -1,14 +1,14 @@
-"""The words around the code: ours, or those of a model's own script."""
+"""The text around the code in a prompt: our own template, or the one in a model's script."""
 
 from __future__ import annotations
 
 import ast
 import textwrap
 
-from pytest_kernelllm.discover.names import dotted
+from pytest_kernelllm.core.syntax import chain_of
 
 PROMPT_VERSION = 1
-"""Changes when the prompt for an unchanged target changes: completions are kept by it."""
+"""Raised whenever the prompt for an unchanged target changes; stored completions are looked up by it."""
 
 PLACEHOLDER = "{}"
 
@@ -80,11 +80,11 @@ You are given the following architecture:
 Write ModelNew for it, with the same constructor arguments, parameter names and outputs as Model. Answer with one fenced python block \
 that holds all imports, the Triton kernels and ModelNew, and nothing else: no tests and no explanation.
 """
-"""The prompt used where a model brings none of its own; its one ``{}`` stands for the code."""
+"""The prompt for models without a template of their own; its one ``{}`` stands for the code."""
 
 
 def fill(template: str, code: str) -> str:
-    """The prompt: ``template`` with ``code`` in place of its ``{}``. Other braces, in either, stay as they are.
+    """Puts ``code`` in place of the ``{}`` in ``template``; other braces in either stay as they are.
 
     Raises:
         ValueError: the template does not have exactly one ``{}``.
@@ -95,27 +95,27 @@ def fill(template: str, code: str) -> str:
 
 
 def template_of(script: str) -> str | None:
-    """``PROMPT_TEMPLATE`` as a script assigns it at module level, ready for ``fill``; the script is never run.
+    """Reads the ``PROMPT_TEMPLATE`` that a script assigns at module level, for ``fill``; the script is never run.
 
-    Braces that were doubled for ``str.format`` are made single. Literals, implicit and explicit concatenation,
+    Braces that were doubled for ``str.format`` become single. Literals, implicit and explicit concatenation,
     ``textwrap.dedent(...)``, ``.strip()`` and the names of other such strings are understood.
 
     Args:
-        script: Python source, such as the ``kernelllm.py`` of a model's repository.
+        script: Python source, such as ``kernelllm.py`` in a model's repository.
 
     Returns:
         The template, or None if there is none, if it is computed in another way, or if it does not have exactly
-        one place for the code.
+        one placeholder for the code.
     """
     try:
         text = _strings(ast.parse(script)).get("PROMPT_TEMPLATE")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    return None if text is None else _with_one_place(text)
+    return None if text is None else _with_one_placeholder(text)
 
 
 def _strings(tree: ast.Module) -> dict[str, str | None]:
-    """The strings that are assigned at module level, by name; None for what else is."""
+    """Returns the strings that are assigned at module level, by name; None for other values."""
     strings: dict[str, str | None] = {}
     for statement in tree.body:
         if isinstance(statement, ast.Assign):
@@ -131,7 +131,7 @@ def _strings(tree: ast.Module) -> dict[str, str | None]:
 
 
 def _string(node: ast.expr, known: dict[str, str | None]) -> str | None:
-    """The string an expression stands for, if that can be read off."""
+    """Returns the string that an expression evaluates to, or None if the syntax tree does not show it."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else None
     if isinstance(node, ast.Name):
@@ -144,8 +144,8 @@ def _string(node: ast.expr, known: dict[str, str | None]) -> str | None:
 
 
 def _called(node: ast.Call, known: dict[str, str | None]) -> str | None:
-    """What ``text.strip()`` and ``textwrap.dedent(text)`` return."""
-    chain = dotted(node.func)
+    """Evaluates ``text.strip()`` and ``textwrap.dedent(text)``."""
+    chain = chain_of(node.func)
     if chain in (("dedent",), ("textwrap", "dedent")) and len(node.args) == 1:
         text = _string(node.args[0], known)
         return None if text is None else textwrap.dedent(text)
@@ -169,17 +169,17 @@ def _joined(parts: list[str | None]) -> str | None:
 _OPEN, _CLOSE = "\0", "\1"
 
 
-def _with_one_place(text: str) -> str | None:
-    """The text with single braces and exactly one ``{}``.
+def _with_one_placeholder(text: str) -> str | None:
+    """Returns the text with single braces and exactly one ``{}``, or None.
 
-    Written for ``str.format`` every brace but the placeholder's is doubled; written for ``str.replace`` none
-    is. Doubled braces with a placeholder beside them mean the former.
+    In a text for ``str.format`` every brace except the placeholder's is doubled; in a text for ``str.replace`` none
+    is. Doubled braces beside a placeholder mean the former.
     """
     hidden = text.replace("{{", _OPEN).replace("}}", _CLOSE)
     if "\0" not in text and "\1" not in text and hidden.count(PLACEHOLDER) == 1:
         rest = hidden.replace(PLACEHOLDER, "")
         if "{" not in rest and "}" not in rest:
             formatted = hidden.replace(_OPEN, "{").replace(_CLOSE, "}")
-            if formatted.count(PLACEHOLDER) == 1:  # `{{}}` would read as a second place
+            if formatted.count(PLACEHOLDER) == 1:  # `{{}}` would become a second placeholder
                 return formatted
     return text if text.count(PLACEHOLDER) == 1 else None

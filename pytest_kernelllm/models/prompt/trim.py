@@ -1,4 +1,4 @@
-"""Code made shorter without changing what it computes: docstrings, logging, annotations, local imports."""
+"""Shortens code without changing what it computes: drops docstrings, logging, annotations and local imports."""
 
 from __future__ import annotations
 
@@ -9,45 +9,36 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from pytest_kernelllm.discover.names import dotted
+from pytest_kernelllm.core.syntax import RemovingTransformer, chain_of, defaults, parameters
 from pytest_kernelllm.models.prompt.origins import MISSING, follow, is_annotation, is_importable
 from pytest_kernelllm.models.prompt.scopes import free_names
 
 NODE = TypeVar("NODE", bound=ast.AST)
 
 
-class Trimmer(ast.NodeTransformer):
-    """Shortens one piece of code, in place. ``overlay`` holds what its removed local imports had bound."""
+class Trimmer(RemovingTransformer):
+    """Shortens one piece of code in place; ``overlay`` holds the values that its removed local imports had bound."""
 
     def __init__(self, namespace: Mapping[str, Any], plain_class: bool = True) -> None:
-        """Set up for code of one module.
+        """Prepares to shorten code of one module.
 
         Args:
-            namespace: what the code's module holds.
-            plain_class: the class around the code, if any, may need its annotations (a dataclass does; a
-                ``torch.nn.Module`` does not).
+            namespace: the names of the code's module.
+            plain_class: whether a class around the code may need its annotations, as a dataclass does and a
+                ``torch.nn.Module`` does not.
         """
         self._namespace, self._plain = namespace, plain_class
         self._in_function = False
         self.overlay: dict[str, Any] = {}
 
     def trimmed(self, node: NODE) -> NODE | None:
-        """The node, shorter; None if nothing of it is left."""
+        """Returns the shortened node, or None if nothing of it is left."""
         made: NODE | None = self.visit(node)
         return made
 
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        """Visit the parts of a node; a block that loses its last statement gets ``pass``."""
-        super().generic_visit(node)
-        if getattr(node, "body", None) == []:
-            node.body = [ast.Pass()]  # type: ignore[attr-defined]  # it has one, which is empty
-        if isinstance(node, ast.Try) and not node.handlers and not node.finalbody:
-            node.finalbody = [ast.Pass()]
-        return node
-
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        """Keep the annotations that work in the module."""
-        for argument in _arguments(node.args):
+        """Keeps the annotations that work in the module."""
+        for argument in parameters(node.args, variadic=True):
             argument.annotation = self._kept(argument.annotation)
         node.returns = self._kept(node.returns)
         outer, self._in_function = self._in_function, True
@@ -56,20 +47,20 @@ class Trimmer(ast.NodeTransformer):
         return node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        """A class in a function is a class again."""
+        """Treats the body of a class inside a function as a class body again."""
         outer, self._in_function = self._in_function, False
         self.generic_visit(node)
         self._in_function = outer
         return node
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
-        """Drop docstrings and logging."""
+        """Drops docstrings and logging."""
         if isinstance(node.value, ast.Constant) or self._is_logging(node.value):
             return None
         return self.generic_visit(node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
-        """Drop annotations of variables; of a class's fields keep them, which may make a dataclass."""
+        """Drops annotations of variables, but not of a class's fields, which a dataclass needs."""
         self.generic_visit(node)
         if self._plain and not self._in_function:
             node.annotation = self._kept(node.annotation) or ast.Name("object", ast.Load())
@@ -79,19 +70,19 @@ class Trimmer(ast.NodeTransformer):
         return ast.copy_location(ast.Assign([node.target], node.value), node)
 
     def visit_Import(self, node: ast.Import) -> ast.AST | None:
-        """Drop imports of modules that come along in the module itself."""
+        """Drops imports of modules whose contents are copied."""
         node.names = [alias for alias in node.names if is_importable(alias.name) or not self._taken(alias)]
         return node if node.names else None
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:
-        """Make a relative import absolute; drop names that come along in the module itself."""
+        """Makes a relative import absolute and drops names that are copied."""
         node.module, node.level = absolute("." * node.level + (node.module or ""), self._namespace), 0
         if not is_importable(node.module):
             node.names = [alias for alias in node.names if not self._taken(alias, node.module)]
         return node if node.names else None
 
     def _taken(self, alias: ast.alias, source: str | None = None) -> bool:
-        """Import here and now what a function would; False if that fails, as it may on a path that is not taken."""
+        """Imports what a local import would and records it; False if that fails, as on a branch that is never taken."""
         try:
             module = importlib.import_module(source or alias.name)
             if source:
@@ -105,7 +96,7 @@ class Trimmer(ast.NodeTransformer):
         return True
 
     def _kept(self, annotation: ast.expr | None) -> ast.expr | None:
-        """The annotation, if it can be evaluated wherever PyTorch is installed."""
+        """Returns the annotation if it can be evaluated wherever PyTorch is installed, else None."""
         if annotation is None or any(
             isinstance(n, ast.Constant) and isinstance(n.value, str) for n in ast.walk(annotation)
         ):
@@ -115,7 +106,7 @@ class Trimmer(ast.NodeTransformer):
         return annotation if fine else None
 
     def _is_logging(self, node: ast.expr) -> bool:
-        chain = dotted(node.func) if isinstance(node, ast.Call) else None
+        chain = chain_of(node.func) if isinstance(node, ast.Call) else None
         if chain is None or len(chain) < 2:
             return False
         value = follow(self._namespace, chain[:-1])
@@ -123,7 +114,7 @@ class Trimmer(ast.NodeTransformer):
 
 
 def absolute(name: str, namespace: Mapping[str, Any]) -> str:
-    """The full name of a module that code in ``namespace`` imports as ``name``."""
+    """Resolves a possibly relative module name from an import in ``namespace``."""
     if not name.startswith("."):
         return name
     package = namespace.get("__package__") or str(namespace.get("__name__", "")).rpartition(".")[0]
@@ -131,30 +122,17 @@ def absolute(name: str, namespace: Mapping[str, Any]) -> str:
 
 
 def positional(arguments: ast.arguments, passed: Iterable[str]) -> None:
-    """Let keyword-only parameters that are passed be given by position, after those that have no default.
+    """Turns the keyword-only parameters in ``passed`` into positional ones, after those without a default.
 
-    ``order`` in ``inputs.py`` gives values in this same order.
+    ``order`` in ``inputs.py`` lists values in the same order.
     """
     moved = set(passed) & {argument.arg for argument in arguments.kwonlyargs}
     if not moved:
         return
-    every = [*arguments.posonlyargs, *arguments.args]
-    defaults: list[ast.expr | None] = [None] * (len(every) - len(arguments.defaults)) + list(
-        arguments.defaults
-    )
-    kept = list(zip(every, defaults, strict=True))
-    rest = list(zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True))
-    kept = sorted(
-        [*kept, *(pair for pair in rest if pair[0].arg in moved)], key=lambda pair: pair[1] is not None
-    )
-    arguments.posonlyargs = []
-    arguments.args = [argument for argument, _ in kept]
-    arguments.defaults = [default for _, default in kept if default is not None]
-    rest = [pair for pair in rest if pair[0].arg not in moved]
-    arguments.kwonlyargs, arguments.kw_defaults = [a for a, _ in rest], [d for _, d in rest]
-
-
-def _arguments(arguments: ast.arguments) -> list[ast.arg]:
-    extra = [arguments.vararg, arguments.kwarg]
-    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    return [*every, *(argument for argument in extra if argument)]
+    found = defaults(arguments)
+    kept = [*arguments.posonlyargs, *arguments.args, *(a for a in arguments.kwonlyargs if a.arg in moved)]
+    kept.sort(key=lambda argument: argument.arg in found)
+    rest = [argument for argument in arguments.kwonlyargs if argument.arg not in moved]
+    arguments.posonlyargs, arguments.args, arguments.kwonlyargs = [], kept, rest
+    arguments.defaults = [found[argument.arg] for argument in kept if argument.arg in found]
+    arguments.kw_defaults = [found.get(argument.arg) for argument in rest]

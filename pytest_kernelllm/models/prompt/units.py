@@ -1,4 +1,4 @@
-"""The pieces of a module that is being put together: what each is called, what it needs, and in which order."""
+"""The statements of a module that is being assembled: their names, their dependencies and their order."""
 
 from __future__ import annotations
 
@@ -8,32 +8,33 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_kernelllm.models.prompt.scopes import bound_names
+from pytest_kernelllm.core.syntax import bound_names, expression
 
 RESERVED = ("Model", "ModelNew", "get_inputs", "get_init_inputs")
-"""Names with a meaning of their own in the module."""
+"""Names that have a fixed meaning in the module."""
 
 
 @dataclass(eq=False)
 class Symbol:
     """A name at the top of the module."""
 
-    wanted: str
-    speakers: list[tuple[Unit, str | None]] = field(default_factory=list)
-    """Who says it, and as which plain name; None where the original says ``module.name``."""
+    preferred: str
+    """The name in the original source."""
+    users: list[tuple[Unit, str | None]] = field(default_factory=list)
+    """The units that use it, each with the plain name in its source; None if the source writes ``module.name``."""
     name: str = ""
-    """What it is called in the end."""
+    """The final name."""
 
 
 @dataclass(eq=False)
-class Imported(Symbol):
+class ImportedSymbol(Symbol):
     """An import: of a module, or of a member of one."""
 
     module: str = ""
     member: str | None = None
 
     def statement(self) -> str:
-        """The line that binds ``name``."""
+        """Returns the line that binds ``name``."""
         alias = f" as {self.name}"
         if self.member is not None:
             return f"from {self.module} import {self.member}{alias if self.name != self.member else ''}"
@@ -42,46 +43,44 @@ class Imported(Symbol):
 
 @dataclass(eq=False)
 class Unit(Symbol):
-    """A statement: a class, a function or the assignment of a constant."""
+    """A statement at the top of the module: a class, a function or the assignment of a constant."""
 
     node: ast.stmt = field(default_factory=ast.Pass)
     module: Mapping[str, Any] = field(default_factory=dict)
-    """What the module that it comes from holds."""
+    """The namespace of the module from which it is copied."""
     overlay: dict[str, Any] = field(default_factory=dict)
-    """What its own names stand for that no module binds."""
+    """The values of names in ``node`` that no module binds."""
     uses: dict[int, tuple[Symbol, tuple[str, ...]]] = field(default_factory=dict)
-    """By ``id`` of a node in ``node``: the symbol it stands for, and attributes of it."""
+    """The symbol that a part of ``node`` stands for, with the attributes read of it, by the part's ``id``."""
     eager: list[Unit] = field(default_factory=list)
-    """Those that must exist before it is defined."""
+    """Units that must be defined before this one."""
     needs: list[Unit] = field(default_factory=list)
 
     @functools.cached_property
-    def bound(self) -> frozenset[str]:
-        """Names bound in its scopes; asked for once it is complete."""
-        return bound_names(self.node)
+    def bound(self) -> set[str]:
+        """The names that are bound in any of its scopes, once the unit is complete."""
+        return bound_names(ast.Module([self.node], []))
 
 
 def name_all(symbols: Iterable[Symbol]) -> None:
-    """Give every symbol a name of its own, as close to the wanted one as possible.
+    """Gives every symbol a unique name, as close to the preferred one as possible.
 
-    A name that a piece of code binds for itself is not given to anything which that code speaks of.
+    A symbol does not get a name that one of its users binds itself.
     """
     taken: set[str] = set(RESERVED)
     for symbol in symbols:
         if symbol.name:
             continue
-        name, number = symbol.wanted, 1
-        while name in taken or any(
-            spelled != name and name in unit.bound for unit, spelled in symbol.speakers
-        ):
+        name, number = symbol.preferred, 1
+        while name in taken or any(spelled != name and name in unit.bound for unit, spelled in symbol.users):
             number += 1
-            name = f"{symbol.wanted}_{number}"
+            name = f"{symbol.preferred}_{number}"
         symbol.name = name
         taken.add(name)
 
 
 def in_order(units: Iterable[Unit]) -> list[Unit]:
-    """Every unit after those it needs, as far as they do not need each other."""
+    """Sorts units so that each follows those it needs, except where they need each other."""
     deep: list[Unit] = []
     seen: set[int] = set()
     for unit in units:
@@ -109,7 +108,7 @@ def _place(unit: Unit, above: set[int], placed: list[Unit]) -> None:
 
 
 def source(unit: Unit) -> str:
-    """The unit as text, everything under its final name."""
+    """Writes a unit as text, with every symbol under its final name."""
     node = _Rename(unit.uses).visit(unit.node)
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         node.name = unit.name
@@ -127,7 +126,4 @@ class _Rename(ast.NodeTransformer):
         if id(node) not in self._uses:
             return self.generic_visit(node)
         symbol, trail = self._uses[id(node)]
-        made: ast.expr = ast.Name(symbol.name, ast.Load())
-        for part in trail:
-            made = ast.Attribute(made, part, ast.Load())
-        return made
+        return expression(".".join((symbol.name, *trail)))

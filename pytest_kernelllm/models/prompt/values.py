@@ -1,4 +1,4 @@
-"""Live values written as expressions."""
+"""Writes live values as expressions."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from typing import Any
 
 import torch
 
-from pytest_kernelllm.models.prompt.errors import Refused
+from pytest_kernelllm.models.prompt.errors import NotPortable
 from pytest_kernelllm.models.prompt.origins import is_definition
 
 _MOST_ELEMENTS = 64
-"""Tensors of more elements are not written out."""
+"""Tensors with more elements are not written."""
 
 
-class Writer:
-    """Writes values as expressions. What an expression refers to is in ``names``, under names that no source has."""
+class ExpressionWriter:
+    """Writes values as expressions; ``names`` holds what they refer to, under names that no source uses."""
 
     def __init__(self) -> None:
-        """Nothing is written yet."""
+        """Starts without names."""
         self.names: dict[str, Any] = {}
 
     def refer(self, value: Any) -> ast.expr:
-        """A name that stands for a class, a function or a module, to be resolved as in source."""
+        """Returns a name that stands for a class, function or module and is resolved like a name in source."""
         for name, known in self.names.items():
             if known is value:
                 return ast.Name(name, ast.Load())
@@ -36,10 +36,10 @@ class Writer:
         return ast.Name(name, ast.Load())
 
     def write(self, value: Any) -> ast.expr:
-        """An expression that gives an equal value.
+        """Writes an expression that evaluates to an equal value.
 
         Raises:
-            Refused: there is none; the text is the value's type.
+            NotPortable: there is none; the message names the value's type.
         """
         if value is None or value is Ellipsis or type(value) in (bool, int, str, bytes, complex):
             return ast.Constant(value)
@@ -57,24 +57,24 @@ class Writer:
             return self.call(functools.partial, (value.func, *value.args), value.keywords)
         if is_definition(value):
             if getattr(value, "__name__", None) == "<lambda>":
-                raise Refused("a lambda")
+                raise NotPortable("a lambda")
             return self.refer(value)
         return self._container(value)
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ast.Call:
-        """``function(*args, **kwargs)``.
+        """Writes the call ``function(*args, **kwargs)``.
 
         Raises:
-            Refused: an argument cannot be written.
+            NotPortable: an argument cannot be written.
         """
         keywords = [ast.keyword(name, self.write(value)) for name, value in kwargs.items()]
         return ast.Call(self.refer(function), [self.write(value) for value in args], keywords)
 
     def table(self, items: Mapping[Any, Any]) -> ast.Dict:
-        """A dict display.
+        """Writes a dict.
 
         Raises:
-            Refused: a key or a value cannot be written.
+            NotPortable: a key or a value cannot be written.
         """
         return ast.Dict([self.write(key) for key in items], [self.write(value) for value in items.values()])
 
@@ -96,18 +96,18 @@ class Writer:
                 self.refer(kind), *(self.write(part) for part in (value.start, value.stop, value.step))
             )
         if isinstance(value, MethodType):
-            raise Refused(f"the method {value.__func__.__qualname__}")
-        raise Refused(f"a {kind.__name__}")
+            raise NotPortable(f"the method {value.__func__.__qualname__}")
+        raise NotPortable(f"a {kind.__name__}")
 
     def _tensor(self, value: torch.Tensor) -> ast.expr:
         if value.numel() > _MOST_ELEMENTS or value.is_meta:
-            raise Refused(f"a tensor of {value.numel()} elements")
+            raise NotPortable(f"a tensor of {value.numel()} elements")
         make = ast.Attribute(self.refer(torch), "tensor", ast.Load())
         return ast.Call(make, [self.write(value.tolist())], [ast.keyword("dtype", self.write(value.dtype))])
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value consists of numbers, strings, None and containers of them, all the way down."""
+    """Whether a value consists of numbers, strings, None and nested containers of them."""
     if type(value) in (tuple, list, set, frozenset, torch.Size):
         return all(map(is_plain, value))
     if type(value) is dict:

@@ -169,10 +169,10 @@ def test_work_grows_with_the_length_and_not_with_its_square(
     assert parsed <= 20 * len(text)
 
 
-def test_snippets_that_are_looked_at_grow_with_the_length_too() -> None:
+def test_the_snippets_grow_with_the_length() -> None:
     blocks = ["def k(): pass\n", *["class ModelNew: f = k\n"] * 3000]
-    looked_at = sum(map(len, extraction._by_preference(blocks, "")))
-    assert looked_at <= 20 * sum(map(len, blocks))
+    characters = sum(map(len, extraction._by_preference(blocks, "")))
+    assert characters <= 20 * sum(map(len, blocks))
 
 
 FRAGMENTS = [

@@ -1,4 +1,4 @@
-"""Lowering to plain ``tl``: every stand-in function against torch on edge values, and what lowering refuses."""
+"""Lowering to plain ``tl``: every device function against torch on edge values, and what lowering refuses."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], l
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job[1] or job[0])
-def test_stand_in_agrees_with_torch(
+def test_device_function_agrees_with_torch(
     results: dict[tuple[str, str], list[torch.Tensor]], job: tuple[str, str]
 ) -> None:
     for got, expected in zip(results[job], JOBS[job][1], strict=True):
@@ -137,7 +137,7 @@ def lowered(body: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("written", "wanted"),
+    ("written", "plain"),
     [
         ("a = libdevice.rsqrt(ks0)", "a = tl.rsqrt(ks0)"),
         ("a = tl_math.exp(ks0)", "a = tl.exp(ks0)"),
@@ -146,8 +146,8 @@ def lowered(body: str) -> str:
         ("tl.device_assert(ks0 < 3, 'out of bounds')\n    a = 1", "a = 1"),
     ],
 )
-def test_calls_become_plain_triton(written: str, wanted: str) -> None:
-    assert lowered(written) == wanted
+def test_calls_become_plain_triton(written: str, plain: str) -> None:
+    assert lowered(written) == plain
 
 
 def test_a_scan_that_adds_is_a_cumulative_sum() -> None:
@@ -176,7 +176,7 @@ def test_functions_come_with_those_they_call() -> None:
     compile(text, "<device>", "exec")
 
 
-def test_no_stand_in_is_left_untested() -> None:
+def test_every_device_function_is_tested() -> None:
     tested = {name for _, name in JOBS} | {
         "_first",
         "_multiply",

@@ -10,7 +10,7 @@ from random_llama import make_model
 
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.models.local import attention
-from pytest_kernelllm.models.local.decode import ALIGNMENT, Decoder, Job
+from pytest_kernelllm.models.local.decode import ALIGNMENT, DecodeJob, Decoder
 from pytest_kernelllm.models.local.draw import draw, uniforms
 from pytest_kernelllm.models.protocol import Sampling
 
@@ -35,7 +35,7 @@ def prompts(*lengths):
 
 def jobs_of(texts, sampling=GREEDY, samples=1):
     return [
-        Job(text, uniforms(sampling.seed, str(text), i, sampling.max_new_tokens))
+        DecodeJob(text, uniforms(sampling.seed, str(text), i, sampling.max_new_tokens))
         for text in texts
         for i in range(samples)
     ]
@@ -120,15 +120,15 @@ def test_models_of_other_architectures_write_what_generate_writes(name):
 
 def test_rows_are_given_to_waiting_samples_as_they_get_free(llama):
     texts = prompts(9, 4, 12, 6, 5)
-    wanted = [generated(llama, text) for text in texts]
+    expected = [generated(llama, text) for text in texts]
     lengths = [3, 19, 11, 1, 14]
-    end = {text[:n]: n for text, n in zip(wanted, lengths, strict=True)}
+    end = {text[:n]: n for text, n in zip(expected, lengths, strict=True)}
 
     def stop(tokens):
         return next((n for known, n in end.items() if tuple(tokens[:n]) == known), None)
 
     states = written(llama, jobs_of(texts), rows=2, chunk=4, stop=stop)
-    assert [state.tokens for state in states] == [w[:n] for w, n in zip(wanted, lengths, strict=True)]
+    assert [state.tokens for state in states] == [w[:n] for w, n in zip(expected, lengths, strict=True)]
     assert all(state.finish == "stop" for state in states)
 
 
@@ -146,14 +146,14 @@ def test_each_token_is_drawn_with_its_own_number(llama):
 
 @pytest.mark.parametrize("behind", [False, True], ids=["at once", "a chunk behind"])
 @pytest.mark.parametrize("chunk", [1, 2, 16, 64])
-def test_how_often_one_looks_does_not_change_what_is_written(llama, chunk, behind):
+def test_how_often_snapshots_are_taken_does_not_change_what_is_written(llama, chunk, behind):
     sampling = Sampling(max_new_tokens=NEW, seed=3)
     jobs = jobs_of(prompts(6, 20, 3), sampling, samples=4)
-    wanted = written(llama, jobs, sampling, frozenset(range(20)), rows=12, chunk=1)
-    assert {state.finish for state in wanted} == {"stop", "length"}
+    expected = written(llama, jobs, sampling, frozenset(range(20)), rows=12, chunk=1)
+    assert {state.finish for state in expected} == {"stop", "length"}
     for rows in (1, 5):
         states = written(llama, jobs, sampling, frozenset(range(20)), rows=rows, chunk=chunk, behind=behind)
-        assert [(s.tokens, s.finish) for s in states] == [(s.tokens, s.finish) for s in wanted]
+        assert [(s.tokens, s.finish) for s in states] == [(s.tokens, s.finish) for s in expected]
 
 
 def test_sampling_does_not_depend_on_how_many_rows_run_side_by_side(model):
@@ -169,9 +169,9 @@ def test_a_smaller_limit_writes_the_beginning_of_the_same_text(llama):
     long = Sampling(max_new_tokens=NEW)
     short = Sampling(max_new_tokens=9)
     texts = prompts(8)
-    wanted = written(llama, jobs_of(texts, long, 3), long)
+    expected = written(llama, jobs_of(texts, long, 3), long)
     states = written(llama, jobs_of(texts, short, 3), short)
-    assert [s.tokens for s in states] == [w.tokens[:9] for w in wanted]
+    assert [s.tokens for s in states] == [w.tokens[:9] for w in expected]
 
 
 @pytest.mark.parametrize("behind", [False, True])
@@ -184,10 +184,10 @@ def test_a_text_may_end_with_its_first_token(llama, behind):
 
 def test_the_token_that_ends_a_text_is_no_part_of_it(llama):
     (text,) = prompts(6)
-    wanted = generated(llama, text)
-    end = next(t for t in wanted[5:] if t not in wanted[:5])
+    expected = generated(llama, text)
+    end = next(t for t in expected[5:] if t not in expected[:5])
     (state,) = written(llama, jobs_of([text]), ends=frozenset([end]))
-    assert state.tokens == wanted[: wanted.index(end)]
+    assert state.tokens == expected[: expected.index(end)]
     assert state.spent > len(state.tokens)
 
 
@@ -244,7 +244,7 @@ def test_a_model_whose_attention_is_of_another_kind_is_refused_and_not_run_wrong
         with pytest.raises(GenerateError, match=r"LlamaAttention computes attention with softcap, which"):
             written(llama, jobs_of(prompts(3)))
         attention.forward = lambda *args, lengths=None, **kwargs: forward(*args, **kwargs)
-        with pytest.raises(GenerateError, match="in a way of its own"):
+        with pytest.raises(GenerateError, match="in its own way"):
             written(llama, jobs_of(prompts(3)))
     finally:
         attention.forward = forward

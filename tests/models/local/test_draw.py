@@ -46,11 +46,11 @@ def drawn(logits, sampling, steps=20_000):
 def test_tokens_are_drawn_as_often_as_transformers_would(seed, size, spread, temperature, top_p, top_k):
     logits = torch.randn(1, size, generator=torch.Generator().manual_seed(seed)) * spread
     sampling = Sampling(temperature=temperature, top_p=top_p, top_k=top_k)
-    wanted, got = warped(logits, sampling)[0], drawn(logits, sampling)
-    reachable = wanted > 1e-3  # coarser than the grid
-    assert not (got[wanted == 0] > 0).any()
+    expected, got = warped(logits, sampling)[0], drawn(logits, sampling)
+    reachable = expected > 1e-3  # coarser than the grid
+    assert not (got[expected == 0] > 0).any()
     assert (got[reachable] > 0).all()
-    torch.testing.assert_close(got, wanted, atol=2e-4, rtol=0)
+    torch.testing.assert_close(got, expected, atol=2e-4, rtol=0)
 
 
 def test_equal_logits_at_the_edge_of_top_k_all_count_as_in_transformers():
@@ -132,26 +132,26 @@ def test_a_larger_limit_continues_a_samples_numbers():
 
 
 def test_numbers_do_not_depend_on_the_default_dtype():
-    wanted = uniforms(0, "prompt", 0, 8)
+    expected = uniforms(0, "prompt", 0, 8)
     torch.set_default_dtype(torch.float64)
     try:
-        assert torch.equal(uniforms(0, "prompt", 0, 8), wanted)
+        assert torch.equal(uniforms(0, "prompt", 0, 8), expected)
     finally:
         torch.set_default_dtype(torch.float32)
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
-        ({"temperature": -1.0}, "`temperature` cannot be -1.0; it is at least 0."),
-        ({"temperature": math.nan}, "`temperature` cannot be nan; it is at least 0."),
-        ({"top_p": 0.0}, "`top_p` cannot be 0.0; it is more than 0 and at most 1."),
-        ({"top_p": 1.01}, "`top_p` cannot be 1.01; it is more than 0 and at most 1."),
-        ({"top_k": -1}, "`top_k` cannot be -1; it is at least 0."),
-        ({"max_new_tokens": 0}, "`max_new_tokens` cannot be 0; it is at least 1."),
+        ({"temperature": -1.0}, "`temperature` cannot be -1.0; it must be at least 0."),
+        ({"temperature": math.nan}, "`temperature` cannot be nan; it must be at least 0."),
+        ({"top_p": 0.0}, "`top_p` cannot be 0.0; it must be more than 0 and at most 1."),
+        ({"top_p": 1.01}, "`top_p` cannot be 1.01; it must be more than 0 and at most 1."),
+        ({"top_k": -1}, "`top_k` cannot be -1; it must be at least 0."),
+        ({"max_new_tokens": 0}, "`max_new_tokens` cannot be 0; it must be at least 1."),
     ],
 )
-def test_sampling_that_cannot_be_is_refused_in_a_sentence(value, said):
+def test_invalid_sampling_is_one_sentence(value, message):
     with pytest.raises(GenerateError) as error:
         Sampling(**value)
-    assert str(error.value) == said
+    assert str(error.value) == message

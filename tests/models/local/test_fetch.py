@@ -54,7 +54,7 @@ def fetched(hub, home, model="owner/tiny", revision="", **variables):
 
 def test_a_model_is_fetched_on_first_use_and_needs_no_network_afterwards(hub, tmp_path):
     lines, asked = fetched(hub, tmp_path)
-    assert lines[:2] == ["progress: fetching owner/tiny (first use)", f"commit: {COMMIT}"]
+    assert lines[:2] == ["progress: downloading owner/tiny (first use)", f"commit: {COMMIT}"]
     names = lines[2].split()[1:]
     assert {"config.json", "kernelllm.py", "model.safetensors", "tokenizer.json"} <= set(names)
     assert "pytorch_model.bin" not in names and "modeling_tiny.py" not in names
@@ -69,28 +69,28 @@ def test_what_an_interrupted_fetch_left_out_is_fetched(hub, tmp_path):
     (path,) = tmp_path.glob("hub/*/snapshots/*/model.safetensors")
     path.unlink()
     lines, _ = fetched(hub, tmp_path)
-    assert lines[:2] == ["progress: fetching owner/tiny (first use)", f"commit: {COMMIT}"]
+    assert lines[:2] == ["progress: downloading owner/tiny (first use)", f"commit: {COMMIT}"]
     assert path.is_file()
 
 
-def test_a_connection_that_breaks_off_is_said_in_a_sentence(hub, tmp_path):
+def test_a_connection_that_breaks_off_is_one_sentence(hub, tmp_path):
     hub.broken = 1 << 30
     try:
         lines, _ = fetched(hub, tmp_path)
     finally:
         hub.broken = 0
-    assert lines[-1].startswith("error: owner/tiny could not be fetched (")
-    assert lines[-1].endswith("): try again; what was fetched is kept.")
+    assert lines[-1].startswith("error: owner/tiny could not be downloaded (")
+    assert lines[-1].endswith("): try again; complete files are kept.")
     assert fetched(hub, tmp_path)[0][1] == f"commit: {COMMIT}"
 
 
 def test_a_pinned_revision_is_fetched(hub, tmp_path):
     lines, _ = fetched(hub, tmp_path, revision=COMMIT)
-    assert lines[:2] == [f"progress: fetching owner/tiny@{COMMIT} (first use)", f"commit: {COMMIT}"]
+    assert lines[:2] == [f"progress: downloading owner/tiny@{COMMIT} (first use)", f"commit: {COMMIT}"]
 
 
 @pytest.mark.parametrize(
-    ("model", "revision", "variables", "said"),
+    ("model", "revision", "variables", "message"),
     [
         (
             "owner/none",
@@ -114,14 +114,14 @@ def test_a_pinned_revision_is_fetched(hub, tmp_path):
             "owner/tiny",
             "",
             {"HF_HUB_OFFLINE": "1"},
-            "owner/tiny is not in the cache and the Hugging Face Hub cannot be asked (offline?): "
+            "owner/tiny is not in the cache and the Hugging Face Hub cannot be reached (offline?): "
             "run `hf download owner/tiny` where there is a network.",
         ),
         (
             "owner/tiny",
             "",
             {"HF_ENDPOINT": "http://127.0.0.1:1"},
-            "owner/tiny is not in the cache and the Hugging Face Hub cannot be asked (offline?): "
+            "owner/tiny is not in the cache and the Hugging Face Hub cannot be reached (offline?): "
             "run `hf download owner/tiny` where there is a network.",
         ),
         (
@@ -133,12 +133,12 @@ def test_a_pinned_revision_is_fetched(hub, tmp_path):
     ],
     ids=["no such model", "gated", "no such revision", "offline", "no network", "no name"],
 )
-def test_what_cannot_be_fetched_is_said_in_a_sentence(hub, tmp_path, model, revision, variables, said):
+def test_what_cannot_be_fetched_is_one_sentence(hub, tmp_path, model, revision, variables, message):
     lines, _ = fetched(hub, tmp_path, model, revision, **variables)
-    assert lines[-1] == f"error: {said}"
+    assert lines[-1] == f"error: {message}"
 
 
-def test_a_full_disk_is_said_in_a_sentence(hub, tmp_path):
+def test_a_full_disk_is_one_sentence(hub, tmp_path):
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", tmp_path]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         pytest.skip("only root may mount a small disk, and not everywhere")
@@ -147,11 +147,11 @@ def test_a_full_disk_is_said_in_a_sentence(hub, tmp_path):
     finally:
         subprocess.run(["umount", "-l", tmp_path], check=True)
     assert lines[-1] == (
-        "error: The disk is full, so owner/tiny could not be fetched: free some room, or set HF_HOME to another disk."
+        "error: The disk is full, so owner/tiny could not be downloaded: free some space, or set HF_HOME to another disk."
     )
 
 
-def test_without_huggingface_hub_it_is_said_what_to_install(tmp_path):
+def test_without_huggingface_hub_the_error_names_what_to_install(tmp_path):
     script = "import sys; sys.modules['huggingface_hub'] = None\n" + SCRIPT
     done = subprocess.run(
         [sys.executable, "-c", script, "owner/tiny", ""], capture_output=True, text=True, check=False

@@ -19,8 +19,8 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from transformers.models.t5.modeling_t5 import T5LayerNorm
 
 from pytest_kernelllm.models.local.fuse import (
-    Part,
-    Together,
+    MergedLinear,
+    MergedPart,
     fuse,
     merge_projections,
     replace_norms,
@@ -62,15 +62,15 @@ def random_weights(model):
 @torch.no_grad()
 def test_logits_are_the_same(config, projections, norms) -> None:
     model = random_weights(AutoModelForCausalLM.from_config(config(**SIZES)))
-    wanted, size = model(TOKENS).logits, sum(p.numel() for p in model.parameters())
+    expected, size = model(TOKENS).logits, sum(p.numel() for p in model.parameters())
     assert replace_norms(model) == norms
-    torch.testing.assert_close(model(TOKENS).logits, wanted, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(model(TOKENS).logits, expected, rtol=1e-4, atol=1e-4)
     assert merge_projections(model) == projections
-    torch.testing.assert_close(model(TOKENS).logits, wanted, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(model(TOKENS).logits, expected, rtol=1e-4, atol=1e-4)
     assert sum(p.numel() for p in model.parameters()) == size, "no weight is held twice"
     assert merge_projections(model) == replace_norms(model) == 0
     assert rotate_in_one(model) == 2
-    torch.testing.assert_close(model(TOKENS).logits, wanted, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(model(TOKENS).logits, expected, rtol=1e-4, atol=1e-4)
     assert rotate_in_one(model) == 0
 
 
@@ -124,8 +124,8 @@ def test_layers_that_cannot_be_one_stay() -> None:
 @torch.no_grad()
 def test_parts_are_right_in_any_order_and_for_any_input() -> None:
     layers = [nn.Linear(8, n) for n in (8, 4, 2)]
-    together = Together(layers)
-    parts = [Part(together, index) for index in range(3)]
+    merged = MergedLinear(layers)
+    parts = [MergedPart(merged, index) for index in range(3)]
     x, y = torch.randn(2, 5, 8)
     for index, value in [(0, x), (1, x), (2, x), (2, y), (0, x), (1, y), (1, x), (2, x), (0, y), (2, x)]:
         torch.testing.assert_close(parts[index](value), layers[index](value))
@@ -136,8 +136,8 @@ def test_a_copy_of_a_fused_model_is_its_own() -> None:
     assert merge_projections(model) == 10
     twin = copy.deepcopy(model)
     attention = twin.model.layers[0].self_attn
-    assert attention.q_proj.together is attention.k_proj.together
-    assert attention.q_proj.together is not model.model.layers[0].self_attn.q_proj.together
+    assert attention.q_proj.merged is attention.k_proj.merged
+    assert attention.q_proj.merged is not model.model.layers[0].self_attn.q_proj.merged
 
 
 def test_the_library_itself_is_left_alone() -> None:

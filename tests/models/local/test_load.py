@@ -18,10 +18,10 @@ from transformers import (
 
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.models.local import attention
-from pytest_kernelllm.models.local.decode import Decoder, Job
+from pytest_kernelllm.models.local.decode import DecodeJob, Decoder
 from pytest_kernelllm.models.local.draw import uniforms
 from pytest_kernelllm.models.local.files import ModelFiles
-from pytest_kernelllm.models.local.load import Wish, load_config, load_model, load_tokenizer
+from pytest_kernelllm.models.local.load import LoadOptions, load_config, load_model, load_tokenizer
 from pytest_kernelllm.models.local.model import LocalModel
 from pytest_kernelllm.models.protocol import Sampling
 
@@ -37,8 +37,8 @@ SMALL = {
 }
 
 
-def load(folder, **wish):
-    return load_model(ModelFiles(folder, "0"), Wish(**{"device_map": "cpu"} | wish), None)
+def load(folder, **options):
+    return load_model(ModelFiles(folder, "0"), LoadOptions(**{"device_map": "cpu"} | options), None)
 
 
 def test_a_model_is_loaded_onto_the_cpu_in_float32(tmp_path):
@@ -84,7 +84,7 @@ def test_a_tokenizers_own_code_is_not_run(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
-def test_a_damaged_tokenizer_is_said_in_a_sentence(tmp_path, name):
+def test_a_damaged_tokenizer_is_one_sentence(tmp_path, name):
     save(tmp_path)
     (tmp_path / name).write_text("{]")
     with pytest.raises(GenerateError, match=r"^The tokenizer in .* cannot be loaded: "):
@@ -92,7 +92,7 @@ def test_a_damaged_tokenizer_is_said_in_a_sentence(tmp_path, name):
 
 
 @pytest.mark.parametrize("text", [None, "{]", "[]", "{}", '{"model_type": 3}'])
-def test_a_damaged_config_is_said_in_a_sentence(tmp_path, text):
+def test_a_damaged_config_is_one_sentence(tmp_path, text):
     if text is not None:
         (tmp_path / "config.json").write_text(text)
     with pytest.raises(GenerateError, match="cannot be loaded: "):
@@ -104,7 +104,7 @@ def test_weights_that_are_missing_are_not_made_up(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"num_hidden_layers": 3}))
     with pytest.raises(
-        GenerateError, match=r"lacks 9 of the model's weights \(model\.layers\.2\..*fetch it again"
+        GenerateError, match=r"lacks 9 of the model's weights \(model\.layers\.2\..*download it again"
     ):
         load(tmp_path)
 
@@ -136,7 +136,7 @@ def test_models_that_would_be_run_wrongly_are_refused(tmp_path, config, why):
     with pytest.raises(GenerateError) as error:
         load(tmp_path)
     assert str(error.value) == (
-        f"{tmp_path.name} is a {why}, which `local` does not run: serve it (vLLM, TGI, `transformers serve`) "
+        f"{tmp_path.name} is a {why}, which `local` does not support: serve it (vLLM, TGI, `transformers serve`) "
         "and set `endpoint`."
     )
 
@@ -167,7 +167,7 @@ def test_models_of_other_makers_write_what_generate_writes(tmp_path, config):
     prompt = tuple(range(3, 90))
     sampling = Sampling(temperature=0, max_new_tokens=20)
     decoder = Decoder(model, sampling, frozenset(), rows=1, length=len(prompt) + 20)
-    job = Job(prompt, uniforms(0, "", 0, 20))
+    job = DecodeJob(prompt, uniforms(0, "", 0, 20))
     *_, last = decoder.run([job], lambda tokens: None)
     model.set_attn_implementation("sdpa")
     ids = torch.tensor([prompt])
@@ -186,7 +186,7 @@ def test_a_quantised_model_writes(tmp_path, kind, layer):
 
 
 @pytest.mark.parametrize(
-    ("wish", "said"),
+    ("options", "message"),
     [
         ({"device_map": "gpu"}, "device_map=gpu is not one of auto, cpu, cuda and cuda:NUMBER."),
         ({"device_map": "cuda:x"}, "device_map=cuda:x is not one of auto, cpu, cuda and cuda:NUMBER."),
@@ -194,11 +194,11 @@ def test_a_quantised_model_writes(tmp_path, kind, layer):
         ({"device_map": "cuda:1"}, "device_map=cuda:1, but PyTorch sees no GPU."),
     ],
 )
-def test_wishes_that_cannot_be_met_are_refused_in_a_sentence(tmp_path, monkeypatch, wish, said):
-    if "cuda:1" in said and torch.cuda.is_available():
+def test_invalid_load_options_are_one_sentence(tmp_path, monkeypatch, options, message):
+    if "cuda:1" in message and torch.cuda.is_available():
         pytest.skip("there is a GPU")
     save(tmp_path)
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)  # as where it is not installed
     with pytest.raises(GenerateError) as error:
-        load(tmp_path, **wish)
-    assert str(error.value) == said
+        load(tmp_path, **options)
+    assert str(error.value) == message

@@ -195,7 +195,7 @@ def test_the_models_own_template_is_used_where_it_has_one(local, folder, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["torch", "transformers"])
-def test_what_is_not_installed_is_said_in_a_sentence(folder, name):
+def test_what_is_not_installed_is_one_sentence(folder, name):
     script = f"""
 import sys
 sys.modules[{name!r}] = None

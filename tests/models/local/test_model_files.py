@@ -17,9 +17,9 @@ from pytest_kernelllm.models.local.files import (
     ModelFiles,
     fetch,
     find_cached,
-    why_not_at_hand,
+    why_unusable,
 )
-from pytest_kernelllm.models.local.load import Wish, load_model
+from pytest_kernelllm.models.local.load import LoadOptions, load_model
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -81,7 +81,7 @@ def test_another_revision_is_not_taken_for_it(cached):
 def test_a_snapshot_that_lacks_a_file_is_not_complete(cached, gone):
     (cached / gone).unlink()
     assert find_cached("owner/tiny", "") is None
-    assert why_not_at_hand("owner/tiny", "", "auto", "none", 1 << 40) == (
+    assert why_unusable("owner/tiny", "", "auto", "none", 1 << 40) == (
         "owner/tiny is not complete in the cache"
     )
 
@@ -101,8 +101,8 @@ def test_a_snapshot_that_lacks_a_shard_of_its_index_is_not_complete(cached):
 
 def test_a_model_fits_if_its_weights_and_some_more_are_free(cached):
     needed = ModelFiles(cached, "").weight_bytes("auto", "none") + SPARE
-    assert why_not_at_hand("owner/tiny", "", "auto", "none", needed) == ""
-    assert why_not_at_hand("owner/tiny", "", "auto", "none", needed - 1) == (
+    assert why_unusable("owner/tiny", "", "auto", "none", needed) == ""
+    assert why_unusable("owner/tiny", "", "auto", "none", needed - 1) == (
         "owner/tiny needs 1.0 GiB of GPU memory and 1.0 are free"
     )
 
@@ -110,8 +110,8 @@ def test_a_model_fits_if_its_weights_and_some_more_are_free(cached):
 def test_what_is_not_cached_is_known_without_importing_torch_or_huggingface_hub(tmp_path):
     script = """
 import sys
-from pytest_kernelllm.models.local.files import why_not_at_hand
-print(why_not_at_hand("owner/none", "", "auto", "none", 1 << 40))
+from pytest_kernelllm.models.local.files import why_unusable
+print(why_unusable("owner/none", "", "auto", "none", 1 << 40))
 assert not {"torch", "huggingface_hub", "transformers"} & set(sys.modules), sorted(sys.modules)
 """
     for variables in (
@@ -170,8 +170,8 @@ def test_pickled_weights_are_refused(tmp_path):
     model.config.save_pretrained(tmp_path)
     torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
     with pytest.raises(GenerateError, match=r"holds no \*\.safetensors file; other weights are pickles"):
-        load_model(ModelFiles(tmp_path, ""), Wish(device_map="cpu"), None)
-    assert "holds no *.safetensors file" in why_not_at_hand(str(tmp_path), "", "auto", "none", 1 << 40)
+        load_model(ModelFiles(tmp_path, ""), LoadOptions(device_map="cpu"), None)
+    assert "holds no *.safetensors file" in why_unusable(str(tmp_path), "", "auto", "none", 1 << 40)
 
 
 # ---------------------------------------------------------------------- how much memory
@@ -179,11 +179,11 @@ def test_pickled_weights_are_refused(tmp_path):
 
 @pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("tied", [False, True])
-def test_the_memory_foretold_is_what_the_weights_take(tmp_path, stored, tied):
+def test_the_estimated_memory_is_what_the_weights_take(tmp_path, stored, tied):
     files = ModelFiles(save(tmp_path, dtype=stored, tie_word_embeddings=tied), "")
     for dtype in ("auto", "float32", "bfloat16", "float16"):
-        wanted = "auto" if dtype == "auto" else getattr(torch, dtype)
-        model = LlamaForCausalLM.from_pretrained(tmp_path, dtype=wanted)
+        expected = "auto" if dtype == "auto" else getattr(torch, dtype)
+        model = LlamaForCausalLM.from_pretrained(tmp_path, dtype=expected)
         took = sum(p.numel() * p.itemsize for p in model.parameters())
         assert files.weight_bytes(dtype, "none") == took
 
@@ -232,7 +232,7 @@ def test_a_file_that_is_cut_off_is_named_before_it_is_loaded(tmp_path):
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(GenerateError, match=r"model\.safetensors cannot be read as safetensors \(it has "):
-        load_model(ModelFiles(folder, ""), Wish(device_map="cpu"), None)
+        load_model(ModelFiles(folder, ""), LoadOptions(device_map="cpu"), None)
 
 
 def test_a_model_larger_than_the_memory_is_refused_before_it_is_loaded(tmp_path):
@@ -241,7 +241,7 @@ def test_a_model_larger_than_the_memory_is_refused_before_it_is_loaded(tmp_path)
     with pytest.raises(
         GenerateError, match=r"needs 8193\.0 GiB of memory and [\d.]+ GiB are free: free some"
     ):
-        load_model(ModelFiles(tmp_path, ""), Wish(device_map="cpu"), None)
+        load_model(ModelFiles(tmp_path, ""), LoadOptions(device_map="cpu"), None)
 
 
 # ---------------------------------------------------------------------- a script that is only read

@@ -24,13 +24,13 @@ query = torch.randn(rows, heads, group, width)
 key, value = torch.randn(2, rows, heads, length, width)
 lengths = torch.tensor(counts)
 there = (torch.arange(length) < lengths[:, None])[:, None, :, None]
-wanted = functional.scaled_dot_product_attention(
+expected = functional.scaled_dot_product_attention(
     query.double(), key.double(), value.double(), attn_mask=there.transpose(2, 3), scale=0.2
 ).float()
 # What lies beyond a row's length is never read.
 key, value = (part.masked_fill(~there, float("nan")) for part in (key, value))
 got = split_attention(query, key, value, lengths, 0.2, SPLIT)
-torch.testing.assert_close(got, wanted, atol=1e-5, rtol=1e-5)
+torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-5)
 """.replace("SPLIT", str(SPLIT))
 
 

@@ -18,8 +18,8 @@ for rows, tokens, heads, key_heads, width in ((3, 1, 4, 2, 16), (2, 5, 1, 1, 12)
     q, k = both.split([heads * width, key_heads * width], -1)
     q, k = (x.unflatten(-1, (-1, width)).transpose(1, 2) for x in (q, k))
     cos, sin = torch.randn(2, rows, tokens, width)
-    wanted = apply_rotary_pos_emb(q, k, cos, sin)
-    torch.testing.assert_close(rotate(q, k, cos, sin), wanted)
+    expected = apply_rotary_pos_emb(q, k, cos, sin)
+    torch.testing.assert_close(rotate(q, k, cos, sin), expected)
 """
 
 STORE = """
@@ -30,11 +30,11 @@ rows, heads, length, width = 3, 2, 7, 12
 key, value = (torch.randn(rows, 1, heads * width * 3)[..., :heads * width].unflatten(-1, (heads, -1)).transpose(1, 2) for _ in range(2))
 keys, values = torch.randn(2, rows, heads, length, width)
 positions = torch.tensor([0, 6, 3])
-wanted = [keys.clone(), values.clone()]
-for there, new in zip(wanted, (key, value)):
+expected = [keys.clone(), values.clone()]
+for there, new in zip(expected, (key, value)):
     there[torch.arange(rows), :, positions] = new[:, :, 0]
 store(key, value, keys, values, positions)
-assert torch.equal(keys, wanted[0]) and torch.equal(values, wanted[1])
+assert torch.equal(keys, expected[0]) and torch.equal(values, expected[1])
 """
 
 

@@ -47,7 +47,7 @@ def test_a_text_ends_with_the_fence_of_its_answer(chunk):
 
 
 @pytest.mark.parametrize("chunk", [1, 16, 50])
-def test_the_end_is_noticed_at_the_next_look(chunk):
+def test_the_end_is_noticed_at_the_next_snapshot(chunk):
     tokens = encode(ANSWER + "\n" + "And then it rambles on. " * 20)
     stop = stop_after_answer(decode_bytes)
     end = len(encode(ANSWER + "\n"))
@@ -139,7 +139,7 @@ def test_what_is_cut_off_changes_nothing_that_is_extracted():
         max_size=24,
     )
 )
-def test_how_often_one_looks_does_not_matter(pieces):
+def test_how_often_snapshots_are_taken_does_not_matter(pieces):
     tokens = encode("".join(pieces))
     ends = {looked_at(tokens, chunk) for chunk in (1, 2, 3, 16, 50)}
     assert len(ends) == 1

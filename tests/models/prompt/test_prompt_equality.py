@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from carried import compare, targets
+from standalone_modules import compare, targets
 
 from pytest_kernelllm.discover.live import load_target
 from pytest_kernelllm.models.prompt import PromptError, standalone

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from laid_out import executed, target_of, written
+from small_project import executed, target_of, written
 
 from pytest_kernelllm.discover.live import load_target
 from pytest_kernelllm.discover.scan import scan
@@ -521,7 +521,7 @@ def test_keyword_arguments_that_leave_one_out(tmp_path: Path) -> None:
     assert "return [torch.randn(2, 8), 2.0, torch.randn(2, 8)]" in written(tmp_path, layers)
 
 
-def test_half_precision_is_cast_and_said(tmp_path: Path) -> None:
+def test_half_precision_is_cast_and_noted(tmp_path: Path) -> None:
     layers = """
     def both(n=2):
         return torch.randn(n, 8), torch.randint(5, (n,)), torch.randn(n, 8, dtype=torch.bfloat16)
@@ -589,7 +589,7 @@ def test_several_cases_have_their_own_inputs(tmp_path: Path) -> None:
     assert "torch.randn(9, 8)" in standalone(live, live.case("long"))
 
 
-def test_training_mode_is_said_where_it_matters(tmp_path: Path) -> None:
+def test_training_mode_is_noted_if_it_matters(tmp_path: Path) -> None:
     layers = """
     @triton_candidate(inputs=rows, training=True)
     class Scale(nn.Module):
@@ -810,7 +810,7 @@ def test_a_name_bound_inside_a_comprehension(tmp_path: Path) -> None:
     assert written(tmp_path, scale("sum(y * k for k in range(3) if (y := x + k) is not None)"))
 
 
-def test_what_only_named_an_entry_of_a_table_is_not_carried(tmp_path: Path) -> None:
+def test_what_only_named_an_entry_of_a_table_is_not_copied(tmp_path: Path) -> None:
     layers = """
     from types import SimpleNamespace
     ACTS = {"relu": nn.ReLU, "gelu": nn.GELU}

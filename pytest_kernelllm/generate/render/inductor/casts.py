@@ -1,7 +1,7 @@
-"""Remove conversions to float32 of what is float32 already.
+"""Removes conversions to float32 of values that are float32 already.
 
-A compiler writes them where a value would have been rounded to the module's dtype; without them the kernel
-for bfloat16 differs from the one for float32 in its loads only, and one text can serve both.
+A compiler writes them where it would have rounded a value to the module's dtype. Without them the kernels for
+bfloat16 and float32 differ only in their loads, and one text can serve both.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable
 
-from pytest_kernelllm.generate.render.trees import base_pointer, call_name, expression, names
+from pytest_kernelllm.core.syntax import call_name, expression, read_names
 
 _ELEMENTWISE = frozenset(
     {
@@ -51,19 +51,27 @@ _DEVICE = frozenset(
 def drop_casts(
     body: Iterable[ast.stmt], pointers: Collection[str] = (), scalars: Collection[str] = ()
 ) -> None:
-    """Remove them from a block of statements, in place.
+    """Removes redundant conversions to float32 from a block of statements, in place.
 
     Args:
-        body: changed.
-        pointers: names of pointers to float32.
-        scalars: names of float parameters.
+        body: the statements.
+        pointers: the names of pointers to float32.
+        scalars: the names of float parameters.
     """
     _Casts(pointers, scalars).block(body)
 
 
 def cast_sizes(function: ast.FunctionDef) -> None:
-    """Write ``tl.cast(n, ...)`` for ``n.to(...)`` of sizes, in place: a size of 1 is a constant, without methods."""
+    """Replaces ``n.to(...)`` of sizes by ``tl.cast(n, ...)``, in place, as a size of 1 is a constant without methods."""
     _Sizes({a.arg for a in function.args.args if "ptr" not in a.arg}).visit(function)
+
+
+def base_pointer(call: ast.Call) -> str:
+    """Returns the pointer that a load, store or atomic works on: ``in_ptr0`` for ``in_ptr0 + (x0)``."""
+    node = call.args[0]
+    while isinstance(node, ast.BinOp):
+        node = node.left
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 class _Sizes(ast.NodeTransformer):
@@ -74,7 +82,7 @@ class _Sizes(ast.NodeTransformer):
         self.generic_visit(node)
         if isinstance(node.func, ast.Attribute) and node.func.attr == "to":
             value = node.func.value
-            if (used := names(value)) and used <= set(self.sizes):
+            if (used := read_names(value)) and used <= set(self.sizes):
                 return ast.Call(expression("tl.cast"), [value, *node.args], node.keywords)
         return node
 
@@ -103,7 +111,7 @@ class _Casts(ast.NodeTransformer):
         return node
 
     def is_float(self, node: ast.expr) -> bool:
-        """Whether an expression is certainly a float32 tensor."""
+        """Whether an expression is known to be a float32 tensor."""
         if isinstance(node, ast.Name):
             return node.id in self.floats
         if isinstance(node, ast.Subscript):
@@ -133,7 +141,7 @@ class _Casts(ast.NodeTransformer):
         return False
 
     def _agree(self, nodes: list[ast.expr]) -> bool:
-        """Every one a float32 tensor or a number, at least one a tensor."""
+        """Whether all nodes are float32 tensors or numbers, and at least one is a tensor."""
         tensors = [n for n in nodes if not isinstance(n, ast.Constant) and not self._scalar(n)]
         return bool(tensors) and all(self.is_float(n) for n in tensors)
 

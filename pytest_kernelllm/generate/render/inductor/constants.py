@@ -1,4 +1,4 @@
-"""Constants of a kernel: where a compiler writes them, and where they can stand as plain numbers."""
+"""Finds the constants of a kernel and puts them inline as plain numbers where that changes nothing."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_kernelllm.generate.render.trees import call_name
+from pytest_kernelllm.core.syntax import call_name
 
 _KINDS = {"tl.float32": float, "tl.float64": float, "tl.int32": int, "tl.int64": int}
 
 
 def full_number(value: ast.expr) -> ast.expr | None:
-    """The number of ``tl.full([1, 1], number, dtype)``."""
+    """Returns the number in ``tl.full([1, 1], number, dtype)``, or None for another expression."""
     if not (isinstance(value, ast.Call) and call_name(value) == "tl.full" and len(value.args) == 3):
         return None
     shape, number, dtype = value.args
     if not isinstance(shape, ast.List) or {ast.unparse(size) for size in shape.elts} - {"1"}:
         return None
-    if isinstance(number, ast.Name):  # a float attribute, which will be a parameter of the kernel
+    if isinstance(number, ast.Name):  # a float attribute, which becomes a parameter of the kernel
         return number if ast.unparse(dtype) == "tl.float32" else None
     try:
         literal: Any = ast.literal_eval(number)
@@ -29,14 +29,14 @@ def full_number(value: ast.expr) -> ast.expr | None:
     return ast.Constant(literal) if fits else None
 
 
-class Constants(ast.NodeTransformer):
-    """Put constants where the other operand fixes the type: a scalar takes the tensor's dtype there.
+class InlineConstants(ast.NodeTransformer):
+    """Puts constants inline where the other operand determines the dtype.
 
-    Integers never in arithmetic: ``x * 8`` in int64 must not become int32.
+    Integers stay out of arithmetic: ``x * 8`` in int64 must not become int32.
     """
 
     def __init__(self, constants: Mapping[str, ast.expr]) -> None:
-        """``constants`` by the name that stands for each."""
+        """``constants``: the constants, by the name that each has in the kernel."""
         self.constants = constants
 
     def _value(self, node: ast.expr, other: ast.expr, *, integers: bool) -> ast.expr:
@@ -67,7 +67,7 @@ class Constants(ast.NodeTransformer):
         elif name in ("maximum", "minimum") and len(node.args) == 2:
             a, b = node.args
             node.args = [a, self._value(b, a, integers=True)]
-            if self._constant(a) and not self._constant(b):  # either order means the same
+            if self._constant(a) and not self._constant(b):  # the order does not matter
                 node.args = [b, self._value(a, b, integers=True)]
         return node
 

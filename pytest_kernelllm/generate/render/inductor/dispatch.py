@@ -1,27 +1,33 @@
-"""Tell domains apart by what a ``forward`` can see."""
+"""Writes the conditions by which ``forward`` chooses between domains."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ast
+from collections.abc import Mapping, Sequence
 
-from pytest_kernelllm.core.records import Domain, Scalar, TensorSpec
+from pytest_kernelllm.core.records import Scalar, TensorSpec
+from pytest_kernelllm.core.syntax import literal
 from pytest_kernelllm.generate.render.errors import RenderError
+from pytest_kernelllm.generate.render.visible import is_own
+
+Specs = Mapping[str, TensorSpec | Scalar]
+"""What ``forward`` can read in one domain, by expression."""
 
 
-def conditions(groups: Sequence[Sequence[Domain]]) -> list[str]:
-    """For each group of domains an expression over ``self`` and forward's parameters that holds in it only.
+def conditions(groups: Sequence[Sequence[Specs]]) -> list[str]:
+    """Writes for each group of domains an expression over ``self`` and forward's parameters that holds only in it.
 
     Raises:
         RenderError: two groups cannot be told apart by dtypes, shapes or plain values.
     """
     everything = [domain for group in groups for domain in group]
-    names = list(dict.fromkeys(name for domain in everything for name in _seen(domain)))
-    telling = [name for name in names if len({repr(_seen(d).get(name)) for d in everything}) > 1]
-    # What forward is given comes before what the module holds.
-    inputs = [name for name in telling if not name.startswith("self.")]
+    names = list(dict.fromkeys(name for domain in everything for name in domain))
+    distinguishing = [name for name in names if len({repr(domain.get(name)) for domain in everything}) > 1]
+    # Tests of inputs are preferred to tests of the module's attributes.
+    inputs = [name for name in distinguishing if not is_own(name)]
     result = []
     for group in groups:
-        tests = list(dict.fromkeys(_test(domain, inputs or telling, everything) for domain in group))
+        tests = list(dict.fromkeys(_test(domain, inputs or distinguishing, everything) for domain in group))
         result.append(
             " or ".join(f"({t})" if " and " in t else t for t in tests) if len(tests) > 1 else tests[0]
         )
@@ -30,18 +36,16 @@ def conditions(groups: Sequence[Sequence[Domain]]) -> list[str]:
     return result
 
 
-def _seen(domain: Domain) -> dict[str, TensorSpec | Scalar]:
-    return {**domain.inputs, **{f"self.{name}": value for name, value in domain.attributes.items()}}
-
-
-def _test(domain: Domain, names: Sequence[str], everything: Sequence[Domain]) -> str:
+def _test(domain: Specs, names: Sequence[str], everything: Sequence[Specs]) -> str:
     parts = []
     for name in names:
-        value = _seen(domain).get(name)
-        others = [_seen(d).get(name) for d in everything]
+        value = domain.get(name)
+        others = [other.get(name) for other in everything]
         if not isinstance(value, TensorSpec):
             parts.append(
-                f"{name} is {value}" if value is None or isinstance(value, bool) else f"{name} == {value!r}"
+                f"{name} is {value}"
+                if value is None or isinstance(value, bool)
+                else f"{name} == {ast.unparse(literal(value))}"
             )
             continue
         specs = [o for o in others if isinstance(o, TensorSpec)]

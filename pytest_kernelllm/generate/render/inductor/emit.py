@@ -1,68 +1,70 @@
-"""From a program to text: kernels, and the statements of a ``forward`` that launches them."""
+"""Writes a program as text: kernels, and the statements of a ``forward`` that launches them."""
 
 from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pytest_kernelllm.core.records import Domain, TensorSpec
-from pytest_kernelllm.generate.render.inductor import launch, torch_calls, wide
+from pytest_kernelllm.core.syntax import constant_int, expression, read_names, rename, stored_names
+from pytest_kernelllm.generate.render.inductor import launch, torch_calls
+from pytest_kernelllm.generate.render.inductor.int64_offsets import needs_int64, with_int64_offsets
 from pytest_kernelllm.generate.render.inductor.kernel_text import call_text, function_text
-from pytest_kernelllm.generate.render.inductor.names import Names, Rename, kernel_names, plain
+from pytest_kernelllm.generate.render.inductor.names import Names, as_identifier, kernel_names
 from pytest_kernelllm.generate.render.inductor.outputs import output_name, outputs, structure
 from pytest_kernelllm.generate.render.inductor.program import Assign, Binding, Do, Launch, Program
+from pytest_kernelllm.generate.render.inductor.program_text import Allocation, ProgramText
 from pytest_kernelllm.generate.render.inductor.prune import fold_outputs, prune
 from pytest_kernelllm.generate.render.inductor.sections import Tuning
+from pytest_kernelllm.generate.render.inductor.torch_calls import size_of
 from pytest_kernelllm.generate.render.inductor.views import Buffers, domain_layout
 from pytest_kernelllm.generate.render.inductor.wrapper import runtime_parameters
-from pytest_kernelllm.generate.render.inductor.written import Allocation, Written
 from pytest_kernelllm.generate.render.lower import device_names, lower
-from pytest_kernelllm.generate.render.trees import const_int, expression, names, names_in_order, size_of
+from pytest_kernelllm.generate.render.visible import is_own
 
 _MAX_GRID = 65535
-"""Programs along the second and third axis of a CUDA launch."""
+"""The largest number of programs along the second and third axis of a CUDA launch."""
 
 
-def write(
+def emit(
     program: Program,
     binding: Binding,
     domain: Domain,
     tuning: Tuning,
     kernel_name: str,
     parameters: Sequence[str],
-) -> Written:
-    """The text of one program.
+) -> ProgramText:
+    """Writes the text of one program.
 
     Args:
-        program: as read.
-        binding: how its arguments and results are tied to the target.
-        domain: what it was made for.
-        tuning: the variant, where the text does not choose block sizes itself.
-        kernel_name: of the first kernel; the others get a number.
-        parameters: forward's own parameters; no variable may shadow them.
+        program: the program as read.
+        binding: what its arguments and results are in the target.
+        domain: the domain for which it was made.
+        tuning: the block sizes of the variant, if the text does not choose them itself.
+        kernel_name: the name of the first kernel; the others get a number.
+        parameters: forward's parameters, which no variable may shadow.
 
     Raises:
-        RenderError: something in it has no form in a kernel module; the text names it.
+        RenderError: something has no form in a kernel module; the message names it.
     """
-    return _Writer(program, binding, domain, tuning, kernel_name, parameters).write()
+    return _Emitter(program, binding, domain, tuning, kernel_name, parameters).emit()
 
 
 @dataclass(frozen=True)
 class _Kernel:
-    """A kernel that is written already."""
+    """A kernel that has been written."""
 
     name: str
     parameters: tuple[str, ...]
-    """Its parameters as read, in order, without the constexpr ones."""
+    """Its parameters by their original names, in order, without the constexpr ones."""
     renamed: Mapping[str, str]
-    shape: launch.Shape
+    shape: launch.LaunchConfig
 
 
-class _Writer:
-    """Walks the steps once; what is known about each buffer grows on the way."""
+class _Emitter:
+    """Goes through the steps once and collects what is known about each buffer."""
 
     def __init__(
         self,
@@ -88,25 +90,25 @@ class _Writer:
         self.helpers: set[str] = set()
         self.lines: list[str | Allocation] = []
         self.reference = ""
-        """A tensor whose device and, where they agree, dtype new buffers take."""
+        """The tensor whose device, and dtype if they agree, new buffers get."""
 
-    def write(self) -> Written:
-        """All of it."""
+    def emit(self) -> ProgramText:
+        """Writes the whole program."""
         returned = {i: self.program.returns[i] for i in outputs(self.binding.output)}
         lowered = {
             name: lower(kernel.function, kernel.helpers, self.binding.scalars)
             for name, kernel in self.program.kernels.items()
             if any(isinstance(s, Launch) and s.kernel == name for s in self.program.steps)
         }
-        if wide.needed(self.program, self.binding, self.domain):
-            lowered = {name: wide.widened(function) for name, function in lowered.items()}
+        if needs_int64(self.program, self.binding, self.domain):
+            lowered = {name: with_int64_offsets(function) for name, function in lowered.items()}
         pruned = prune(
             fold_outputs(self.program.steps), lowered, self.program.kernels, list(returned.values())
         )
         self.functions = pruned.functions
-        self._know_arguments()
+        self._add_arguments()
         for number, value in returned.items():
-            for name in names(value) & {s.name for s in pruned.steps if isinstance(s, Assign)}:
+            for name in read_names(value) & {s.name for s in pruned.steps if isinstance(s, Assign)}:
                 self.outputs.setdefault(name, output_name(self.binding.output, number))
         for step in pruned.steps:
             if isinstance(step, Assign):
@@ -118,14 +120,13 @@ class _Writer:
         texts = {i: ast.unparse(self.buffers.tensor(value)) for i, value in returned.items()}
         self.lines.append(f"return {structure(self.binding.output, texts)}")
         written = tuple(k.name for k in self.kernels.values())
-        return Written(tuple(self.texts), written, tuple(self.lines), frozenset(self.helpers))
+        return ProgramText(tuple(self.texts), written, tuple(self.lines), frozenset(self.helpers))
 
     # ----------------------------------------------------------------- tensors and sizes
 
-    def _know_arguments(self) -> None:
-        """Inputs and weights: how they are written, and the sizes that the program reads off them."""
-        specs: dict[str, Any] = {f"self.{k}": v for k, v in self.domain.attributes.items()}
-        specs |= self.domain.inputs
+    def _add_arguments(self) -> None:
+        """Adds inputs and weights with their expressions, and the sizes that the program reads from them."""
+        specs = self.binding.specs
         symbols: dict[str, str] = {}
         for step in self.program.steps:
             if isinstance(step, Assign) and (read := size_of(step.value)) is not None:
@@ -140,30 +141,30 @@ class _Writer:
         tensors = [
             w for w in self.binding.arguments.values() if isinstance(specs.get(w), TensorSpec) or "[" in w
         ]
-        self.reference = next(
-            (w for w in tensors if not w.startswith("self.")), tensors[0] if tensors else ""
-        )
-        self.specs = specs
+        self.reference = next((w for w in tensors if not is_own(w)), tensors[0] if tensors else "")
 
     def _assign(self, step: Assign) -> None:
         value = step.value
         if (read := size_of(value)) is not None:
             argument, dim = read
-            spec = self.specs.get(self.binding.arguments.get(argument, ""))
+            spec = self.binding.specs.get(self.binding.arguments.get(argument, ""))
             named = spec.shape[dim] if isinstance(spec, TensorSpec) else None
-            name = self.locals.take(named if isinstance(named, str) else f"{plain(argument)}_size_{dim}")
+            name = self.locals.take(
+                named if isinstance(named, str) else f"{as_identifier(argument)}_size_{dim}"
+            )
             self.lines.append(f"{name} = {ast.unparse(self.buffers.tensor(value))}")
             self.buffers.add(step.name, name)
         elif torch_calls.is_allocation(value):
             assert isinstance(value, ast.Call)
             self._allocate(step.name, value)
         else:
-            name = self.locals.take(self.outputs.get(step.name, "product"))
+            usual = "attended" if torch_calls.is_attention(value) else "product"
+            name = self.locals.take(self.outputs.get(step.name, usual))
             self.lines.append(f"{name} = {ast.unparse(self._library(value))}")
             self.buffers.add(step.name, name, self._layout(step.name))
 
     def _layout(self, name: str) -> tuple[Sequence[ast.expr], Sequence[ast.expr]] | None:
-        """Shape and strides of a library call's result: as it was allocated, or as the text asserts."""
+        """Returns the shape and strides of a library call's result, as allocated or as the text asserts."""
         for step in self.program.steps:
             if isinstance(step, Assign) and step.name == name and torch_calls.is_allocation(step.value):
                 assert isinstance(step.value, ast.Call)
@@ -181,14 +182,14 @@ class _Writer:
         if not torch_calls.is_contiguous(shape, strides):
             sizes.append(_tuple([self.buffers.rename(n) for n in strides]))
             function = "torch.empty_strided"
-        spec = self.specs.get(self.reference)
+        spec = self.binding.specs.get(self.reference)
         reference = f"torch.{spec.dtype}" if isinstance(spec, TensorSpec) else ""
         head, output = f"{written} = {function}", name in self.outputs
         self.lines.append(Allocation(head, tuple(sizes), (dtype,), self.reference, (reference,), output))
         self.buffers.add(name, written, (shape, strides))
 
     def _library(self, value: ast.expr) -> ast.expr:
-        """A call to the vendor library; into an existing buffer if the program says so."""
+        """Writes a library call, with ``out=`` if the program has it."""
         if not isinstance(value, ast.Call):
             return self.buffers.tensor(value)
         call = torch_calls.vendor_call(value, self.buffers.tensor)
@@ -207,8 +208,8 @@ class _Writer:
         function = self.functions[step.kernel]
         arguments = [self._argument(given[p]) for p in kernel.parameters if p in given]
         arguments += [path for name, path in self.binding.scalars.items() if name in kernel.parameters]
-        wanted = [a.arg for a in function.args.args if a.annotation is not None]
-        options = [f"{kernel.renamed.get(b, b)}={blocks[b]}" for b in wanted if b in blocks]
+        constexprs = [a.arg for a in function.args.args if a.annotation is not None]
+        options = [f"{kernel.renamed.get(b, b)}={blocks[b]}" for b in constexprs if b in blocks]
         warps = step.warps or kernel.shape.warps
         grid = self._grid(step, given, blocks, function)
         self.lines.append(
@@ -216,7 +217,7 @@ class _Writer:
         )
 
     def _argument(self, value: ast.expr) -> str:
-        if const_int(value) is not None or not names(value) & set(self.buffers.layouts):
+        if constant_int(value) is not None or not read_names(value) & set(self.buffers.layouts):
             text = (
                 self.buffers.tensor(value)
                 if "reinterpret_tensor" in ast.unparse(value)
@@ -229,14 +230,12 @@ class _Writer:
         read = self.program.kernels[step.kernel]
         function = copy.deepcopy(self.functions[step.kernel])
         shape = launch.choose(read, function, self.tuning)
-        used = names(function)
-        assigned = {
-            n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-        }
+        used = read_names(function)
+        assigned = stored_names(function)
         scalars = [ast.arg(name) for name in self.binding.scalars if name in used]
         kept = [a for a in function.args.args if a.annotation is None and a.arg in used - assigned]
-        # Parameters in the order of their use, sizes last: the compiler's own order depends on the dtype.
-        order = list(names_in_order(function))
+        # Parameters are in the order of their use with sizes last, as the compiler's order depends on the dtype.
+        order = list(_names_in_order(function))
         kept.sort(key=lambda a: (a.arg.endswith("numel"), "ptr" not in a.arg, order.index(a.arg)))
         blocks = [a for a in function.args.args if a.annotation is not None]
         name = self.module_names.take(self.kernel_name)
@@ -245,32 +244,32 @@ class _Writer:
         hints = {p: self._hint(value) for p, value in given.items()}
         renamed = kernel_names(read, function, hints, [*helpers.values(), *(used & set(device_names()))])
         parameters = tuple(a.arg for a in [*kept, *scalars])
-        result = Rename({**renamed, **helpers}).visit(function)
-        result.name = name
-        self.texts.append(function_text(ast.fix_missing_locations(result)))
+        rename(function, {**renamed, **helpers})
+        function.name = name
+        self.texts.append(function_text(ast.fix_missing_locations(function)))
         self.helpers |= used & set(device_names())
         kernel = _Kernel(name, parameters, renamed, shape)
         self.kernels[step.kernel] = kernel
         return kernel
 
     def _helpers(self, kernel: str, used: set[str]) -> dict[str, str]:
-        """Write the combine functions that a kernel calls; their new names."""
+        """Writes the combine functions that a kernel calls and returns their new names."""
         renamed = {}
         for helper in self.program.kernels[kernel].helpers:
             if helper.name in used:
                 lowered = lower(helper)
-                self.helpers |= names(lowered) & set(device_names())
+                self.helpers |= read_names(lowered) & set(device_names())
                 renamed[helper.name] = lowered.name = self.module_names.take("combine")
                 self.texts.append(function_text(lowered))
         return renamed
 
     def _hint(self, value: ast.expr) -> str:
-        """A plain name for what a parameter receives."""
+        """Returns an identifier for the value of a parameter."""
         base = value
         while isinstance(base, ast.Call) and base.args:
             base = base.args[0]
         if isinstance(base, ast.Name) and base.id in self.buffers.written:
-            return plain(ast.unparse(self.buffers.written[base.id]))
+            return as_identifier(ast.unparse(self.buffers.written[base.id]))
         return "size"
 
     def _grid(
@@ -284,7 +283,7 @@ class _Writer:
             numels = dict(zip("xyz", step.numels, strict=False))
         else:
             numels = {axis: given[f"{axis}numel"] for axis in "xyz" if f"{axis}numel" in given}
-        fixed = launch.assigned(function)
+        fixed = launch.fixed_sizes(function)
         counts = []
         for axis, numel in numels.items():
             block = blocks.get(f"{axis.upper()}BLOCK", fixed.get(f"{axis.upper()}BLOCK", 1))
@@ -294,6 +293,14 @@ class _Writer:
             layers = f"triton.cdiv({counts[1]}, {_MAX_GRID})"
             counts = [counts[0], f"triton.cdiv({counts[1]}, {layers})", layers]
         return f"({counts[0]},)" if len(counts) == 1 else f"({', '.join(counts)})"
+
+
+def _names_in_order(node: ast.AST) -> Iterator[str]:
+    """Yields every name in a tree, in the order of the text."""
+    if isinstance(node, ast.Name):
+        yield node.id
+    for child in ast.iter_child_nodes(node):
+        yield from _names_in_order(child)
 
 
 def _tuple(parts: Sequence[ast.expr]) -> str:

@@ -1,4 +1,4 @@
-"""The text of one kernel as it stands in a kernel module."""
+"""Writes kernels as text with wrapped lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WIDTH = 100
 
 
 def function_text(function: ast.FunctionDef) -> str:
-    """A function as text, its parameters wrapped."""
+    """Writes a function as text, with wrapped parameters."""
     decorators = "".join(f"@{ast.unparse(d)}\n" for d in function.decorator_list)
     parameters = [_parameter(a) for a in function.args.args]
     body = "\n".join(statement_text(s) for s in function.body)
@@ -20,7 +20,7 @@ def function_text(function: ast.FunctionDef) -> str:
 
 
 def statement_text(statement: ast.stmt, indent: int = 4) -> str:
-    """A statement as text, calls that are too long wrapped."""
+    """Writes a statement as text; calls that are too long are wrapped."""
     ast.fix_missing_locations(statement)
     if isinstance(statement, ast.For | ast.If) and not statement.orelse:
         head = ast.unparse(statement).partition("\n")[0]
@@ -38,7 +38,7 @@ def statement_text(statement: ast.stmt, indent: int = 4) -> str:
 
 
 def _head_call(node: ast.expr) -> tuple[ast.Call | None, str]:
-    """``tl.load(...)`` and ``.to(tl.float32)`` for ``tl.load(...).to(tl.float32)``."""
+    """Splits ``tl.load(...).to(tl.float32)`` into ``tl.load(...)`` and ``.to(tl.float32)``."""
     tail = ""
     while True:
         if isinstance(node, ast.Subscript):
@@ -58,7 +58,7 @@ def _parameter(arg: ast.arg) -> str:
 
 
 def call_text(head: str, arguments: Sequence[str], tail: str = "", indent: int = 0) -> str:
-    """``head(a, b)tail`` on one line, or wrapped; the text will be indented by ``indent``."""
+    """Writes ``head(a, b)tail`` on one line or wrapped, for a text that will be indented by ``indent``."""
     line = f"{head}({', '.join(arguments)}){tail}"
     if len(line) + indent <= WIDTH:
         return line

@@ -1,7 +1,7 @@
-"""Block sizes and grids.
+"""Chooses block sizes and the number of warps.
 
-The compiler leaves masks out where the element count is a multiple of its largest block, so every block here
-is a power of two of at most that size.
+The compiler leaves out a mask if the number of elements is a multiple of its largest block, so every block
+here is a power of two of at most that size.
 """
 
 from __future__ import annotations
@@ -10,38 +10,38 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pytest_kernelllm.generate.render.inductor.program import Kernel
+from pytest_kernelllm.core.syntax import call_name, constant_int
+from pytest_kernelllm.generate.render.inductor.program import KernelSource
 from pytest_kernelllm.generate.render.inductor.sections import Tuning
-from pytest_kernelllm.generate.render.trees import call_name, const_int
 
 _LARGEST = {"XBLOCK": 4096, "YBLOCK": 1024, "ZBLOCK": 1024, "RBLOCK": 4096, "R0_BLOCK": 4096}
 _TILE = 32
-"""Edge of a tile of a kernel over two dimensions, which transposes through it."""
+"""The edge of a tile in a kernel over two dimensions, which transposes through it."""
 
 
 @dataclass(frozen=True)
-class Shape:
+class LaunchConfig:
     """How a kernel is launched."""
 
     blocks: Mapping[str, int]
     warps: int
 
 
-def choose(kernel: Kernel, function: ast.FunctionDef, tuning: Tuning) -> Shape:
-    """Block sizes for the constexpr parameters of a kernel, and its number of warps.
+def choose(kernel: KernelSource, function: ast.FunctionDef, tuning: Tuning) -> LaunchConfig:
+    """Chooses block sizes for the constexpr parameters of a kernel, and its number of warps.
 
     Args:
-        kernel: as read, with the sizes it was written for.
+        kernel: the kernel as read, with the sizes for which it was written.
         function: the kernel as it will be launched.
-        tuning: the variant that is wanted.
+        tuning: the block sizes of the variant.
     """
-    wanted = {a.arg for a in function.args.args if a.annotation is not None}
+    parameters = {a.arg for a in function.args.args if a.annotation is not None}
     hints = kernel.hints or {}
-    fixed = assigned(function)
+    fixed = fixed_sizes(function)
     if kernel.kind == "pointwise":
-        blocks, elements = _pointwise(hints, wanted, tuning)
+        blocks, elements = _pointwise(hints, parameters, tuning)
     else:
-        blocks, elements = _reduction(kernel, hints, wanted, fixed, tuning)
+        blocks, elements = _reduction(kernel, hints, parameters, fixed, tuning)
     for name in blocks:
         blocks[name] = min(blocks[name], _LARGEST.get(name, 4096))
         if _mask_left_out(function, name):
@@ -52,26 +52,30 @@ def choose(kernel: Kernel, function: ast.FunctionDef, tuning: Tuning) -> Shape:
                 blocks[name] //= 2
     per_warp = 256 if kernel.kind == "pointwise" else 128
     most = 8 if kernel.kind == "pointwise" else 16
-    wanted_warps = tuning.pointwise_warps if kernel.kind == "pointwise" else tuning.reduction_warps
-    warps = wanted_warps or min(max(_power_of_two(elements // per_warp), 2), most)
-    return Shape({k: v for k, v in blocks.items() if k in wanted}, warps)
+    tuned_warps = tuning.pointwise_warps if kernel.kind == "pointwise" else tuning.reduction_warps
+    warps = tuned_warps or min(max(_power_of_two(elements // per_warp), 2), most)
+    return LaunchConfig({k: v for k, v in blocks.items() if k in parameters}, warps)
 
 
-def _pointwise(hints: Mapping[str, int], wanted: set[str], tuning: Tuning) -> tuple[dict[str, int], int]:
-    if "YBLOCK" not in wanted:
+def _pointwise(hints: Mapping[str, int], parameters: set[str], tuning: Tuning) -> tuple[dict[str, int], int]:
+    if "YBLOCK" not in parameters:
         # Enough programs to fill the GPU come before large blocks.
         size = min(tuning.pointwise, max(256, hints.get("x", 1024) // 128), max(hints.get("x", 1024), 1))
         return {"XBLOCK": _power_of_two(size)}, size
     scale = 2 if tuning.pointwise > 1024 else 1
     x = min(_TILE * scale, hints.get("x", _TILE))
     y = min(_TILE * scale, hints.get("y", _TILE))
-    if "ZBLOCK" in wanted:
+    if "ZBLOCK" in parameters:
         return {"XBLOCK": x, "YBLOCK": max(1, y // 4), "ZBLOCK": min(4, hints.get("z", 1))}, x * y
     return {"XBLOCK": x, "YBLOCK": y}, x * y
 
 
 def _reduction(
-    kernel: Kernel, hints: Mapping[str, int], wanted: set[str], fixed: Mapping[str, int], tuning: Tuning
+    kernel: KernelSource,
+    hints: Mapping[str, int],
+    parameters: set[str],
+    fixed: Mapping[str, int],
+    tuning: Tuning,
 ) -> tuple[dict[str, int], int]:
     rows, columns = hints.get("x", 1), hints.get("r", 1)
     if kernel.kind == "persistent":
@@ -96,19 +100,19 @@ def _reduction(
 
 
 def _power_of_two(n: int) -> int:
-    """The largest power of two up to ``n``, at least 1."""
+    """Returns the largest power of two up to ``n``, at least 1."""
     return 1 << (max(n, 1).bit_length() - 1)
 
 
-def assigned(function: ast.FunctionDef) -> dict[str, int]:
-    """Sizes that a kernel fixes in its own body (``xnumel = 128``)."""
+def fixed_sizes(function: ast.FunctionDef) -> dict[str, int]:
+    """Returns the sizes that a kernel fixes in its body (``xnumel = 128``)."""
     found = {}
     for statement in function.body:
         target = (
             statement.targets[0] if isinstance(statement, ast.Assign) else getattr(statement, "target", None)
         )
         value = getattr(statement, "value", None)
-        if isinstance(target, ast.Name) and value is not None and (number := const_int(value)) is not None:
+        if isinstance(target, ast.Name) and value is not None and (number := constant_int(value)) is not None:
             found[target.id] = number
     return found
 

@@ -1,4 +1,4 @@
-"""Find out whether the text for one dtype serves another as well."""
+"""Merges the texts for several dtypes into one where possible."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import ast
 from dataclasses import replace
 
 from pytest_kernelllm.generate.render.inductor.kernel_text import function_text
-from pytest_kernelllm.generate.render.inductor.written import Allocation, Written
+from pytest_kernelllm.generate.render.inductor.program_text import Allocation, ProgramText
 
 
-def merge(a: Written, b: Written) -> Written | None:
-    """One text that serves what both serve, or None.
+def merge(a: ProgramText, b: ProgramText) -> ProgramText | None:
+    """Merges two texts into one that serves both domains; returns None if that is not possible.
 
-    Kernels may differ in conversions to float32 only: such a conversion does nothing to a float32 tensor, so
-    the text with all of them is right for both.
+    Kernels may differ only in conversions to float32. Such a conversion does not change a float32 tensor, so
+    the text with all of them is correct for both.
     """
     statements = _statements(a, b)
     if statements is None or a.names != b.names or len(a.kernels) != len(b.kernels):
@@ -24,11 +24,11 @@ def merge(a: Written, b: Written) -> Written | None:
         if both is None:
             return None
         kernels.append(both)
-    return Written(tuple(kernels), a.names, statements, a.helpers | b.helpers)
+    return ProgramText(tuple(kernels), a.names, statements, a.helpers | b.helpers)
 
 
-def _statements(a: Written, b: Written) -> tuple[str | Allocation, ...] | None:
-    """The statements of both, or None: allocations may differ in dtype, if an input does as well."""
+def _statements(a: ProgramText, b: ProgramText) -> tuple[str | Allocation, ...] | None:
+    """Merges statements; allocations may differ in dtype if an input does, too."""
     if len(a.statements) != len(b.statements):
         return None
     result: list[str | Allocation] = []
@@ -54,7 +54,7 @@ def _union(left: str, right: str) -> str | None:
 
 
 def _merged(a: object, b: object) -> object | None:
-    """A tree with the conversions of both; None where they differ otherwise."""
+    """Returns a tree with the conversions of both; None if they differ otherwise."""
     if _cast(a) and not _cast(b):
         a, b = b, a
     if _cast(b) and not _cast(a):

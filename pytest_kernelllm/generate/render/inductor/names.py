@@ -1,4 +1,4 @@
-"""Names that a reader can follow: for kernels, their parameters, indices and temporaries."""
+"""Chooses readable names for kernels, their parameters, indices and temporaries."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import keyword
 import re
 from collections.abc import Iterable, Mapping
 
-from pytest_kernelllm.generate.render.inductor.program import Kernel
-from pytest_kernelllm.generate.render.trees import call_name
+from pytest_kernelllm.core.syntax import call_name
+from pytest_kernelllm.generate.render.inductor.program import KernelSource
 
 _POINTWISE = {
     "xnumel": "n_elements",
@@ -52,28 +52,25 @@ _RESULTS = {
 }
 
 
-def snake(name: str) -> str:
-    """``LlamaRMSNorm`` as ``llama_rms_norm``."""
-    name = re.sub(r"[^A-Za-z0-9]+", "_", name)
-    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
-    return name.lower().strip("_") or "module"
+def as_identifier(text: str) -> str:
+    """Turns an expression into an identifier.
 
-
-def plain(text: str) -> str:
-    """``self.fc.weight`` as ``fc_weight``, ``embeddings[0]`` as ``embeddings_0``."""
-    name = re.sub(r"\W+", "_", text.removeprefix("self.")).strip("_")
+    ``self.fc.weight`` becomes ``fc_weight``, ``self[0].bias`` ``arg_0_bias`` and ``embeddings[0]``
+    ``embeddings_0``.
+    """
+    name = re.sub(r"\W+", "_", re.sub(r"^self\b\.?", "", text)).strip("_")
     return name if name.isidentifier() and not keyword.iskeyword(name) else f"arg_{name}"
 
 
 class Names:
-    """Gives out names that are not taken yet."""
+    """Hands out unique names."""
 
     def __init__(self, taken: Iterable[str]) -> None:
-        """``taken`` is never given out."""
+        """``taken``: names that are never handed out."""
         self.taken = set(taken)
 
     def take(self, name: str) -> str:
-        """The name itself, or the name with the first free number."""
+        """Returns the name itself or, if it is taken, the name with the first free number."""
         free, number = name, 0
         while free in self.taken:
             number += 1
@@ -83,15 +80,15 @@ class Names:
 
 
 def kernel_names(
-    kernel: Kernel, function: ast.FunctionDef, arguments: Mapping[str, str], reserved: Iterable[str]
+    kernel: KernelSource, function: ast.FunctionDef, arguments: Mapping[str, str], reserved: Iterable[str]
 ) -> dict[str, str]:
-    """New names for the parameters and locals of a kernel.
+    """Chooses new names for the parameters and local variables of a kernel.
 
     Args:
-        kernel: as read: its kind decides what its indices are called.
+        kernel: the kernel as read, whose kind determines the names of indices.
         function: the tidied kernel.
-        arguments: what each pointer and size parameter receives, as a plain name.
-        reserved: names of functions that the kernel calls.
+        arguments: an identifier for the value of each pointer and size parameter.
+        reserved: the names of functions that the kernel calls.
     """
     parameters = [a.arg for a in function.args.args]
     known = dict(_POINTWISE if kernel.kind == "pointwise" else _REDUCTION)
@@ -153,21 +150,3 @@ def _local(target: str, node: ast.stmt, known: Mapping[str, str], renamed: Mappi
         if name in _RESULTS:
             return _RESULTS[name]
     return "t"
-
-
-class Rename(ast.NodeTransformer):
-    """Apply new names to every name, parameter and keyword of a kernel."""
-
-    def __init__(self, names: Mapping[str, str]) -> None:
-        """``names`` by old name."""
-        self.names = names
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        """Called by ``ast.NodeTransformer``."""
-        return ast.copy_location(ast.Name(self.names.get(node.id, node.id), node.ctx), node)
-
-    def visit_arg(self, node: ast.arg) -> ast.AST:
-        """Called by ``ast.NodeTransformer``."""
-        self.generic_visit(node)
-        node.arg = self.names.get(node.arg, node.arg)
-        return node

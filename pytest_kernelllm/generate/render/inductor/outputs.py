@@ -1,15 +1,15 @@
-"""Output structures: ``{"tuple": [{"tensor": 0}, {"value": None}]}`` and what they stand for."""
+"""Reads output structures such as ``{"tuple": [{"tensor": 0}, {"value": None}]}``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pytest_kernelllm.generate.render.inductor.names import plain
+from pytest_kernelllm.generate.render.inductor.names import as_identifier
 
 
 def outputs(output: Any) -> Iterator[int]:
-    """The numbers of the results that an output structure uses."""
+    """Yields the numbers of the results that an output structure contains."""
     if isinstance(output, dict):
         if "tensor" in output:
             yield output["tensor"]
@@ -19,7 +19,7 @@ def outputs(output: Any) -> Iterator[int]:
 
 
 def structure(output: Any, texts: Mapping[int, str]) -> str:
-    """The expression that rebuilds an output structure."""
+    """Writes the expression that builds an output structure."""
     if "tensor" in output:
         return texts[output["tensor"]]
     if "value" in output:
@@ -30,12 +30,13 @@ def structure(output: Any, texts: Mapping[int, str]) -> str:
     if "list" in output:
         return "[" + ", ".join(structure(part, texts) for part in output["list"]) + "]"
     parts = [structure(part, texts) for part in output["tuple"]]
-    return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+    whole = f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+    return f"{output['type']}({whole})" if "type" in output else whole
 
 
 def output_name(output: Any, number: int) -> str:
-    """A name for one result: its key, if it is an entry of a dict."""
+    """Returns a name for one result: its key if it is an entry of a dict, else ``out``."""
     for key, part in output.get("dict", {}).items():
         if number in outputs(part) and str(key).isidentifier():
-            return plain(str(key))
+            return as_identifier(str(key))
     return "out"

@@ -1,4 +1,4 @@
-"""What a compiler-made completion does, whichever dialect it was written in."""
+"""The program in a compiler's output code, independent of how that code is written."""
 
 from __future__ import annotations
 
@@ -7,29 +7,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pytest_kernelllm.core.records import Scalar, TensorSpec
+
 Kind = Literal["pointwise", "reduction", "persistent"]
 
 
 @dataclass(frozen=True)
-class Kernel:
-    """A Triton kernel as written, with what its decorator says about how to launch it."""
+class KernelSource:
+    """A Triton kernel as written, with the launch hints of its decorator."""
 
     name: str
     function: ast.FunctionDef
     helpers: tuple[ast.FunctionDef, ...] = ()
-    """Other ``@triton.jit`` functions of its source, which it calls."""
+    """Other ``@triton.jit`` functions in its source, which it may call."""
     kind: Kind = "pointwise"
     hints: Mapping[str, int] | None = None
-    """Elements along each of ``x``, ``y``, ``z``, ``r`` when it was written, rounded up to powers of two."""
+    """The number of elements along ``x``, ``y``, ``z`` and ``r``, rounded up to powers of two."""
     inner: bool = True
-    """A reduction along contiguous memory."""
+    """Whether a reduction runs along contiguous memory."""
     types: Mapping[str, str] | None = None
-    """Triton's type of each parameter where the decorator says it: ``*fp32``, ``*bf16``, ``i32``."""
+    """Triton's type of each parameter, if the decorator has it: ``*fp32``, ``*bf16``, ``i32``."""
 
 
 @dataclass(frozen=True)
 class Assign:
-    """``name = value``: an allocation, a call to a vendor library, a size."""
+    """An assignment ``name = value``: an allocation, a library call or a size."""
 
     name: str
     value: ast.expr
@@ -44,14 +46,14 @@ class Do:
 
 @dataclass(frozen=True)
 class Launch:
-    """A kernel launch: arguments of the kernel's parameters that are not constexpr, in order."""
+    """A kernel launch with the arguments for all parameters that are not constexpr, in order."""
 
     kernel: str
     arguments: tuple[ast.expr, ...]
     numels: tuple[ast.expr, ...] | None = None
-    """Elements along x, y, z that the grid covers; None: the kernel's own ``xnumel``…"""
+    """The number of elements along x, y and z that the grid covers; None for the kernel's ``xnumel`` and so on."""
     blocks: Mapping[str, int] | None = None
-    """``XBLOCK``… where the text chose them."""
+    """The block sizes (``XBLOCK``…), if the text chooses them."""
     warps: int = 0
 
 
@@ -60,7 +62,7 @@ Step = Assign | Do | Launch
 
 @dataclass(frozen=True)
 class Layout:
-    """Shape and strides that the text asserts of a tensor."""
+    """The shape and strides of a tensor that the text asserts."""
 
     shape: tuple[str, ...]
     strides: tuple[str, ...]
@@ -68,22 +70,25 @@ class Layout:
 
 @dataclass(frozen=True)
 class Program:
-    """Kernels and the steps that run them."""
+    """The kernels and the steps that run them."""
 
-    kernels: Mapping[str, Kernel]
+    kernels: Mapping[str, KernelSource]
     arguments: tuple[str, ...]
     steps: tuple[Step, ...]
     returns: tuple[ast.expr, ...]
     layouts: Mapping[str, Layout]
-    """What the text asserts about arguments and intermediate buffers, by name."""
+    """The asserted layouts of arguments and intermediate buffers, by name."""
 
 
 @dataclass(frozen=True)
 class Binding:
-    """How a program is tied to its target."""
+    """What the arguments and results of a program are in its target."""
 
     arguments: Mapping[str, str]
-    """Each argument of the program as an expression over ``self`` and forward's parameters."""
+    """The expression over ``self`` and forward's parameters for each argument of the program."""
     output: Any
     """See ``sections.Section.output``."""
     scalars: Mapping[str, str]
+    """The expressions for named numbers in the kernels, by name."""
+    specs: Mapping[str, TensorSpec | Scalar]
+    """What ``forward`` can read, by expression."""

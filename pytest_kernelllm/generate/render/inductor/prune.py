@@ -1,4 +1,4 @@
-"""Leave out what nothing reads: buffers kept for a backward pass that never comes, and the stores to them."""
+"""Removes what nothing reads: buffers that are kept for a backward pass, and the stores to them."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_kernelllm.generate.render.inductor.program import Assign, Do, Kernel, Launch, Step
+from pytest_kernelllm.core.syntax import read_names
+from pytest_kernelllm.generate.render.inductor.program import Assign, Do, KernelSource, Launch, Step
 from pytest_kernelllm.generate.render.inductor.tidy import drop_stores, loads, stores, tidy
 from pytest_kernelllm.generate.render.inductor.torch_calls import allocation, is_allocation, is_contiguous
 from pytest_kernelllm.generate.render.inductor.wrapper import runtime_parameters
-from pytest_kernelllm.generate.render.trees import names
 
 
 def _tensors(node: ast.expr) -> set[str]:
-    return names(node) - {"reinterpret_tensor"}
+    return read_names(node) - {"reinterpret_tensor"}
 
 
 @dataclass(frozen=True)
 class Pruned:
-    """What is left: steps, and the kernels as they are to be written."""
+    """The steps that are needed, and their kernels."""
 
     steps: tuple[Step, ...]
     functions: Mapping[str, ast.FunctionDef]
@@ -29,18 +29,18 @@ class Pruned:
 def prune(
     steps: Sequence[Step],
     functions: Mapping[str, ast.FunctionDef],
-    kernels: Mapping[str, Kernel],
+    kernels: Mapping[str, KernelSource],
     returned: Sequence[ast.expr],
 ) -> Pruned:
-    """Go backwards from what is returned.
+    """Keeps the steps and stores that the returned values need.
 
     Args:
-        steps: of the program.
-        functions: each launched kernel, lowered.
-        kernels: as read.
+        steps: the steps of the program.
+        functions: the launched kernels, lowered.
+        kernels: the kernels as read.
         returned: the results that are used.
     """
-    live = {name for value in returned for name in names(value)}
+    live = {name for value in returned for name in read_names(value)}
     allocated = {s.name for s in steps if isinstance(s, Assign)}
     launches = Counter(s.kernel for s in steps if isinstance(s, Launch))
     kept: list[Step] = []
@@ -60,17 +60,17 @@ def prune(
             function = result.setdefault(step.kernel, tidy(function, kernels[step.kernel].types))
             if not stores(function):
                 continue
-            used = names(function)
-            live |= {name for p, value in given.items() if p in used for name in names(value)}
+            used = read_names(function)
+            live |= {name for p, value in given.items() if p in used for name in read_names(value)}
             kept.append(step)
         elif not isinstance(step, Assign) or step.name in live:
             kept.append(step)
-            live |= names(step.value)
+            live |= read_names(step.value)
     return Pruned(tuple(reversed(kept)), result)
 
 
 def fold_outputs(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """``b = empty(...)``, ``mm(x, y, out=b)`` as ``b = mm(x, y)``, where nothing touches ``b`` in between."""
+    """Turns ``b = empty(...)``, ``mm(x, y, out=b)`` into ``b = mm(x, y)`` if nothing uses ``b`` in between."""
     result: list[Step] = []
     for step in steps:
         out = _out(step) if isinstance(step, Do) else None
@@ -99,7 +99,7 @@ def _out(step: Do) -> str | None:
 
 
 def _plain(value: ast.expr) -> bool:
-    """A row-major allocation, which is what a library call returns."""
+    """Whether a value is a row-major allocation, as a library call would return."""
     if not (isinstance(value, ast.Call) and is_allocation(value)):
         return False
     shape, strides, _ = allocation(value)
@@ -108,4 +108,4 @@ def _plain(value: ast.expr) -> bool:
 
 def _mentioned(step: Step) -> set[str]:
     values = step.arguments if isinstance(step, Launch) else (step.value,)
-    return {name for value in values for name in names(value)}
+    return {name for value in values for name in read_names(value)}

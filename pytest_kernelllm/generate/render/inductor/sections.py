@@ -1,8 +1,7 @@
-"""The text of an Inductor completion: one section a case, a JSON header over TorchInductor's output code.
+"""Reads and writes the text of an Inductor completion: a section per case with a JSON header and output code.
 
-The header says what the code cannot: which argument is which attribute or input, how the outputs are put
-together, and for which domain it was made. Standard library only, so that a stored completion can be
-read anywhere.
+The header has what the code does not show: which argument is which attribute or input, the structure of the
+outputs, and the domain. Standard library only, so that a stored completion can be read anywhere.
 """
 
 from __future__ import annotations
@@ -20,38 +19,38 @@ MARK = "# kernelllm-inductor: "
 
 @dataclass(frozen=True)
 class Tuning(Record):
-    """How large the blocks of a variant are; the renderer turns this into block sizes for each kernel."""
+    """The size of a variant's blocks, from which the renderer derives each kernel's block sizes."""
 
     pointwise: int = 1024
-    """Elements a program of a pointwise kernel handles."""
+    """The number of elements per program of a pointwise kernel."""
     reduction: int = 2048
-    """Elements a program of a reduction holds at once, at most."""
+    """The largest number of elements that a program of a reduction holds at once."""
     rows: int = 1
-    """Rows a program of a reduction along contiguous memory handles."""
+    """The number of rows per program of a reduction along contiguous memory."""
     pointwise_warps: int = 0
-    """Warps of a pointwise kernel; 0 derives them from the block."""
+    """The number of warps of a pointwise kernel; 0 derives it from the block."""
     reduction_warps: int = 0
-    """Warps of a reduction; 0 derives them from the block."""
+    """The number of warps of a reduction; 0 derives it from the block."""
 
 
 @dataclass(frozen=True)
 class Section(Record):
-    """What was captured for one case."""
+    """TorchInductor's code for one case."""
 
     case: Case
     arguments: tuple[str, ...]
-    """What each wrapper argument is, in order: ``self.fc.weight`` or a parameter of ``forward``."""
+    """The value of each argument of ``call``, in order: ``self.fc.weight`` or a parameter of ``forward``."""
     output: Any
     """Outputs as nested ``{"tuple": [...]}``, ``{"list": [...]}``, ``{"dict": {...}}`` and ``{"tensor": n}``,
-    constants as ``{"value": ...}``."""
+    constants as ``{"value": ...}``; ``"type": "torch.return_types.max"`` beside a tuple names what is made of it."""
     scalars: dict[str, str] = field(default_factory=dict)
-    """Names for numbers in the kernels, and the attributes that hold these: ``{"eps": "self.eps"}``."""
+    """The attributes behind named numbers in the kernels: ``{"eps": "self.eps"}``."""
     tuning: Tuning = field(default_factory=Tuning)
     source: str = ""
 
 
 def write(sections: Iterable[Section]) -> str:
-    """The completion text of these sections."""
+    """Writes sections as the text of a completion."""
     parts = []
     for section in sections:
         header = section.to_json()
@@ -61,12 +60,12 @@ def write(sections: Iterable[Section]) -> str:
 
 
 def is_sections(text: str) -> bool:
-    """Whether a text is one that ``write`` made."""
+    """Whether a text was written by ``write``."""
     return text.startswith(MARK)
 
 
 def read(text: str) -> Sequence[Section]:
-    """The sections of a completion text.
+    """Reads the sections of a completion's text.
 
     Raises:
         RenderError: a header cannot be read.

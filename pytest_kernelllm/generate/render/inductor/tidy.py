@@ -1,8 +1,7 @@
-"""Make a lowered kernel readable without changing what it computes.
+"""Makes a lowered kernel readable without changing what it computes.
 
-Dead assignments go, names that only stand for another go, constants and temporaries that are used once
-move to where they are used. Every rule is local to one block of statements; where one is not sure, it does
-nothing.
+Dead assignments and aliases are removed, and constants and temporaries that are used once move to their use.
+Every rule works on one block of statements and does nothing if it is not sure.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ import copy
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from pytest_kernelllm.generate.render.inductor.casts import cast_sizes, drop_casts
-from pytest_kernelllm.generate.render.inductor.constants import Constants, full_number
-from pytest_kernelllm.generate.render.trees import Substitute, base_pointer, call_name, names
+from pytest_kernelllm.core.syntax import Substitute, call_name, read_names, stored_names
+from pytest_kernelllm.generate.render.inductor.casts import base_pointer, cast_sizes, drop_casts
+from pytest_kernelllm.generate.render.inductor.constants import InlineConstants, full_number
 
 WIDTH = 96
-"""Longest statement that moving temporaries may make."""
+"""The largest width of a statement after a temporary is moved into it."""
 
 _EFFECTS = ("tl.store", "tl.atomic", "tl.debug_barrier")
 _OWN_LINE = (
@@ -39,29 +38,30 @@ _OWN_LINE_HELPERS = (
     "welford",
     "online_softmax",
     "select_one",
+    "sort_with_index",
 )
 
 
 def tidy(function: ast.FunctionDef, types: Mapping[str, str] | None = None) -> ast.FunctionDef:
-    """A readable copy of a lowered kernel; ``types`` are Triton's types of its parameters, where known."""
+    """Returns a readable copy of a lowered kernel; ``types`` are the known Triton types of its parameters."""
     function = copy.deepcopy(function)
     function = _Slices().visit(function)
     function.body = _drop_dead(function.body)
     _forward_names(function.body)
     floats = {name for name, kind in (types or {}).items() if kind == "*fp32"}
-    # What is neither a parameter yet nor assigned becomes a float parameter later.
-    scalars = names(function) - _targets(function) - {a.arg for a in function.args.args}
+    # Names that are neither parameters nor assigned become float parameters later.
+    scalars = read_names(function) - stored_names(function) - {a.arg for a in function.args.args}
     drop_casts(function.body, floats, scalars)
     _forward_names(function.body)
     function.body = _drop_dead(function.body)
     _move_once_used(function)
     function.body = _drop_dead(function.body)
-    cast_sizes(function)  # last, for what has been moved into a conversion by now
+    cast_sizes(function)  # last, because values were moved into conversions before
     return ast.fix_missing_locations(function)
 
 
 class _Slices(ast.NodeTransformer):
-    """``x[:]`` is ``x``."""
+    """Replaces ``x[:]`` by ``x``."""
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)
@@ -73,7 +73,7 @@ class _Slices(ast.NodeTransformer):
 
 
 def drop_stores(function: ast.FunctionDef, pointers: set[str]) -> ast.FunctionDef:
-    """A copy without the stores to some pointer parameters, and without these parameters."""
+    """Copies a kernel without some pointer parameters and the stores to them."""
 
     class Drop(ast.NodeTransformer):
         def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
@@ -88,12 +88,12 @@ def drop_stores(function: ast.FunctionDef, pointers: set[str]) -> ast.FunctionDe
 
 
 def stores(function: ast.FunctionDef) -> set[str]:
-    """Pointer parameters that a kernel writes."""
+    """Returns the pointer parameters to which a kernel stores."""
     return _accessed(function, ("tl.store", "tl.atomic"))
 
 
 def loads(function: ast.FunctionDef) -> set[str]:
-    """Pointer parameters that a kernel reads, atomics included."""
+    """Returns the pointer parameters from which a kernel loads, atomics included."""
     return _accessed(function, ("tl.load", "tl.atomic"))
 
 
@@ -106,7 +106,7 @@ def _accessed(function: ast.FunctionDef, operations: tuple[str, ...]) -> set[str
 
 
 def _drop_dead(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Without assignments whose names nothing that has an effect needs."""
+    """Removes assignments that no statement with an effect needs."""
     live: set[str] = set()
     while True:
         before = len(live)
@@ -118,23 +118,19 @@ def _drop_dead(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def _grow(statement: ast.stmt, live: set[str]) -> None:
-    """Add the names that a statement needs, if it is needed itself."""
+    """Adds the names that a statement needs to ``live`` if the statement is needed itself."""
     if isinstance(statement, ast.For | ast.If):
         inner: set[str] = set()
         for child in [*statement.body, *statement.orelse]:
             before = set(live)
             _grow(child, live)
             inner |= live - before
-            if _has_effect(child) or _targets(child) & live:
+            if _has_effect(child) or stored_names(child) & live:
                 inner.add("")
         if inner:
-            live |= names(statement.iter if isinstance(statement, ast.For) else statement.test)
-    elif _has_effect(statement) or _targets(statement) & live:
-        live |= names(statement)
-
-
-def _targets(node: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+            live |= read_names(statement.iter if isinstance(statement, ast.For) else statement.test)
+    elif _has_effect(statement) or stored_names(statement) & live:
+        live |= read_names(statement)
 
 
 def _has_effect(node: ast.AST) -> bool:
@@ -150,7 +146,7 @@ def _keep(body: Sequence[ast.stmt], live: set[str]) -> list[ast.stmt]:
             statement.orelse = _keep(statement.orelse, live)
             if statement.body:
                 kept.append(statement)
-        elif _has_effect(statement) or _targets(statement) & live:
+        elif _has_effect(statement) or stored_names(statement) & live:
             kept.append(statement)
     return kept
 
@@ -159,16 +155,16 @@ def _keep(body: Sequence[ast.stmt], live: set[str]) -> list[ast.stmt]:
 
 
 def _forward_names(body: Sequence[ast.stmt]) -> None:
-    """After ``a = b`` use ``b``; after ``a = tl.full([1], 0.5, tl.float32)`` use 0.5 if that is the same."""
+    """Replaces ``a`` by ``b`` after ``a = b``, and by 0.5 after ``a = tl.full([1], 0.5, tl.float32)`` if equivalent."""
     aliases: dict[str, ast.expr] = {}
     constants: dict[str, ast.expr] = {}
     for statement in body:
-        written = _targets(statement)
-        if isinstance(statement, ast.For | ast.If):  # written more than once: not safe to look through
+        written = stored_names(statement)
+        if isinstance(statement, ast.For | ast.If):  # may be assigned more than once, so it is no alias
             for name in written:
                 _forget(aliases, constants, name)
         Substitute(aliases).visit(statement)
-        Constants(constants).visit(statement)
+        InlineConstants(constants).visit(statement)
         if isinstance(statement, ast.For | ast.If):
             _forward_names(statement.body)
             _forward_names(statement.orelse)
@@ -196,7 +192,7 @@ def _forget(aliases: dict[str, ast.expr], constants: dict[str, ast.expr], name: 
 
 
 def _move_once_used(function: ast.FunctionDef) -> None:
-    """Put a temporary that is assigned once and read once into the statement that reads it."""
+    """Moves a temporary that is assigned once and read once into the statement that reads it."""
     reads = Counter(
         n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
     )
@@ -219,7 +215,7 @@ def _move(body: list[ast.stmt], single: set[str]) -> None:
         name = statement.targets[0].id
         if name not in single or not _movable(statement.value):
             continue
-        user = _user(body, index, name, names(statement.value))
+        user = _user(body, index, name, read_names(statement.value))
         if user is not None:
             changed = Substitute({name: statement.value}).apply(user)
             # Conversions on loads do not count: the text must come out the same for every dtype.
@@ -235,14 +231,14 @@ def _movable(value: ast.expr) -> bool:
 
 
 def _user(body: Sequence[ast.stmt], index: int, name: str, needs: set[str]) -> ast.stmt | None:
-    """The plain statement after ``index`` that reads ``name``, if what it needs is unchanged until there."""
+    """Returns the next plain statement that reads ``name``, if the names it needs are unchanged until there."""
     for statement in body[index + 1 :]:
         if isinstance(statement, ast.For | ast.If):
-            if name in names(statement) or _targets(statement) & needs:
+            if name in read_names(statement) or stored_names(statement) & needs:
                 return None
             continue
-        if name in names(statement):
+        if name in read_names(statement):
             return statement
-        if _targets(statement) & needs:
+        if stored_names(statement) & needs:
             return None
     return None

@@ -1,24 +1,42 @@
-"""The calls of a compiler's wrapper as plain torch: allocations, and what the vendor library does."""
+"""Reads and writes a wrapper's calls of torch: allocations and library calls."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
 
+from pytest_kernelllm.core.syntax import Substitute, call_name, constant_int, expression, read_names
 from pytest_kernelllm.generate.render.errors import RenderError
-from pytest_kernelllm.generate.render.trees import call_name, const_int, expression
 
 ALLOCATIONS = ("empty_strided_cuda", "empty_strided_cpu", "torch.empty_strided", "empty_strided")
 MATMULS = ("mm", "addmm", "bmm", "baddbmm", "_addmm")
+_ATTENTION = {
+    "torch.ops.kernelllm.attention_as_it_is.default": "{}",
+    "torch.ops.kernelllm.attention.default": "{}.contiguous()",
+    "torch.ops.kernelllm.attention_by_position.default": "{}.transpose(1, 2).contiguous()",
+}
+"""How attention's result is brought into the order in which it was traced (see ``generate.inductor.library``)."""
+_ATTENTION_DEFAULTS = {
+    "attn_mask": "None",
+    "dropout_p": "0.0",
+    "is_causal": "False",
+    "scale": "None",
+    "enable_gqa": "False",
+}
 
 
 def is_allocation(node: ast.expr) -> bool:
-    """Whether an expression makes an uninitialised buffer."""
+    """Whether an expression allocates an uninitialised buffer."""
     return isinstance(node, ast.Call) and call_name(node) in ALLOCATIONS
 
 
+def is_attention(node: ast.expr) -> bool:
+    """Whether an expression is attention, which PyTorch's libraries compute."""
+    return isinstance(node, ast.Call) and call_name(node) in _ATTENTION
+
+
 def allocation(call: ast.Call) -> tuple[Sequence[ast.expr], Sequence[ast.expr], str]:
-    """Shape, strides and dtype (``torch.float32``) of an allocation."""
+    """Returns the shape, strides and dtype (``torch.float32``) of an allocation."""
     shape, strides = call.args[:2]
     dtype = (
         call.args[2]
@@ -31,26 +49,24 @@ def allocation(call: ast.Call) -> tuple[Sequence[ast.expr], Sequence[ast.expr], 
 
 
 def contiguous_strides(shape: Sequence[ast.expr]) -> list[ast.expr]:
-    """Row-major strides of a shape."""
+    """Returns the row-major strides of a shape."""
     strides: list[ast.expr] = []
     step: ast.expr = ast.Constant(1)
     for size in reversed(shape):
         strides.insert(0, step)
-        step = ast.BinOp(step, ast.Mult(), size) if const_int(step) != 1 else size
+        step = ast.BinOp(step, ast.Mult(), size) if constant_int(step) != 1 else size
     return strides
 
 
 def is_contiguous(shape: Sequence[ast.expr], strides: Sequence[ast.expr]) -> bool:
     """Whether strides are row-major; a dimension of size 1 may have any."""
     usual = contiguous_strides(shape)
-    return all(const_int(n) == 1 or same(s, u) for n, s, u in zip(shape, strides, usual, strict=True))
+    return all(constant_int(n) == 1 or same_size(s, u) for n, s, u in zip(shape, strides, usual, strict=True))
 
 
-def same(a: ast.expr, b: ast.expr) -> bool:
-    """Whether two size expressions are equal for two different choices of the sizes they name."""
-    from pytest_kernelllm.generate.render.trees import names
-
-    free = sorted(names(a) | names(b))
+def same_size(a: ast.expr, b: ast.expr) -> bool:
+    """Whether two size expressions are equal for two choices of the sizes in them."""
+    free = sorted(read_names(a) | read_names(b))
     for seed in (11, 101):
         values = {name: seed + 2 * i for i, name in enumerate(free)}
         if evaluate(a, values) is None or evaluate(a, values) != evaluate(b, values):
@@ -58,35 +74,58 @@ def same(a: ast.expr, b: ast.expr) -> bool:
     return True
 
 
-def evaluate(node: ast.expr, values: Mapping[str, int]) -> int | None:
-    """A size expression as a number."""
-    from pytest_kernelllm.generate.render.trees import Substitute
+def size_of(node: ast.expr) -> tuple[str, int] | None:
+    """Returns ``("x", 0)`` for ``x.shape[0]``, None for any other expression."""
+    match node:
+        case ast.Subscript(value=ast.Attribute(value=owner, attr="shape"), slice=index):
+            dim = constant_int(index)
+            return None if dim is None else (ast.unparse(owner), dim)
+    return None
 
-    return const_int(Substitute({k: ast.Constant(v) for k, v in values.items()}).apply(node))
+
+def evaluate(node: ast.expr, values: Mapping[str, int]) -> int | None:
+    """Evaluates a size expression; returns None if it is not an integer."""
+    return constant_int(Substitute({k: ast.Constant(v) for k, v in values.items()}).apply(node))
 
 
 def vendor_call(call: ast.Call, view: Callable[[ast.expr], ast.expr]) -> ast.Call:
-    """A matrix multiplication or convolution in torch's public form, without ``out=``.
+    """Writes a matrix multiplication, convolution or attention with torch's public functions, without ``out=``.
 
     Args:
-        call: as the compiler wrote it.
-        view: how an argument is written.
+        call: the call as the compiler wrote it.
+        view: writes an argument.
 
     Raises:
-        RenderError: another operation; the text names it.
+        RenderError: it is another operation; the message names it.
     """
     name = call_name(call)
     short = name.rpartition(".")[2]
     keywords = {k.arg: k.value for k in call.keywords if k.arg and k.arg != "out"}
     if name.startswith("extern_kernels.") and short in MATMULS:
         kept = [
-            ast.keyword(k, v) for k, v in keywords.items() if k in ("alpha", "beta") and const_int(v) != 1
+            ast.keyword(k, v) for k, v in keywords.items() if k in ("alpha", "beta") and constant_int(v) != 1
         ]
         return ast.Call(expression(f"torch.{short.lstrip('_')}"), [view(a) for a in call.args], kept)
+    if name in _ATTENTION:
+        return _attention(call, view, _ATTENTION[name])
     if name == "extern_kernels.convolution":
         return _convolution([view(a) for a in call.args], {k: view(v) for k, v in keywords.items()})
-    operation = name.removeprefix("torch.ops.").removeprefix("extern_kernels.")
-    raise RenderError(f"It needs `{operation}`, which no Triton kernel or allowed library call replaces.")
+    operation = name.removeprefix("torch.ops.").removeprefix("extern_kernels.").removesuffix(".default")
+    raise RenderError(
+        f"The code leaves `{operation}` to PyTorch; a kernel module may leave only matrix multiplications, "
+        "convolutions and attention to it."
+    )
+
+
+def _attention(call: ast.Call, view: Callable[[ast.expr], ast.expr], ordered: str) -> ast.Call:
+    options = dict(zip(("attn_mask", "dropout_p", "is_causal"), call.args[3:], strict=False))
+    options |= {k.arg: k.value for k in call.keywords if k.arg}
+    kept = [ast.keyword(k, view(v)) for k, v in options.items() if ast.unparse(v) != _ATTENTION_DEFAULTS[k]]
+    function = expression("torch.nn.functional.scaled_dot_product_attention")
+    result = ast.Call(function, [view(tensor) for tensor in call.args[:3]], kept)
+    whole = expression(ordered.format(ast.unparse(result)))
+    assert isinstance(whole, ast.Call)
+    return whole
 
 
 def _convolution(args: list[ast.expr], options: dict[str, ast.expr]) -> ast.Call:

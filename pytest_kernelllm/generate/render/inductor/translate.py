@@ -1,4 +1,4 @@
-"""Translate what TorchInductor writes, and what models trained on its output write, to a kernel module."""
+"""Translates TorchInductor's output code, also as models write it, to a kernel module."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_kernelllm.core.parts import Parts
 from pytest_kernelllm.core.records import Case, Completion, Domain
+from pytest_kernelllm.core.syntax import snake_case
 from pytest_kernelllm.generate.render.describe import describe
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.inductor import sections
-from pytest_kernelllm.generate.render.inductor import trained as learnt
 from pytest_kernelllm.generate.render.inductor.dispatch import conditions
-from pytest_kernelllm.generate.render.inductor.emit import write
+from pytest_kernelllm.generate.render.inductor.emit import emit
 from pytest_kernelllm.generate.render.inductor.merge import merge
-from pytest_kernelllm.generate.render.inductor.names import snake
+from pytest_kernelllm.generate.render.inductor.model_output import read_model_output
 from pytest_kernelllm.generate.render.inductor.program import Binding, Program
+from pytest_kernelllm.generate.render.inductor.program_text import ProgramText
 from pytest_kernelllm.generate.render.inductor.sections import Tuning
 from pytest_kernelllm.generate.render.inductor.wrapper import read_program
-from pytest_kernelllm.generate.render.inductor.written import Written
 from pytest_kernelllm.generate.render.lower import device_functions
 from pytest_kernelllm.generate.render.rendered import Rendered
 from pytest_kernelllm.generate.render.signature import with_target_parameters
+from pytest_kernelllm.generate.render.visible import reached, visible
 
 if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import LiveTarget
@@ -35,8 +37,8 @@ _SIGNS = re.compile(
 )
 
 
-def is_dialect(source: str) -> bool:
-    """Whether a text is TorchInductor's output code, or written in its manner, with a ``call(args)``."""
+def is_inductor_code(source: str) -> bool:
+    """Whether a text is TorchInductor's output code or code like it, with a ``call(args)``."""
     if sections.is_sections(source):
         return True
     return (
@@ -44,24 +46,26 @@ def is_dialect(source: str) -> bool:
     )
 
 
-def translate(source: str, live: LiveTarget, completion: Completion) -> Rendered:
-    """The kernel module that a text in this dialect amounts to.
+def translate_inductor(source: str, live: LiveTarget, completion: Completion) -> Rendered:
+    """Translates Inductor's code to the parts of a kernel module.
 
     Args:
-        source: sections of an Inductor completion, or a module with kernels, ``call`` and ``ModelNew``.
+        source: the sections of an Inductor completion, or a module with kernels, ``call`` and ``ModelNew``.
         live: the target.
-        completion: where the text came from.
+        completion: the completion with this text.
 
     Raises:
-        RenderError: cut off, tied to attributes that the target lacks, or in need of an operation
-            that a kernel module may not use; the text names the line, the attribute or the operation.
+        RenderError: the text is cut off, reads attributes that the target lacks, or needs an operation
+            that a kernel module may not use; the message names the line, the attribute or the operation.
     """
     if sections.is_sections(source):
-        versions = [_from_section(section) for section in sections.read(source)]
+        versions = [_from_section(section, live.parts) for section in sections.read(source)]
     else:
-        program, binding, domains = learnt.read(source, live)
-        versions = [_Version(program, binding, domain, Tuning(), "") for domain in domains]
-    groups = _written(versions, snake(live.target.name), list(live.signature.parameters))
+        versions = [
+            _Version(program, binding, domain, Tuning(), "")
+            for program, binding, domain in read_model_output(source, live)
+        ]
+    groups = _written(versions, _word(live.target.name), list(live.signature.parameters))
     body = _body(groups, live)
     names = [name for group in groups for name in group.written.names]
     domains = [version.domain for group in groups for version in group.versions]
@@ -77,37 +81,45 @@ class _Version:
     domain: Domain
     tuning: Tuning
     suffix: str
-    """What tells its text apart from that of other cases."""
+    """A word that distinguishes its functions from those of other cases."""
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Versions that one text serves."""
+    """The versions that one text serves."""
 
-    written: Written
+    written: ProgramText
     versions: tuple[_Version, ...]
     suffix: str
 
 
-def _from_section(section: sections.Section) -> _Version:
+def _from_section(section: sections.Section, parts: Parts) -> _Version:
     program = read_program(section.source)
     if len(program.arguments) != len(section.arguments):
         raise RenderError(
             f"The code of case {section.case.name} takes {len(program.arguments)} arguments; its header names"
             f" {len(section.arguments)}."
         )
-    arguments = dict(zip(program.arguments, section.arguments, strict=True))
-    binding = Binding(arguments, section.output, section.scalars)
-    return _Version(program, binding, section.case.domain, section.tuning, _suffix(section.case))
+    paths = zip(program.arguments, section.arguments, strict=True)
+    arguments = {name: reached(path, parts) for name, path in paths}
+    scalars = {name: reached(path, parts) for name, path in section.scalars.items()}
+    domain = section.case.domain
+    binding = Binding(arguments, section.output, scalars, visible(domain, parts))
+    return _Version(program, binding, domain, section.tuning, _suffix(section.case))
 
 
 def _suffix(case: Case) -> str:
-    """``float32``, ``bfloat16``, ``long_bfloat16``."""
-    return snake(case.name.removeprefix("default-") if case.name != "default" else case.dtype or case.name)
+    """Returns a word for a case, such as ``float32`` or ``long_bfloat16``."""
+    return _word(case.name.removeprefix("default-") if case.name != "default" else case.dtype or case.name)
+
+
+def _word(name: str) -> str:
+    """Returns a name in snake case, in ASCII only, as PTX has no other letters."""
+    return snake_case(re.sub(r"[^\x00-\x7f]", "_", name))
 
 
 def _written(versions: Sequence[_Version], stem: str, parameters: Sequence[str]) -> list[_Group]:
-    """Each distinct text once, with the versions that it serves."""
+    """Writes each distinct text once, with the versions that it serves."""
     groups: list[_Group] = []
     for version in versions:
         written = _write(version, f"{stem}_kernel", parameters)
@@ -119,7 +131,7 @@ def _written(versions: Sequence[_Version], stem: str, parameters: Sequence[str])
             groups.append(_Group(written, (version,), version.suffix))
     if len(groups) == 1:
         return groups
-    # Different texts: names say which case they are for.
+    # With several texts, names contain the case.
     return [
         _Group(_write(g.versions[0], f"{stem}_{g.suffix}_kernel", parameters), g.versions, g.suffix)
         if len(g.versions) == 1
@@ -128,15 +140,15 @@ def _written(versions: Sequence[_Version], stem: str, parameters: Sequence[str])
     ]
 
 
-def _write(version: _Version, kernel_name: str, parameters: Sequence[str]) -> Written:
-    return write(version.program, version.binding, version.domain, version.tuning, kernel_name, parameters)
+def _write(version: _Version, kernel_name: str, parameters: Sequence[str]) -> ProgramText:
+    return emit(version.program, version.binding, version.domain, version.tuning, kernel_name, parameters)
 
 
-def _renamed(written: Written, stem: str, suffix: str) -> Written:
+def _renamed(written: ProgramText, stem: str, suffix: str) -> ProgramText:
     def rename(text: str) -> str:
         return re.sub(rf"\b{stem}_kernel(?=\b|_\d)", f"{stem}_{suffix}_kernel", text)
 
-    return Written(
+    return ProgramText(
         tuple(map(rename, written.kernels)),
         tuple(map(rename, written.names)),
         tuple(rename(s) if isinstance(s, str) else s for s in written.statements),
@@ -157,8 +169,8 @@ def _body(groups: Sequence[_Group], live: LiveTarget) -> str:
 
 
 def _dispatching(groups: Sequence[_Group], live: LiveTarget) -> list[str]:
-    """One function a group, and a ``forward`` that picks by what tells the domains apart."""
-    tests = conditions([[v.domain for v in group.versions] for group in groups])
+    """Writes a function per group, and a ``forward`` that chooses between them by domain."""
+    tests = conditions([[v.binding.specs for v in group.versions] for group in groups])
     names = [p.name for p in live.signature.parameters.values()]
     lines = []
     for group, test in zip(groups, tests, strict=True):
@@ -173,7 +185,7 @@ def _dispatching(groups: Sequence[_Group], live: LiveTarget) -> list[str]:
 
 
 def _forward(name: str, statements: Sequence[str], live: LiveTarget, domain: Domain) -> str:
-    """A function with the parameters of the target's own ``forward``."""
+    """Writes a function with the parameters of the target's ``forward``."""
     variadic = (live.signature.parameters[p].kind.name.startswith("VAR") for p in live.signature.parameters)
     plain = [p for p, skip in zip(live.signature.parameters, variadic, strict=True) if not skip]
     function = ast.parse(f"def {name}({', '.join(['self', *plain])}): pass").body[0]

@@ -1,4 +1,4 @@
-"""Turn the names and views of a compiler's wrapper into expressions over ``self``, inputs and variables."""
+"""Turns the names and views in a compiler's wrapper into expressions over ``self``, inputs and variables."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ import ast
 import copy
 from collections.abc import Mapping, Sequence
 
-from pytest_kernelllm.generate.render.inductor.torch_calls import contiguous_strides, is_contiguous, same
-from pytest_kernelllm.generate.render.trees import Substitute, call_name, const_int, expression
+from pytest_kernelllm.core.syntax import Substitute, call_name, constant_int, expression
+from pytest_kernelllm.generate.render.inductor.torch_calls import contiguous_strides, is_contiguous, same_size
 
 Shape = Sequence[ast.expr]
 
 
 class Buffers:
-    """What is known about every tensor of a program: how it is written, its shape and its strides."""
+    """The expression, shape and strides of every tensor in a program."""
 
     def __init__(self) -> None:
-        """Nothing is known at first."""
+        """Starts without tensors."""
         self.written: dict[str, ast.expr] = {}
-        """By the program's name: the expression that a kernel module uses."""
+        """The expression in the kernel module, by the name in the program."""
         self.layouts: dict[str, tuple[Shape, Shape]] = {}
         self.inputs: set[str] = set()
 
     def add(
         self, name: str, written: str, layout: tuple[Shape, Shape] | None = None, *, given: bool = False
     ) -> None:
-        """Make a tensor or size known.
+        """Adds a tensor or a size.
 
         Args:
-            name: in the program.
-            written: in the kernel module.
-            layout: shape and strides, over the program's names.
-            given: it comes from outside, so it may start anywhere in its storage.
+            name: its name in the program.
+            written: its expression in the kernel module.
+            layout: its shape and strides, in the program's names.
+            given: whether it comes from outside and so may start anywhere in its storage.
         """
         self.written[name] = expression(written)
         if layout is not None:
@@ -40,26 +40,26 @@ class Buffers:
             self.inputs.add(name)
 
     def rename(self, node: ast.expr) -> ast.expr:
-        """A size expression over the names of the kernel module."""
+        """Writes a size expression in the names of the kernel module."""
         return Substitute(self.written).apply(node)
 
     def tensor(self, node: ast.expr) -> ast.expr:
-        """A tensor expression over the names of the kernel module, views in torch's own form."""
+        """Writes a tensor expression in the names of the kernel module, with torch's methods for views."""
         result: ast.expr = _Views(self).visit(copy.deepcopy(node))
         return result
 
     def pointer(self, node: ast.expr) -> ast.expr:
-        """What a kernel receives for a tensor: only the start of its data counts."""
+        """Writes a tensor as a kernel's argument, of which only the start of the data matters."""
         while isinstance(node, ast.Call) and call_name(node) == "reinterpret_tensor" and _offset(node) == 0:
             node = node.args[0]
         return self.tensor(node)
 
     def view(self, base: ast.expr, shape: Shape, strides: Shape, offset: ast.expr) -> ast.expr:
-        """One view of a tensor, as readable as its layout allows."""
+        """Writes a view of a tensor with the simplest method that its layout allows."""
         name = base.id if isinstance(base, ast.Name) else None
         source = self.tensor(base)
         known = self.layouts.get(name) if name is not None else None
-        at_start = const_int(offset) == 0
+        at_start = constant_int(offset) == 0
         if at_start and known is not None:
             old_shape, old_strides = known
             if _equal(shape, old_shape) and _equal(strides, old_strides):
@@ -103,13 +103,13 @@ class _Views(ast.NodeTransformer):
 
 
 def _offset(call: ast.Call) -> int:
-    """The offset of a view; -1 where it depends on sizes."""
-    value = const_int(call.args[3]) if len(call.args) > 3 else 0
+    """Returns the offset of a view; -1 if it depends on sizes."""
+    value = constant_int(call.args[3]) if len(call.args) > 3 else 0
     return -1 if value is None else value
 
 
 def _equal(a: Shape, b: Shape) -> bool:
-    return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    return len(a) == len(b) and all(same_size(x, y) for x, y in zip(a, b, strict=True))
 
 
 def _method(value: ast.expr, name: str, arguments: Sequence[ast.expr]) -> ast.expr:
@@ -117,11 +117,11 @@ def _method(value: ast.expr, name: str, arguments: Sequence[ast.expr]) -> ast.ex
 
 
 def contiguous(shape: Shape) -> tuple[Shape, Shape]:
-    """The layout of a contiguous tensor."""
+    """Returns the shape and strides of a contiguous tensor."""
     return shape, contiguous_strides(shape)
 
 
 def domain_layout(shape: Sequence[int | str], symbols: Mapping[str, str]) -> tuple[Shape, Shape]:
-    """The layout of a tensor of a domain; ``symbols`` gives the program's name of each named dimension."""
+    """Returns the layout of a tensor in a domain; ``symbols`` has the program's name of each named dimension."""
     sizes = [expression(str(symbols.get(n, n) if isinstance(n, str) else n)) for n in shape]
     return contiguous(sizes)

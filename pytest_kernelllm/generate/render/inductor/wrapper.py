@@ -1,7 +1,7 @@
-"""Read TorchInductor's output code: kernels, and the ``call`` that allocates buffers and launches them.
+"""Reads TorchInductor's output code: the kernels, and the ``call`` that allocates buffers and launches them.
 
-Two dialects: what torch writes today (kernels as strings, ``kernel.run(..., stream=)``) and the cleaned-up
-form of torch 2.5 that models have learnt (``kernel[grid(n)](..., XBLOCK=128)``).
+There are two forms: what torch writes today (kernels as strings, ``kernel.run(..., stream=)``), and the
+cleaned-up code of torch 2.5 on which models were trained (``kernel[grid(n)](..., XBLOCK=128)``).
 """
 
 from __future__ import annotations
@@ -10,18 +10,26 @@ import ast
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 
+from pytest_kernelllm.core.syntax import (
+    Substitute,
+    call_name,
+    constant_int,
+    is_jitted,
+    read_names,
+    stored_names,
+)
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.inductor.program import (
     Assign,
     Do,
-    Kernel,
+    KernelSource,
     Kind,
     Launch,
     Layout,
     Program,
     Step,
 )
-from pytest_kernelllm.generate.render.trees import Substitute, call_name, const_int, size_of
+from pytest_kernelllm.generate.render.inductor.torch_calls import size_of
 
 _IGNORED_CALLS = (
     "args.clear",
@@ -38,10 +46,10 @@ _KINDS: Mapping[str, Kind] = {
 
 
 def read_program(source: str) -> Program:
-    """Kernels and steps of one text.
+    """Reads the kernels and steps of one text.
 
     Raises:
-        RenderError: not Python, no ``call``, or a statement or kernel kind that is not understood.
+        RenderError: it is not Python, has no ``call``, or contains an unknown statement or kind of kernel.
     """
     tree = parse(source)
     kernels = dict(_kernels(tree))
@@ -50,7 +58,11 @@ def read_program(source: str) -> Program:
 
 
 def parse(source: str) -> ast.Module:
-    """``ast.parse`` with a sentence for an error."""
+    """Parses Python code.
+
+    Raises:
+        RenderError: it is not Python; the message names the line.
+    """
     try:
         return ast.parse(source)
     except SyntaxError as error:
@@ -73,8 +85,8 @@ def _call(tree: ast.Module) -> ast.FunctionDef:
 # --------------------------------------------------------------------------- kernels
 
 
-def _kernels(tree: ast.Module) -> Iterator[tuple[str, Kernel]]:
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and is_jit(node)]
+def _kernels(tree: ast.Module) -> Iterator[tuple[str, KernelSource]]:
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and is_jitted(node)]
     helpers = tuple(f for f in functions if not f.name.startswith("triton_"))
     for function in functions:
         if function not in helpers:
@@ -91,21 +103,16 @@ def _kernels(tree: ast.Module) -> Iterator[tuple[str, Kernel]]:
                 raise RenderError(f"`{name}` is not a Triton kernel ({call_name(node.value)}).")
 
 
-def _from_string(name: str, tree: ast.Module) -> Kernel:
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and is_jit(node)]
+def _from_string(name: str, tree: ast.Module) -> KernelSource:
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and is_jitted(node)]
     main = next((f for f in functions if f.name == name), None)
     if main is None:
         raise RenderError(f"The source of `{name}` holds no kernel of that name.")
     return _kernel(name, main, tuple(f for f in functions if f is not main))
 
 
-def is_jit(function: ast.FunctionDef) -> bool:
-    """Whether a function carries ``@triton.jit``."""
-    return any(ast.unparse(d).split("(")[0] in ("triton.jit", "jit") for d in function.decorator_list)
-
-
-def _kernel(name: str, function: ast.FunctionDef, helpers: tuple[ast.FunctionDef, ...]) -> Kernel:
-    """A kernel with what its heuristics decorator says; without one, what its body tells."""
+def _kernel(name: str, function: ast.FunctionDef, helpers: tuple[ast.FunctionDef, ...]) -> KernelSource:
+    """Reads a kernel with the metadata of its heuristics decorator, or else of its body."""
     for decorator in function.decorator_list:
         if not (isinstance(decorator, ast.Call) and "triton_heuristics." in call_name(decorator)):
             continue
@@ -122,13 +129,13 @@ def _kernel(name: str, function: ast.FunctionDef, helpers: tuple[ast.FunctionDef
             raise RenderError(f"`{name}` reduces over two blocked dimensions, which is not supported.")
         hint = ast.unparse(options["reduction_hint"]) if "reduction_hint" in options else "INNER"
         inner = hint.endswith(("INNER", "DEFAULT"))
-        return Kernel(
+        return KernelSource(
             name, function, helpers, _KINDS[heuristic], sizes, inner, _types(options.get("triton_meta"))
         )
-    names = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
+    names = read_names(function) | stored_names(function)
     loops = any(isinstance(node, ast.For) for node in ast.walk(function))
     kind: Kind = "pointwise" if not names & {"rindex", "r0_index"} else "reduction" if loops else "persistent"
-    return Kernel(name, function, helpers, kind)
+    return KernelSource(name, function, helpers, kind)
 
 
 def _literal_entry(node: ast.expr | None, key: str) -> str | None:
@@ -140,7 +147,7 @@ def _literal_entry(node: ast.expr | None, key: str) -> str | None:
 
 
 def _types(meta: ast.expr | None) -> Mapping[str, str]:
-    """Triton's type of each parameter, from ``triton_meta={"signature": {...}}``."""
+    """Returns Triton's type of each parameter from ``triton_meta={"signature": {...}}``."""
     if isinstance(meta, ast.Dict):
         for key, value in zip(meta.keys, meta.values, strict=True):
             if isinstance(key, ast.Constant) and key.value == "signature" and isinstance(value, ast.Dict):
@@ -152,9 +159,9 @@ def _types(meta: ast.expr | None) -> Mapping[str, str]:
 
 
 class _Reader:
-    """Goes through ``call`` once; names that only stand for another expression are replaced on the way."""
+    """Reads ``call`` in one pass and replaces names that only stand for another expression."""
 
-    def __init__(self, kernels: Mapping[str, Kernel]) -> None:
+    def __init__(self, kernels: Mapping[str, KernelSource]) -> None:
         self.kernels = kernels
         self.arguments: tuple[str, ...] = ()
         self.known: dict[str, ast.expr] = {}
@@ -235,30 +242,30 @@ class _Reader:
                 layout = Layout(tuple(map(ast.unparse, shape.elts)), tuple(map(ast.unparse, strides.elts)))
                 self.layouts.setdefault(what.id, layout)
 
-    def _run(self, kernel: Kernel, call: ast.Call) -> None:
+    def _run(self, kernel: KernelSource, call: ast.Call) -> None:
         arguments = tuple(self._resolve(a) for a in call.args)
         self._check_count(kernel, arguments, call)
         self.steps.append(Launch(kernel.name, arguments))
 
-    def _grid_launch(self, kernel: Kernel, call: ast.Call) -> None:
+    def _grid_launch(self, kernel: KernelSource, call: ast.Call) -> None:
         assert isinstance(call.func, ast.Subscript)
         grid = call.func.slice
         if isinstance(grid, ast.Call) and call_name(grid) == "grid" and 1 <= len(grid.args) <= 3:
             numels = tuple(self._resolve(a) for a in reversed(grid.args))
         else:
             raise RenderError(f"Line {call.lineno}: the launch grid `{ast.unparse(grid)}` is not understood.")
-        options = {k.arg: const_int(k.value) for k in call.keywords if k.arg}
+        options = {k.arg: constant_int(k.value) for k in call.keywords if k.arg}
         blocks = {k: v for k, v in options.items() if k.endswith("BLOCK") and v is not None}
         arguments = tuple(self._resolve(a) for a in call.args)
         self._check_count(kernel, arguments, call)
         self.steps.append(Launch(kernel.name, arguments, numels, blocks, options.get("num_warps") or 4))
 
-    def _check_count(self, kernel: Kernel, arguments: Sequence[ast.expr], call: ast.Call) -> None:
-        wanted = [a.arg for a in runtime_parameters(kernel.function)]
-        if len(wanted) != len(arguments):
+    def _check_count(self, kernel: KernelSource, arguments: Sequence[ast.expr], call: ast.Call) -> None:
+        expected = [a.arg for a in runtime_parameters(kernel.function)]
+        if len(expected) != len(arguments):
             raise RenderError(
-                f"Line {call.lineno} gives `{kernel.name}` {len(arguments)} arguments; it takes {len(wanted)}"
-                f" ({', '.join(wanted)})."
+                f"Line {call.lineno} gives `{kernel.name}` {len(arguments)} arguments; it takes {len(expected)}"
+                f" ({', '.join(expected)})."
             )
 
 

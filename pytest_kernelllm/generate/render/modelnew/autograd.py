@@ -1,13 +1,13 @@
-"""Turns ``torch.autograd.Function`` classes into plain functions, where no gradients are asked for."""
+"""Turns ``torch.autograd.Function`` classes into plain functions if no gradients are needed."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
 
+from pytest_kernelllm.core.syntax import dotted, parameters
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.modelnew.spelling import Imported
-from pytest_kernelllm.generate.render.syntax import dotted, parameters
 
 
 def is_autograd_function(node: ast.AST, imported: Mapping[str, Imported]) -> bool:
@@ -20,7 +20,7 @@ def is_autograd_function(node: ast.AST, imported: Mapping[str, Imported]) -> boo
 
 
 def as_functions(tree: ast.Module, imported: Mapping[str, Imported]) -> ast.Module:
-    """``class F(Function)`` becomes ``def F``, its forward without ``ctx``; ``F.apply(x)`` becomes ``F(x)``.
+    """Replaces ``class F(Function)`` by its forward without ``ctx`` as ``def F``, and ``F.apply(x)`` by ``F(x)``.
 
     Raises:
         RenderError: such a class has no forward, or its forward needs ``ctx`` for its result.
@@ -52,7 +52,7 @@ def _forward(cls: ast.ClassDef) -> ast.FunctionDef:
 
 
 class _WithoutContext(ast.NodeTransformer):
-    """Drops what is kept for a backward that never comes: ``ctx.save_for_backward(x)``, ``ctx.n = n``."""
+    """Removes what is saved for the backward pass: ``ctx.save_for_backward(x)``, ``ctx.n = n``."""
 
     def __init__(self, context: str) -> None:
         self._context = context

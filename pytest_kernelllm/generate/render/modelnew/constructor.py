@@ -1,4 +1,4 @@
-"""What a completion's ``__init__`` sets on ``self``, found without executing it."""
+"""Finds what a completion's ``__init__`` sets on ``self``, without executing it."""
 
 from __future__ import annotations
 
@@ -8,49 +8,49 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pytest_kernelllm.core.records import Scalar
-from pytest_kernelllm.generate.render.modelnew.values import UNKNOWN, Known, Unknown, evaluate
-from pytest_kernelllm.generate.render.syntax import defaults, dotted, parameters
+from pytest_kernelllm.core.syntax import call_name, defaults, dotted, expression, parameters
+from pytest_kernelllm.generate.render.modelnew.values import UNKNOWN, KnownValue, Unknown, evaluate
 
 _SHAPED = frozenset({"ones", "zeros", "empty", "rand", "randn", "full", "Tensor"})
-"""``torch.<these>`` make a tensor from the shape in their first arguments."""
+"""Functions of torch that make a tensor from the shape in their first arguments."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One attribute that the constructor sets."""
+    """An attribute that the constructor sets."""
 
     kind: Literal["value", "tensor", "layer", "module", "other"]
     line: int
     text: str
     """The right-hand side, for messages."""
-    value: Known | None = None
+    value: KnownValue | None = None
     shape: tuple[int, ...] | None = None
-    """Of a tensor, where it can be told."""
+    """The shape of a tensor, if it is known."""
     layer: str = ""
-    """Dotted class of a layer, e.g. ``torch.nn.Linear``; of a ``module``, the completion's own class."""
-    args: tuple[Known, ...] = ()
-    """What a module of the completion's own class is built with."""
-    kwargs: tuple[tuple[str, Known], ...] = ()
+    """The class of a layer, such as ``torch.nn.Linear``; of a ``module``, a class of the completion."""
+    args: tuple[KnownValue, ...] = ()
+    """The arguments with which a module of a class of the completion is built."""
+    kwargs: tuple[tuple[str, KnownValue], ...] = ()
 
 
 @dataclass
 class Constructor:
-    """Walks over a constructor's statements and keeps what each attribute was last set to."""
+    """Follows a constructor's statements and records the last value of each attribute."""
 
-    names: dict[str, Known]
-    """What is known by name: arguments, local variables, constants of the file, ``self.<name>``."""
+    names: dict[str, KnownValue]
+    """Known values by name: arguments, local variables, constants of the file, ``self.<name>``."""
     classes: Collection[str] = ()
-    """Names of the completion's own classes."""
+    """The names of the completion's classes."""
     methods: Mapping[str, ast.FunctionDef] = field(default_factory=dict)
-    """The class's other methods, which the constructor may call."""
+    """The other methods of the class, which the constructor may call."""
     settings: dict[str, Setting] = field(default_factory=dict)
     conditions: tuple[Scalar, ...] = ()
-    """Constructor arguments that decided which branch is walked."""
+    """The constructor arguments that decided which branch is followed."""
     depth: int = 0
-    """Calls of methods that are being followed."""
+    """The number of nested method calls that are being followed."""
 
     def walk(self, statements: Iterable[ast.stmt]) -> None:
-        """Take in statements, in order."""
+        """Follows statements in order."""
         for statement in statements:
             self._take(statement)
 
@@ -61,7 +61,7 @@ class Constructor:
         elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
             self._set(statement.target, statement.value)
         elif isinstance(statement, ast.AugAssign):
-            before = ast.parse(ast.unparse(statement.target), mode="eval").body
+            before = expression(ast.unparse(statement.target))
             changed = ast.BinOp(before, statement.op, statement.value)
             self._set(statement.target, ast.copy_location(changed, statement))
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
@@ -85,7 +85,7 @@ class Constructor:
             return
         setting = self._setting(value)
         if setting.value is not None and self.conditions:
-            known = Known(setting.value.value, setting.value.read + self.conditions)
+            known = KnownValue(setting.value.value, setting.value.read + self.conditions)
             setting = replace(setting, value=known)
         if name.startswith("self."):
             self.settings[name.removeprefix("self.")] = setting
@@ -101,7 +101,7 @@ class Constructor:
             pass
         if not isinstance(node, ast.Call):
             return Setting("other", line, text)
-        function = dotted(node.func) or ""
+        function = call_name(node)
         if function in self.classes:
             args = tuple(self._argument(item) for item in node.args)
             kwargs = tuple((k.arg, self._argument(k.value)) for k in node.keywords if k.arg)
@@ -115,7 +115,7 @@ class Constructor:
             return Setting("tensor", line, text, shape=self._shape(function, node.args))
         return Setting("other", line, text)
 
-    def _argument(self, node: ast.expr) -> Known:
+    def _argument(self, node: ast.expr) -> KnownValue:
         try:
             return evaluate(node, self.names)
         except Unknown:
@@ -134,7 +134,7 @@ class Constructor:
         return shape if all(type(size) is int for size in shape) else None
 
     def _call(self, call: ast.Call) -> None:
-        name = dotted(call.func) or ""
+        name = call_name(call)
         if name == "setattr" and len(call.args) == 3 and isinstance(call.args[1], ast.Constant):
             self._set(ast.Attribute(call.args[0], str(call.args[1].value), ast.Store()), call.args[2])
         elif name.startswith("self.") and name.removeprefix("self.") in self.methods and self.depth < 8:
@@ -143,7 +143,7 @@ class Constructor:
             self._register(call)
 
     def _follow(self, method: ast.FunctionDef, call: ast.Call) -> None:
-        """Take in what a method sets that the constructor calls."""
+        """Follows a method that the constructor calls."""
         formal = [p.arg for p in parameters(method.args)][1:]
         given = dict(zip(formal, map(self._argument, call.args), strict=False))
         given |= {k.arg: self._argument(k.value) for k in call.keywords if k.arg}
@@ -157,8 +157,8 @@ class Constructor:
         self.names = {n: v for n, v in outside.items() if not n.startswith("self.")} | attributes
 
     def _register(self, call: ast.Call) -> None:
-        if dotted(call.func) not in ("self.register_buffer", "self.register_parameter"):
-            return  # `nn.init.ones_(self.weight)` and its like: values of weights come from the target
+        if call_name(call) not in ("self.register_buffer", "self.register_parameter"):
+            return  # such as `nn.init.ones_(self.weight)`: the target has its own weights
         arguments = [*call.args, *(k.value for k in call.keywords if k.arg in ("tensor", "param", "name"))]
         if (
             len(arguments) >= 2
@@ -181,7 +181,7 @@ class Constructor:
             self.conditions = outside
 
     def _forget(self, statement: ast.stmt) -> None:
-        """What a loop, a ``with`` or an undecided ``if`` sets has no value that we could know."""
+        """Marks what a loop, a ``with`` or an undecided ``if`` sets as unknown."""
         for node in ast.walk(statement):
             if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
                 name = dotted(node) or ""
@@ -193,24 +193,24 @@ class Constructor:
 
 def read_constructor(
     init: ast.FunctionDef,
-    constants: Mapping[str, Known],
-    args: Sequence[Known],
-    kwargs: Mapping[str, Known],
+    constants: Mapping[str, KnownValue],
+    args: Sequence[KnownValue],
+    kwargs: Mapping[str, KnownValue],
     classes: Collection[str],
     methods: Mapping[str, ast.FunctionDef],
 ) -> dict[str, Setting]:
-    """What a constructor sets when it is called the way the target is built.
+    """Finds what a constructor sets if it is called with the target's arguments.
 
     Args:
         init: ``__init__`` with canonical names (``self``, ``torch.nn.Linear``).
-        constants: module-level and class-level constants of the completion.
-        args: positional arguments, ``self`` left out.
-        kwargs: keyword arguments.
-        classes: names of the completion's own classes.
-        methods: the class's other methods, with canonical names, which the constructor may call.
+        constants: the module-level and class-level constants of the completion.
+        args: the positional arguments without ``self``.
+        kwargs: the keyword arguments.
+        classes: the names of the completion's classes.
+        methods: the other methods of the class, with canonical names, which the constructor may call.
 
     Returns:
-        By attribute name (``weight``, ``fc``), in the order in which they were set.
+        The settings by attribute name (``weight``, ``fc``), in the order in which they are set.
     """
     formal = [p.arg for p in parameters(init.args)][1:]
     names = {**constants, **_defaults(init.args, constants)}
@@ -224,7 +224,7 @@ def read_constructor(
     return constructor.settings
 
 
-def _defaults(arguments: ast.arguments, constants: Mapping[str, Known]) -> dict[str, Known]:
+def _defaults(arguments: ast.arguments, constants: Mapping[str, KnownValue]) -> dict[str, KnownValue]:
     known = {}
     for name, default in defaults(arguments).items():
         try:

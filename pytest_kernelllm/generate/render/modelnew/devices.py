@@ -1,4 +1,4 @@
-"""Puts device numbers in their place: a kernel module allocates on its input's device, whichever that is."""
+"""Replaces fixed devices: a kernel module allocates on its input's device."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import ast
 import re
 from collections.abc import Collection
 
+from pytest_kernelllm.core.syntax import RemovingTransformer, call_name, dotted, expression, parameters
 from pytest_kernelllm.generate.render.errors import RenderError
-from pytest_kernelllm.generate.render.syntax import dotted, name_chain, parameters
 
 _NO_EFFECT = frozenset(
     {"torch.cuda.synchronize", "torch.cuda.set_device", "torch.cuda.empty_cache", "torch.cuda.init"}
@@ -37,17 +37,17 @@ def is_device(node: ast.AST, names: Collection[str] = ()) -> bool:
     """Whether an expression is a CUDA device: ``"cuda"``, ``torch.device("cuda:0")``, one of ``names``."""
     if isinstance(node, ast.Constant):
         return isinstance(node.value, str) and re.fullmatch(r"cuda(:\d+)?", node.value) is not None
-    if isinstance(node, ast.Call) and dotted(node.func) == "torch.device":
-        return bool(node.args) and is_device(node.args[0], names)
     if isinstance(node, ast.Call):
-        return dotted(node.func) == "torch.cuda.current_device"
+        if call_name(node) == "torch.device":
+            return bool(node.args) and is_device(node.args[0], names)
+        return call_name(node) == "torch.cuda.current_device"
     if isinstance(node, ast.IfExp):
         return is_device(node.body, names)
     return dotted(node) in names
 
 
 def tensor_parameter(function: ast.FunctionDef) -> str | None:
-    """The first parameter that the body treats as a tensor."""
+    """Returns the first parameter that the body uses as a tensor, or None."""
     used = {
         node.value.id
         for node in ast.walk(function)
@@ -56,30 +56,30 @@ def tensor_parameter(function: ast.FunctionDef) -> str | None:
     return next((p.arg for p in parameters(function.args) if p.arg in used - {"self", "ctx"}), None)
 
 
-class OnInputDevice(ast.NodeTransformer):
-    """Rewrites one host function; what it computes stays the same."""
+class OnInputDevice(RemovingTransformer):
+    """Rewrites a host function so that it uses the device of its input."""
 
     def __init__(self, tensor: str | None, device_names: Collection[str] = ()) -> None:
-        """Of a function whose parameter ``tensor`` lies on the right device.
+        """Prepares to rewrite a function.
 
         Args:
-            tensor: name of that parameter; None if there is none, an error only where a device is needed.
-            device_names: top-level constants that hold a CUDA device.
+            tensor: the parameter whose device is used; if None, a fixed device is an error.
+            device_names: the top-level constants that hold a CUDA device.
         """
         self._tensor, self._names = tensor, device_names
 
     def _here(self, node: ast.expr) -> ast.expr:
         if self._tensor is None:
             raise RenderError(
-                f"Line {node.lineno} names a CUDA device where no tensor argument tells the device to use."
+                f"Line {node.lineno} names a CUDA device in a function without a tensor argument whose device it could use."
             )
-        return ast.copy_location(name_chain(f"{self._tensor}.device"), node)
+        return ast.copy_location(expression(f"{self._tensor}.device"), node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """``x.cuda()``, ``x.to("cuda")``, ``device="cuda"`` and what else takes a device."""
+        """Rewrites ``x.cuda()``, ``x.to("cuda")``, ``device="cuda"`` and other calls that take a device."""
         if is_device(node, self._names):
             return self._here(node)
-        name = dotted(node.func)
+        name = call_name(node)
         if name == "torch.cuda.is_available":
             return ast.copy_location(ast.Constant(True), node)
         if isinstance(node.func, ast.Attribute) and name != "torch.cuda":
@@ -102,16 +102,16 @@ class OnInputDevice(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        """``x.is_cuda`` holds for every input there will be."""
+        """Replaces ``x.is_cuda`` by True, as it holds for every input."""
         self.generic_visit(node)
         return ast.copy_location(ast.Constant(True), node) if node.attr == "is_cuda" else node
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        """A constant that holds a device, used in any other place."""
+        """Replaces a constant that holds a device."""
         return self._here(node) if node.id in self._names and isinstance(node.ctx, ast.Load) else node
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
-        """``x.device.type == "cuda"`` holds as well."""
+        """Replaces ``x.device.type == "cuda"`` by True."""
         self.generic_visit(node)
         left, right = node.left, node.comparators[0]
         about_type = (dotted(left) or "").endswith("device.type") and is_device(right)
@@ -120,7 +120,7 @@ class OnInputDevice(ast.NodeTransformer):
         return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
-        """Decided operands drop out."""
+        """Removes operands that are decided."""
         self.generic_visit(node)
         decisive = isinstance(node.op, ast.Or)
         node.values = [
@@ -133,7 +133,7 @@ class OnInputDevice(ast.NodeTransformer):
         return node.values[0] if len(node.values) == 1 else node
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
-        """``not True``."""
+        """Evaluates ``not True``."""
         self.generic_visit(node)
         decided = isinstance(node.op, ast.Not) and isinstance(node.operand, ast.Constant)
         if decided and isinstance(node.operand, ast.Constant) and isinstance(node.operand.value, bool):
@@ -141,39 +141,32 @@ class OnInputDevice(ast.NodeTransformer):
         return node
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST | None:
-        """An assertion that holds says nothing."""
+        """Removes an assertion that holds."""
         self.generic_visit(node)
         return None if isinstance(node.test, ast.Constant) and node.test.value is True else node
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
-        """A decided branch."""
+        """Replaces an ``if`` by its branch if the test is decided."""
         self.generic_visit(node)
-        node.body = node.body or [ast.Pass()]
         if isinstance(node.test, ast.Constant) and isinstance(node.test.value, bool):
             return node.body if node.test.value else node.orelse
         return node
 
     def visit_With(self, node: ast.With) -> ast.AST | list[ast.stmt]:
-        """``with torch.cuda.device(...)``: there is one device only."""
+        """Removes ``with torch.cuda.device(...)``, as there is only one device."""
         node.items = [
             item
             for item in node.items
             if not (
                 isinstance(item.context_expr, ast.Call)
-                and dotted(item.context_expr.func) in ("torch.cuda.device", "torch.cuda.device_of")
+                and call_name(item.context_expr) in ("torch.cuda.device", "torch.cuda.device_of")
             )
         ]
         self.generic_visit(node)
-        return node if node.items else node.body
+        return node if node.items else [part for part in node.body if not isinstance(part, ast.Pass)]
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
-        """Statements about the device as a whole."""
-        if isinstance(node.value, ast.Call) and dotted(node.value.func) in _NO_EFFECT:
+        """Removes calls that only concern the device, such as ``torch.cuda.synchronize()``."""
+        if isinstance(node.value, ast.Call) and call_name(node.value) in _NO_EFFECT:
             return None
         return self.generic_visit(node)
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        """A body that held only such statements becomes ``pass``."""
-        self.generic_visit(node)
-        node.body = node.body or [ast.Pass()]
-        return node

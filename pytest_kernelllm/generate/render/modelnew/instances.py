@@ -1,4 +1,4 @@
-"""The modules that a completion would build: ``ModelNew``, and submodules of classes of its own."""
+"""Finds the modules that a completion would build: ``ModelNew`` and submodules of its other classes."""
 
 from __future__ import annotations
 
@@ -7,49 +7,51 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pytest_kernelllm.core.syntax import dotted, free_name, parameters, rename
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.modelnew.constructor import Setting, read_constructor
 from pytest_kernelllm.generate.render.modelnew.spelling import Canonical
-from pytest_kernelllm.generate.render.modelnew.values import Known
-from pytest_kernelllm.generate.render.syntax import dotted, free_name, parameters, rename_locals
+from pytest_kernelllm.generate.render.modelnew.values import KnownValue
 
 
 @dataclass(frozen=True)
 class Instance:
-    """One module object: where it hangs, what its class defines, and what its constructor sets."""
+    """A module: its path, the methods of its class, and what its constructor sets."""
 
     path: str
-    """Dotted path from ``self`` (``""`` for ModelNew itself, ``norm``, ``block.norm``)."""
+    """The dotted path from ``self``: ``""`` for ModelNew itself, ``norm``, ``block.norm``."""
     methods: Mapping[str, ast.FunctionDef]
-    """By name; the first parameter is called ``self``."""
+    """The methods by name; the first parameter is called ``self``."""
     settings: Mapping[str, Setting]
     functions: Mapping[str, str]
-    """Name of the top-level function that each method becomes, by method."""
+    """The name of the top-level function that each method becomes, by method."""
 
 
 def instances(
     top: Mapping[str, ast.stmt],
     spelling: Canonical,
-    constants: Mapping[str, Known],
-    args: Sequence[Known],
-    kwargs: Mapping[str, Known],
+    constants: Mapping[str, KnownValue],
+    args: Sequence[KnownValue],
+    kwargs: Mapping[str, KnownValue],
     taken: set[str],
 ) -> dict[str, Instance]:
-    """``ModelNew`` and its submodules, by path.
+    """Returns ``ModelNew`` and its submodules by path.
 
     Args:
         top: the completion's top-level definitions.
         spelling: lenient spelling, for constructors.
-        constants: top-level constants.
-        args: positional constructor arguments of ModelNew.
-        kwargs: keyword ones.
-        taken: names that functions may not have; grows.
+        constants: the top-level constants.
+        args: the positional constructor arguments of ModelNew.
+        kwargs: the keyword arguments.
+        taken: names that functions may not have; the new functions are added.
 
     Raises:
-        RenderError: a class has no forward, or a method no ``self``.
+        RenderError: a class has no forward, or a method has no ``self``.
     """
     found: dict[str, Instance] = {}
-    todo: list[tuple[str, str, Sequence[Known], Mapping[str, Known]]] = [("", "ModelNew", args, kwargs)]
+    todo: list[tuple[str, str, Sequence[KnownValue], Mapping[str, KnownValue]]] = [
+        ("", "ModelNew", args, kwargs)
+    ]
     classes = {name for name, node in top.items() if isinstance(node, ast.ClassDef)}
     while todo:
         path, name, args, kwargs = todo.pop(0)
@@ -84,7 +86,7 @@ def _function_name(path: str, method: str, taken: set[str]) -> str:
 
 
 def _constructor(cls: ast.ClassDef, init: ast.FunctionDef | None) -> ast.FunctionDef:
-    """``__init__``, after the assignments of the class body, which set attributes as well."""
+    """Returns ``__init__`` with the assignments of the class body, which also set attributes, before it."""
     whole = copy.deepcopy(init) if init else ast.parse("def __init__(self): pass").body[0]
     assert isinstance(whole, ast.FunctionDef)
     class_level = [copy.deepcopy(node) for node in cls.body if isinstance(node, ast.Assign)]
@@ -95,24 +97,14 @@ def _constructor(cls: ast.ClassDef, init: ast.FunctionDef | None) -> ast.Functio
     return whole
 
 
-class _ThroughSelf(ast.NodeTransformer):
-    """``ModelNew.name`` is ``self.name`` inside ModelNew."""
-
-    def __init__(self, cls: str) -> None:
-        self._cls = cls
-
-    def visit_Name(self, node: ast.Name) -> ast.Name:
-        return ast.copy_location(ast.Name("self", node.ctx), node) if node.id == self._cls else node
-
-
 def _with_self(method: ast.FunctionDef, cls: str) -> ast.FunctionDef:
-    """A copy of the method with a first parameter called ``self``, also where it was a static method."""
+    """Copies a method so that its first parameter is called ``self``, also if it is a static method."""
     method = copy.deepcopy(method)
     if any(dotted(decorator) == "staticmethod" for decorator in method.decorator_list):
         method.args.args.insert(0, ast.arg("self"))
     if not parameters(method.args):
         raise RenderError(f"Line {method.lineno}: {method.name} has no self parameter.")
-    rename_locals(method, {parameters(method.args)[0].arg: "self"})
-    _ThroughSelf(cls).visit(method)
+    # `ModelNew.name` is `self.name` inside ModelNew.
+    rename(method, {parameters(method.args)[0].arg: "self", cls: "self"})
     method.decorator_list = []
     return method

@@ -1,7 +1,7 @@
-"""What the names in a completion stand for: imports (also forgotten ones), spelt one way.
+"""Spells the names in a completion as a kernel module does, whether imported or not.
 
-A kernel module imports ``torch``, ``triton``, ``triton.language as tl`` and ``math``; whatever a completion
-called their contents (``F.linear``, ``from triton.language import load``) is spelt from there.
+A kernel module imports ``torch``, ``triton``, ``triton.language as tl`` and ``math``. Other spellings of
+their members (``F.linear``, ``from triton.language import load``) are replaced by dotted names from there.
 """
 
 from __future__ import annotations
@@ -11,8 +11,17 @@ import builtins
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from pytest_kernelllm.core.syntax import (
+    RemovingTransformer,
+    bound_names,
+    call_name,
+    dotted,
+    expression,
+    imports_of,
+    is_jitted,
+    parameters,
+)
 from pytest_kernelllm.generate.render.errors import RenderError
-from pytest_kernelllm.generate.render.syntax import bound_names, dotted, is_jitted, name_chain, parameters
 
 _ALLOWED = frozenset({"torch", "torch.nn", "torch.nn.functional", "triton", "triton.language", "math"})
 _FORGOTTEN: Mapping[str, str] = {
@@ -23,9 +32,9 @@ _FORGOTTEN: Mapping[str, str] = {
     "tl": "tl",
     "math": "math",
 }
-"""Names that only ever mean one thing, for code that forgot the import."""
+"""The usual meaning of names, for code that lacks the import."""
 _COMPILER_HELPERS = ("libdevice", "triton_helpers", "tl_math")
-"""Modules whose functions are lowered to plain ``tl`` afterwards, under these short names."""
+"""Modules whose functions ``lower`` replaces by plain ``tl`` afterwards, under these short names."""
 
 _TL_MATH = frozenset(
     [
@@ -57,38 +66,33 @@ _TL_MATH = frozenset(
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import statement bound to a name."""
+    """What an import statement binds to a name."""
 
     module: str
     path: str
-    """Dotted path of what the name stands for."""
+    """The dotted path of what the name stands for."""
     line: int
 
 
 def imports(tree: ast.Module) -> dict[str, Imported]:
-    """Every import of a file by the name it binds, wherever it stands."""
+    """Returns all imports in a file, at any level, by the name that they bind."""
     found = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                bound = alias.asname or alias.name.split(".")[0]
-                path = alias.name if alias.asname else bound
-                found[bound] = Imported(path, path, node.lineno)
-        elif isinstance(node, ast.ImportFrom):
-            module = "." * node.level + (node.module or "")
-            for alias in node.names:
-                path = f"{module}.{alias.name}"
-                found[alias.asname or alias.name] = Imported(module, path, node.lineno)
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for name, imported in imports_of(node):
+                module = "." * imported.level + imported.module
+                path = f"{module}.{imported.name}" if imported.name else module
+                found[name] = Imported(module, path, node.lineno)
     return found
 
 
 def without_annotations(tree: ast.Module) -> ast.Module:
-    """The tree without annotations, but for those that Triton reads (``BLOCK: tl.constexpr``)."""
+    """Removes annotations except those that Triton reads (``BLOCK: tl.constexpr``), in place."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             node.returns = None
-            for parameter in [*parameters(node.args), node.args.vararg, node.args.kwarg]:
-                if parameter is not None and not (is_jitted(node) and _is_constexpr(parameter.annotation)):
+            for parameter in parameters(node.args, variadic=True):
+                if not (is_jitted(node) and _is_constexpr(parameter.annotation)):
                     parameter.annotation = None
     return tree
 
@@ -97,8 +101,8 @@ def _is_constexpr(annotation: ast.expr | None) -> bool:
     return annotation is not None and (dotted(annotation) or "").rpartition(".")[2] == "constexpr"
 
 
-class Canonical(ast.NodeTransformer):
-    """Spells names from torch, triton, tl and math; drops imports, prints and types of variables."""
+class Canonical(RemovingTransformer):
+    """Spells names from torch, triton, tl and math; removes imports, prints and types of variables."""
 
     def __init__(
         self,
@@ -109,14 +113,14 @@ class Canonical(ast.NodeTransformer):
         *,
         lenient: bool = False,
     ) -> None:
-        """Of one completion.
+        """Prepares to spell the code of one completion.
 
         Args:
             imported: its imports.
-            defined: names that its top level defines; they win over imports.
-            renamed: top-level names that must change, with their new names.
-            constants: literals by top-level name; Triton no longer lets kernels read these as globals.
-            lenient: leave what cannot be spelt, for code that is only read (the constructor).
+            defined: the names that its top level defines, which hide imports.
+            renamed: the new names of top-level names that must change.
+            constants: literals by top-level name, as Triton does not let kernels read them as globals.
+            lenient: keep names that cannot be spelt, for code that is only read (the constructor).
         """
         self._imported, self._defined, self._renamed, self._constants = imported, defined, renamed, constants
         self._lenient = lenient
@@ -124,51 +128,45 @@ class Canonical(ast.NodeTransformer):
         self._in_kernel = False
 
     def statement(self, node: ast.stmt) -> ast.stmt:
-        """One top-level statement or method, in canonical spelling.
+        """Spells one top-level statement or method.
 
         Raises:
-            RenderError: it uses an import that a kernel module may not have, or a name that nothing defines.
+            RenderError: it uses an import that a kernel module may not have, or an undefined name.
         """
-        self._local = bound_names(node) if isinstance(node, ast.FunctionDef) else set()
+        self._local = bound_names(node, imports=False) if isinstance(node, ast.FunctionDef) else set()
         self._in_kernel = is_jitted(node)
         result = self.visit(node)
         assert isinstance(result, ast.stmt)
         return ast.fix_missing_locations(result)
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        """A body that held only imports becomes ``pass``."""
-        self.generic_visit(node)
-        node.body = node.body or [ast.Pass()]
-        return node
-
     def visit_Import(self, node: ast.Import) -> None:
-        """Imports are spelt out where they are used."""
+        """Removes an import, whose names are spelt out where they are used."""
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        """Imports are spelt out where they are used."""
+        """Removes an import, whose names are spelt out where they are used."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
-        """Prints compute nothing."""
-        if isinstance(node.value, ast.Call) and dotted(node.value.func) == "print":
+        """Removes prints."""
+        if isinstance(node.value, ast.Call) and call_name(node.value) == "print":
             return None
         return self.generic_visit(node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        """``x: int = 1`` is ``x = 1``; in kernels the annotation may say ``tl.constexpr`` and stays."""
+        """Turns ``x: int = 1`` into ``x = 1``, but not in kernels, where the annotation may be ``tl.constexpr``."""
         if self._in_kernel or node.value is None:
             return self.generic_visit(node)
         return self.visit(ast.copy_location(ast.Assign([node.target], node.value), node))  # type: ignore[no-any-return]  # typeshed: visit() -> Any
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        """A chain of names that starts at an import is spelt as a whole."""
+        """Spells a dotted name that starts at an import."""
         path = dotted(node)
         root = path.split(".")[0] if path else ""
         if path is None or root in self._local or root in self._defined:
             return self.generic_visit(node)
-        return ast.copy_location(name_chain(self._spell(path, node.lineno)), node)
+        return ast.copy_location(expression(self._spell(path, node.lineno)), node)
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        """A single name: local, defined at top level, imported, forgotten or unknown."""
+        """Spells a single name, which may be local, defined at top level, imported, usual or unknown."""
         if node.id in self._local:
             return node
         if node.id in self._defined:
@@ -176,7 +174,7 @@ class Canonical(ast.NodeTransformer):
                 return ast.copy_location(self._constants[node.id], node)
             return ast.copy_location(ast.Name(self._renamed.get(node.id, node.id), node.ctx), node)
         if isinstance(node.ctx, ast.Load):
-            return ast.copy_location(name_chain(self._spell(node.id, node.lineno)), node)
+            return ast.copy_location(expression(self._spell(node.id, node.lineno)), node)
         return node
 
     def _spell(self, path: str, line: int) -> str:
@@ -185,7 +183,7 @@ class Canonical(ast.NodeTransformer):
             full = origin.path + (f".{rest}" if rest else "")
             if not self._lenient and not _may_import(origin, full):
                 raise RenderError(
-                    f"Line {origin.line} imports {origin.module}, which a kernel module may not: "
+                    f"Line {origin.line} imports {origin.module}, but a kernel module may import "
                     "only torch, triton, triton.language and math."
                 )
             return _short(full)
@@ -193,7 +191,7 @@ class Canonical(ast.NodeTransformer):
             return _short(_FORGOTTEN[root] + (f".{rest}" if rest else ""))
         if self._lenient or hasattr(builtins, root) or root in _COMPILER_HELPERS or root == "__name__":
             return path
-        raise RenderError(f"Line {line} uses `{root}`, which the completion defines nowhere.")
+        raise RenderError(f"Line {line} uses `{root}`, which the completion does not define.")
 
 
 def _may_import(origin: Imported, full: str) -> bool:
@@ -205,7 +203,7 @@ def _may_import(origin: Imported, full: str) -> bool:
 
 
 def _short(path: str) -> str:
-    """``tl.load`` for ``triton.language.load``, ``libdevice.exp`` wherever that was imported from."""
+    """Returns ``tl.load`` for ``triton.language.load``, and ``libdevice.exp`` for any path to it."""
     parts = path.split(".")
     for helper in ("libdevice", "triton_helpers"):
         if helper in parts:

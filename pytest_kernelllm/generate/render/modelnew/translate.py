@@ -1,39 +1,39 @@
-"""Turns a hand-style answer (kernels, wrapper functions, a ``ModelNew`` class) into a kernel module.
+"""Translates an answer with kernels, wrapper functions and a ``ModelNew`` class to a kernel module.
 
-Only form changes: what ``ModelNew.forward`` reaches is kept, the class becomes top-level functions on the
-target's own instance, imports are spelt one way and devices follow the inputs. Nothing is executed.
+Only the form changes: what ``ModelNew.forward`` reaches is kept, the class becomes top-level functions on the
+target's instance, names are spelt uniformly and devices follow the inputs. Nothing is executed.
 """
 
 from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pytest_kernelllm.core.records import Completion, TensorSpec
+from pytest_kernelllm.core.syntax import (
+    bound_names,
+    dotted,
+    expression,
+    first_line,
+    free_name,
+    is_jitted,
+    literal,
+)
 from pytest_kernelllm.generate.render.describe import describe
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.extract import parse
 from pytest_kernelllm.generate.render.lower import device_functions
+from pytest_kernelllm.generate.render.modelnew.attribute_mapper import AttributeMapper
 from pytest_kernelllm.generate.render.modelnew.autograd import as_functions, is_autograd_function
 from pytest_kernelllm.generate.render.modelnew.devices import OnInputDevice, is_device, tensor_parameter
 from pytest_kernelllm.generate.render.modelnew.instances import Instance, instances
-from pytest_kernelllm.generate.render.modelnew.selfmap import SelfMap
 from pytest_kernelllm.generate.render.modelnew.spelling import Canonical, imports, without_annotations
-from pytest_kernelllm.generate.render.modelnew.standins import with_stand_ins
-from pytest_kernelllm.generate.render.modelnew.values import Known, Unknown, argument, evaluate
+from pytest_kernelllm.generate.render.modelnew.substitutes import with_substitutes
+from pytest_kernelllm.generate.render.modelnew.values import KnownValue, Unknown, argument, evaluate
 from pytest_kernelllm.generate.render.rendered import Rendered
 from pytest_kernelllm.generate.render.signature import with_target_parameters
-from pytest_kernelllm.generate.render.syntax import (
-    bound_names,
-    dotted,
-    free_name,
-    global_loads,
-    is_jitted,
-    literal,
-    name_chain,
-)
 
 if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import LiveTarget
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
 _RESERVED = frozenset({"forward", "SUPPORTS", "self"})
 
 
-def translate(source: str, live: LiveTarget, completion: Completion) -> Rendered:
-    """The kernel module that a hand-style answer amounts to.
+def translate_modelnew(source: str, live: LiveTarget, completion: Completion) -> Rendered:
+    """Translates an answer to the parts of a kernel module.
 
     Args:
-        source: Python code that parses, with a class ``ModelNew``.
+        source: Python code with a class ``ModelNew``.
         live: the target; its cases' domains become ``SUPPORTS``.
-        completion: where the code came from.
+        completion: the completion with this code.
 
     Raises:
-        RenderError: something cannot be carried over; the text names the attribute or the line.
+        RenderError: something has no form in a kernel module; the message names the attribute or the line.
     """
     tree = parse(source)
     if isinstance(tree, str):
@@ -62,11 +62,11 @@ def translate(source: str, live: LiveTarget, completion: Completion) -> Rendered
 
 
 class _Answer:
-    """One completion's code, taken apart."""
+    """The code of one completion and its translation."""
 
     def __init__(self, source: str, tree: ast.Module, live: LiveTarget) -> None:
         self.kernels: list[str] = []
-        self._stand_ins: set[str] = set()
+        self._substitutes: set[str] = set()
         self._lines, self._live = source.split("\n"), live
         self._domain = live.cases[0].domain
         self._imports = imports(tree)
@@ -88,21 +88,21 @@ class _Answer:
         self._instances = instances(self._top, reading, constants, args, kwargs, {*self._top, *_RESERVED})
 
     def body(self) -> str:
-        """Everything that ``forward`` reaches, in the order of the source, then methods, then ``forward``."""
+        """Writes everything that ``forward`` reaches in the order of the source, then methods, then ``forward``."""
         new_names = {self._renamed.get(name, name): name for name in self._top}
         methods = {new: (i, name) for i in self._instances.values() for name, new in i.functions.items()}
         kept: dict[str, ast.stmt] = {}
         own: dict[str, ast.stmt] = {"forward": self._method(*methods["forward"])}
         todo = [own["forward"]]
         while todo:
-            for load in global_loads(todo.pop()):
-                if load.id in methods and load.id not in own:
-                    todo.append(own.setdefault(load.id, self._method(*methods[load.id])))
-                elif (name := new_names.get(load.id)) and name not in kept:
+            for used in _used_globals(todo.pop()):
+                if used in methods and used not in own:
+                    todo.append(own.setdefault(used, self._method(*methods[used])))
+                elif (name := new_names.get(used)) and name not in kept:
                     todo.append(kept.setdefault(name, self._statement(name)))
         definitions = {id(self._top[name]): name for name in self._top if name in kept}
         texts = [
-            *device_functions(self._stand_ins),
+            *device_functions(self._substitutes),
             *(self._text(name, kept[name]) for name in definitions.values()),
             *(ast.unparse(own[name]) for name in methods if name in own and name != "forward"),
             ast.unparse(own["forward"]),
@@ -132,23 +132,23 @@ class _Answer:
         return ast.fix_missing_locations(new)
 
     def _autograd_function(self, cls: ast.ClassDef) -> ast.ClassDef:
-        """Stays a class where gradients are wanted."""
+        """Translates an autograd function, which stays a class because gradients are needed."""
         for index, node in enumerate(cls.body):
             new = self._spelling.statement(node)
             tensor = tensor_parameter(new) if isinstance(new, ast.FunctionDef) else None
             cls.body[index] = OnInputDevice(tensor, self._devices).visit(new)
-        cls.bases = [name_chain("torch.autograd.Function")]
+        cls.bases = [expression("torch.autograd.Function")]
         return ast.fix_missing_locations(cls)
 
     def _kernel(self, kernel: ast.FunctionDef) -> ast.FunctionDef:
-        """A kernel or device function, with functions that stand in for what ``tl`` has not."""
+        """Translates a kernel or device function, with substitutes for functions that ``tl`` lacks."""
         self.kernels.append(kernel.name)
-        kernel, stand_ins = with_stand_ins(kernel, self._top)
-        self._stand_ins |= stand_ins
+        kernel, substitutes = with_substitutes(kernel, self._top)
+        self._substitutes |= substitutes
         return kernel
 
     def _method(self, instance: Instance, name: str) -> ast.FunctionDef:
-        """A method as a function on the target's instance."""
+        """Translates a method to a function on the target's instance."""
         new = self._spelling.statement(copy.deepcopy(instance.methods[name]))
         assert isinstance(new, ast.FunctionDef)
         tensor = tensor_parameter(new)
@@ -158,16 +158,15 @@ class _Answer:
             new = with_target_parameters(new, self._live.signature, self._domain.inputs)
             tensor = inputs[0] if inputs else tensor
         OnInputDevice(tensor, self._devices).visit(new)
-        mapping = SelfMap(instance, self._instances, self._domain)
+        mapping = AttributeMapper(instance, self._instances, self._domain, self._live.parts)
         new.body = [mapping.visit(statement) for statement in new.body]
         return ast.fix_missing_locations(new)
 
     def _text(self, name: str, new: ast.stmt) -> str:
-        """A definition as the completion wrote it, comments and all, unless something had to change."""
+        """Writes a definition; an unchanged one keeps the completion's text with its comments."""
         old = self._top[name]
         if ast.dump(old) == ast.dump(new):
-            first = min([old.lineno, *(d.lineno for d in getattr(old, "decorator_list", []))])
-            text = "\n".join(self._lines[first - 1 : old.end_lineno])
+            text = "\n".join(self._lines[first_line(old) - 1 : old.end_lineno])
             again = parse(text)
             if isinstance(again, ast.Module) and [ast.dump(s) for s in again.body] == [ast.dump(old)]:
                 return text
@@ -175,7 +174,7 @@ class _Answer:
 
 
 def _definitions(tree: ast.Module) -> dict[str, ast.stmt]:
-    """What each top-level name was last bound to, by a definition, an assignment or a compound statement."""
+    """Returns the last statement that binds each top-level name."""
     found: dict[str, ast.stmt] = {}
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
@@ -183,15 +182,23 @@ def _definitions(tree: ast.Module) -> dict[str, ast.stmt]:
         elif isinstance(node, ast.Import | ast.ImportFrom | ast.Expr):
             continue
         else:
-            names = bound_names(node)
+            names = bound_names(node, imports=False)
         for name in names:
             found.pop(name, None)  # a later definition also takes the later place
             found[name] = node
     return found
 
 
+def _used_globals(node: ast.stmt) -> Iterator[str]:
+    """Yields the names that a top-level statement reads and does not bind itself."""
+    local = bound_names(node) if isinstance(node, ast.FunctionDef) else set()
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load) and inner.id not in local:
+            yield inner.id
+
+
 def _refuse_patches(tree: ast.Module, top: Mapping[str, ast.stmt]) -> None:
-    """A text that changes torch, or its own classes, from outside means something else than what they say.
+    """Checks that a text does not set attributes of torch or of its own definitions at top level.
 
     Raises:
         RenderError: it does.
@@ -204,8 +211,8 @@ def _refuse_patches(tree: ast.Module, top: Mapping[str, ast.stmt]) -> None:
                 raise RenderError(f"Line {node.lineno}: it sets `{name}`, which a kernel module cannot.")
 
 
-def _constants(top: Mapping[str, ast.stmt]) -> dict[str, Known]:
-    constants: dict[str, Known] = {}
+def _constants(top: Mapping[str, ast.stmt]) -> dict[str, KnownValue]:
+    constants: dict[str, KnownValue] = {}
     for name, node in top.items():
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             try:

@@ -1,7 +1,7 @@
-"""A tiny evaluator for what a completion's constructor computes, without executing any of it.
+"""Evaluates expressions of a completion's constructor without executing them.
 
-It knows literals, names bound to the case's constructor arguments, simple arithmetic, and a handful of
-functions on plain numbers. Everything else is ``Unknown``.
+It knows literals, names of the case's constructor arguments, simple arithmetic and a few functions on plain
+numbers. Everything else raises ``Unknown``.
 """
 
 from __future__ import annotations
@@ -14,52 +14,52 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_kernelllm.core.records import Scalar
-from pytest_kernelllm.generate.render.syntax import dotted, is_plain
+from pytest_kernelllm.core.syntax import call_name, dotted, is_literal
 
 _LIMIT = 1 << 64
-"""Largest magnitude of an integer on the way: ``9 ** 9 ** 9`` must not keep us busy."""
+"""The largest magnitude of an integer, so that ``9 ** 9 ** 9`` does not take forever."""
 
 
 class Unknown(Exception):
-    """An expression is not one that can be evaluated here."""
+    """Raised if an expression cannot be evaluated here."""
 
 
 @dataclass(frozen=True)
-class Known:
-    """A value, and the plain values of constructor arguments that went into it."""
+class KnownValue:
+    """A value with the plain values of constructor arguments on which it depends."""
 
     value: Any
-    """Scalar, tuple of values, or (only as an intermediate step) an argument of any other type."""
+    """A scalar, a tuple of values, or (as an intermediate result only) an argument of any type."""
     read: tuple[Scalar, ...] = ()
 
 
-UNKNOWN = Known(object())
+UNKNOWN = KnownValue(object())
 """An argument that cannot be evaluated."""
 
 
-def argument(value: Any) -> Known:
-    """A constructor argument of the case."""
+def argument(value: Any) -> KnownValue:
+    """Wraps a constructor argument of the case."""
     value = tuple(value) if isinstance(value, list) else value
-    return Known(value, tuple(_leaves(value)))
+    return KnownValue(value, tuple(_leaves(value)))
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equal, and not merely because Python takes True for 1."""
+    """Whether two values are equal, where True is not 1."""
     return isinstance(a, bool) == isinstance(b, bool) and bool(a == b)
 
 
-def evaluate(node: ast.expr, names: Mapping[str, Known]) -> Known:
-    """The value of an expression.
+def evaluate(node: ast.expr, names: Mapping[str, KnownValue]) -> KnownValue:
+    """Evaluates an expression.
 
     Args:
         node: the expression.
-        names: what is known by name; attributes of ``self`` under ``"self.<name>"``.
+        names: the known values by name; attributes of ``self`` under ``"self.<name>"``.
 
     Raises:
-        Unknown: not a literal, a known name or simple arithmetic on them.
+        Unknown: the expression is not a literal, a known name or simple arithmetic on them.
     """
-    if isinstance(node, ast.Constant) and is_plain(node.value):
-        return Known(node.value)
+    if isinstance(node, ast.Constant) and is_literal(node.value):
+        return KnownValue(node.value)
     if isinstance(node, ast.Tuple | ast.List):
         return _apply(lambda *items: tuple(items), [evaluate(item, names) for item in node.elts])
     if isinstance(node, ast.Name | ast.Attribute):
@@ -75,34 +75,30 @@ def evaluate(node: ast.expr, names: Mapping[str, Known]) -> Known:
     if isinstance(node, ast.IfExp):
         test = evaluate(node.test, names)
         chosen = evaluate(node.body if test.value else node.orelse, names)
-        return Known(chosen.value, test.read + chosen.read)
+        return KnownValue(chosen.value, test.read + chosen.read)
     if isinstance(node, ast.BoolOp):
         known = evaluate(node.values[0], names)
         for item in node.values[1:]:
             if bool(known.value) == isinstance(node.op, ast.Or):
                 break
             following = evaluate(item, names)
-            known = Known(following.value, known.read + following.read)
+            known = KnownValue(following.value, known.read + following.read)
         return known
     if isinstance(node, ast.Subscript):
         return _apply(_item, [evaluate(node.value, names), evaluate(node.slice, names)])
-    if (
-        isinstance(node, ast.Call)
-        and not node.keywords
-        and (function := _FUNCTIONS.get(dotted(node.func) or ""))
-    ):
+    if isinstance(node, ast.Call) and not node.keywords and (function := _FUNCTIONS.get(call_name(node))):
         return _apply(function, [evaluate(item, names) for item in node.args])
     raise Unknown
 
 
-def _name(node: ast.Name | ast.Attribute, names: Mapping[str, Known]) -> Known:
+def _name(node: ast.Name | ast.Attribute, names: Mapping[str, KnownValue]) -> KnownValue:
     name = dotted(node) or ""
     if name in names:
         return names[name]
     if name in _CONSTANTS:
-        return Known(_CONSTANTS[name])
+        return KnownValue(_CONSTANTS[name])
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
-        # A configuration object: only what it plainly stores, so that no property of it runs.
+        # A configuration object: only stored values are read, so that no property runs.
         owner = _name(node.value, names).value
         stored = owner if isinstance(owner, dict) else getattr(owner, "__dict__", {})
         if not isinstance(owner, type) and node.attr in stored:
@@ -110,9 +106,9 @@ def _name(node: ast.Name | ast.Attribute, names: Mapping[str, Known]) -> Known:
     raise Unknown
 
 
-def _apply(function: Callable[..., Any], operands: Sequence[Known]) -> Known:
+def _apply(function: Callable[..., Any], operands: Sequence[KnownValue]) -> KnownValue:
     values = [known.value for known in operands]
-    if not all(is_plain(value) for value in values):
+    if not all(is_literal(value) for value in values):
         raise Unknown
     try:
         value = function(*values)
@@ -120,17 +116,17 @@ def _apply(function: Callable[..., Any], operands: Sequence[Known]) -> Known:
         raise Unknown from None
     if isinstance(value, int) and abs(value) > _LIMIT:
         raise Unknown
-    return Known(value, tuple(leaf for known in operands for leaf in known.read))
+    return KnownValue(value, tuple(leaf for known in operands for leaf in known.read))
 
 
 def _leaves(value: Any) -> list[Scalar]:
     if isinstance(value, tuple):
         return [leaf for item in value for leaf in _leaves(item)]
-    return [value] if is_plain(value) else []
+    return [value] if is_literal(value) else []
 
 
 def _numbers(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` on numbers only: ``"a" * 10**9`` is arithmetic to Python."""
+    """Restricts a function to numbers, because ``"a" * 10**9`` is arithmetic in Python."""
 
     def checked(*values: Any) -> Any:
         if not all(isinstance(value, int | float) for value in values):

@@ -1,4 +1,4 @@
-"""Completions in the dialect of torch 2.5's Inductor, as models trained on its output write them."""
+"""Completions like the code of torch 2.5's Inductor, as models trained on its output write them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytest_kernelllm.core.kernel_module import read_supports
 from pytest_kernelllm.core.records import Completion
 from pytest_kernelllm.generate.render.extract import extract
 from pytest_kernelllm.generate.render.inductor import sections
-from pytest_kernelllm.generate.render.inductor.translate import is_dialect
+from pytest_kernelllm.generate.render.inductor.translate import is_inductor_code
 from pytest_kernelllm.generate.render.render import RenderError, render
 from pytest_kernelllm.judge.static_check.static_check import find_violations
 
@@ -46,7 +46,7 @@ BROKEN = {
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     candidates = {text: (target, from_text(target, text)) for text, target in {**SOUND, **WRONG}.items()}
-    return errors(tmp_path_factory.mktemp("dialect"), candidates)
+    return errors(tmp_path_factory.mktemp("inductor"), candidates)
 
 
 @pytest.mark.parametrize("text", SOUND)
@@ -70,12 +70,12 @@ def test_broken_text_is_refused_with_the_place(text: str) -> None:
 
 @pytest.mark.parametrize("text", [*SOUND, *WRONG, "dialect_other_shape"])
 def test_the_dialect_is_recognised(text: str) -> None:
-    assert is_dialect(extract((COMPLETIONS / f"{text}.txt").read_text(encoding="utf-8")))
+    assert is_inductor_code(extract((COMPLETIONS / f"{text}.txt").read_text(encoding="utf-8")))
 
 
 @pytest.mark.parametrize("text", ["hand_add", "hand_layer_norm", "hand_linear_gelu"])
 def test_hand_style_is_not_taken_for_it(text: str) -> None:
-    assert not is_dialect(extract((COMPLETIONS / f"{text}.txt").read_text(encoding="utf-8")))
+    assert not is_inductor_code(extract((COMPLETIONS / f"{text}.txt").read_text(encoding="utf-8")))
 
 
 def test_buffers_kept_for_a_backward_pass_are_left_out() -> None:

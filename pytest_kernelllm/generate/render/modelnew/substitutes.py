@@ -1,41 +1,39 @@
-"""Lowers what a hand-written kernel takes from libdevice and its like; leaves other kernels alone."""
+"""Replaces the functions that a hand-written kernel takes from libdevice and similar modules."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
 
+from pytest_kernelllm.core.syntax import read_names
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.lower import device_functions, lower
 
 _HELPERS = frozenset({"libdevice", "tl_math", "triton_helpers"})
 
 
-def with_stand_ins(
+def with_substitutes(
     kernel: ast.FunctionDef, top: Mapping[str, ast.stmt]
 ) -> tuple[ast.FunctionDef, frozenset[str]]:
-    """A kernel in plain ``tl``, and the names of the device functions that it then calls.
+    """Lowers a kernel to plain ``tl`` and returns it with the names of the device functions that it calls.
 
     Args:
         kernel: a ``@triton.jit`` function in canonical spelling.
         top: the completion's top-level definitions.
 
     Raises:
-        RenderError: a function without a plain form, or one whose stand-in would hide the completion's own.
+        RenderError: a function has no plain form, or the completion defines a function of the substitute's
+            name.
     """
-    if not _loads(kernel) & _HELPERS:
+    if not read_names(kernel) & _HELPERS:
         return kernel, frozenset()
     lowered = lower(kernel, [node for node in top.values() if isinstance(node, ast.FunctionDef)])
     lowered.decorator_list = kernel.decorator_list
     if ast.get_docstring(kernel) is not None:
         lowered.body.insert(0, kernel.body[0])
-    new = frozenset(name for name in _loads(lowered) - _loads(kernel) if device_functions([name]))
+    new = frozenset(name for name in read_names(lowered) - read_names(kernel) if device_functions([name]))
     if taken := sorted(new & set(top)):
         raise RenderError(
-            f"Line {kernel.lineno}: the completion's own `{taken[0]}` hides the one of libdevice."
+            f"Line {kernel.lineno}: the completion's own `{taken[0]}` would hide the substitute for libdevice's."
         )
     return lowered, new
-
-
-def _loads(node: ast.AST) -> set[str]:
-    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}

@@ -1,4 +1,4 @@
-"""Inputs whose own callable has no source to show: tensors of the same shape, dtype and kind."""
+"""Replaces inputs whose callable has no source by tensors of the same shape, dtype and value range."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from typing import Any
 
 import torch
 
-from pytest_kernelllm.models.prompt.errors import Refused
-from pytest_kernelllm.models.prompt.values import Writer
+from pytest_kernelllm.models.prompt.errors import NotPortable
+from pytest_kernelllm.models.prompt.values import ExpressionWriter
 
 _SMALL = 16
-"""Integer tensors of at most this many elements are written out: they may be sizes or offsets."""
+"""Integer tensors with at most this many elements are written as they are: they may be sizes or offsets."""
 
 
-def invented(value: Any, shape: tuple[int, ...] | None, writer: Writer) -> ast.expr:
-    """An expression that makes a value like the given one.
+def synthetic(value: Any, shape: tuple[int, ...] | None, writer: ExpressionWriter) -> ast.expr:
+    """Writes an expression that makes a value like a sample.
 
     Args:
-        value: a sample, on the CPU, floating tensors in the dtype that is wanted.
-        shape: of the tensor to make; None for other values.
+        value: the sample, on the CPU, with floating tensors in the requested dtype.
+        shape: the shape of the tensor to make; None for the sample's own.
         writer: writes values.
 
     Raises:
-        Refused: it cannot be written.
+        NotPortable: the value cannot be written.
     """
     if not isinstance(value, torch.Tensor):
         return writer.write(value)
     shape = tuple(value.shape) if shape is None else shape
     if value.is_complex():
-        raise Refused(
+        raise NotPortable(
             "a complex input whose callable has no source; write it as a plain function at module level"
         )
     if value.numel() and bool((value == value.flatten()[0]).all()):
@@ -51,7 +51,7 @@ def invented(value: Any, shape: tuple[int, ...] | None, writer: Writer) -> ast.e
     return ast.Call(ast.Attribute(made, "to", ast.Load()), [writer.write(value.dtype)], [])
 
 
-def _integers(value: torch.Tensor, shape: tuple[int, ...], writer: Writer) -> ast.expr:
+def _integers(value: torch.Tensor, shape: tuple[int, ...], writer: ExpressionWriter) -> ast.expr:
     if value.numel() <= _SMALL and tuple(value.shape) == shape:
         return writer.write(value)
     steps = torch.arange(value.shape[-1]) if value.dim() else value
@@ -66,7 +66,7 @@ def _integers(value: torch.Tensor, shape: tuple[int, ...], writer: Writer) -> as
     return _make(writer, "randint", low, high + 1, shape, dtype=value.dtype)
 
 
-def _make(writer: Writer, name: str, *args: Any, **kwargs: Any) -> ast.expr:
+def _make(writer: ExpressionWriter, name: str, *args: Any, **kwargs: Any) -> ast.expr:
     function = ast.Attribute(writer.refer(torch), name, ast.Load())
     keywords = [
         ast.keyword(key, writer.write(value))

@@ -1,4 +1,4 @@
-"""What emitting a program gives: text, with allocations kept apart until every dtype is known."""
+"""The text of an emitted program; allocations stay separate until all dtypes are known."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from pytest_kernelllm.generate.render.inductor.kernel_text import call_text
 
 @dataclass(frozen=True)
 class Allocation:
-    """A statement that makes a buffer."""
+    """A statement that allocates a buffer."""
 
     head: str
     sizes: tuple[str, ...]
-    """Its shape, and its strides where they are not row-major."""
+    """The shape, and the strides if they are not row-major."""
     dtypes: tuple[str, ...]
-    """``torch.float32``: in each domain that the text serves."""
+    """The dtype (``torch.float32``) in each domain that the text serves."""
     reference: str
-    """The tensor whose device it takes."""
+    """The tensor whose device is used."""
     references: tuple[str, ...]
-    """Dtype of the reference in each domain."""
+    """The dtype of the reference in each domain."""
     output: bool
 
     def text(self) -> str | None:
-        """The statement; None if no one text makes the right dtype in every domain."""
+        """Writes the statement; returns None if no single text gives the right dtype in every domain."""
         same = self.dtypes == self.references
         if len(set(self.dtypes)) == 1 and not (same and (self.output or self.dtypes[0] != "torch.float32")):
             dtype = self.dtypes[0]
@@ -37,17 +37,17 @@ class Allocation:
 
 
 @dataclass(frozen=True)
-class Written:
-    """Text of one program."""
+class ProgramText:
+    """The text of one program."""
 
     kernels: tuple[str, ...]
-    """Definitions, in the order of their launches."""
+    """The kernels' definitions, in the order of their launches."""
     names: tuple[str, ...]
     statements: tuple[str | Allocation, ...]
-    """Of ``forward``, not indented."""
+    """The statements of ``forward``, not indented."""
     helpers: frozenset[str]
-    """Functions of ``device`` that the kernels call."""
+    """The device functions that the kernels call."""
 
     def lines(self) -> list[str]:
-        """The statements as text."""
+        """Returns the statements as text."""
         return [s if isinstance(s, str) else s.text() or "" for s in self.statements]

@@ -1,4 +1,4 @@
-"""64-bit element numbers, for tensors of 2**31 elements and more."""
+"""Makes kernels use 64-bit offsets for tensors with 2**31 elements or more."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import copy
 import math
 
 from pytest_kernelllm.core.records import Domain, TensorSpec
+from pytest_kernelllm.core.syntax import call_name, expression
 from pytest_kernelllm.generate.render.inductor.program import Assign, Binding, Program
-from pytest_kernelllm.generate.render.inductor.torch_calls import allocation, evaluate, is_allocation
-from pytest_kernelllm.generate.render.trees import call_name, expression, size_of
+from pytest_kernelllm.generate.render.inductor.torch_calls import allocation, evaluate, is_allocation, size_of
 
 _LIMIT = 2**31
 
 
-def needed(program: Program, binding: Binding, domain: Domain) -> bool:
-    """Whether some tensor of a program reaches 2**31 elements at the largest sizes of its domain."""
-    specs = {**domain.inputs, **{f"self.{name}": value for name, value in domain.attributes.items()}}
+def needs_int64(program: Program, binding: Binding, domain: Domain) -> bool:
+    """Whether a tensor of a program has 2**31 elements or more at the largest sizes of its domain."""
+    specs = binding.specs
     sizes: dict[str, int] = {}
     for step in program.steps:
         if isinstance(step, Assign) and (read := size_of(step.value)) is not None:
@@ -39,16 +39,16 @@ def _most(size: int | str, domain: Domain) -> int:
     return size if isinstance(size, int) else domain.dims[size][1]
 
 
-def widened(function: ast.FunctionDef) -> ast.FunctionDef:
-    """A copy of a kernel that counts its programs in 64 bits, and so everything derived from them."""
-    result: ast.FunctionDef = _Widen().visit(copy.deepcopy(function))
+def with_int64_offsets(function: ast.FunctionDef) -> ast.FunctionDef:
+    """Copies a kernel with 64-bit program ids, so that all offsets have 64 bits."""
+    result: ast.FunctionDef = _WithInt64().visit(copy.deepcopy(function))
     return ast.fix_missing_locations(result)
 
 
-class _Widen(ast.NodeTransformer):
+class _WithInt64(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         if isinstance(node.func, ast.Attribute) and node.func.attr == "to":
-            return node  # the compiler did so itself
+            return node  # the compiler did this already
         self.generic_visit(node)
         if call_name(node) == "tl.program_id":
             return ast.Call(ast.Attribute(node, "to", ast.Load()), [expression("tl.int64")], [])

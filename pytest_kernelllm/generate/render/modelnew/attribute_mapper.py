@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
+from pytest_kernelllm.core.parts import Parts
 from pytest_kernelllm.core.records import Domain, Scalar, TensorSpec
+from pytest_kernelllm.core.syntax import expression, is_literal, literal
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.modelnew.constructor import Setting
 from pytest_kernelllm.generate.render.modelnew.instances import Instance
-from pytest_kernelllm.generate.render.modelnew.values import Known, Unknown, evaluate, same
-from pytest_kernelllm.generate.render.syntax import dotted, is_plain, literal, name_chain
+from pytest_kernelllm.generate.render.modelnew.values import KnownValue, Unknown, evaluate, same
 
 _CALLABLE = frozenset(
     {"Linear", "Bilinear", "Embedding"} | {f"Conv{t}{n}d" for t in ("", "Transpose") for n in (1, 2, 3)}
@@ -18,23 +19,27 @@ _CALLABLE = frozenset(
 """Stock layers that a kernel module may call; everything else it computes itself."""
 
 
-class SelfMap(ast.NodeTransformer):
-    """Rewrites one method of ``ModelNew`` into a function on the target's instance.
+class AttributeMapper(ast.NodeTransformer):
+    """Rewrites a method of ``ModelNew`` to a function on the target's instance.
 
-    Weights and layers are carried by name only. Plain values are taken from the target's attribute of that
-    name, or from the one attribute that provably has the same value, or are written out where the domain
-    pins the constructor arguments they came from.
+    Weights and layers are mapped by name only. A plain value becomes the target's attribute of that name, or
+    the only attribute with the same value, or a literal if the domain fixes the constructor arguments on
+    which it depends.
     """
 
-    def __init__(self, instance: Instance, others: Mapping[str, Instance], domain: Domain) -> None:
-        """For the methods of one module of a completion.
+    def __init__(
+        self, instance: Instance, others: Mapping[str, Instance], domain: Domain, parts: Parts
+    ) -> None:
+        """Prepares to rewrite the methods of one module of a completion.
 
         Args:
-            instance: that module.
+            instance: the module.
             others: all modules of the completion, by path.
-            domain: of any case; the attributes are the same in all.
+            domain: the domain of any case, as the attributes are the same in all.
+            parts: the parts of the target.
         """
-        self._settings, self._domain = instance.settings, domain
+        self._settings, self._domain, self._parts = instance.settings, domain, parts
+        self._path = instance.path
         self._at = f"{instance.path}." if instance.path else ""
         below = {p.removeprefix(self._at): o for p, o in others.items() if p.startswith(self._at) and p}
         self._methods = dict(instance.functions)
@@ -48,18 +53,17 @@ class SelfMap(ast.NodeTransformer):
         }
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """``self._helper(x)`` becomes ``_helper(self, x)``; only GEMM and convolution layers stay calls."""
-        path = dotted(node.func) or ""
-        name = path.removeprefix("self.")
-        if path.startswith("self.") and name in self._methods:
+        """Turns ``self._helper(x)`` into ``_helper(self, x)``; only matrix and convolution layers stay calls."""
+        name = self._name(node.func)
+        if function := self._methods.get(name or ""):
             self._visit_arguments(node)
-            node.func = ast.copy_location(ast.Name(self._methods[name], ast.Load()), node.func)
+            node.func = ast.copy_location(ast.Name(function, ast.Load()), node.func)
             node.args.insert(0, ast.Name("self", ast.Load()))
             return node
-        cls = self._attributes.get(f"{name}.__class__") if path.startswith("self.") else None
+        cls = self._attributes.get(f"{name}.__class__")
         if isinstance(cls, str) and not _is_stock_layer(cls, _CALLABLE):
             raise RenderError(
-                f"Line {node.lineno} calls self.{name}, a {cls.rpartition('.')[2]}: of the target's layers "
+                f"Line {node.lineno} calls {ast.unparse(node.func)}, a {cls.rpartition('.')[2]}: of the target's layers "
                 "only Linear, Embedding, Bilinear and convolutions can be called."
             )
         return self.generic_visit(node)
@@ -70,25 +74,37 @@ class SelfMap(ast.NodeTransformer):
             keyword.value = self.visit(keyword.value)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        """``self.a.b`` is looked at as a whole."""
-        path = dotted(node) or ""
-        if not path.startswith("self."):
+        """Maps a dotted path such as ``self.a[0].b``."""
+        name = self._name(node)
+        if not name:
             return self.generic_visit(node)
         if not isinstance(node.ctx, ast.Load):
             raise RenderError(
-                f"Line {node.lineno} changes {path} in forward; a kernel module keeps no state."
+                f"Line {node.lineno} changes {ast.unparse(node)} in forward; a kernel module keeps no state."
             )
-        return ast.copy_location(self._carry(path.removeprefix("self."), node.lineno), node)
+        return ast.copy_location(self._map(name, node.lineno), node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        """Maps an item of a container such as ``self.layers[-1]``."""
+        name = self._name(node)
+        if not name or not isinstance(node.ctx, ast.Load):
+            return self.generic_visit(node)
+        return ast.copy_location(self._map(name, node.lineno), node)
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        """``self`` itself is the target's instance, of which a completion knows nothing."""
+        """Rejects ``self`` by itself, because it is the target's instance and not the completion's."""
         if node.id == "self":
             raise RenderError(
-                f"Line {node.lineno} passes self on as a whole; only its attributes can be carried."
+                f"Line {node.lineno} passes on self as a whole; only its attributes can be used."
             )
         return node
 
-    def _carry(self, name: str, line: int) -> ast.expr:
+    def _name(self, node: ast.expr) -> str | None:
+        """Returns the dotted name, relative to the completion's ``self``, of what an expression reads."""
+        name = self._parts.name(node, self._path)
+        return None if name is None else name.removeprefix(self._path).removeprefix(".")
+
+    def _map(self, name: str, line: int) -> ast.expr:
         first = name.split(".")[0]
         if name == "training":
             return literal(self._domain.training)
@@ -110,19 +126,22 @@ class SelfMap(ast.NodeTransformer):
         if self._target_has(name):
             return self._own(name)
         raise RenderError(
-            f"{_where(first, setting)} cannot be worked out from the "
+            f"{_where(first, setting)} cannot be computed from the "
             f"constructor's arguments, and {self._target_list()}."
         )
 
     def _own(self, name: str) -> ast.expr:
-        return name_chain(f"self.{self._at}{name}")
+        path = self._parts.expression(f"{self._at}{name}")
+        if path is None:
+            raise RenderError(f"No Python expression reaches the target's attribute `{self._at}{name}`.")
+        return expression(path)
 
     def _tensor(self, name: str, first: str, setting: Setting) -> ast.expr:
         own = name if name in self._attributes else first
         spec = self._attributes.get(own)
         if not isinstance(spec, TensorSpec):
             raise RenderError(
-                f"{_where(first, setting)} cannot be carried: weights are carried by name, "
+                f"{_where(first, setting)} cannot be mapped: weights are mapped by name, "
                 f"and {self._target_list(tensors=True)}."
             )
         if setting.shape is not None and setting.shape != spec.shape:
@@ -136,18 +155,18 @@ class SelfMap(ast.NodeTransformer):
         cls = self._attributes.get(f"{first}.__class__")
         if not isinstance(cls, str):
             raise RenderError(
-                f"{_where(first, setting)} cannot be carried: the target has no submodule of that name."
+                f"{_where(first, setting)} cannot be mapped: the target has no submodule of that name."
             )
         if not _is_stock_layer(cls, {layer}):
             raise RenderError(f"self.{first} (line {setting.line}) is a {layer}, the target's is a {cls}.")
         return self._own(name)
 
-    def _value(self, name: str, first: str, known: Known, setting: Setting) -> ast.expr:
-        if not is_plain(known.value):
+    def _value(self, name: str, first: str, known: KnownValue, setting: Setting) -> ast.expr:
+        if not is_literal(known.value):
             if self._target_has(name):
                 return self._own(name)
             try:
-                known = evaluate(name_chain(f"self.{name}"), {f"self.{first}": known})
+                known = evaluate(expression(f"self.{name}"), {f"self.{first}": known})
             except Unknown:
                 raise RenderError(
                     f"{_where(first, setting)} is an object, and {self._target_list()}."
@@ -155,22 +174,22 @@ class SelfMap(ast.NodeTransformer):
         value = known.value
         if name in self._attributes and _is(self._attributes[name], value):
             return self._own(name)
-        if known.read and name not in self._attributes and (twin := self._only_attribute_with(value)):
-            return self._own(twin)
+        if known.read and name not in self._attributes and (other := self._only_attribute_with(value)):
+            return self._own(other)
         for leaf in known.read:
             if not self._pinned(leaf):
                 raise RenderError(
                     f"{_where(first, setting)} comes from the constructor argument {leaf!r}, which "
-                    "no attribute of the target holds: the kernel could meet another."
+                    "no attribute of the target holds, so that the kernel could get another value."
                 )
         return literal(value)
 
     def _only_attribute_with(self, value: object) -> str | None:
         if isinstance(value, bool) or not isinstance(value, int | float | str):
-            return None  # too common to prove anything
+            return None  # too common to be evidence
         named = {k: v for k, v in self._attributes.items() if not k.endswith("__class__") and "[" not in k}
-        twins = [name for name, spec in named.items() if _is(spec, value)]
-        return twins[0] if len(twins) == 1 else None
+        found = [name for name, spec in named.items() if _is(spec, value)]
+        return found[0] if len(found) == 1 else None
 
     def _pinned(self, leaf: Scalar) -> bool:
         if isinstance(leaf, bool) or leaf is None:

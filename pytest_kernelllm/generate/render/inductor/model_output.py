@@ -1,40 +1,46 @@
-"""Read what models trained on Inductor's output write: kernels, ``call``, and a ``ModelNew`` that binds them.
+"""Reads the answers of models that were trained on Inductor's output: kernels, ``call`` and ``ModelNew``.
 
-``ModelNew.forward`` names what each argument of ``call`` is (``primals_2 = self.fc.weight``) and which of its
+``ModelNew.forward`` shows what each argument of ``call`` is (``primals_2 = self.fc.weight``) and which of its
 results are returned (``return output[0]``).
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelllm.core.records import Case, Domain, TensorSpec
+from pytest_kernelllm.core.syntax import call_name, constant_int, expression, is_docstring
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.inductor.program import Binding, Layout, Program
 from pytest_kernelllm.generate.render.inductor.wrapper import parse, read_program
-from pytest_kernelllm.generate.render.trees import call_name, const_int, expression
+from pytest_kernelllm.generate.render.visible import is_own, reached, visible
 
 if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import LiveTarget
 
 
-def read(source: str, live: LiveTarget) -> tuple[Program, Binding, Sequence[Domain]]:
-    """Program and binding of a text, and the domains of the target that it was written for.
+def read_model_output(source: str, live: LiveTarget) -> list[tuple[Program, Binding, Domain]]:
+    """Reads program and binding of a text for each domain of the target that it serves.
 
     Raises:
-        RenderError: the text is cut off, names what the target lacks, or was written for other shapes.
+        RenderError: the text is cut off, names attributes that the target lacks, or was written for other
+            shapes.
     """
     tree = parse(source)
     forward = _forward(tree)
     program = read_program(source)
     binding = _binding(program, forward, live)
     problems: list[str] = []
-    domains = [d for case in live.cases if (d := _domain(case, program, binding, problems)) is not None]
-    if not domains:
+    found = []
+    for case in live.cases:
+        bound = replace(binding, specs=visible(case.domain, live.parts))
+        if (domain := _domain(case, program, bound, problems)) is not None:
+            found.append((program, replace(bound, specs=visible(domain, live.parts)), domain))
+    if not found:
         raise RenderError(problems[0])
-    return program, binding, domains
+    return found
 
 
 def _forward(tree: ast.Module) -> ast.FunctionDef:
@@ -66,23 +72,23 @@ def _binding(program: Program, forward: ast.FunctionDef, live: LiveTarget) -> Bi
             target, value = statement.targets[0].id, statement.value
             if isinstance(value, ast.Call) and call_name(value) == "call":
                 results = target
-                arguments = _arguments(value, values, program, live.cases[0].domain)
+                arguments = _arguments(value, values, program, live)
             else:
                 values[target] = values.get(value.id, value) if isinstance(value, ast.Name) else value
         elif isinstance(statement, ast.Return) and statement.value is not None:
             output = _output(statement.value, results, len(program.returns))
-        elif not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
+        elif not is_docstring(statement):
             raise RenderError(
                 f"Line {statement.lineno}: ModelNew.forward does more than call the kernels"
                 f" ({ast.unparse(statement).splitlines()[0]})."
             )
     if not arguments or output is None:
         raise RenderError(f"Line {forward.lineno}: ModelNew.forward does not return what `call` computes.")
-    return Binding(arguments, output, {})
+    return Binding(arguments, output, {}, {})
 
 
 def _arguments(
-    call: ast.Call, values: dict[str, ast.expr], program: Program, domain: Domain
+    call: ast.Call, values: dict[str, ast.expr], program: Program, live: LiveTarget
 ) -> dict[str, str]:
     given = call.args[0].elts if call.args and isinstance(call.args[0], ast.List | ast.Tuple) else []
     if len(given) != len(program.arguments):
@@ -98,20 +104,23 @@ def _arguments(
                 f"Line {call.lineno}: `{ast.unparse(node)}` is not defined in ModelNew.forward."
             )
         text = ast.unparse(value)
-        if text.startswith("self.") and text.removeprefix("self.") not in domain.attributes:
-            raise RenderError(
-                f"The target has no attribute `{text.removeprefix('self.')}`, which the text reads."
-            )
+        if is_own(text):
+            own = live.parts.name(value)
+            if own is None or own not in live.cases[0].domain.attributes:
+                raise RenderError(
+                    f"The target has no attribute `{text.removeprefix('self.')}`, which the text reads."
+                )
+            text = reached(f"self.{own}", live.parts)
         bound[name] = text
     return bound
 
 
 def _output(value: ast.expr, results: str, count: int) -> Any:
-    """``output[0]``, ``output[0], output[2]`` or ``output``."""
+    """Reads ``output[0]``, ``output[0], output[2]`` or ``output`` as an output structure."""
     if isinstance(value, ast.Tuple):
         return {"tuple": [_output(item, results, count) for item in value.elts]}
     if isinstance(value, ast.Subscript) and ast.unparse(value.value) == results:
-        index = const_int(value.slice)
+        index = constant_int(value.slice)
         if index is not None:
             return {"tensor": index}
     if isinstance(value, ast.Name) and value.id == results:
@@ -122,13 +131,13 @@ def _output(value: ast.expr, results: str, count: int) -> Any:
 
 
 def _domain(case: Case, program: Program, binding: Binding, problems: list[str]) -> Domain | None:
-    """The part of a case's domain that the text's own size asserts allow."""
+    """Returns the part of a case's domain that the size asserts in the text allow, or None."""
     dims = dict(case.domain.dims)
     sizes: dict[str, int] = {}
     inputs = dict(case.domain.inputs)
     written_for = {ast.unparse(expression(d)).removeprefix("torch.") for d in _dtypes(program)}
     for argument, path in binding.arguments.items():
-        spec = case.domain.attributes.get(path[5:]) if path.startswith("self.") else inputs.get(path)
+        spec = binding.specs.get(path)
         layout = program.layouts.get(argument)
         if not isinstance(spec, TensorSpec):
             continue
@@ -159,21 +168,21 @@ def _fits(spec: TensorSpec, layout: Layout, sizes: dict[str, int], dims: dict[st
     if len(spec.shape) != len(layout.shape):
         return False
     for have, text in zip(spec.shape, layout.shape, strict=True):
-        wanted = const_int(expression(text))
-        if wanted is None:
+        expected = constant_int(expression(text))
+        if expected is None:
             return False
         if isinstance(have, int):
-            if have != wanted:
+            if have != expected:
                 return False
         else:
-            low, high = dims.get(have, (wanted, wanted))
-            if not low <= wanted <= high or sizes.setdefault(have, wanted) != wanted:
+            low, high = dims.get(have, (expected, expected))
+            if not low <= expected <= high or sizes.setdefault(have, expected) != expected:
                 return False
     return True
 
 
 def _dtypes(program: Program) -> set[str]:
-    """Every dtype that the text allocates."""
+    """Returns every dtype that the text allocates."""
     from pytest_kernelllm.generate.render.inductor import torch_calls
     from pytest_kernelllm.generate.render.inductor.program import Assign
 

@@ -1,0 +1,257 @@
+"""Small helpers over Python syntax trees that discovery, prompts, rendering and edits share.
+
+Standard library only, and cheap to import: the pre-commit hooks load it. The judge's static check keeps
+helpers of its own, because what decides about untrusted code should not change when something else does.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import math
+import operator
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+Chain = tuple[str, ...]
+"""A dotted name, split: ``m.helper`` is ``("m", "helper")``."""
+
+Node = TypeVar("Node", bound=ast.AST)
+
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+# --------------------------------------------------------------------------- dotted names and literals
+
+
+def chain_of(node: ast.AST) -> Chain | None:
+    """Returns ``("a", "b", "c")`` for the expression ``a.b.c``, and None for any other expression."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return (node.id, *reversed(parts)) if isinstance(node, ast.Name) else None
+
+
+def dotted(node: ast.AST) -> str | None:
+    """Returns ``"a.b.c"`` for the expression ``a.b.c``, and None for any other expression."""
+    chain = chain_of(node)
+    return None if chain is None else ".".join(chain)
+
+
+def call_name(call: ast.Call) -> str:
+    """Returns ``"tl.load"`` for ``tl.load(...)``, and an empty string if no dotted name is called."""
+    return dotted(call.func) or ""
+
+
+def expression(text: str) -> ast.expr:
+    """Parses one expression."""
+    return ast.parse(text, mode="eval").body
+
+
+def literal(value: object) -> ast.expr:
+    """Writes a value for which ``is_literal`` holds as an expression; ``inf`` becomes ``float('inf')``."""
+    if isinstance(value, tuple):
+        return ast.Tuple([literal(item) for item in value], ast.Load())
+    if isinstance(value, float) and not math.isfinite(value):
+        return ast.Call(ast.Name("float", ast.Load()), [ast.Constant(repr(value))], [])
+    return expression(repr(value))
+
+
+def is_literal(value: Any) -> bool:
+    """Whether ``literal`` can write a value: None, a bool, number or string, or a tuple of such values."""
+    if isinstance(value, tuple):
+        return all(is_literal(item) for item in value)
+    return value is None or type(value) in (bool, int, float, str)
+
+
+_INTEGER_OPERATIONS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+
+
+def constant_int(node: ast.expr) -> int | None:
+    """Evaluates an integer expression without names; returns None for any other expression."""
+    if isinstance(node, ast.Constant):
+        return node.value if type(node.value) is int else None
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        value = constant_int(node.operand)
+        return None if value is None else -value
+    if isinstance(node, ast.BinOp) and type(node.op) in _INTEGER_OPERATIONS:
+        left, right = constant_int(node.left), constant_int(node.right)
+        if left is None or right is None or (right == 0 and isinstance(node.op, ast.FloorDiv | ast.Mod)):
+            return None
+        return _INTEGER_OPERATIONS[type(node.op)](left, right)
+    return None
+
+
+# --------------------------------------------------------------------------- functions and statements
+
+
+def parameters(arguments: ast.arguments, *, variadic: bool = False) -> list[ast.arg]:
+    """Lists all parameters in order; ``*args`` and ``**kwargs`` come last, and only if ``variadic``."""
+    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    extra = [arguments.vararg, arguments.kwarg] if variadic else []
+    return [*named, *(parameter for parameter in extra if parameter)]
+
+
+def defaults(arguments: ast.arguments) -> dict[str, ast.expr]:
+    """Returns the default of each parameter that has one, by name."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    found = dict(zip([p.arg for p in positional[::-1]], arguments.defaults[::-1], strict=False))
+    for parameter, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        if default is not None:
+            found[parameter.arg] = default
+    return found
+
+
+def is_jitted(node: ast.AST) -> bool:
+    """Whether a node is a function under ``@triton.jit`` or ``@jit``, with or without arguments."""
+    return isinstance(node, ast.FunctionDef) and any(
+        dotted(d.func if isinstance(d, ast.Call) else d) in ("triton.jit", "jit") for d in node.decorator_list
+    )
+
+
+def is_docstring(statement: ast.AST) -> bool:
+    """Whether a statement is a bare constant (a docstring, ``...``), which has no effect."""
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def first_line(statement: ast.stmt) -> int:
+    """Returns the line on which a statement begins, decorators included, as in ``co_firstlineno``."""
+    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+    return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
+
+
+# --------------------------------------------------------------------------- names that code reads and binds
+
+
+@dataclass(frozen=True)
+class Import:
+    """What an import statement binds a name to. ``name`` is None for a module itself."""
+
+    level: int
+    module: str
+    name: str | None
+
+
+def imports_of(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Import]]:
+    """Yields each name that an import statement binds, ``*`` included, with what it is bound to."""
+    for alias in node.names:
+        if isinstance(node, ast.ImportFrom):
+            yield alias.asname or alias.name, Import(node.level, node.module or "", alias.name)
+        elif alias.asname:
+            yield alias.asname, Import(0, alias.name, None)
+        else:
+            top = alias.name.partition(".")[0]
+            yield top, Import(0, top, None)
+
+
+def read_names(node: ast.AST) -> set[str]:
+    """Returns every name that is read anywhere in a tree."""
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
+
+def stored_names(node: ast.AST) -> set[str]:
+    """Returns every plain name that is assigned anywhere in a tree."""
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+def bound_names(node: ast.AST, *, imports: bool = True) -> set[str]:
+    """Returns every name that is bound in any scope inside ``node``, but not the name of ``node`` itself.
+
+    Args:
+        node: any syntax tree; wrap a function or class in an ``ast.Module`` to include its own name.
+        imports: include the names that import statements bind.
+    """
+    found: set[str] = set()
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.arg):
+            found.add(inner.arg)
+        elif isinstance(inner, ast.Name):
+            if not isinstance(inner.ctx, ast.Load):
+                found.add(inner.id)
+        elif isinstance(inner, ast.alias):
+            if imports:
+                found.add(inner.asname or inner.name.partition(".")[0])
+        elif inner is not node and isinstance(name := getattr(inner, "name", None), str):
+            found.add(name)  # a function, a class, an `except ... as`, a pattern
+    return found
+
+
+def assigned_names(node: ast.AST) -> Iterator[str]:
+    """Yields the names that running ``node`` binds in the scope it stands in, other than by imports."""
+    if isinstance(node, SCOPES):
+        yield node.name
+    elif isinstance(node, ast.Name):
+        if isinstance(node.ctx, ast.Store):
+            yield node.id
+    elif not isinstance(node, (ast.Lambda, *COMPREHENSIONS)):
+        if isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+            yield node.name
+        for child in ast.iter_child_nodes(node):
+            yield from assigned_names(child)
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """Appends underscores to a name until it is not taken."""
+    while name in taken:
+        name += "_"
+    return name
+
+
+def snake_case(name: str) -> str:
+    """Spells a name in lower case with underscores: ``LlamaRMSNorm`` becomes ``llama_rms_norm``."""
+    name = re.sub(r"[\W_]+", "_", name)
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
+    return name.lower().strip("_") or "module"
+
+
+# --------------------------------------------------------------------------- changes
+
+
+def rename(node: ast.AST, names: Mapping[str, str]) -> None:
+    """Renames variables and parameters everywhere in a tree, in place; ``names`` gives the new name by the old."""
+    for inner in set(ast.walk(node)):  # a set, because a tree may hold one node twice
+        if isinstance(inner, ast.Name):
+            inner.id = names.get(inner.id, inner.id)
+        elif isinstance(inner, ast.arg):
+            inner.arg = names.get(inner.arg, inner.arg)
+
+
+class Substitute(ast.NodeTransformer):
+    """Replaces names that are read by expressions."""
+
+    def __init__(self, values: Mapping[str, ast.expr]) -> None:
+        """``values``: the expressions, by the name that each replaces."""
+        self.values = values
+
+    def apply(self, node: Node) -> Node:
+        """Returns a changed copy of a tree."""
+        result: Node = self.visit(copy.deepcopy(node))
+        return result
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        """Called by ``ast.NodeTransformer``."""
+        if isinstance(node.ctx, ast.Load) and node.id in self.values:
+            return copy.deepcopy(self.values[node.id])
+        return node
+
+
+class RemovingTransformer(ast.NodeTransformer):
+    """A transformer whose visitors may remove statements: a block that loses its last one gets ``pass``."""
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        """Visits the children of a node."""
+        super().generic_visit(node)
+        if getattr(node, "body", None) == []:
+            node.body = [ast.Pass()]  # type: ignore[attr-defined]  # it has one, which is empty
+        if isinstance(node, ast.Try) and not node.handlers and not node.finalbody:
+            node.finalbody = [ast.Pass()]
+        return node
