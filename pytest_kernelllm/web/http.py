@@ -13,7 +13,7 @@ import httpx2
 
 from pytest_kernelllm.web.answers import what_it_says
 from pytest_kernelllm.web.faults import Fault
-from pytest_kernelllm.web.retry import Limits
+from pytest_kernelllm.web.retry import RequestLimits
 from pytest_kernelllm.web.secret import Redactor, Secret, is_loopback, is_safe_for_tokens
 
 MOST_BYTES = 16 * 2**20
@@ -42,7 +42,7 @@ class Http:
         self,
         root: str,
         refusal: Refusal,
-        limits: Limits,
+        limits: RequestLimits,
         token: Secret | None = None,
         login: Secret | None = None,
         headers: Mapping[str, str] | None = None,

@@ -44,8 +44,8 @@ class SystemClock:
 
 
 @dataclass(frozen=True)
-class Limits:
-    """Limits of one client; seconds, except for ``tries``."""
+class RequestLimits:
+    """RequestLimits of one client; seconds, except for ``tries``."""
 
     tries: int = 5
     """How often one request is sent before it is given up."""
@@ -72,7 +72,7 @@ class Retry:
 
     def __init__(
         self,
-        limits: Limits,
+        limits: RequestLimits,
         clock: AsyncClock,
         waiting: Callable[[str], None] = lambda clause: None,
         hint: str = "",

@@ -12,7 +12,7 @@ from pytest_kernelllm.models.endpoint.address import Address
 from pytest_kernelllm.models.endpoint.background import aside
 from pytest_kernelllm.web.answers import what_it_says
 from pytest_kernelllm.web.faults import Fault
-from pytest_kernelllm.web.retry import AsyncClock, Limits
+from pytest_kernelllm.web.retry import AsyncClock, RequestLimits
 from pytest_kernelllm.web.secret import Secret
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class HuggingFaceHub:
     """Hugging Face's services for one token, called through ``huggingface_hub``."""
 
     def __init__(
-        self, token: Secret | None, limits: Limits, clock: AsyncClock, progress: Callable[[str], None]
+        self, token: Secret | None, limits: RequestLimits, clock: AsyncClock, progress: Callable[[str], None]
     ) -> None:
         """Prepare; ``progress`` is called with what is started, what it costs, and how long it takes."""
         self._token = token

@@ -19,7 +19,7 @@ from pytest_kernelllm.models.endpoint.faults import refusal
 from pytest_kernelllm.models.endpoint.tokens import find_token
 from pytest_kernelllm.models.protocol import Answer, Ask, Sampling
 from pytest_kernelllm.web.faults import Fault
-from pytest_kernelllm.web.retry import AsyncClock, Limits, Retry, SystemClock
+from pytest_kernelllm.web.retry import AsyncClock, RequestLimits, Retry, SystemClock
 from pytest_kernelllm.web.secret import Secret
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def open_endpoint(
     token: str | None = None,
     progress: Callable[[str], None] = lambda line: None,
     environ: Mapping[str, str] | None = None,
-    limits: Limits | None = None,
+    limits: RequestLimits | None = None,
     clock: AsyncClock | None = None,
 ) -> EndpointModel:
     """Opens a model behind a server. Nothing is sent before its first use.
@@ -72,7 +72,7 @@ def open_endpoint(
     # The price of a named endpoint is looked up when it is started.
     hint = _BILLS if address.hugging_face and address.kind == "url" else ""
     retry = Retry(
-        replace(limits or Limits(), wake=wake_timeout),
+        replace(limits or RequestLimits(), wake=wake_timeout),
         clock or SystemClock(),
         lambda clause: progress(f"The endpoint {clause}"),
         hint,

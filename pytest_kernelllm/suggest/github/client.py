@@ -13,12 +13,12 @@ from pytest_kernelllm.suggest.github.errors import ApiError
 from pytest_kernelllm.web.answers import retry_after, what_it_says
 from pytest_kernelllm.web.faults import Fault
 from pytest_kernelllm.web.http import Http
-from pytest_kernelllm.web.retry import AsyncClock, Limits, Retry, SystemClock
+from pytest_kernelllm.web.retry import AsyncClock, RequestLimits, Retry, SystemClock
 from pytest_kernelllm.web.secret import Secret
 
 T = TypeVar("T")
 
-LIMITS = Limits(tries=5, total=900.0, first_pause=2.0, longest_pause=60.0, idle=60.0)
+LIMITS = RequestLimits(tries=5, total=900.0, first_pause=2.0, longest_pause=60.0, idle=60.0)
 MOST_PAGES = 50
 
 _HEADERS = {"x-github-api-version": "2022-11-28"}

@@ -16,7 +16,7 @@ from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.models.endpoint import EndpointModel, open_endpoint
 from pytest_kernelllm.models.endpoint.wire import seed_of
 from pytest_kernelllm.models.protocol import Answer, Ask, Sampling
-from pytest_kernelllm.web.retry import Limits
+from pytest_kernelllm.web.retry import RequestLimits
 
 Serve = Callable[[Any], Any]
 SHORT = Sampling(max_new_tokens=64)
@@ -24,7 +24,7 @@ ONE = [Ask("one", (0,))]
 
 
 def opened(url: str, **options: Any) -> EndpointModel:
-    defaults = {"clock": FakeClock(), "environ": {}, "token": SECRET, "limits": Limits(idle=0.3)}
+    defaults = {"clock": FakeClock(), "environ": {}, "token": SECRET, "limits": RequestLimits(idle=0.3)}
     return open_endpoint(url, **(defaults | options))
 
 
@@ -441,7 +441,7 @@ def test_no_fault_shows_the_token(
         "token": SECRET if given == "token" else None,
         "progress": lines.append,
         "wake_timeout": 20,
-        "limits": Limits(idle=0.05, tries=2),
+        "limits": RequestLimits(idle=0.05, tries=2),
     }
     said = ""
     for use in (

@@ -63,10 +63,10 @@ def test_greedy_answers_are_those_of_the_model_itself(
 ) -> None:
     options: dict[str, Any] = {}
     if faults is not None:
-        from pytest_kernelllm.web.retry import Limits
+        from pytest_kernelllm.web.retry import RequestLimits
 
         url = serve(Proxy(url, faults)).url
-        options = {"limits": Limits(idle=5.0)}
+        options = {"limits": RequestLimits(idle=5.0)}
     answers = list(opened(url, folder, **options).answers([Ask(p, (0,)) for p in PROMPTS], GREEDY))
     found = {PROMPTS[a.ask]: (a.text, a.tokens, a.prompt_tokens, a.finish) for a in answers}
     assert found == local
