@@ -20,7 +20,7 @@ def main(path: str) -> None:
     print("|---|---|---:|---:|---:|---:|---:|---:|---|")
     for target in report["targets"]:
         timed = [c for c in target["candidates"] if c["verdict"] and c["verdict"]["timing"]]
-        best = next((c for c in timed if c["index"] == target["best"]), None)
+        best = next((c for c in timed if c["id"] == target["best"]), None)
         name = target["target"]["name"]
         if best is None:
             reason = next((c["reason"] or c["verdict"]["reason"] for c in target["candidates"]), "")

@@ -180,7 +180,7 @@ def test_a_hook_that_changes_is_another_prompt(judged, tmp_path):
     hook = "def pytest_kernelllm_prompt(target, code, prompt):\n    return prompt + {0!r}\n"
     for addition in ("", " "):
         (project.path / "conftest.py").write_text(hook.format(addition))
-        done = project.run(*LOCAL, "--kernelllm-samples=1", "-k", "Gate and correctness[0]")
+        done = project.run(*LOCAL, "--kernelllm-samples=1", "-k", "Gate and correctness[local-0]")
         assert done.returncode == 0, done.stdout + done.stderr
     folders = list(project.path.glob(".kernelllm/targets/*/completions/*"))
     prompts = [json.loads((each / "0000.json").read_text())["body"].get("prompt") for each in folders]
