@@ -47,7 +47,11 @@ def test_answers_and_verdicts_are_the_local_models_whatever_fails_on_the_way(loc
     """Not ready yet, then a cut stream, then an error page that shows what it was sent; the token is nowhere."""
     url, folder = served
     proxy = Proxy(url, [(503, {"error": "starting"}, {"Retry-After": "0"}), "cut", "html"])
-    options = ("--kernelllm-generator=kernelllm", f"--kernelllm-endpoint={proxy.url}", f"--kernelllm-model={folder}")
+    options = (
+        "--kernelllm-generator=kernelllm",
+        f"--kernelllm-endpoint={proxy.url}",
+        f"--kernelllm-model={folder}",
+    )
     project = lay_out(tmp_path)
     done = project.run(*options, *GREEDY, *CORRECTNESS, "-rA", KERNELLLM_ENDPOINT_TOKEN=SECRET)
     proxy.close()
