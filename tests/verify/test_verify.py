@@ -120,7 +120,9 @@ def test_equal_bytes_are_judged_once_and_reported_for_all(judged):
     assert same_as == {"right_again": "right", "wrong_again": "wrong"}
     for name, first in same_as.items():
         assert judged[name].verdict is judged[first].verdict
-    assert all(j.verdict.accepted == name.startswith("right") for name, j in judged.items() if name[0] in "rw")
+    assert all(
+        j.verdict.accepted == name.startswith("right") for name, j in judged.items() if name[0] in "rw"
+    )
     line = json.loads(judged["right_again"].to_line())
     assert (line["name"], line["same_as"], line["verdict"]) == ("right_again", "right", "accepted")
     assert "same_as" not in json.loads(judged["right"].to_line())
