@@ -17,6 +17,10 @@ PY := $(VENV)/bin/python
 READY := $(STAMP)
 endif
 
+# Tests start some hundred interpreters. Each would compile the package again if none kept its bytecode.
+unexport PYTHONDONTWRITEBYTECODE
+
+PARALLEL := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 EXAMPLES := examples/llm_blocks examples/transformers_layers
 
 .PHONY: help venv demo test test-gpu bench catch lint format docs linkcheck constraints clean
@@ -41,7 +45,7 @@ demo: $(READY)  ## run the plugin over both example projects; ends with its tabl
 	$(PY) -m pytest --kernelllm --kernelllm-only $(EXAMPLES) $(ARGS)
 
 test: $(READY)  ## unit tests and the examples' own tests, without a GPU; with ARGS, the unit tests it selects
-	$(PY) -m pytest -m "not gpu" -n auto --maxprocesses 4 --dist loadfile $(ARGS)
+	$(PY) -m pytest -m "not gpu" --ignore tests/docs $(PARALLEL) $(ARGS)
 	$(if $(ARGS),,$(PY) -m pytest $(EXAMPLES))
 
 test-gpu: $(READY)  ## tests that need a CUDA GPU
@@ -65,8 +69,9 @@ format: $(READY)  ## fix style and formatting in place
 
 SPHINX = $(PY) -m sphinx -W --keep-going -d build/docs/doctrees docs
 
-docs: $(READY)  ## the site, in build/docs/html; every warning and every broken link inside it is an error
+docs: $(READY)  ## the site, in build/docs/html, without a warning; then the tests of its pages, which execute them
 	$(SPHINX) -q -b html build/docs/html $(ARGS)
+	$(if $(ARGS),,$(PY) -m pytest tests/docs $(PARALLEL))
 
 linkcheck: $(READY)  ## every link of the site to other sites; needs the network
 	$(SPHINX) -b linkcheck build/docs/linkcheck $(ARGS)

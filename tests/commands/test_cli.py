@@ -28,7 +28,6 @@ def pair(tmp_path):
     [
         (("", ""), 0, "accepted"),
         (("+ 1)", "+ 2)"), 1, "rejected"),
-        (("x, self.weight, out", "x, self.scale, out"), 1, "rejected"),
     ],
 )
 def test_verify_answers_by_exit_code_and_json(pair, change, code, verdict):
@@ -73,6 +72,7 @@ def test_pairs_are_judged_with_one_line_each(tmp_path):
     for name, text in (
         ("good", ANSWER),
         ("wrong", ANSWER.replace("+ 1)", "+ 2)")),
+        ("fails", ANSWER.replace("x, self.weight, out", "x, self.scale, out")),
         ("cut", ANSWER[:300]),
     ):
         folder = tmp_path / "pairs" / name
@@ -85,9 +85,10 @@ def test_pairs_are_judged_with_one_line_each(tmp_path):
     assert {line["name"]: line["verdict"] for line in lines} == {
         "good": "accepted",
         "wrong": "rejected",
+        "fails": "rejected",
         "cut": "rejected",
     }
-    assert done.stderr == "kernelllm: 1 accepted, 2 rejected, 0 inconclusive\n"
+    assert done.stderr == "kernelllm: 1 accepted, 3 rejected, 0 inconclusive\n"
 
 
 def test_a_reference_that_kills_its_process_is_one_sentence(pair):

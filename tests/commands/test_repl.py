@@ -62,7 +62,7 @@ def test_a_module_is_put_into_the_prompt(talk):
 
 
 def test_answers_are_judged_against_the_module_they_were_written_for(talk):
-    shown = talk(PROBLEM, ":verify", ":k 2", PROBLEM, ":verify")
+    shown = talk(":k 2", PROBLEM, ":verify")
     assert "answer 0: accepted" in shown
     assert "answer 1: rejected: output 0" in shown
 

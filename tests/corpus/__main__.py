@@ -29,12 +29,22 @@ def main(argv: Sequence[str]) -> int:
     corpus_judge = CorpusJudge(options.device, options.jobs)
     if options.mutate:
         return _mutate(corpus_judge, entries, options.rule)
-    return _judge(corpus_judge, entries, options.no_static_check, options.markdown)
-
-
-def _judge(corpus_judge: CorpusJudge, entries: list[Entry], no_static_check: bool, file: Path | None) -> int:
     without = corpus_judge.judge(entries, NO_STATIC_CHECK, _report)
-    full = without if no_static_check else corpus_judge.judge_with_static_check(entries, without)
+    full = without if options.no_static_check else corpus_judge.judge_with_static_check(entries, without)
+    return conclude(full, without, corpus_judge.missing, options.markdown)
+
+
+def conclude(
+    full: Sequence[Outcome], without: Sequence[Outcome], missing: Sequence[str] = (), file: Path | None = None
+) -> int:
+    """Print the table and what came out wrong; the command's exit status.
+
+    Args:
+        full: outcomes with every rule in force.
+        without: outcomes without the static check.
+        missing: what this machine lacks to isolate a candidate fully.
+        file: where the table is written as Markdown too.
+    """
     printed = table.rows(full, without)
     print("\n" + table.plain(printed))
     wrong = list(dict.fromkeys(o for o in (*without, *full) if not o.right))
@@ -44,9 +54,9 @@ def _judge(corpus_judge: CorpusJudge, entries: list[Entry], no_static_check: boo
             f"\n{outcome.entry.name}, static check {static_check}: expected {' or '.join(outcome.expected)}, "
             f"got {outcome.caught}\n    {outcome.reason}"
         )
-    if corpus_judge.missing:
+    if missing:
         print(
-            f"\nnot tried without the static check: escapes, because this machine is missing {' and '.join(corpus_judge.missing)}"
+            f"\nnot tried without the static check: escapes, because this machine is missing {' and '.join(missing)}"
         )
     print("\n" + table.summary(full, without))
     if file:

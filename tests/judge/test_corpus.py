@@ -1,16 +1,20 @@
-"""Every candidate of the corpus before the judge, without a GPU, with the static check and without it."""
+"""A sample of the corpus before the judge, without a GPU, with the static check and without it.
+
+``make catch`` judges the whole corpus.
+"""
 
 import collections
 
 import pytest
 from corpus import table
+from corpus.__main__ import conclude
 from corpus.corpus import NO_STATIC_CHECK, CorpusJudge, Outcome
 from corpus.entries import HERE, load
-from corpus.selected import assert_right, judge_selected
+from corpus.selected import assert_right, judge_selected, sample
 
-from pytest_kernelllm.judge.rules.catalog import SWITCHABLE
+from pytest_kernelllm.judge.rules.catalog import RULES, SWITCHABLE
 
-ENTRIES = [entry for entry in load() if entry.runs_on("cpu")]
+ENTRIES = sample([entry for entry in load() if entry.runs_on("cpu")])
 
 every_entry = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
 
@@ -48,7 +52,14 @@ def test_the_corpus_is_large_and_names_every_rule():
     assert any(entry.only_static_check for entry in load())
 
 
-def test_few_entries_are_left_to_the_static_check_alone():
+def test_the_sample_holds_a_cheat_for_every_rule():
+    named = {rule for entry in ENTRIES for rule in entry.rules}
+    assert named >= {r.name for r in RULES if r.switchable and r.device in ("any", "cpu")} - {"static check"}
+    assert any(entry.only_static_check for entry in ENTRIES)
+    assert sum(entry.kind == "honest" for entry in ENTRIES) == 3
+
+
+def test_few_entries_are_left_to_the_screen_alone():
     assert sum(bool(entry.only_static_check) for entry in load()) <= 6
 
 
@@ -76,6 +87,15 @@ def outcome(name, status, rule="", disabled=frozenset()):
 )
 def test_an_outcome_is_right_only_for_the_stated_reason(name, status, rule, disabled, right):
     assert outcome(name, status, rule, disabled).right == right
+
+
+def test_the_command_fails_when_one_entry_comes_out_wrong(capsys):
+    right, wrong = outcome("softmax__uniform", "rejected", "values"), outcome("softmax__zeros", "accepted")
+    assert conclude([right], [right]) == 0
+    assert "expected" not in capsys.readouterr().out
+    for full, without in (([right, wrong], [right]), ([right], [right, wrong])):
+        assert conclude(full, without) == 1
+        assert "softmax__zeros, static check on: expected values, got accepted" in capsys.readouterr().out
 
 
 def test_the_table_marks_what_was_missed():

@@ -2,12 +2,15 @@
 
 import re
 import shutil
-from contextlib import ExitStack
 
 import pytest
 from serving import SECRET, Proxy, free_port, transformers_serve
-from tiny.lessons import MODEL, lessons, why_not_taught
+from tiny.lessons import HERE, MODEL, lessons, why_not_taught
 from tiny.project import lay_out
+
+from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.discover.scan import scan_file
+from pytest_kernelllm.session.session import open_session
 
 GREEDY = ("--kernelllm-temperature=0", "--kernelllm-samples=1")
 CORRECTNESS = ("-k", "correctness")
@@ -40,45 +43,24 @@ def served(tmp_path_factory):
         yield address, folder
 
 
-@pytest.fixture
-def behind(served):
-    """Options for the server, and a proxy before it where there are faults."""
-    with ExitStack() as stack:
-
-        def options(faults=None):
-            url, folder = served
-            proxy = Proxy(url, faults)
-            stack.callback(proxy.close)
-            where = url if faults is None else proxy.url
-            return proxy, (
-                "--kernelllm-generator=kernelllm",
-                f"--kernelllm-endpoint={where}",
-                f"--kernelllm-model={folder}",
-            )
-
-        yield options
-
-
-def test_greedy_answers_and_verdicts_are_those_of_the_local_model(local, behind, tmp_path):
-    _, options = behind()
+def test_answers_and_verdicts_are_the_local_models_whatever_fails_on_the_way(local, served, tmp_path):
+    """Not ready yet, then a cut stream, then an error page that shows what it was sent; the token is nowhere."""
+    url, folder = served
+    proxy = Proxy(url, [(503, {"error": "starting"}, {"Retry-After": "0"}), "cut", "html"])
+    options = (
+        "--kernelllm-generator=kernelllm",
+        f"--kernelllm-endpoint={proxy.url}",
+        f"--kernelllm-model={folder}",
+    )
     project = lay_out(tmp_path)
-    done = project.run(*options, *GREEDY, *CORRECTNESS)
+    done = project.run(*options, *GREEDY, *CORRECTNESS, "-rA", KERNELLLM_ENDPOINT_TOKEN=SECRET)
+    proxy.close()
     assert done.returncode == 0, done.stdout + done.stderr
     assert "kernelllm: endpoint," in done.stdout
     assert len(local.completions()) == 5
     assert project.completions() == local.completions()
     assert project.verdicts() == local.verdicts()
     assert {verdict for [(verdict, _)] in project.verdicts().values()} == {"accepted", "rejected"}
-
-
-def test_faults_on_the_way_change_nothing_and_the_token_is_nowhere(local, behind, tmp_path):
-    """Not ready yet, then a cut stream, then an error page that shows what it was sent."""
-    proxy, options = behind([(503, {"error": "starting"}, {"Retry-After": "0"}), "cut", "html"])
-    project = lay_out(tmp_path)
-    done = project.run(*options, *GREEDY, *CORRECTNESS, "-rA", KERNELLLM_ENDPOINT_TOKEN=SECRET)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert project.completions() == local.completions()
-    assert project.verdicts() == local.verdicts()
     posts = proxy.posts()
     assert len(posts) == 5 + 3
     assert {seen.headers["authorization"] for seen in posts} == {f"Bearer {SECRET}"}
@@ -88,25 +70,31 @@ def test_faults_on_the_way_change_nothing_and_the_token_is_nowhere(local, behind
     assert not [path for path in files if SECRET.encode() in path.read_bytes()]
 
 
-def test_every_sample_arrives_though_the_server_ignores_n(taught, behind, tmp_path):
-    proxy, options = behind(["pass", "cut"])
+def test_every_sample_arrives_though_the_server_ignores_n(taught, served, tmp_path):
+    url, folder = served
     project = lay_out(tmp_path)
-    chosen = ("--kernelllm-samples=3", "-k", "AddReLU and correctness")
-    done = project.run(*options, *chosen)
-    assert done.returncode == 0, done.stdout + done.stderr
+    [target] = [t for t in scan_file(tmp_path / "layers.py", tmp_path).targets if t.name == "AddReLU"]
+    proxy = Proxy(url, ["pass", "cut"])
+    model = {"generator": "kernelllm", "endpoint": proxy.url, "model": str(folder), "max_new_tokens": 640}
+    try:
+        with open_session(tmp_path, Settings(samples=3, device="cpu", **model)) as session:
+            assert len(list(session.drafts(target))) == 3
+    finally:
+        proxy.close()
     assert [seen.body.get("n", 1) for seen in proxy.posts()] == [3, 1, 1, 1], (
         "one was cut off and asked for again"
     )
     [answer] = taught["AddReLU"]
     assert project.completions() == {"AddReLU": dict.fromkeys(range(3), answer)}
-    assert "3/3" in done.stdout
 
 
 def test_a_dead_endpoint_is_one_sentence_and_other_generators_go_on(tmp_path):
     dead = f"http://127.0.0.1:{free_port()}"
     project = lay_out(tmp_path)
-    options = ("--kernelllm-generator=kernelllm,inductor", f"--kernelllm-endpoint={dead}")
-    chosen = ("--kernelllm-samples=1", "-k", "(Gate or Softmax) and correctness")
+    shutil.copytree(HERE / "answers", tmp_path / "answers")
+    options = ("--kernelllm-generator=kernelllm,files", "--kernelllm-candidates-dir=answers")
+    options += (f"--kernelllm-endpoint={dead}",)
+    chosen = ("--kernelllm-samples=1", "-k", "(Gate or AddReLU) and correctness")
     done = project.run(*options, *chosen, KERNELLLM_ENDPOINT_TOKEN=SECRET)
     assert done.returncode == 1, done.stdout + done.stderr
     sentences = re.findall(rf"^The endpoint {dead} .*$", done.stdout, re.MULTILINE)
@@ -115,5 +103,5 @@ def test_a_dead_endpoint_is_one_sentence_and_other_generators_go_on(tmp_path):
     assert "Traceback" not in done.stdout
     assert "pytest_kernelllm/" not in done.stdout
     assert "2 failed, 2 passed" in done.stdout
-    assert project.verdicts() == {"Gate": [("accepted", "")], "Softmax": [("accepted", "")]}
+    assert project.verdicts() == {"Gate": [("accepted", "")], "AddReLU": [("accepted", "")]}
     assert SECRET not in done.stdout + done.stderr

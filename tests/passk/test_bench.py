@@ -22,7 +22,7 @@ from pytest_kernelllm.passk.table import notes
 from pytest_kernelllm.session.session import open_session
 
 TESTS = Path(__file__).parents[1]
-FILES = ("--generator", "files", "--candidates-dir", "candidates", "--device", "cpu", "--deadline", "15")
+FILES = ("--generator", "files", "--candidates-dir", "candidates", "--device", "cpu", "--deadline", "8")
 
 
 def bench(path, *arguments, **changes):

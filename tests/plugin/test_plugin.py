@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from projects import CANDIDATES, COMMAND, GOOD, LAYERS, lay_out
+from waiting import wait_until
 
 FILES = (
     "--kernelllm",
@@ -21,6 +24,13 @@ FILES = (
 @pytest.fixture
 def project(pytester):
     lay_out(pytester.path)
+    return pytester
+
+
+@pytest.fixture
+def known(judged, pytester):
+    """A copy of the project whose five candidates were judged: its store knows the verdicts."""
+    shutil.copytree(judged[0], pytester.path, dirs_exist_ok=True)
     return pytester
 
 
@@ -39,7 +49,7 @@ def judged(tmp_path_factory):
         "pytest",
         *FILES,
         "--kernelllm-samples=5",
-        "--kernelllm-deadline=15",
+        "--kernelllm-deadline=8",
         "-rxs",
     ]
     report = ["--kernelllm-report=out/report.json", "--junitxml=junit.xml"]
@@ -154,25 +164,19 @@ def test_a_generator_needs_a_name_of_its_own(project, name, sentence):
     assert sentence in result.stderr.str()
 
 
-def test_selection_runs_only_what_is_selected(project):
-    result = run(project, *FILES, "-k", "correctness and files-0", "-p", "no:cacheprovider")
+def test_selection_runs_only_what_is_selected(known):
+    result = run(known, *FILES, "-k", "correctness and files-0", "-p", "no:cacheprovider")
     result.assert_outcomes(passed=1, deselected=7)
-    result.stdout.fnmatch_lines(["*1 verdict, 0 of them known before*"])
+    result.stdout.fnmatch_lines(["*1 verdict, 1 of them known before*"])
 
 
-def test_the_projects_own_tests_run_too_unless_only(project):
-    project.makepyfile(test_own="def test_it(): pass")
-    assert run(project, *FILES, "--kernelllm-samples=1").parseoutcomes() == {"passed": 2, "skipped": 1}
-    assert run(project, *FILES, "--kernelllm-samples=1", "--kernelllm-only").parseoutcomes() == {
+def test_the_projects_own_tests_run_too_unless_only(known):
+    known.makepyfile(test_own="def test_it(): pass")
+    assert run(known, *FILES, "--kernelllm-samples=1").parseoutcomes() == {"passed": 2, "skipped": 1}
+    assert run(known, *FILES, "--kernelllm-samples=1", "--kernelllm-only").parseoutcomes() == {
         "passed": 1,
         "skipped": 1,
     }
-
-
-def test_workers_share_one_judgement(project):
-    result = run(project, *FILES, "--kernelllm-samples=2", "-n", "2")
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["*2 verdicts*", "*1 passed, 2 skipped, 1 xfailed*"])
 
 
 def test_infinite_numbers_reach_report_and_store_also_from_workers(project):
@@ -190,7 +194,7 @@ def test_infinite_numbers_reach_report_and_store_also_from_workers(project):
 
 
 @pytest.mark.parametrize(("dist", "together"), [((), True), (("--dist", "load"), False)])
-def test_workers_keep_a_target_together_unless_told_otherwise(project, dist, together):
+def test_workers_share_judgements_and_keep_a_target_together_unless_asked_otherwise(project, dist, together):
     twice = LAYERS + LAYERS.split("\n\n\n")[-1].replace("class Scale", "class Again")
     (project.path / "layers.py").write_text(twice)
     for number in range(2):
@@ -206,6 +210,7 @@ def test_workers_keep_a_target_together_unless_told_otherwise(project, dist, tog
     )
     result = run(project, *FILES, "--kernelllm-samples=2", "-n", "2", "-v", *dist)
     assert result.ret == 0
+    result.stdout.fnmatch_lines(["*4 verdicts*", "*2 passed, 4 skipped, 2 xfailed*"])
     if together:  # both candidates are judged for the first item's sake
         assert (project.path / "known.txt").read_text().startswith("2 ")
     lines = [line for line in result.outlines if line.startswith("[gw")]
@@ -213,9 +218,9 @@ def test_workers_keep_a_target_together_unless_told_otherwise(project, dist, tog
     assert all(len(each) == 1 for each in workers.values()) == together, lines
 
 
-def test_strict_fails_a_target_without_a_kernel(project):
-    (project.path / "candidates" / "Scale_0.py").unlink()
-    result = run(project, *FILES, "--kernelllm-samples=1", "--kernelllm-strict")
+def test_strict_fails_a_target_without_a_kernel(known):
+    (known.path / "candidates" / "Scale_0.py").unlink()
+    result = run(known, *FILES, "--kernelllm-samples=1", "--kernelllm-strict")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*has no verified kernel*", "*files-0: *is wrong at*"])
 
@@ -228,23 +233,24 @@ def test_a_target_without_files_is_skipped_with_the_reason(project):
     result.stdout.fnmatch_lines(["*No candidate file Scale.py*"])
 
 
-@pytest.mark.parametrize(
-    ("source", "sentence"),
-    [
-        (LAYERS.replace("inputs=rows, ", ""), "inputs"),
-        (LAYERS.replace("init=(64,), ", ""), "width"),
-        (LAYERS.replace("x * self.weight", "x @ self.nothing"), "nothing"),
-        ("import nowhere\n" + LAYERS, "nowhere"),
-    ],
-    ids=["no inputs", "cannot be built", "forward fails", "cannot be imported"],
-)
-def test_bad_targets_give_one_sentence_and_no_traceback(project, source, sentence):
-    (project.path / "layers.py").write_text(source)
+MISTAKES = {
+    "no_inputs": (LAYERS.replace("inputs=rows, ", ""), "has no inputs"),
+    "not_built": (LAYERS.replace("init=(64,), ", ""), "width"),
+    "forward_fails": (LAYERS.replace("x * self.weight", "x @ self.nothing"), "nothing"),
+    "not_imported": ("import nowhere\n" + LAYERS, "nowhere"),
+}
+"""Files with one target each, and a part of the sentence that says what is wrong with it."""
+
+
+def test_bad_targets_give_one_sentence_and_no_traceback(project):
+    (project.path / "layers.py").unlink()
+    for name, (source, _) in MISTAKES.items():
+        (project.path / f"{name}.py").write_text(source)
     result = run(project, *FILES, "--kernelllm-samples=1")
     assert result.ret == 1
     text = result.stdout.str()
-    assert "layers.py" in text
-    assert sentence in text
+    for name, (_, part) in MISTAKES.items():
+        assert re.search(rf"^{name}\.py\b.*{part}.*\.$", text, re.MULTILINE), text
     assert "Traceback" not in text
     assert "pytest_kernelllm/" not in text
 
@@ -301,34 +307,34 @@ def test_a_conftest_may_add_inputs_tolerances_generators_and_reactions(project):
     result.stdout.fnmatch_lines(["*REACTED own-0 accepted"])
 
 
-def test_adoption_end_to_end(project):
+def test_adoption_end_to_end(known):
     """Patch, apply, adopted ids, same hash; then a broken and a stale kernel, each red with its reason."""
-    subprocess.run(["git", "init", "-q"], cwd=project.path, check=True)
-    assert run(project, *FILES, "--kernelllm-samples=1").ret == 0
-    before = scan_hash(project)
-    subprocess.run([*COMMAND, "apply"], cwd=project.path, check=True)
-    assert 'kernel="_triton.scale"' in (project.path / "layers.py").read_text()
-    assert scan_hash(project) == before
-    result = run(project, *FILES, "-v")
+    subprocess.run(["git", "init", "-q"], cwd=known.path, check=True)
+    assert run(known, *FILES, "--kernelllm-samples=1").ret == 0
+    before = scan_hash(known)
+    subprocess.run([*COMMAND, "apply"], cwd=known.path, check=True)
+    assert 'kernel="_triton.scale"' in (known.path / "layers.py").read_text()
+    assert scan_hash(known) == before
+    result = run(known, *FILES, "-v")
     result.stdout.fnmatch_lines(["*correctness[[]adopted[]] PASSED*", "*adopted*"])
     assert result.ret == 0
 
-    kernel = project.path / "_triton" / "scale.py"
+    kernel = known.path / "_triton" / "scale.py"
     verified = kernel.read_text()
     kernel.write_text(verified.replace("+ 1)", "+ 2)"))
-    result = run(project, *FILES, "--kernelllm-samples=1")
+    result = run(known, *FILES, "--kernelllm-samples=1")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*is wrong at*", "*kernel: _triton.scale*", "*layers.py*"])
 
     kernel.write_text(verified.replace("'grad': False", "'grad': True"))
-    result = run(project, *FILES, "--kernelllm-samples=1")
+    result = run(known, *FILES, "--kernelllm-samples=1")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*domain 1 of its SUPPORTS lies within none*made for grad=True*"])
 
     kernel.write_text(verified)
-    layers = project.path / "layers.py"
+    layers = known.path / "layers.py"
     layers.write_text(layers.read_text().replace("self.weight + 1", "self.weight + 1 + 0"))
-    result = run(project, *FILES, "--kernelllm-samples=1")
+    result = run(known, *FILES, "--kernelllm-samples=1")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*the kernel is stale*"])
 
@@ -351,9 +357,7 @@ def test_what_was_finished_before_a_kill_is_kept_and_believed(project):
     command = [sys.executable, "-m", "pytest", *FILES, "-q", "--kernelllm-samples=2", "--kernelllm-workers=1"]
     process = subprocess.Popen(command, cwd=project.path, stdout=subprocess.DEVNULL, start_new_session=True)
     store = project.path / ".kernelllm"
-    while not list(store.glob("targets/*/verdicts/*.json")):
-        assert process.poll() is None
-        os.sched_yield()
+    wait_until(lambda: list(store.glob("targets/*/verdicts/*.json")), process)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     (project.path / "candidates" / "Scale_1.py").write_text(CANDIDATES["Scale_1.py"])

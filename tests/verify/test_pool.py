@@ -5,6 +5,7 @@ import threading
 from collections import Counter
 
 import pytest
+from waiting import wait_until
 
 from pytest_kernelllm.verify import pool as pool_module
 from pytest_kernelllm.verify.pool import JobQueue, PoolFailed, PoolJob, ProcessLost, ProcessPool, Slot
@@ -105,8 +106,7 @@ def test_closing_ends_processes_that_are_busy(start, tmp_path, monkeypatch, deaf
     ]
     with start() as pool:
         _, answer = next(pool.run(wanted))
-        while not (tmp_path / "hanging").exists():
-            pass
+        wait_until((tmp_path / "hanging").exists)
     assert gone(answer["pid"])
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from projects import ANSWER, COMMAND, GOOD, LAYERS, PROBLEM
+from waiting import wait_until
 
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.judge.environment import Gpu
@@ -79,64 +80,57 @@ def running(pid):
         return False
 
 
-def test_a_reference_that_kills_its_process_costs_one_verdict(tmp_path):
-    pairs = lay_out(
-        tmp_path,
-        a=(PROBLEM, ANSWER),
-        b=(EXITS, ANSWER),
-        c=(CRASHES, ANSWER),
-        d=(PROBLEM, WRONG),
-        e=(OTHER, OTHER_RIGHT),
-    )
-    judged = judge(pairs)
-    assert {name: j.verdict.verdict for name, j in judged.items()} == {
-        "a": "accepted",
-        "b": "inconclusive",
-        "c": "inconclusive",
-        "d": "rejected",
-        "e": "accepted",
-    }
-    assert "it exited with status 3" in judged["b"].verdict.reason
-    assert "killed by SIGSEGV" in judged["c"].verdict.reason
-
-
-def test_equal_bytes_are_judged_once_and_told_to_all(tmp_path):
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory):
+    """Pairs of every kind judged by two processes, looked at by several tests."""
+    folder = tmp_path_factory.mktemp("pairs")
     note = "\n# a note\n"
-    pairs = lay_out(
-        tmp_path,
-        a=(PROBLEM, ANSWER),
-        b=(PROBLEM, ANSWER),
-        c=(PROBLEM, WRONG),
-        d=(PROBLEM, ANSWER + note),
-        e=(PROBLEM + note, ANSWER),
-        f=(PROBLEM, WRONG),
-    )
-    judged = judge(pairs, workers=2)
-    assert {name: j.same_as for name, j in judged.items()} == {
-        "a": "",
-        "b": "a",
-        "c": "",
-        "d": "",
-        "e": "",
-        "f": "c",
-    }
-    assert judged["b"].verdict is judged["a"].verdict
-    assert judged["f"].verdict is judged["c"].verdict
-    assert {name for name, j in judged.items() if j.verdict.accepted} == {"a", "b", "d", "e"}
-    line = json.loads(judged["b"].to_line())
-    assert (line["name"], line["same_as"], line["verdict"]) == ("b", "a", "accepted")
-    assert "same_as" not in json.loads(judged["a"].to_line())
-
-
-def test_a_helper_beside_the_reference_counts_as_part_of_it(tmp_path):
-    reference = PROBLEM.replace("class Model", "from offset import OFFSET\n\n\nclass Model").replace(
+    shifted = PROBLEM.replace("class Model", "from offset import OFFSET\n\n\nclass Model").replace(
         "+ 1", "+ OFFSET"
     )
-    pairs = lay_out(tmp_path, a=(reference, ANSWER), b=(reference, ANSWER))
-    (tmp_path / "a" / "offset.py").write_text("OFFSET = 1\n")
-    (tmp_path / "b" / "offset.py").write_text("OFFSET = 2\n")
-    found = {name: (j.verdict.verdict, j.same_as) for name, j in judge(pairs).items()}
-    assert found == {"a": ("accepted", ""), "b": ("rejected", "")}
+    pairs = lay_out(
+        folder,
+        right=(PROBLEM, ANSWER),
+        right_again=(PROBLEM, ANSWER),
+        right_with_a_note=(PROBLEM, ANSWER + note),
+        right_noted_reference=(PROBLEM + note, ANSWER),
+        wrong=(PROBLEM, WRONG),
+        wrong_again=(PROBLEM, WRONG),
+        exits=(EXITS, ANSWER),
+        crashes=(CRASHES, ANSWER),
+        other=(OTHER, OTHER_RIGHT),
+        shifted_by_one=(shifted, ANSWER),
+        shifted_by_two=(shifted, ANSWER),
+    )
+    (folder / "shifted_by_one" / "offset.py").write_text("OFFSET = 1\n")
+    (folder / "shifted_by_two" / "offset.py").write_text("OFFSET = 2\n")
+    return judge(pairs, workers=2)
+
+
+def test_a_reference_that_kills_its_process_costs_one_verdict(judged):
+    verdicts = {name: j.verdict.verdict for name, j in judged.items()}
+    assert {name for name, verdict in verdicts.items() if verdict == "inconclusive"} == {"crashes", "exits"}
+    assert "it exited with status 3" in judged["exits"].verdict.reason
+    assert "killed by SIGSEGV" in judged["crashes"].verdict.reason
+    assert [verdicts[name] for name in ("right", "wrong", "other")] == ["accepted", "rejected", "accepted"]
+
+
+def test_equal_bytes_are_judged_once_and_reported_for_all(judged):
+    same_as = {name: j.same_as for name, j in judged.items() if j.same_as}
+    assert same_as == {"right_again": "right", "wrong_again": "wrong"}
+    for name, first in same_as.items():
+        assert judged[name].verdict is judged[first].verdict
+    assert all(
+        j.verdict.accepted == name.startswith("right") for name, j in judged.items() if name[0] in "rw"
+    )
+    line = json.loads(judged["right_again"].to_line())
+    assert (line["name"], line["same_as"], line["verdict"]) == ("right_again", "right", "accepted")
+    assert "same_as" not in json.loads(judged["right"].to_line())
+
+
+def test_a_helper_beside_the_reference_counts_as_part_of_it(judged):
+    found = [judged[name].verdict.verdict for name in ("shifted_by_one", "shifted_by_two")]
+    assert found == ["accepted", "rejected"]
 
 
 @pytest.mark.parametrize("backwards", [False, True])
@@ -189,8 +183,7 @@ def test_an_interrupted_run_keeps_its_lines_and_leaves_no_process(tmp_path):
     ]  # fmt: skip
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     lines = tmp_path / "out.jsonl"
-    while not (lines.exists() and lines.read_text().endswith("\n")):
-        assert process.poll() is None
+    wait_until(lambda: lines.exists() and lines.read_text().endswith("\n"), process)
     below = descendants(process.pid)
     assert len(below) >= 3, "a judging process and its two fork servers"
     os.kill(process.pid, signal.SIGINT)
@@ -198,8 +191,7 @@ def test_an_interrupted_run_keeps_its_lines_and_leaves_no_process(tmp_path):
     assert process.returncode == 130
     assert errors == "kernelllm: interrupted; what was finished is kept.\n"
     assert json.loads(lines.read_text())["name"] == "a"
-    while any(running(pid) for pid in below):
-        pass
+    wait_until(lambda: not any(running(pid) for pid in below))
 
 
 def test_a_command_that_is_killed_leaves_no_process(tmp_path):
@@ -207,9 +199,8 @@ def test_a_command_that_is_killed_leaves_no_process(tmp_path):
     command = [*COMMAND, "verify", "--pairs", "pairs", "--device", "cpu", "--deadline", "1000"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
     # A judging process, its two fork servers and a worker.
-    while len(below := descendants(process.pid)) < 4:
-        assert process.poll() is None
+    wait_until(lambda: len(descendants(process.pid)) >= 4, process)
+    below = descendants(process.pid)
     process.kill()
     process.wait()
-    while any(running(pid) for pid in below):
-        pass
+    wait_until(lambda: not any(running(pid) for pid in below))

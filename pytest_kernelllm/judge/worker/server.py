@@ -217,7 +217,8 @@ def main(argv: list[str]) -> None:
     from pytest_kernelllm.judge.worker.warm import warm_up
 
     isolation = Isolation(**options["isolation"])
-    warm_up(Path.cwd(), gpu=options["mode"] == "cuda")
+    if options["mode"] != "interpret":  # the interpreter compiles nothing
+        warm_up(Path.cwd(), gpu=options["mode"] == "cuda")
     server = Server(socket.socket(fileno=int(argv[1])), isolation, options["arch"])
     server.check_sealing()
     server.serve()

@@ -10,6 +10,7 @@ import venv
 from pathlib import Path
 
 import pytest
+import yaml
 from hosting import NAME, TOKEN, Hosting, git
 from projects import GOOD, lay_out
 from runner import ROOT, Runner, load_action
@@ -18,6 +19,8 @@ from verified import event
 from pytest_kernelllm.commands import suggest as command
 
 WORKFLOWS = sorted((ROOT / "examples" / "workflows").glob("*.yml"))
+CI = ROOT / ".github" / "workflows" / "ci.yml"
+"""What checks this project itself."""
 FILES = "--kernelllm-only --kernelllm-generator=files --kernelllm-candidates-dir=candidates --kernelllm-device=cpu --kernelllm-samples=1"
 BRANCH = "kernelllm/suggestions/main"
 
@@ -189,7 +192,7 @@ def test_no_expression_stands_in_a_script_and_no_other_action_is_used():
     assert not any("${{" in step.get("run", "") or "uses" in step for step in steps)
 
 
-@pytest.mark.parametrize("path", [ROOT / "action.yml", *WORKFLOWS], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [ROOT / "action.yml", CI, *WORKFLOWS], ids=lambda path: path.name)
 def test_zizmor_finds_nothing(path):
     done = subprocess.run(
         [
@@ -208,7 +211,7 @@ def test_zizmor_finds_nothing(path):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("path", [ROOT / "action.yml", *WORKFLOWS], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [ROOT / "action.yml", CI, *WORKFLOWS], ids=lambda path: path.name)
 def test_the_schema_holds(path):
     schema = "vendor.github-actions" if path.name == "action.yml" else "vendor.github-workflows"
     done = subprocess.run(
@@ -218,6 +221,18 @@ def test_the_schema_holds(path):
         check=False,
     )
     assert done.returncode == 0, done.stdout
+
+
+def test_ci_runs_all_checks_on_the_oldest_and_the_newest_python_and_its_own_action_without_a_token():
+    jobs = yaml.safe_load(CI.read_text())["jobs"]
+    assert jobs["checks"]["strategy"]["matrix"]["python"] == ["3.11", "3.13"]
+    assert ".ci/run" in [step.get("run") for step in jobs["checks"]["steps"]]
+    [own] = [step for step in jobs["action"]["steps"] if step.get("uses") == "./"]
+    assert own["with"]["mode"] == "verify"
+    assert own["with"]["working-directory"] == "examples"
+    assert own["with"].keys() <= load_action()["inputs"].keys()
+    assert all(job["permissions"] == {"contents": "read"} for job in jobs.values())
+    assert not re.search(r"\bsecrets\b|github\.token|GITHUB_TOKEN", CI.read_text())
 
 
 def documented(heading):
