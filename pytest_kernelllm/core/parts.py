@@ -85,8 +85,8 @@ class Parts:
                 return None if owner is None else _joined(owner, last)
             case ast.Subscript(value=value, slice=index):
                 owner = self.name(value, of_self)
-                last = None if owner is None else self._item(owner, index)
-                return None if owner is None or last is None else _joined(owner, last)
+                item = None if owner is None else self._item(owner, index)
+                return None if owner is None or item is None else _joined(owner, item)
             case ast.Call(func=ast.Attribute(value=value, attr=method), args=[ast.Constant(value=str(path))]):
                 owner = self.name(value, of_self) if method in _BY_NAME else None
                 return None if owner is None else _joined(owner, path)
@@ -110,7 +110,7 @@ class Parts:
 def parts_of(module: nn.Module) -> Parts:
     """The expressions for the parts of a module as it is now."""
     containers = {}
-    odd = {}
+    odd: dict[str, str] = {}
     for path, part in module.named_modules(remove_duplicate=False):
         if (held := container(part)) is not None:
             containers[path] = held

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelllm.core.records import Case, Completion, TensorSpec
@@ -72,7 +73,7 @@ def _completion(tracers: Sequence[CaseTracer], variant: Variant, index: int) -> 
 def _without_kernels(text: str) -> str:
     """Says why a text has no kernels."""
     calls = re.findall(r"(?:extern_kernels|torch\.ops)\.([\w.]+)\(", text)
-    named = sorted({name.removeprefix("kernelllm.").removesuffix(".default") for name in calls})
+    named = sorted({re.sub(r"^kernelllm\.(attention).*|\.default$", r"\1", name) for name in calls})
     if not named:
         return "it computes nothing: what it returns are views of its inputs and weights"
     return f"nothing but library calls is left after fusion ({', '.join(named)})"
@@ -127,7 +128,7 @@ class CaseTracer:
             self.sources[key] = free_scalars(
                 source,
                 self._floats(),
-                lambda path, value: lower(self._changed(path, value), variant.config),
+                lambda values: lower(self._changed(values), variant.config),
             )
         return self.sources[key]
 
@@ -152,25 +153,22 @@ class CaseTracer:
             self.exports[key] = export(self.module, names, self.call.args, self.call.kwargs, self.dynamic)
         return self.exports[key]
 
-    def _changed(self, path: str, value: float) -> Exported:
-        """Exports the same case with another value of one attribute."""
-        key = f"{path}={value}"
+    def _changed(self, values: Mapping[str, float]) -> Exported:
+        """Exports the same case with other values of some attributes, by dotted name."""
+        key = repr(sorted(values.items()))
         if key in self.exports:
             return self.exports[key]
-        owner_path, _, attribute = path.rpartition(".")
-        try:
-            owner = self.module.get_submodule(owner_path)
-            before = getattr(owner, attribute)
-            setattr(owner, attribute, value)
-        except (
-            AttributeError,
-            TypeError,
-        ) as error:  # read-only, or reached through an object that is no module
-            raise TraceError(f"`{path}` cannot be changed") from error
-        try:
+        with contextlib.ExitStack() as stack:
+            for path, value in values.items():
+                owner_path, _, attribute = path.rpartition(".")
+                try:
+                    owner = self.module.get_submodule(owner_path)
+                    before = getattr(owner, attribute)
+                    setattr(owner, attribute, value)
+                except (AttributeError, TypeError) as error:  # read-only, or of an object that is no module
+                    raise TraceError(f"`{path}` cannot be changed") from error
+                stack.callback(setattr, owner, attribute, before)
             return self._export(key)
-        finally:
-            setattr(owner, attribute, before)
 
 
 def _tracing_sizes(case: Case) -> dict[str, int]:

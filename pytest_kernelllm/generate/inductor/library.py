@@ -1,85 +1,108 @@
-"""Custom operations that stand in a traced graph for calls that stay with PyTorch."""
+"""Attention, which stays a call of PyTorch in a kernel module, and everything else, which is taken apart as for a GPU.
+
+Left to itself torch.export takes attention apart by the kernels of the CPU that it traces on. Here it becomes one of these
+operations, which the renderer writes as ``torch.nn.functional.scaled_dot_product_attention``:
+
+- ``kernelllm::attention_by_position``: the output as (batch, length, heads, size), the order in which attention on a GPU writes it;
+- ``kernelllm::attention``: the output contiguous, for inputs of other ranks than four;
+- ``kernelllm::attention_as_it_is``: the output with whatever strides it has, where it is returned.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch._decomp import decomposition_table
 from torch._inductor.decomposition import select_decomp_table
+from torch.export import exported_program
 
+_DECOMPOSE = {"ep", "cia_to_decomp", "python_decomp_table", "joint_loss_index", "decompose_custom_triton_ops"}
 _LIBRARY = torch.library.Library("kernelllm", "FRAGMENT")
-for _name in ("attention", "attention_by_position", "attention_as_it_is"):
+
+
+def _shape(query: torch.Tensor, value: torch.Tensor) -> Sequence[int]:
+    return (*query.shape[:-1], value.shape[-1])
+
+
+def _contiguous(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any, **__: Any
+) -> torch.Tensor:
+    return query.new_empty(_shape(query, value))
+
+
+def _by_position(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any, **__: Any
+) -> torch.Tensor:
+    batch, heads, length, size = _shape(query, value)
+    return query.new_empty((batch, length, heads, size))
+
+
+for _name, _fake in (
+    ("attention", _contiguous),
+    ("attention_by_position", _by_position),
+    ("attention_as_it_is", _contiguous),
+):
     _LIBRARY.define(
         f"{_name}(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0,"
         " bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor"
     )
+    torch.library.register_fake(f"kernelllm::{_name}", _fake, lib=_LIBRARY)
 
 
-@torch.library.register_fake("kernelllm::attention", lib=_LIBRARY)
-def _attention(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any, **__: Any
-) -> torch.Tensor:
-    """Returns an output like attention's, contiguous."""
-    return query.new_empty((*query.shape[:-1], value.shape[-1]))
-
-
-@torch.library.register_fake("kernelllm::attention_by_position", lib=_LIBRARY)
-def _attention_by_position(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any, **__: Any
-) -> torch.Tensor:
-    """Returns the output as (batch, length, heads, size), the order in which a GPU writes it."""
-    batch, heads, length, _ = query.shape
-    return query.new_empty((batch, length, heads, value.shape[-1]))
-
-
-def _traced_attention(query: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-    if query.dim() == 4:
-        result: torch.Tensor = torch.ops.kernelllm.attention_by_position(query, *args, **kwargs).transpose(
-            1, 2
-        )
+def decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Decomposes a program for TorchInductor, except for attention, which becomes an operation above."""
+    aten = torch.ops.aten
+    attention = aten.scaled_dot_product_attention.default
+    table = {key: value for key, value in select_decomp_table().items() if key is not attention}
+    kept = {attention: _traced_attention}
+    result: torch.export.ExportedProgram
+    decompose = getattr(exported_program, "_decompose_exported_program", None)
+    if decompose is None or inspect.signature(decompose).parameters.keys() != _DECOMPOSE:
+        for operation in (aten.upsample_nearest2d.vec, aten.upsample_bilinear2d.vec):  # kept whole otherwise
+            table.setdefault(operation, decomposition_table[operation])
+        result = program.run_decompositions({**table, **kept})
         return result
-    return torch.ops.kernelllm.attention(query, *args, **kwargs)  # type: ignore[no-any-return]  # an operation of ours
+    # What run_decompositions calls itself, after it has looked at every operation that there is.
+    result = decompose(
+        program,
+        cia_to_decomp=kept,
+        python_decomp_table=table,
+        joint_loss_index=None,
+        decompose_custom_triton_ops=False,
+    )
+    return result
 
 
-@torch.library.register_fake("kernelllm::attention_as_it_is", lib=_LIBRARY)
-def _attention_as_it_is(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any, **__: Any
-) -> torch.Tensor:
-    """Returns the output with the strides that attention gives it, which only a caller may see."""
-    return query.new_empty((*query.shape[:-1], value.shape[-1]))
+def _traced_attention(query: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    if query.dim() == 4:
+        return torch.ops.kernelllm.attention_by_position(query, *args, **kwargs).transpose(1, 2)
+    return torch.ops.kernelllm.attention(query, *args, **kwargs)
 
 
 def keep_strides(graph: torch.fx.Graph) -> None:
     """Makes the graph return attention's output with its own strides if nothing else reads it."""
+    contiguous, by_position = (
+        torch.ops.kernelllm.attention.default,
+        torch.ops.kernelllm.attention_by_position.default,
+    )
     for node in list(graph.nodes):
-        if str(node.target) not in ("kernelllm.attention.default", "kernelllm.attention_by_position.default"):
+        if node.target not in (contiguous, by_position):
             continue
-        last = node if node.target is torch.ops.kernelllm.attention.default else next(iter(node.users))
+        last = node if node.target is contiguous else next(iter(node.users))  # where it is transposed back
         if len(node.users) == 1 and [user.op for user in last.users] == ["output"]:
             node.target = torch.ops.kernelllm.attention_as_it_is.default
-            node.meta["val"] = _attention(*(arg.meta["val"] for arg in node.args[:3]))
+            node.meta["val"] = _contiguous(*(argument.meta["val"] for argument in node.args[:3]))
             if last is not node:
                 last.replace_all_uses_with(node)
                 graph.erase_node(last)
 
 
-def decompositions() -> dict[Any, Callable[..., Any]]:
-    """Returns the decompositions that Inductor uses for a GPU, except for the operations above.
-
-    By default torch.export decomposes attention as the CPU's kernels compute it.
-    """
-    aten = torch.ops.aten
-    table = dict(select_decomp_table())
-    table[aten.scaled_dot_product_attention.default] = _traced_attention
-    for operation in (aten.upsample_nearest2d.vec, aten.upsample_bilinear2d.vec):
-        if operation in decomposition_table:  # torch.export keeps them whole otherwise
-            table.setdefault(operation, decomposition_table[operation])
-    return table
-
-
 def drops_out(node: torch.fx.Node) -> bool:
-    """Whether a node is attention with dropout."""
-    attention = getattr(node.target, "namespace", "") == "kernelllm"
-    return attention and (node.args[4:5] or (node.kwargs.get("dropout_p", 0.0),))[0] != 0.0
+    """Whether a node is attention that drops some of its weights at random."""
+    if getattr(node.target, "namespace", "") != "kernelllm":
+        return False
+    given: Any = node.args[4] if len(node.args) > 4 else node.kwargs.get("dropout_p", 0.0)
+    return bool(given)

@@ -17,7 +17,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
-from pytest_kernelllm.generate.inductor.library import decompositions, drops_out, keep_strides
+from pytest_kernelllm.generate.inductor.library import decomposed, drops_out, keep_strides
 
 
 class TraceError(RuntimeError):
@@ -57,7 +57,7 @@ def export(
     with torch.no_grad(), _quiet():
         try:
             program = torch.export.export(module, args, dict(kwargs), dynamic_shapes=dynamic, strict=False)
-            program = program.run_decompositions(decompositions())
+            program = decomposed(program)
         except Exception as error:  # torch.export raises many kinds
             raise TraceError(f"torch.export cannot trace it ({_reason(error)})") from error
         _refuse_randomness(program.graph)

@@ -93,10 +93,10 @@ class Named(nn.Module):
 
 
 class Residual(nn.Module):
-    def __init__(self):
+    def __init__(self, scale):
         super().__init__()
         self.body = nn.Sequential(nn.LayerNorm(16), nn.Sequential(nn.Linear(16, 16), nn.GELU()))
-        self.scale = 0.5
+        self.scale = scale
 
     def forward(self, x):
         return x + self.scale * self.body(x)
@@ -106,7 +106,7 @@ class Residual(nn.Module):
 class Nested(nn.Module):
     def __init__(self):
         super().__init__()
-        self.blocks = nn.Sequential(Residual(), Residual())
+        self.blocks = nn.Sequential(Residual(0.3), Residual(0.7))
         self.head = nn.ModuleDict({"norm": nn.RMSNorm(16), "out": nn.Linear(16, 4)})
 
     def forward(self, x):

@@ -50,20 +50,8 @@ def triples():
     return torch.randn(4, 16), torch.randn(4, 16), torch.randn(4, 16)
 
 
-def pairs_and_sides():
-    return torch.randn(4, 16), torch.randn(4, 16), torch.randn(4).sign()
-
-
-def ranked():
-    return torch.randn(8), torch.randn(8), torch.randn(8).sign()
-
-
 def gaussians():
     return torch.randn(4, 16), torch.randn(4, 16), torch.rand(4, 16) + 0.1
-
-
-def several_classes():
-    return torch.randn(4, 16), torch.randint(0, 2, (4, 16)).float()
 
 
 def tokens():
@@ -83,14 +71,11 @@ def spoken():
 
 
 # Activations
-triton_candidate(nn.CELU, inputs=rows)
 triton_candidate(nn.ELU, inputs=rows)
 triton_candidate(nn.GELU, inputs=rows)
 triton_candidate(nn.GLU, inputs=rows)
-triton_candidate(nn.Hardshrink, inputs=rows)
 triton_candidate(nn.Hardsigmoid, inputs=rows)
 triton_candidate(nn.Hardswish, inputs=rows)
-triton_candidate(nn.Hardtanh, inputs=rows)
 triton_candidate(nn.LeakyReLU, inputs=rows)
 triton_candidate(nn.LogSigmoid, inputs=rows)
 triton_candidate(nn.LogSoftmax, init=(-1,), inputs=rows)
@@ -98,48 +83,32 @@ triton_candidate(nn.Mish, inputs=rows)
 triton_candidate(nn.PReLU, init=(8,), inputs=images)
 triton_candidate(nn.RReLU, inputs=rows)
 triton_candidate(nn.ReLU, inputs=rows)
-triton_candidate(nn.ReLU6, inputs=rows)
-triton_candidate(nn.SELU, inputs=rows)
 triton_candidate(nn.SiLU, inputs=rows)
 triton_candidate(nn.Sigmoid, inputs=rows)
 triton_candidate(nn.Softmax, init=(-1,), inputs=rows)
-triton_candidate(nn.Softmax2d, inputs=images)
-triton_candidate(nn.Softmin, init=(-1,), inputs=rows)
 triton_candidate(nn.Softplus, inputs=rows)
 triton_candidate(nn.Softshrink, inputs=rows)
 triton_candidate(nn.Softsign, inputs=rows)
 triton_candidate(nn.Tanh, inputs=rows)
-triton_candidate(nn.Tanhshrink, inputs=rows)
 triton_candidate(nn.Threshold, init=(0.1, 20.0), inputs=rows)
 
 # Norms
 triton_candidate(nn.BatchNorm1d, init=(16,), inputs=rows)
 triton_candidate(nn.BatchNorm2d, init=(8,), inputs=images, training=True)
-triton_candidate(nn.BatchNorm3d, init=(4,), inputs=volumes)
 triton_candidate(nn.GroupNorm, init=(2, 8), inputs=images)
-triton_candidate(nn.InstanceNorm1d, init=(8,), inputs=sequences)
 triton_candidate(nn.InstanceNorm2d, init={"num_features": 8, "affine": True}, inputs=images)
-triton_candidate(nn.InstanceNorm3d, init=(4,), inputs=volumes)
 triton_candidate(nn.LayerNorm, init=(16,), inputs=rows)
-triton_candidate(nn.LocalResponseNorm, init=(2,), inputs=images)
 triton_candidate(nn.CrossMapLRN2d, init=(2,), inputs=images)
 triton_candidate(nn.RMSNorm, init=(16,), inputs=rows)
 
 # Pooling
-triton_candidate(nn.AdaptiveAvgPool1d, init=(4,), inputs=sequences)
 triton_candidate(nn.AdaptiveAvgPool2d, init=(1,), inputs=images)
 triton_candidate(nn.AdaptiveAvgPool3d, init=(2,), inputs=volumes)
 triton_candidate(nn.AdaptiveMaxPool1d, init=(4,), inputs=sequences)
-triton_candidate(nn.AdaptiveMaxPool2d, init=(2,), inputs=images)
-triton_candidate(nn.AvgPool1d, init=(2,), inputs=sequences)
 triton_candidate(nn.AvgPool2d, init=(2,), inputs=images)
-triton_candidate(nn.AvgPool3d, init=(2,), inputs=volumes)
 triton_candidate(nn.FractionalMaxPool2d, init={"kernel_size": 2, "output_size": 4}, inputs=images)
-triton_candidate(nn.LPPool1d, init=(2.0, 2), inputs=sequences)
-triton_candidate(nn.LPPool2d, init=(2.0, 2), inputs=images)
 triton_candidate(nn.MaxPool1d, init=(2,), inputs=sequences)
 triton_candidate(nn.MaxPool2d, init={"kernel_size": 2, "return_indices": True}, inputs=images)
-triton_candidate(nn.MaxPool3d, init=(2,), inputs=volumes)
 
 # Padding and shapes
 triton_candidate(nn.ChannelShuffle, init=(2,), inputs=images)
@@ -151,49 +120,34 @@ triton_candidate(nn.Identity, inputs=rows)
 triton_candidate(nn.PixelShuffle, init=(2,), inputs=images)
 triton_candidate(nn.PixelUnshuffle, init=(2,), inputs=images)
 triton_candidate(nn.ReflectionPad2d, init=(1,), inputs=images)
-triton_candidate(nn.ReplicationPad2d, init=(1,), inputs=images)
 triton_candidate(nn.Unfold, init=(2,), inputs=images)
 triton_candidate(nn.Upsample, init={"scale_factor": 2, "mode": "bilinear"}, inputs=images)
-triton_candidate(nn.UpsamplingBilinear2d, init={"scale_factor": 2}, inputs=images)
 triton_candidate(nn.UpsamplingNearest2d, init={"scale_factor": 2}, inputs=images)
-triton_candidate(nn.ZeroPad2d, init=(1,), inputs=images)
 
 # Losses and distances
 triton_candidate(nn.BCELoss, inputs=shares)
 triton_candidate(nn.BCEWithLogitsLoss, inputs=shares)
 triton_candidate(nn.CTCLoss, inputs=spoken)
-triton_candidate(nn.CosineEmbeddingLoss, inputs=pairs_and_sides)
 triton_candidate(nn.CosineSimilarity, inputs=pairs)
 triton_candidate(nn.CrossEntropyLoss, inputs=classes)
 triton_candidate(nn.GaussianNLLLoss, inputs=gaussians)
-triton_candidate(nn.HingeEmbeddingLoss, inputs=signs)
 triton_candidate(nn.HuberLoss, inputs=pairs)
 triton_candidate(nn.KLDivLoss, init={"reduction": "batchmean"}, inputs=log_shares)
-triton_candidate(nn.L1Loss, inputs=pairs)
 triton_candidate(nn.MSELoss, inputs=pairs)
-triton_candidate(nn.MarginRankingLoss, inputs=ranked)
-triton_candidate(nn.MultiLabelSoftMarginLoss, inputs=several_classes)
 triton_candidate(nn.MultiMarginLoss, inputs=classes)
 triton_candidate(nn.NLLLoss, inputs=log_classes)
 triton_candidate(nn.PairwiseDistance, inputs=pairs)
-triton_candidate(nn.PoissonNLLLoss, inputs=shares)
-triton_candidate(nn.SmoothL1Loss, inputs=pairs)
 triton_candidate(nn.SoftMarginLoss, inputs=signs)
 triton_candidate(nn.TripletMarginLoss, inputs=triples)
 
 # Layers with weights
 triton_candidate(nn.Bilinear, init=(12, 10, 6), inputs=paired_rows)
 triton_candidate(nn.Conv2d, init=(8, 4, 3), inputs=images)
-triton_candidate(nn.ConvTranspose2d, init=(8, 4, 3), inputs=images)
 triton_candidate(nn.Dropout, inputs=rows)
 triton_candidate(nn.Embedding, init=(32, 16), inputs=tokens)
 triton_candidate(nn.EmbeddingBag, init=(32, 16), inputs=tokens)
-triton_candidate(nn.GRU, init=(12, 16), inputs=sequences)
-triton_candidate(nn.GRUCell, init=(16, 12), inputs=rows)
 triton_candidate(nn.LSTM, init=(12, 16), inputs=sequences)
 triton_candidate(nn.LSTMCell, init=(16, 12), inputs=rows)
 triton_candidate(nn.Linear, init=(16, 8), inputs=rows)
 triton_candidate(nn.MultiheadAttention, init=(12, 2), inputs=lambda: tuple(torch.randn(2, 8, 12) for _ in range(3)))
-triton_candidate(nn.RNNCell, init=(16, 12), inputs=rows)
 triton_candidate(nn.TransformerEncoderLayer, init=(12, 2, 24), inputs=sequences)
-triton_candidate(nn.TransformerDecoderLayer, init=(12, 2, 24), inputs=lambda: (torch.randn(2, 8, 12), torch.randn(2, 4, 12)))

@@ -2,35 +2,20 @@
 
 import torch
 from transformers import activations
-from transformers.models.albert import modeling_albert as albert
 from transformers.models.bert import modeling_bert as bert
 from transformers.models.bloom import modeling_bloom as bloom
-from transformers.models.clip import modeling_clip as clip
 from transformers.models.cohere import modeling_cohere as cohere
 from transformers.models.convnext import modeling_convnext as convnext
-from transformers.models.deberta_v2 import modeling_deberta_v2 as deberta
-from transformers.models.deepseek_v3 import modeling_deepseek_v3 as deepseek
 from transformers.models.dinov2 import modeling_dinov2 as dinov2
-from transformers.models.distilbert import modeling_distilbert as distilbert
-from transformers.models.esm import modeling_esm as esm
 from transformers.models.gemma import modeling_gemma as gemma
 from transformers.models.gemma2 import modeling_gemma2 as gemma2
 from transformers.models.gpt2 import modeling_gpt2 as gpt2
-from transformers.models.gpt_neox import modeling_gpt_neox as gpt_neox
-from transformers.models.gpt_oss import modeling_gpt_oss as gpt_oss
 from transformers.models.llama import modeling_llama as llama
 from transformers.models.llama4 import modeling_llama4 as llama4
-from transformers.models.mamba import modeling_mamba as mamba
 from transformers.models.mixtral import modeling_mixtral as mixtral
-from transformers.models.mobilevit import modeling_mobilevit as mobilevit
 from transformers.models.nemotron import modeling_nemotron as nemotron
 from transformers.models.opt import modeling_opt as opt
-from transformers.models.phi import modeling_phi as phi
-from transformers.models.qwen2_moe import modeling_qwen2_moe as qwen2_moe
-from transformers.models.qwen3 import modeling_qwen3 as qwen3
 from transformers.models.resnet import modeling_resnet as resnet
-from transformers.models.roberta import modeling_roberta as roberta
-from transformers.models.sam import modeling_sam as sam
 from transformers.models.segformer import modeling_segformer as segformer
 from transformers.models.swin import modeling_swin as swin
 from transformers.models.t5 import modeling_t5 as t5
@@ -67,15 +52,6 @@ def pictures():
     return torch.randn(2, 3, 16, 16)
 
 
-def rotated():
-    """Hidden states and the rotary embeddings of their positions."""
-    return {
-        "hidden_states": torch.randn(2, 5, 16),
-        "position_embeddings": (torch.randn(1, 5, 8), torch.randn(1, 5, 8)),
-        "attention_mask": None,
-    }
-
-
 def and_positions():
     return torch.randn(2, 5, 16), torch.arange(5)[None]
 
@@ -86,13 +62,9 @@ def and_residual():
 
 # Activations
 triton_candidate(activations.GELUActivation, inputs=hidden)
-triton_candidate(activations.FastGELUActivation, inputs=hidden)
 triton_candidate(activations.QuickGELUActivation, inputs=hidden)
-triton_candidate(activations.NewGELUActivation, inputs=hidden)
-triton_candidate(activations.AccurateGELUActivation, inputs=hidden)
 triton_candidate(activations.LaplaceActivation, inputs=hidden)
 triton_candidate(activations.ReLUSquaredActivation, inputs=hidden)
-triton_candidate(bloom.BloomGelu, inputs=hidden)
 
 # Norms
 triton_candidate(llama.LlamaRMSNorm, init=(16,), inputs=hidden)
@@ -101,76 +73,54 @@ triton_candidate(t5.T5LayerNorm, init=(16,), inputs=hidden)
 triton_candidate(cohere.CohereLayerNorm, init=(16,), inputs=hidden)
 triton_candidate(nemotron.NemotronLayerNorm1P, init=(16,), inputs=hidden)
 triton_candidate(convnext.ConvNextLayerNorm, init={"normalized_shape": 8, "data_format": "channels_first"}, inputs=images)
-triton_candidate(sam.SamLayerNorm, init={"normalized_shape": 8, "data_format": "channels_first"}, inputs=images)
 triton_candidate(llama4.Llama4TextL2Norm, inputs=hidden)
-triton_candidate(mamba.MambaRMSNorm, init=(16,), inputs=hidden)
 
 # Multilayer perceptrons
 triton_candidate(llama.LlamaMLP, init=lambda: (config(llama, "LlamaConfig", **DECODER),), inputs=hidden)
 triton_candidate(gemma2.Gemma2MLP, init=lambda: (config(gemma2, "Gemma2Config", **DECODER),), inputs=hidden)
-triton_candidate(phi.PhiMLP, init=lambda: (config(phi, "PhiConfig", **SMALL),), inputs=hidden)
 triton_candidate(gpt2.GPT2MLP, init=lambda: (24, config(gpt2, "GPT2Config", n_embd=16, n_head=2)), inputs=hidden)
-triton_candidate(gpt_neox.GPTNeoXMLP, init=lambda: (config(gpt_neox, "GPTNeoXConfig", **SMALL),), inputs=hidden)
 triton_candidate(bloom.BloomMLP, init=lambda: (config(bloom, "BloomConfig", hidden_size=16, n_head=2),), inputs=and_residual)
-triton_candidate(clip.CLIPMLP, init=lambda: (clip.CLIPVisionConfig(**SMALL),), inputs=hidden)
-triton_candidate(distilbert.FFN, init=lambda: (distilbert.DistilBertConfig(dim=16, n_heads=2, hidden_dim=24),), inputs=hidden)
-triton_candidate(t5.T5DenseGatedActDense, init=lambda: (t5.T5Config(d_model=16, d_ff=24, feed_forward_proj="gated-gelu"),), inputs=hidden)
 triton_candidate(t5.T5LayerFF, init=lambda: (t5.T5Config(d_model=16, d_ff=24),), inputs=hidden)
 triton_candidate(dinov2.Dinov2SwiGLUFFN, init=lambda: (dinov2.Dinov2Config(hidden_size=16, num_attention_heads=2),), inputs=hidden)
-triton_candidate(dinov2.Dinov2LayerScale, init=lambda: (dinov2.Dinov2Config(hidden_size=16, num_attention_heads=2),), inputs=hidden)
 triton_candidate(segformer.SegformerMixMLP, init=lambda: (segformer.SegformerConfig(), 16, 24), inputs=lambda: (torch.randn(2, 16, 16), 4, 4))
-triton_candidate(sam.SamMLPBlock, init=lambda: (sam.SamVisionConfig(hidden_size=16, mlp_dim=24),), inputs=hidden)
-triton_candidate(llama4.Llama4VisionMLP2, init=lambda: (llama4.Llama4VisionConfig(hidden_size=16, intermediate_size=24, projector_input_dim=24, projector_output_dim=24, projector_dropout=0.0),), inputs=lambda: torch.randn(2, 5, 24))
-triton_candidate(bert.BertIntermediate, init=lambda: (bert.BertConfig(**SMALL),), inputs=hidden)
 triton_candidate(bert.BertOutput, init=lambda: (bert.BertConfig(**SMALL),), inputs=lambda: (torch.randn(2, 5, 24), torch.randn(2, 5, 16)))
 triton_candidate(bert.BertPooler, init=lambda: (bert.BertConfig(**SMALL),), inputs=hidden)
-triton_candidate(bert.BertPredictionHeadTransform, init=lambda: (bert.BertConfig(**SMALL),), inputs=hidden)
-triton_candidate(roberta.RobertaClassificationHead, init=lambda: (roberta.RobertaConfig(**SMALL),), inputs=hidden)
 
 # Attention
-triton_candidate(llama.LlamaAttention, init=lambda: (config(llama, "LlamaConfig", **DECODER), 0), inputs=rotated)
-triton_candidate(qwen3.Qwen3Attention, init=lambda: (config(qwen3, "Qwen3Config", **DECODER), 0), inputs=rotated)
-triton_candidate(gemma2.Gemma2Attention, init=lambda: (gemma2.Gemma2Config(**DECODER), 0), inputs=rotated)
-triton_candidate(phi.PhiAttention, init=lambda: (config(phi, "PhiConfig", **SMALL, partial_rotary_factor=1.0), 0), inputs=rotated)
 triton_candidate(bert.BertSelfAttention, init=lambda: (config(bert, "BertConfig", **SMALL),), inputs=hidden)
 triton_candidate(bert.BertLayer, init=lambda: (config(bert, "BertConfig", **SMALL),), inputs=hidden)
 triton_candidate(gpt2.GPT2Block, init=lambda: (config(gpt2, "GPT2Config", n_embd=16, n_head=2),), inputs=hidden)
 triton_candidate(vit.ViTLayer, init=lambda: (config(vit, "ViTConfig", **SMALL),), inputs=hidden)
-triton_candidate(clip.CLIPEncoderLayer, init=lambda: (config(clip, "CLIPVisionConfig", **SMALL),), inputs=lambda: (torch.randn(2, 5, 16), None))
-triton_candidate(t5.T5Attention, init=lambda: (t5.T5Config(d_model=16, d_kv=8, num_heads=2), True), inputs=hidden)
-triton_candidate(albert.AlbertLayer, init=lambda: (config(albert, "AlbertConfig", **SMALL),), inputs=hidden)
-triton_candidate(whisper.WhisperEncoderLayer, init=lambda: (config(whisper, "WhisperConfig", d_model=16, encoder_attention_heads=2, encoder_ffn_dim=24),), inputs=lambda: (torch.randn(2, 5, 16), None))
-triton_candidate(opt.OPTDecoderLayer, init=lambda: (config(opt, "OPTConfig", hidden_size=16, num_attention_heads=2, ffn_dim=24, vocab_size=32),), inputs=hidden)
-triton_candidate(llama.LlamaDecoderLayer, init=lambda: (config(llama, "LlamaConfig", **DECODER), 0), inputs=rotated)
-triton_candidate(deepseek.DeepseekV3MLP, init=lambda: (deepseek.DeepseekV3Config(**SMALL),), inputs=hidden)
 triton_candidate(swin.SwinAttention, init=lambda: (config(swin, "SwinConfig", window_size=2), 16, 2, 2), inputs=lambda: torch.randn(8, 4, 16))
-triton_candidate(deberta.DebertaV2SelfOutput, init=lambda: (deberta.DebertaV2Config(**SMALL),), inputs=and_residual)
 
 # Embeddings and positions
 triton_candidate(llama.LlamaRotaryEmbedding, init=lambda: (llama.LlamaConfig(**DECODER),), inputs=and_positions)
 triton_candidate(gemma.GemmaTextScaledWordEmbedding, init={"num_embeddings": 32, "embedding_dim": 16, "padding_idx": 0, "embed_scale": 4.0}, inputs=tokens)
-triton_candidate(bert.BertEmbeddings, init=lambda: (bert.BertConfig(**SMALL, vocab_size=32, max_position_embeddings=16),), inputs=tokens)
-triton_candidate(esm.EsmRotaryEmbedding, init=(8,), inputs=lambda: (torch.randn(2, 2, 5, 8), torch.randn(2, 2, 5, 8)))
 triton_candidate(opt.OPTLearnedPositionalEmbedding, init=(16, 16), inputs=lambda: torch.ones(2, 5))
 triton_candidate(whisper.WhisperPositionalEmbedding, init=(16, 16), inputs=tokens)
 triton_candidate(vit.ViTPatchEmbeddings, init=lambda: (vit.ViTConfig(image_size=16, patch_size=4, hidden_size=16),), inputs=pictures)
-triton_candidate(vit.ViTEmbeddings, init=lambda: (vit.ViTConfig(image_size=16, patch_size=4, hidden_size=16),), inputs=pictures)
 
 # Routers and experts
 triton_candidate(mixtral.MixtralTopKRouter, init=lambda: (mixtral.MixtralConfig(**DECODER, num_local_experts=4),), inputs=hidden)
-triton_candidate(qwen2_moe.Qwen2MoeTopKRouter, init=lambda: (qwen2_moe.Qwen2MoeConfig(hidden_size=16, num_experts=4),), inputs=hidden)
-triton_candidate(gpt_oss.GptOssTopKRouter, init=lambda: (gpt_oss.GptOssConfig(hidden_size=16, num_local_experts=4),), inputs=hidden)
 triton_candidate(llama4.Llama4Router, init=lambda: (llama4.Llama4TextConfig(hidden_size=16, num_local_experts=4, intermediate_size=24),), inputs=lambda: torch.randn(10, 16))
-triton_candidate(deepseek.DeepseekV3TopkRouter, init=lambda: (deepseek.DeepseekV3Config(**SMALL, n_routed_experts=8),), inputs=hidden)
 
 # Convolutions
-triton_candidate(convnext.ConvNextLayer, init=lambda: (convnext.ConvNextConfig(), 8), inputs=images)
 triton_candidate(wav2vec2.Wav2Vec2GroupNormConvLayer, init=lambda: (wav2vec2.Wav2Vec2Config(conv_dim=(16, 16), conv_stride=(2, 2), conv_kernel=(3, 3)), 0), inputs=lambda: torch.randn(2, 1, 32))
-triton_candidate(wav2vec2.Wav2Vec2LayerNormConvLayer, init=lambda: (wav2vec2.Wav2Vec2Config(conv_dim=(16, 16), conv_stride=(2, 2), conv_kernel=(3, 3)), 0), inputs=lambda: torch.randn(2, 1, 32))
-triton_candidate(wav2vec2.Wav2Vec2PositionalConvEmbedding, init=lambda: (wav2vec2.Wav2Vec2Config(hidden_size=16, num_conv_pos_embeddings=4, num_conv_pos_embedding_groups=2),), inputs=hidden)
-triton_candidate(wav2vec2.Wav2Vec2FeatureProjection, init=lambda: (wav2vec2.Wav2Vec2Config(hidden_size=16, conv_dim=(16,), conv_stride=(2,), conv_kernel=(3,)),), inputs=hidden)
 triton_candidate(resnet.ResNetBasicLayer, init=(8, 8), inputs=images)
-triton_candidate(resnet.ResNetBottleNeckLayer, init=lambda: (resnet.ResNetConfig(), 8, 16), inputs=images)
-triton_candidate(mobilevit.MobileViTInvertedResidual, init=lambda: (mobilevit.MobileViTConfig(), 8, 8, 1), inputs=images)
 triton_candidate(segformer.SegformerDepthWiseConv, init=(16,), inputs=lambda: (torch.randn(2, 16, 16), 4, 4))
-triton_candidate(mamba.MambaMixer, init=lambda: (mamba.MambaConfig(hidden_size=16, state_size=4, num_hidden_layers=1), 0), inputs=hidden)
+
+
+def rotated():
+    return torch.randn(2, 5, 16), torch.randn(1, 5, 8), torch.randn(1, 5, 8)
+
+
+@triton_candidate(inputs=rotated)
+class DecoderLayer(torch.nn.Module):
+    """Llama's, with the rotary embedding as two arguments."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = llama.LlamaDecoderLayer(config(llama, "LlamaConfig", **DECODER), 0)
+
+    def forward(self, hidden_states, cos, sin):
+        return self.layer(hidden_states, position_embeddings=(cos, sin))

@@ -1,0 +1,85 @@
+"""The survey's table: of which modules of ``tests/data/survey`` the embedded generator makes no candidate, and why."""
+
+from functools import cache
+from pathlib import Path
+
+from pytest_kernelllm.core.records import Completion, Target
+from pytest_kernelllm.discover.live import LiveTarget, load_target
+from pytest_kernelllm.discover.scan import scan_file
+from pytest_kernelllm.generate.inductor.generator import InductorGenerator
+from pytest_kernelllm.generate.protocol import Request
+
+PROJECT = Path(__file__).parents[1] / "data" / "survey"
+
+TOPK = "The code leaves `aten.topk` to PyTorch; a kernel module may leave only matrix multiplications, convolutions and attention to it"
+VIEWS = "it computes nothing: what it returns are views of its inputs and weights"
+LIBRARY = "nothing but library calls is left after fusion"
+SENTENCES = {
+    "from_torch.py::BatchNorm2d": "it changes `running_mean` in place",
+    "from_torch.py::Bilinear": TOPK.replace("topk", "_trilinear"),
+    "from_torch.py::Conv2d": f"{LIBRARY} (convolution)",
+    "from_torch.py::CrossMapLRN2d": (
+        'torch.export cannot trace it (Attempted to set the storage of a tensor on device "cpu" to a storage on '
+        'different device "meta".  This is no longer allowed; the devices must match)'
+    ),
+    "from_torch.py::CTCLoss": (
+        "torch.export cannot trace it (the shape of what `aten._ctc_loss.Tensor` gives depends on values of its tensors)"
+    ),
+    "from_torch.py::AdaptiveAvgPool3d": f"{LIBRARY} (aten._adaptive_avg_pool3d)",
+    "from_torch.py::EmbeddingBag": TOPK.replace("topk", "_embedding_bag"),
+    "from_torch.py::Flatten": VIEWS,
+    "from_torch.py::FractionalMaxPool2d": "it draws random numbers (aten.rand.default)",
+    "from_torch.py::GaussianNLLLoss": "torch.export cannot trace it (what it does depends on values of its tensors)",
+    "from_torch.py::Identity": VIEWS,
+    "from_torch.py::Linear": f"{LIBRARY} (addmm)",
+    "composed.py::Median": f"{LIBRARY} (aten.median.dim)",
+    "composed.py::OddNames": "torch.export cannot trace it (a part of the module has a name that it cannot write)",
+    "composed.py::TopK": f"{LIBRARY} (aten.topk)",
+    "composed.py::TopTwoOfGates": TOPK,
+    "from_transformers.py::BertSelfAttention": f"{LIBRARY} (addmm, attention)",
+    "from_transformers.py::Llama4Router": TOPK,
+    "from_transformers.py::MixtralTopKRouter": TOPK,
+    "from_transformers.py::SegformerDepthWiseConv": f"{LIBRARY} (convolution)",
+    "from_transformers.py::ViTPatchEmbeddings": f"{LIBRARY} (convolution)",
+    "from_transformers.py::WhisperPositionalEmbedding": VIEWS,
+}
+"""By id, the generator's whole sentence. Every other module gets a candidate."""
+
+JUDGED = (
+    "from_torch.py::CrossEntropyLoss",
+    "from_torch.py::GLU",
+    "from_torch.py::LayerNorm",
+    "from_torch.py::MaxPool2d",
+    "composed.py::NearestUpsample",
+    "composed.py::Attention",
+    "composed.py::Branches",
+    "composed.py::Chain",
+    "composed.py::ConvBlock",
+    "composed.py::EagerAttention",
+    "composed.py::FeedForward",
+    "composed.py::LargestSoFar",
+    "composed.py::LargestWithIndex",
+    "composed.py::MaskedAttention",
+    "composed.py::Scales",
+    "composed.py::SharedActivation",
+    "composed.py::Sorted",
+    "composed.py::Tower",
+    "from_transformers.py::LlamaRMSNorm",
+    "from_transformers.py::SwinAttention",
+)
+"""Whose candidates are judged, in Triton's interpreter; each is accepted."""
+
+
+@cache
+def targets() -> dict[str, Target]:
+    """Every module of the survey by its id."""
+    files = ("from_torch.py", "composed.py", "from_transformers.py")
+    return {target.id: target for name in files for target in scan_file(PROJECT / name, PROJECT).targets}
+
+
+def made(name: str) -> tuple[LiveTarget, Completion]:
+    """What the embedded generator makes of a module: one completion."""
+    target = targets()[name]
+    live = load_target(PROJECT, target)
+    ((_, completion),) = InductorGenerator().generate([Request(target, (0,), lambda: live)])
+    return live, completion
