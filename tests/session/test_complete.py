@@ -331,7 +331,7 @@ class Watched(Writer):
     """Shows what it writes, piece by piece."""
 
     def stream(self, request):
-        (index,) = request.wanted
+        (index,) = request.indices
         completion = self.write(request, index)
         yield from completion.text.split()
         yield completion
