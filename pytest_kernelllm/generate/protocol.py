@@ -58,7 +58,7 @@ class Generator(Protocol):
         """
 
     def stream(self, request: Request) -> Iterator[str | Completion]:
-        """Yield the first sample wanted in pieces while it is written, and then whole; nothing if it cannot be watched.
+        """Yields the first requested sample in pieces as it is written, and then whole; nothing if it cannot be streamed.
 
         Raises:
             GenerateError: nothing can be generated, or it fails on the way.

@@ -28,8 +28,8 @@ def completions(
 ) -> Iterator[Completion]:
     """Yields the distinct completions of a target with the given indices, as far as there are so many.
 
-    A target that Inductor can do nothing for gets one with empty text and the reason as its note. So does one on which
-    the generator itself fails, so that the other targets get theirs.
+    A target without any gets one with empty text and the reason as its note. So does a target on which the
+    generator itself fails, so that the other targets get theirs.
     """
     started = time.monotonic()
     seen: list[str] = []

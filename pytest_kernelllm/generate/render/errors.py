@@ -10,5 +10,5 @@ class RenderError(ValueError):
 
 
 def unexpected(who: str, what: str, error: Exception) -> str:
-    """One sentence about a mistake of our own: ``The renderer failed on this completion: TypeError: …; please report it.``"""
+    """Describes a bug of ours in a sentence: ``The renderer failed on this completion: TypeError: …; please report it.``"""
     return f"{who} failed on this {what}: {in_one_line(error)}; please report it."
