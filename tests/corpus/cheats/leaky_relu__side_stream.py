@@ -1,6 +1,6 @@
 # family: order and races
 # trick: The work goes to another stream, which nobody waits for.
-# rule: values | repeat
+# rule: values | repeat | device time
 # static check: yes
 # device: cuda
 
