@@ -49,6 +49,25 @@ def pairs(x_ptr, y_ptr, value_ptr, index_ptr, f: tl.constexpr, N: tl.constexpr):
 
 
 @triton.jit
+def ordered(
+    x_ptr,
+    value_ptr,
+    index_ptr,
+    DESCENDING: tl.constexpr,
+    ROWS: tl.constexpr,
+    N: tl.constexpr,
+    COUNT: tl.constexpr,
+):
+    rows = tl.arange(0, ROWS)[:, None]
+    columns = tl.arange(0, N)[None, :]
+    x = tl.load(x_ptr + rows * N + columns)
+    index = tl.broadcast_to(columns.to(tl.int16), [ROWS, N])
+    value, index = device.sort_with_index(x, index, COUNT, 1, descending=DESCENDING)
+    tl.store(value_ptr + rows * COUNT + columns, value, columns < COUNT)
+    tl.store(index_ptr + rows * COUNT + columns, index, columns < COUNT)
+
+
+@triton.jit
 def welford(x_ptr, mean_ptr, m2_ptr, total_ptr, N: tl.constexpr, STEPS: tl.constexpr):
     mean = tl.zeros([1, N], tl.float32)
     m2 = tl.zeros([1, N], tl.float32)
@@ -86,6 +105,9 @@ def main(given, taken):
             globals()[kind][(1,)](*inputs, *out, f=function, N=inputs[0].numel())
         elif kind in ("along", "indexed"):
             globals()[kind][(1,)](*inputs, *out, f=function, ROWS=inputs[0].shape[0], N=inputs[0].shape[1])
+        elif kind in ("ascending", "descending"):
+            (rows, columns), count = inputs[0].shape, out[0].shape[1]
+            ordered[(1,)](*inputs, *out, DESCENDING=kind == "descending", ROWS=rows, N=columns, COUNT=count)
         else:
             globals()[kind][(1,)](*inputs, *out, N=inputs[0].shape[1], STEPS=inputs[0].shape[0])
         results[kind, name] = out

@@ -56,6 +56,7 @@ TABLE = {
     "dialect_linear_relu": _dialect("LinearReLU"),
     "dialect_mean_square": _dialect("MeanSquare"),
     "dialect_optimizer": _dialect("LinearReLU"),
+    "dialect_sequential": _dialect("Chain"),
     "dialect_softmax": _dialect("SoftmaxDim"),
     "dialect_swap": _dialect("Swap"),
     # ---- broken: wrong when it runs
@@ -81,6 +82,7 @@ TABLE = {
     "hand_add_function": _hand("Add"),
     "hand_add_two_blocks": _hand("Add"),
     "hand_add_untagged": _hand("Add"),
+    "hand_containers": _hand("Stack"),
     "hand_dead_imports": _hand("Softmax"),
     "hand_layer_norm": _hand("LayerNorm"),
     "hand_linear_functional": _hand("LinearGelu"),

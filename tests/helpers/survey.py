@@ -32,6 +32,7 @@ SENTENCES = {
     "from_torch.py::GaussianNLLLoss": "torch.export cannot trace it (what it does depends on values of its tensors)",
     "from_torch.py::Identity": VIEWS,
     "from_torch.py::Linear": f"{LIBRARY} (addmm)",
+    "composed.py::AttentionWithDropout": "it draws random numbers (dropout in attention)",
     "composed.py::Median": f"{LIBRARY} (aten.median.dim)",
     "composed.py::OddNames": "torch.export cannot trace it (a part of the module has a name that it cannot write)",
     "composed.py::TopK": f"{LIBRARY} (aten.topk)",

@@ -69,7 +69,9 @@ def export(
 
 def _refuse_randomness(graph: torch.fx.Graph) -> None:
     for node in graph.nodes:
-        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) or drops_out(node):
+        if drops_out(node):
+            raise TraceError("it draws random numbers (dropout in attention)")
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             raise TraceError(f"it draws random numbers ({node.target})")
 
 

@@ -216,6 +216,16 @@ class LinearReLU(nn.Module):
 
 
 @triton_candidate(inputs=cubes)
+class Chain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+
+    def forward(self, x):
+        return self.net(x)
+
+
+@triton_candidate(inputs=cubes)
 class SoftmaxDim(nn.Module):
     def forward(self, x):
         return torch.softmax(x, dim=1)

@@ -90,3 +90,19 @@ class Block(nn.Module):
 
     def forward(self, x):
         return x + self.proj(self.norm(x))
+
+
+@triton_candidate(inputs=rows(4, 16))
+class Stack(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(16, 24), nn.GELU(), nn.LayerNorm(24, eps=1e-3))
+        self.layers = nn.ModuleList(nn.Linear(24, 24) for _ in range(2))
+        self.heads = nn.ModuleDict({"down-1": nn.Linear(24, 8)})
+        self.scales = nn.ParameterList([torch.rand(8)])
+
+    def forward(self, x):
+        x = self.net(x)
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        return self.heads["down-1"](x) * self.scales[0]

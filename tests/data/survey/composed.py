@@ -255,11 +255,20 @@ class MaskedAttention(nn.Module):
         return F.scaled_dot_product_attention(q.relu(), k, v, attn_mask=mask)
 
 
-@triton_candidate(inputs=masked)
+def square():
+    return tuple(torch.randn(2, 2, 8, 16) for _ in range(3))
+
+
+@triton_candidate(inputs=square)
 class EagerAttention(nn.Module):
-    def forward(self, q, k, v, mask):
-        scores = (q @ k.transpose(-2, -1)) / 4.0
-        return scores.masked_fill(~mask, float("-inf")).softmax(-1) @ v
+    def forward(self, q, k, v):
+        return ((q @ k.transpose(-2, -1)) / 4.0).softmax(-1) @ v
+
+
+@triton_candidate(inputs=square, training=True)
+class AttentionWithDropout(nn.Module):
+    def forward(self, q, k, v):
+        return F.scaled_dot_product_attention(q.relu(), k, v, dropout_p=0.1)
 
 
 @triton_candidate(inputs=images)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import re
 import subprocess
 import sys
@@ -146,10 +148,12 @@ def test_nothing_of_torch_stays_changed() -> None:
     from torch._inductor.graph import GraphLowering
 
     before = config.cpu_backend, GraphLowering.codegen, GraphLowering.compile_to_module
+    environment, level = dict(os.environ), logging.getLogger("torch").level
     active = getattr(triton.runtime.driver, "_active", None)
     inductor.__wrapped__("Cumsum", 1)
     assert (config.cpu_backend, GraphLowering.codegen, GraphLowering.compile_to_module) == before
     assert getattr(triton.runtime.driver, "_active", None) is active
+    assert (dict(os.environ), logging.getLogger("torch").level) == (environment, level)
     assert torch.equal(torch.compile(torch.sin, backend="eager")(torch.ones(2)), torch.sin(torch.ones(2)))
 
 

@@ -39,6 +39,12 @@ AUTOTUNED = (
 HEURISTIC = "@triton.heuristics({'B': lambda a: 1})\n@triton.jit\ndef chosen(x_ptr, n, B: tl.constexpr): pass"
 
 KEEPS = {
+    "a list of the target's, by index": ("", "self.tables[0].append(x)"),
+    "a dictionary of the target's, by index": ("", "self.tables[0]['x'] = x"),
+    "one of the target's lists by another name": ("", "table = self.tables[0]; table.append(x)"),
+    "a part of the target's": ("", "self.layers[0] = x"),
+    "an attribute of a part": ("", "self.layers[0].eps = 1.0"),
+    "a list of a part": ("", "self.layers[0].sizes.append(1)"),
     "a list of calls": ("CALLS = []", "CALLS.append(1)"),
     "a list that grows by assignment": ("CALLS = [0]", "CALLS[0] = CALLS[0] + 1"),
     "a list that grows in place": ("CALLS = [0]", "CALLS[0] += 1"),

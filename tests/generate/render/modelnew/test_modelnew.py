@@ -21,6 +21,7 @@ ANSWERS = {
     "hand_add_two_blocks": "Add",
     "hand_add_untagged": "Add",
     "hand_block": "Block",
+    "hand_containers": "Stack",
     "hand_layer_norm": "LayerNorm",
     "hand_linear_functional": "LinearGelu",
     "hand_linear_gelu": "LinearGelu",
@@ -153,6 +154,50 @@ def test_target_defaults_and_parameters_win() -> None:
 )
 def test_what_init_sets_is_mapped(init: str, forward: str, expected: str) -> None:
     assert expected in body_of("Scale", model(init, forward))
+
+
+STACK = (
+    "self.net = nn.Sequential(nn.Linear(16, 24), nn.GELU(), nn.LayerNorm(24)); self.layers = nn.ModuleList();"
+    " self.heads = nn.ModuleDict(); self.scales = nn.ParameterList()"
+)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("self.net[0].weight", "return self.net[0].weight"),
+        ("self.net[-1].eps", "return self.net[2].eps"),
+        ("self.layers[1](x)", "return self.layers[1](x)"),
+        ("self.heads['down-1'].bias", "return self.heads['down-1'].bias"),
+        ("self.scales[0] * x", "return self.scales[0] * x"),
+        ("self.net[1:][1].bias", "return self.net[1:][1].bias"),
+        ("[layer.weight for layer in self.layers]", "[layer.weight for layer in self.layers]"),
+        ("self.layers[len(self.layers) - 1](x)", "self.layers[len(self.layers) - 1](x)"),
+    ],
+)
+def test_parts_of_containers_are_carried(written: str, expected: str) -> None:
+    text = model(STACK, f"return {written}")
+    assert expected in body_of("Stack", text)
+    assert find_violations(rendered("Stack", text).source) == []
+
+
+@pytest.mark.parametrize(
+    ("init", "written", "message"),
+    [
+        (STACK, "self.net[1](x)", r"Line 21 calls self.net\[1\], a GELU"),
+        (STACK, "self.net(x)", "Line 21 calls self.net, a Sequential"),
+        ("self.blocks = nn.ModuleList()", "self.blocks[0].weight", "self.blocks .*no submodule of that name"),
+        ("pass", "self.blocks[0].weight", "Line 21 reads self.blocks, which ModelNew never sets"),
+        (
+            "self.net = nn.ModuleList()",
+            "self.net[0].weight",
+            "is a ModuleList, the target's is a .*Sequential",
+        ),
+    ],
+)
+def test_parts_that_the_target_does_not_have(init: str, written: str, message: str) -> None:
+    with pytest.raises(RenderError, match=message):
+        rendered("Stack", model(init, f"return {written}"))
 
 
 @pytest.mark.parametrize(
