@@ -21,7 +21,7 @@ from pytest_kernelllm.store import hub
 from pytest_kernelllm.store.signing import SHORTEST
 from pytest_kernelllm.suggest.github import artifact
 from pytest_kernelllm.verify.pairs import MEMORY, PER_GPU
-from pytest_kernelllm.web.retry import Limits
+from pytest_kernelllm.web.retry import RequestLimits
 
 P = Policy()
 WORDS = {6: "six"}
@@ -56,9 +56,9 @@ STATED = {
         f"{ResourceBounds().disk >> 30} GiB and {ResourceBounds().files:,} entries in the scratch folder",
     ],
     "how-to/endpoint.md": [
-        f"{Limits().tries} tries, at most {Limits().total / 60:.0f} minutes",
-        f"`wake_timeout` ({Limits().wake:.0f} s)",
-        f"nothing arrives for {Limits().idle / 60:.0f} minutes",
+        f"{RequestLimits().tries} tries, at most {RequestLimits().total / 60:.0f} minutes",
+        f"`wake_timeout` ({RequestLimits().wake:.0f} s)",
+        f"nothing arrives for {RequestLimits().idle / 60:.0f} minutes",
     ],
     "how-to/many-gpus.md": [
         f"Up to {WORDS[PER_GPU]} judging processes",

@@ -66,7 +66,7 @@ TENSORS: dict[str, Callable[[Any], torch.Tensor]] = {
     "slice": lambda self: self.net[1:][1].scale,
     "slice with a step": lambda self: self.layers[::-1][1].weight,
     "list in list": lambda self: self.layers[1][0].bias,
-    "iteration": lambda self: [part for part in self.layers][0].weight,
+    "iteration": lambda self: next(iter(self.layers)).weight,
     "unpacking": lambda self: self.scales[1] if len([*self.scales]) == 2 else torch.empty(0),
     "key": lambda self: self.blocks["down-1"].weight,
     "numeric key": lambda self: self.blocks["0"].scale,
