@@ -10,6 +10,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from pytest_kernelllm import optimize_model
 from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.core.records import CandidateId
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.runtime import explain
 from pytest_kernelllm.session.session import open_session
@@ -47,7 +48,7 @@ def store(tmp_path_factory):
     settings = Settings(device="cpu", generator="inductor", samples=1)
     with open_session(path, settings) as session:
         for target in scan_file(path / "marked.py", path).targets:
-            verdict = session.outcome(target, 0).verdict
+            verdict = session.outcome(target, CandidateId("inductor")).verdict
             assert verdict is not None and verdict.accepted, verdict
     return path / ".kernelllm"
 
