@@ -57,6 +57,7 @@ JUDGED = (
     "composed.py::Chain",
     "composed.py::ConvBlock",
     "composed.py::EagerAttention",
+    "composed.py::Encoder",
     "composed.py::FeedForward",
     "composed.py::LargestSoFar",
     "composed.py::LargestWithIndex",
@@ -65,6 +66,7 @@ JUDGED = (
     "composed.py::SharedActivation",
     "composed.py::Sorted",
     "composed.py::Tower",
+    "composed.py::TwoLayerGRU",
     "from_transformers.py::LlamaRMSNorm",
     "from_transformers.py::SwinAttention",
 )

@@ -60,9 +60,19 @@ VENDOR = {
 """Work that vendor libraries do, by kind; the entries are prefixes of operation names."""
 
 
+FUSED = {
+    "aten::_native_multi_head_attention": ("gemm", "attention"),
+    "aten::_transformer_encoder_layer_fwd": ("gemm", "attention"),
+    "aten::_cudnn_rnn": ("gemm",),
+    "aten::mkldnn_rnn_layer": ("gemm",),
+}
+"""Whole layers that torch runs as one operation, and the kinds of vendor library work inside them."""
+
+
 def vendor_kinds(ops: Mapping[str, int]) -> frozenset[str]:
     """Returns the kinds of vendor library work among these operations."""
-    return frozenset(kind for op in ops if (kind := _kind(op)))
+    kinds = {kind for op in ops if (kind := _kind(op))}
+    return frozenset(kinds.union(*(inside for op, inside in FUSED.items() if op in ops)))
 
 
 def torch_work(operations: Mapping[str, int], allowed_kinds: frozenset[str]) -> dict[str, int]:

@@ -279,3 +279,24 @@ class NearestUpsample(nn.Module):
 
     def forward(self, x):
         return self.net(x)
+
+
+@triton_candidate(inputs=lambda: torch.randn(2, 2, 8))
+class TwoLayerGRU(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gru = nn.GRU(8, 4, num_layers=2)
+
+    def forward(self, x):
+        return self.gru(x)[0]
+
+
+@triton_candidate(inputs=sequences)
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(12, 2, 24, batch_first=True)
+        self.layers = nn.TransformerEncoder(layer, 1)
+
+    def forward(self, x):
+        return self.layers(x)

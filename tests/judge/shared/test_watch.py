@@ -4,6 +4,7 @@ import ctypes
 
 import pytest
 import torch
+from torch import nn
 
 from pytest_kernelllm.judge.rules.torch_share import TorchShare
 from pytest_kernelllm.judge.run.torch_work import torch_work, vendor_kinds
@@ -124,6 +125,22 @@ def test_a_matrix_product_is_left_to_torch_only_where_the_target_leaves_it_too()
     assert assess(product, like=product)[1] == ""
     assert "mm" in assess(product)[1]
     assert "mm" in assess(product, like=lambda: torch.softmax(SQUARE, -1))[1]
+
+
+def test_the_library_work_inside_a_layer_that_torch_runs_as_one_operation_is_left_to_it():
+    layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval()
+
+    def one_operation():
+        with torch.no_grad():
+            layer(torch.ones(2, 8, 16))
+
+    heads = torch.ones(2, 2, 8, 8)
+    attention = lambda: nn.functional.scaled_dot_product_attention(heads, heads, heads)  # noqa: E731
+    product = lambda: SQUARE @ SQUARE  # noqa: E731
+    assert assess(attention, like=one_operation)[1] == ""
+    assert assess(product, like=one_operation)[1] == ""
+    assert "softmax" in assess(lambda: torch.softmax(X, -1), like=one_operation)[1]
+    assert "transformer_encoder_layer" in assess(one_operation, like=one_operation, elements=100)[1]
 
 
 def test_a_guarded_tensor_starts_its_storage_like_any_fresh_one():

@@ -58,6 +58,14 @@ def contiguous_strides(shape: Sequence[ast.expr]) -> list[ast.expr]:
     return strides
 
 
+def elements(shape: Sequence[ast.expr]) -> ast.expr:
+    """How many elements a shape has."""
+    count: ast.expr = ast.Constant(1)
+    for size in shape:
+        count = ast.BinOp(count, ast.Mult(), size)
+    return count
+
+
 def is_contiguous(shape: Sequence[ast.expr], strides: Sequence[ast.expr]) -> bool:
     """Whether strides are row-major; a dimension of size 1 may have any."""
     usual = contiguous_strides(shape)

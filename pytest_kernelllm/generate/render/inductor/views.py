@@ -7,7 +7,12 @@ import copy
 from collections.abc import Mapping, Sequence
 
 from pytest_kernelllm.core.syntax import Substitute, call_name, constant_int, expression
-from pytest_kernelllm.generate.render.inductor.torch_calls import contiguous_strides, is_contiguous, same_size
+from pytest_kernelllm.generate.render.inductor.torch_calls import (
+    contiguous_strides,
+    elements,
+    is_contiguous,
+    same_size,
+)
 
 Shape = Sequence[ast.expr]
 
@@ -64,7 +69,8 @@ class Buffers:
             old_shape, old_strides = known
             if _equal(shape, old_shape) and _equal(strides, old_strides):
                 return source
-            if is_contiguous(old_shape, old_strides) and is_contiguous(shape, strides):
+            whole = same_size(elements(shape), elements(old_shape))  # and not the start of a larger tensor
+            if whole and is_contiguous(old_shape, old_strides) and is_contiguous(shape, strides):
                 return _method(source, "view", [self.rename(n) for n in shape])
             if len(old_shape) == 2 and _equal(shape, old_shape[::-1]) and _equal(strides, old_strides[::-1]):
                 return _method(source, "t", [])
