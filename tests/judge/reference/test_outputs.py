@@ -212,7 +212,6 @@ class Fields(dict):
     [
         (lambda x: Pair(x, x), "a Pair"),
         (lambda x: (x, (Fields(a=x),)), "returns a Fields"),
-        (lambda x: x.max(-1), "returns a max"),
         (lambda x: (x, 3), "must return tensors"),
         (lambda x: (None,), "an empty tuple"),
         (lambda x: torch.view_as_complex(x.view(-1, 2)), "complex"),
