@@ -5,7 +5,6 @@ from transformers import activations
 from transformers.models.bert import modeling_bert as bert
 from transformers.models.bloom import modeling_bloom as bloom
 from transformers.models.cohere import modeling_cohere as cohere
-from transformers.models.convnext import modeling_convnext as convnext
 from transformers.models.dinov2 import modeling_dinov2 as dinov2
 from transformers.models.gemma import modeling_gemma as gemma
 from transformers.models.gemma2 import modeling_gemma2 as gemma2
@@ -13,14 +12,12 @@ from transformers.models.gpt2 import modeling_gpt2 as gpt2
 from transformers.models.llama import modeling_llama as llama
 from transformers.models.llama4 import modeling_llama4 as llama4
 from transformers.models.mixtral import modeling_mixtral as mixtral
-from transformers.models.nemotron import modeling_nemotron as nemotron
 from transformers.models.opt import modeling_opt as opt
 from transformers.models.resnet import modeling_resnet as resnet
 from transformers.models.segformer import modeling_segformer as segformer
 from transformers.models.swin import modeling_swin as swin
 from transformers.models.t5 import modeling_t5 as t5
 from transformers.models.vit import modeling_vit as vit
-from transformers.models.wav2vec2 import modeling_wav2vec2 as wav2vec2
 from transformers.models.whisper import modeling_whisper as whisper
 
 from pytest_kernelllm import triton_candidate
@@ -71,8 +68,6 @@ triton_candidate(llama.LlamaRMSNorm, init=(16,), inputs=hidden)
 triton_candidate(gemma.GemmaRMSNorm, init=(16,), inputs=hidden)
 triton_candidate(t5.T5LayerNorm, init=(16,), inputs=hidden)
 triton_candidate(cohere.CohereLayerNorm, init=(16,), inputs=hidden)
-triton_candidate(nemotron.NemotronLayerNorm1P, init=(16,), inputs=hidden)
-triton_candidate(convnext.ConvNextLayerNorm, init={"normalized_shape": 8, "data_format": "channels_first"}, inputs=images)
 triton_candidate(llama4.Llama4TextL2Norm, inputs=hidden)
 
 # Multilayer perceptrons
@@ -82,7 +77,6 @@ triton_candidate(gpt2.GPT2MLP, init=lambda: (24, config(gpt2, "GPT2Config", n_em
 triton_candidate(bloom.BloomMLP, init=lambda: (config(bloom, "BloomConfig", hidden_size=16, n_head=2),), inputs=and_residual)
 triton_candidate(t5.T5LayerFF, init=lambda: (t5.T5Config(d_model=16, d_ff=24),), inputs=hidden)
 triton_candidate(dinov2.Dinov2SwiGLUFFN, init=lambda: (dinov2.Dinov2Config(hidden_size=16, num_attention_heads=2),), inputs=hidden)
-triton_candidate(segformer.SegformerMixMLP, init=lambda: (segformer.SegformerConfig(), 16, 24), inputs=lambda: (torch.randn(2, 16, 16), 4, 4))
 triton_candidate(bert.BertOutput, init=lambda: (bert.BertConfig(**SMALL),), inputs=lambda: (torch.randn(2, 5, 24), torch.randn(2, 5, 16)))
 triton_candidate(bert.BertPooler, init=lambda: (bert.BertConfig(**SMALL),), inputs=hidden)
 
@@ -90,7 +84,6 @@ triton_candidate(bert.BertPooler, init=lambda: (bert.BertConfig(**SMALL),), inpu
 triton_candidate(bert.BertSelfAttention, init=lambda: (config(bert, "BertConfig", **SMALL),), inputs=hidden)
 triton_candidate(bert.BertLayer, init=lambda: (config(bert, "BertConfig", **SMALL),), inputs=hidden)
 triton_candidate(gpt2.GPT2Block, init=lambda: (config(gpt2, "GPT2Config", n_embd=16, n_head=2),), inputs=hidden)
-triton_candidate(vit.ViTLayer, init=lambda: (config(vit, "ViTConfig", **SMALL),), inputs=hidden)
 triton_candidate(swin.SwinAttention, init=lambda: (config(swin, "SwinConfig", window_size=2), 16, 2, 2), inputs=lambda: torch.randn(8, 4, 16))
 
 # Embeddings and positions
@@ -105,7 +98,6 @@ triton_candidate(mixtral.MixtralTopKRouter, init=lambda: (mixtral.MixtralConfig(
 triton_candidate(llama4.Llama4Router, init=lambda: (llama4.Llama4TextConfig(hidden_size=16, num_local_experts=4, intermediate_size=24),), inputs=lambda: torch.randn(10, 16))
 
 # Convolutions
-triton_candidate(wav2vec2.Wav2Vec2GroupNormConvLayer, init=lambda: (wav2vec2.Wav2Vec2Config(conv_dim=(16, 16), conv_stride=(2, 2), conv_kernel=(3, 3)), 0), inputs=lambda: torch.randn(2, 1, 32))
 triton_candidate(resnet.ResNetBasicLayer, init=(8, 8), inputs=images)
 triton_candidate(segformer.SegformerDepthWiseConv, init=(16,), inputs=lambda: (torch.randn(2, 16, 16), 4, 4))
 
