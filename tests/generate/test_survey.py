@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -25,10 +26,11 @@ def judge() -> Iterator[Judge]:
 
 @pytest.mark.parametrize("name", targets())
 def test_a_module_gets_a_candidate_or_a_true_sentence(
-    name: str, judge: Judge, capfd: pytest.CaptureFixture[str]
+    name: str, judge: Judge, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     live, completion = made(name)
     assert capfd.readouterr() == ("", "")
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
     assert completion.note == SENTENCES.get(name, "Inductor's fusion, its usual block sizes")
     assert bool(completion.text) == (name not in SENTENCES)
     if completion.text:
