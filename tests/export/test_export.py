@@ -2,13 +2,10 @@
 
 import ast
 import json
-import os
 import subprocess
 import sys
 import warnings
 from pathlib import Path
-
-os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is imported anywhere in this process
 
 import kernels
 import pytest

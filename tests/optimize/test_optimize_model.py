@@ -4,7 +4,6 @@ import copy
 import gc
 import inspect
 import io
-import os
 import pickle
 import re
 import sys
@@ -12,8 +11,6 @@ import warnings
 import weakref
 from dataclasses import replace
 from pathlib import Path
-
-os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is imported anywhere in this process
 
 import pytest
 import torch

@@ -1,9 +1,5 @@
 """A real model of transformers: its normalisations and feed-forward blocks are judged, replaced and given back."""
 
-import os
-
-os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is imported anywhere in this process
-
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM

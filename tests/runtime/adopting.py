@@ -1,9 +1,5 @@
 """A module with an adopted kernel that adds 100, so that a test can tell which of the two ran."""
 
-import os
-
-os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is imported anywhere in this process
-
 import torch
 from torch import nn
 
