@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import Callable, Iterator
 from typing import Literal
 
@@ -19,6 +20,8 @@ def capture(
     stays the current one, the allocator goes on filling the graph's pool (which ends the process when that is freed), and
     the generator of random numbers may be left recording. All three are put right here.
 
+    Python collects no garbage meanwhile: an old graph among it would free its memory, which CUDA forbids while it records.
+
     Args:
         graph: what to record into.
         errors: ``thread_local`` lets other threads go on using CUDA meanwhile.
@@ -26,7 +29,7 @@ def capture(
     device, stream = torch.cuda.current_device(), torch.cuda.current_stream()
     pool = torch.cuda.graph_pool_handle()
     try:
-        with torch.cuda.graph(graph, pool=pool, capture_error_mode=errors):
+        with _no_garbage_collection(), torch.cuda.graph(graph, pool=pool, capture_error_mode=errors):
             yield
     except BaseException:
         torch.cuda.set_stream(stream)
@@ -36,6 +39,17 @@ def capture(
         generator = torch.cuda.default_generators[device]
         generator.graphsafe_set_state(generator.clone_state())
         raise
+
+
+@contextlib.contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def warm_up(work: Callable[[], object], times: int) -> None:

@@ -11,6 +11,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from pytest_kernelllm import optimize_model
 from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.core.cuda_graphs import capture
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.runtime import KernelLLMWarning, explain
 from pytest_kernelllm.session.session import open_session
@@ -149,6 +150,25 @@ def test_a_form_of_call_is_recorded_once_and_then_replayed(counting) -> None:
     assert replays(counting, x, scale=2.0, shift=torch.ones(16, device="cuda"))
     assert replays(counting, torch.randn(16, 8, device="cuda").t())
     right(counting, x)
+
+
+@torch.no_grad()
+def test_an_old_graph_among_the_garbage_does_not_disturb_a_recording(counting) -> None:
+    old = torch.cuda.CUDAGraph()
+    with capture(old):
+        memory = torch.randn(1 << 20, device="cuda")
+    held = [[old, memory]]
+    held[0].append(held[0])  # a cycle, which only the garbage collector frees
+    del old, memory
+
+    def let_go(*_):
+        if torch.cuda.is_current_stream_capturing():
+            held.clear()
+            _ = [[] for _ in range(10 * gc.get_threshold()[0])]
+
+    with counting.linear.register_forward_hook(let_go):
+        assert replays(counting, torch.randn(8, 16, device="cuda"))
+    assert not held
 
 
 @torch.no_grad()
