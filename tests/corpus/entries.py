@@ -14,13 +14,23 @@ HERE = Path(__file__).parent
 SUBJECTS = HERE / "subjects"
 
 _HEADER = re.compile(r"# ([a-z ]+): (.+)")
+_HEADERS = {
+    "honest": ({"style"}, {"style"}),
+    "fenced": ({"trick", "proof"}, {"trick", "proof"}),
+    "cheats": (
+        {"family", "trick", "rule", "only static check", "static check", "device", "proof"},
+        {"family", "trick"},
+    ),
+}
+"""Headers that an entry may have, and those that it must have, by folder."""
 
 
 @dataclass(frozen=True)
 class Entry:
     """One candidate."""
 
-    kind: Literal["honest", "cheat"]
+    kind: Literal["honest", "fenced", "cheat"]
+    """``fenced`` ones are right in every judged case and wrong for a module in another state."""
     subject: str
     """Stem of the file in ``subjects/``."""
     name: str
@@ -37,6 +47,10 @@ class Entry:
     only_static_check: str = ""
     """Why nothing but the static check can, where that is so."""
     device: Literal["any", "cuda"] = "any"
+    proof: str = ""
+    """Expression for a call that shows what it is about, see ``dispatch``."""
+    unproven: str = ""
+    """Why there is none, where that is said."""
 
     @property
     def escapes(self) -> bool:
@@ -49,12 +63,13 @@ class Entry:
 
 
 def load(pattern: str = "*") -> list[Entry]:
-    """The entries whose names match a shell pattern, honest ones first.
+    """The entries whose names match a shell pattern: honest ones, fenced ones, cheats.
 
     Raises:
         ValueError: an entry's header is incomplete or names no rule; the text says which.
     """
-    files = [*sorted((HERE / "honest").glob("*__*.py")), *sorted((HERE / "cheats").glob("*__*.py"))]
+    kinds = ("honest", "fenced", "cheats")
+    files = [file for kind in kinds for file in sorted((HERE / kind).glob("*__*.py"))]
     return [_entry(file) for file in files if fnmatch.fnmatch(file.stem, pattern)]
 
 
@@ -66,15 +81,17 @@ def _entry(file: Path) -> Entry:
             break
         header[found[1]] = found[2].strip()
     subject = file.stem.partition("__")[0]
-    honest = file.parent.name == "honest"
-    allowed = (
-        {"style"} if honest else {"family", "trick", "rule", "only static check", "static check", "device"}
-    )
-    needed = {"style"} if honest else {"family", "trick"}
+    kind = file.parent.name
+    allowed, needed = _HEADERS[kind]
     if needed - set(header) or set(header) - allowed or not (SUBJECTS / f"{subject}.py").is_file():
         raise ValueError(f"{file.name}: its header is {sorted(header)}, or it has no subject")
-    if honest:
+    if kind == "honest":
         return Entry("honest", subject, file.stem, text, header["style"])
+    proof, unproven = header.get("proof", ""), ""
+    if proof.startswith("none, "):
+        proof, unproven = "", proof.removeprefix("none, ")
+    if kind == "fenced":
+        return Entry("fenced", subject, file.stem, text, header["trick"], proof=proof)
     rules = tuple(rule.strip() for rule in header.get("rule", "").split("|") if rule.strip())
     excuse = header.get("only static check", "")
     if bool(rules) == bool(excuse) or len(rules) > 3 or set(rules) - NAMES - {"static check"}:
@@ -94,4 +111,6 @@ def _entry(file: Path) -> Entry:
         refused_statically,
         excuse,
         device,
+        proof,
+        unproven,
     )

@@ -36,7 +36,7 @@ def summary(with_static_check: Sequence[Outcome], without: Sequence[Outcome]) ->
     """One line: how many cheats were caught for the stated reason, how many honest ones were refused."""
     cheats = [o for o in with_static_check if o.entry.kind == "cheat"]
     bare = [o for o in without if o.entry.rules]
-    honest = [o for o in with_static_check if o.entry.kind == "honest"]
+    honest = [o for o in with_static_check if o.entry.kind != "cheat"]
     return (
         f"cheats caught for the stated reason {_count(cheats)} with the static check, {_count(bare)} without; "
         f"honest refused {sum(not o.right for o in honest)}/{len(honest)}"
