@@ -17,6 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
+if __name__ == "__main__" and "cuda" not in sys.argv:  # before anything imports Triton, see tests/conftest.py
+    os.environ["TRITON_INTERPRET"] = "1"
+
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
@@ -61,7 +64,7 @@ class _Result:
 def dispatch(entry: Entry, device: Device) -> Dispatched:
     """Adopts an entry's kernel module as it would be shipped, and calls it and the original at the proof."""
     interpreted = {"KERNELLLM_INTERPRET": "1", "TRITON_INTERPRET": "1"} if device == "cpu" else {}
-    with mock.patch.dict(os.environ, interpreted):
+    with mock.patch.dict(os.environ, {**interpreted, "KERNELLLM_STRICT": "1"}):
         return _dispatch(entry, device)
 
 
