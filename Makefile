@@ -20,7 +20,7 @@ endif
 # Tests start some hundred interpreters. Each would compile the package again if none kept its bytecode.
 unexport PYTHONDONTWRITEBYTECODE
 
-PARALLEL := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 EXAMPLES := examples/llm_blocks examples/transformers_layers
 
 .PHONY: help venv demo test test-gpu bench catch lint format docs linkcheck constraints clean

@@ -1,8 +1,12 @@
 import os
+import signal
 from importlib import import_module
 from unittest import mock
 
 pytest_plugins = ["pytester"]
+
+LONG = {"commands", "models", "passk", "plugin", "verify"}
+"""Folders whose tests start many processes."""
 
 
 def pytest_configure(config):
@@ -14,3 +18,15 @@ def pytest_configure(config):
     if config.getoption("markexpr") != "gpu":
         with mock.patch.dict(os.environ, TRITON_INTERPRET="1"):
             import_module("triton.language")
+    # A shell lets what it runs in the background ignore it; the programs under test would as well.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_xdist_auto_num_workers():
+    """One more process than cores: tests wait for the processes that they start."""
+    return min(4, (os.cpu_count() or 1) + 1)
+
+
+def pytest_collection_modifyitems(items):
+    """Begins with the folders that take longest, so that the last file of a run is a short one."""
+    items.sort(key=lambda item: not LONG.intersection(item.path.parts))
