@@ -3,6 +3,8 @@ import signal
 from importlib import import_module
 from unittest import mock
 
+import pytest
+
 pytest_plugins = ["pytester"]
 
 LONG = {"commands", "models", "passk", "plugin", "verify"}
@@ -22,6 +24,7 @@ def pytest_configure(config):
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers():
     """One more process than cores: tests wait for the processes that they start."""
     return min(4, (os.cpu_count() or 1) + 1)
