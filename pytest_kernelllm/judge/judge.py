@@ -27,7 +27,7 @@ from pytest_kernelllm.judge.rules.catalog import RULES
 from pytest_kernelllm.judge.rules.rule import Rule
 from pytest_kernelllm.judge.run.call import Judging
 from pytest_kernelllm.judge.shared.buffers import GpuBlockPool
-from pytest_kernelllm.judge.supervisor import ForkServer
+from pytest_kernelllm.judge.supervisor import ForkServer, start_together
 from pytest_kernelllm.judge.timer import Timer
 from pytest_kernelllm.judge.workers import Workers
 
@@ -101,8 +101,7 @@ class Judge:
 
     def __enter__(self) -> Judge:
         """Starts the fork servers in the background."""
-        for server in self._servers:
-            server.start()
+        start_together(self._servers)
         return self
 
     def __exit__(self, *exc: object) -> None:

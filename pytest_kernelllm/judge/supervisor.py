@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.util
 import itertools
 import json
-import os
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,44 +20,13 @@ from pytest_kernelllm.judge.handle import WorkerHandle
 from pytest_kernelllm.judge.isolation import scratch
 from pytest_kernelllm.judge.isolation.isolation import CLONE_NEWUSER, Isolation, Mode
 from pytest_kernelllm.judge.isolation.processes import ResourceBounds
+from pytest_kernelllm.judge.launching import Launch, Launched, ServerFailed
 from pytest_kernelllm.judge.shared.channel import Channel
 
 START_TIMEOUT = 120.0
 """Seconds a fork server may take to import torch and triton, on a cold disk too."""
 
 GIB = 1024**3
-
-PASSED_VARIABLES = (
-    "PATH",
-    "LANG",
-    "LC_ALL",
-    "LD_LIBRARY_PATH",
-    "CUDA_HOME",
-    "CUDA_VISIBLE_DEVICES",
-    "VIRTUAL_ENV",
-    "CC",
-)
-"""Environment variables that a worker gets; all others (tokens, proxies, CI variables) are left out."""
-
-QUEUES = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
-"""One hardware queue in place of eight. Drivers create contexts one after the other for all GPUs of a
-machine, and one with a single queue takes half the time. Candidates may not use streams of their own, so
-they need no more."""
-
-
-class ServerFailed(RuntimeError):
-    """A fork server did not start; the text says why and what to do."""
-
-
-def _import_paths() -> list[str]:
-    """Returns the folders of this package, torch, triton and numpy, for the worker's ``PYTHONPATH``."""
-    paths = [str(Path(__file__).parents[2])]
-    for name in ("torch", "triton", "numpy"):
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.origin is None:
-            raise ServerFailed(f"{name} is not installed; run `pip install 'pytest-kernelllm[torch]'`.")
-        paths.append(str(Path(spec.origin).parents[1]))
-    return list(dict.fromkeys(paths))
 
 
 def _nothing() -> None:
@@ -81,10 +46,12 @@ class ForkServer:
         self._bounds = bounds or ResourceBounds()
         self._lock = threading.Lock()
         self._numbers = itertools.count()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._launched: Launched | None = None
         self._control: socket.socket | None = None
         self._scratch = Path()
         self._ready = False
+        self._gone = False
+        """Whether the process has closed its end of the socket."""
         self._protocol_error = ""
         self._started: set[int] = set()
         self._exits: dict[int, str] = {}
@@ -95,42 +62,7 @@ class ForkServer:
 
     def start(self) -> None:
         """Launches the process without waiting until it is ready."""
-        with self._lock:
-            if self._process is not None:
-                return
-            self._scratch = Path(tempfile.mkdtemp(prefix="kernelllm-"))
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            environment = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
-            environment |= {
-                "HOME": str(self._scratch),
-                "PYTHONNOUSERSITE": "1",
-                "PYTHONDONTWRITEBYTECODE": "1",
-            }
-            environment["TRITON_INTERPRET"] = "1" if self.mode == "interpret" else "0"
-            if self.mode == "cuda":
-                environment |= QUEUES
-            else:
-                environment["CUDA_VISIBLE_DEVICES"] = ""
-                # Workers run side by side, on small tensors.
-                environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-            environment["PYTHONPATH"] = os.pathsep.join(_import_paths())
-            options = json.dumps({"mode": self.mode, "isolation": asdict(self.isolation), "arch": self.arch})
-            log = (self._scratch / "server.log").open("wb")
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "pytest_kernelllm.judge.worker.server", str(theirs.fileno()), options],
-                pass_fds=[theirs.fileno()],
-                env=environment,
-                cwd=self._scratch,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-            log.close()
-            theirs.close()
-            self._control = ours
-            self._listener = threading.Thread(target=self._listen, name=f"kernelllm-{self.mode}", daemon=True)
-            self._listener.start()
+        start_together([self])
 
     @contextlib.contextmanager
     def worker(
@@ -183,7 +115,7 @@ class ForkServer:
     def _call_on_exit(self, number: int, on_exit: Callable[[], None]) -> None:
         """Calls ``on_exit`` now if the worker has ended or there is no server; otherwise when it ends."""
         with self._changed:
-            ended = number in self._exits or self._process is None
+            ended = number in self._exits or self._launched is None
             if not ended:
                 self._on_exit[number] = on_exit
         if ended:
@@ -205,20 +137,19 @@ class ForkServer:
     def close(self) -> None:
         """Ends the server and every worker."""
         with self._lock:
-            process, control, self._process = self._process, self._control, None
+            launched, control, self._launched = self._launched, self._control, None
             self._control = None
-        if process is not None and control is not None:
+        if launched is not None and control is not None:
             with contextlib.suppress(OSError):
-                control.shutdown(socket.SHUT_RDWR)
-            try:
-                process.wait(5)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            control.close()
-            # It may be giving a GPU's memory back, which must not outlast the interpreter.
+                control.shutdown(socket.SHUT_WR)  # the server still reports the ends of its workers
+            # Its listener may be giving a GPU's memory back, which must not outlast the interpreter.
             if self._listener is not None:
                 self._listener.join(5)
+                if self._listener.is_alive():
+                    launched.kill()
+                    self._listener.join(5)
+            launched.leave()
+            control.close()
             scratch.remove(self._scratch)
         with self._changed:
             left = list(self._on_exit.values())
@@ -248,6 +179,7 @@ class ForkServer:
                 data = b""
             with self._changed:
                 if not data:
+                    self._gone = True
                     self._changed.notify_all()
                     return
                 try:
@@ -258,8 +190,9 @@ class ForkServer:
                     self._protocol_error = (
                         f"its control channel sent {data[:80]!r}, which is not a valid message."
                     )
-                    if self._process is not None:
-                        self._process.kill()
+                    if self._launched is not None:
+                        self._launched.kill()
+                    self._gone = True
                     self._changed.notify_all()
                     return
                 self._changed.notify_all()
@@ -283,8 +216,7 @@ class ForkServer:
         end = time.monotonic() + seconds
         with self._changed:
             while not condition():
-                process = self._process
-                if process is None or process.poll() is not None or time.monotonic() > end:
+                if self._launched is None or self._gone or time.monotonic() > end:
                     raise ServerFailed(
                         f"The judge's {self.mode} process did not start: {self._failure_reason()}"
                     )
@@ -293,9 +225,49 @@ class ForkServer:
     def _failure_reason(self) -> str:
         if self._protocol_error:
             return self._protocol_error
-        log = self._scratch / "server.log"
-        lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
-        return lines[-1] if lines else "it printed no error."
+        said = self._launched.last_error() if self._launched is not None else ""
+        return said or "it printed no error."
+
+    def _prepare(self) -> Launch:
+        """Makes the folder and the socket of the process."""
+        self._ready = self._gone = False
+        self._scratch = Path(tempfile.mkdtemp(prefix="kernelllm-"))
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        return Launch(self.mode, self.isolation, self.arch, self._scratch, theirs)
+
+    def _attach(self, launched: Launched) -> None:
+        """Listens to the process, which has been launched."""
+        self._launched = launched
+        self._listener = threading.Thread(target=self._listen, name=f"kernelllm-{self.mode}", daemon=True)
+        self._listener.start()
+
+
+def start_together(servers: Sequence[ForkServer]) -> None:
+    """Launches those that are not running from one process, which imports torch once for all of them.
+
+    It does not wait until they are ready.
+
+    Raises:
+        ServerFailed: torch, triton or numpy is not installed.
+    """
+    with contextlib.ExitStack() as held:
+        for server in servers:
+            held.enter_context(server._lock)
+        new = [server for server in servers if server._launched is None]
+        if not new:
+            return
+        launches = [server._prepare() for server in new]
+        try:
+            launched = Launched(launches)
+        except BaseException:
+            for launch in launches:
+                scratch.remove(launch.scratch)
+            raise
+        finally:
+            for launch in launches:
+                launch.control.close()
+        for server in new:
+            server._attach(launched)
 
 
 def _describe_exit(status: int, why: str) -> str:

@@ -109,7 +109,7 @@ class JudgeStage:
         return self._memo.get(key, lambda: self._judged(judge, live, candidate, key.terms), alone)
 
     def _judged(self, judge: Judge, live: LiveTarget, candidate: Candidate, terms: Terms) -> KernelRecord:
-        from pytest_kernelllm.judge.supervisor import ServerFailed
+        from pytest_kernelllm.judge.launching import ServerFailed
 
         try:
             verdict = judge.judge(candidate, self._criteria(live))

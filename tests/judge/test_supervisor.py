@@ -14,7 +14,8 @@ import pytest
 from pytest_kernelllm.judge.findings import Decision
 from pytest_kernelllm.judge.handle import WorkerDied
 from pytest_kernelllm.judge.isolation.isolation import probe_isolation
-from pytest_kernelllm.judge.supervisor import ForkServer, ServerFailed
+from pytest_kernelllm.judge.launching import ServerFailed
+from pytest_kernelllm.judge.supervisor import ForkServer, start_together
 from pytest_kernelllm.judge.workers import make_context
 
 FORWARD = "\ndef forward(self):\n    pass\n"
@@ -114,9 +115,31 @@ def test_the_server_ends_with_close():
     server = ForkServer("interpret", probe_isolation("cpu"))
     with server.worker(20.0) as worker:
         worker.request("load", source=FORWARD)
-    pid = server._process.pid
+    pid = server._launched._process.pid
     server.close()
     wait_until_gone(Path(f"/proc/{pid}"))
+
+
+def test_servers_that_share_a_process_are_closed_one_by_one():
+    interprets, compiles = servers = [
+        ForkServer(mode, probe_isolation("cpu"), "sm_90") for mode in ("interpret", "compile")
+    ]
+    start_together(servers)
+    assert interprets._launched is compiles._launched
+    asks = "import os\nraise ValueError(os.environ['TRITON_INTERPRET'], os.environ['HOME'])"
+    said = [load(server, asks)["error"]["message"] for server in servers]
+    assert [text[:5] for text in said] == ["('1',", "('0',"]
+    folder = interprets._scratch
+    interprets.close()
+    assert not folder.exists()
+    assert load(compiles, "import torch") == {"ok": True}
+    pid = compiles._launched._process.pid
+    compiles.close()
+    wait_until_gone(Path(f"/proc/{pid}"))
+    start_together(servers)
+    assert load(interprets, "import torch") == {"ok": True}
+    for server in servers:
+        server.close()
 
 
 def test_a_control_channel_that_says_nonsense_is_named_and_ends_the_server():
@@ -150,7 +173,7 @@ def test_what_a_worker_used_is_given_back_once_though_its_server_was_killed():
     server = ForkServer("interpret", probe_isolation("cpu"))
     with server.worker(20.0, on_exit=lambda: calls.append("gone")) as worker:
         assert worker.request("load", source=FORWARD) == {"ok": True}
-        server._process.kill()
+        server._launched.kill()
     server.close()
     server.close()
     assert calls == ["gone"]
@@ -164,6 +187,7 @@ def test_what_a_worker_was_to_use_is_given_back_though_its_server_never_started(
         pass
     server.close()
     assert calls == ["gone"]
+    assert not server._scratch.exists()
 
 
 def test_nothing_is_left_of_a_judge_that_was_killed(tmp_path):

@@ -1,13 +1,14 @@
 """The fork server: a process that has imported torch and triton, and forks one worker per candidate.
 
-It never initialises CUDA. Run it as ``python -m pytest_kernelllm.judge.worker.server FD OPTIONS``, where
-FD is a Unix socket to the judge and OPTIONS is JSON. Each request is one JSON datagram, with the worker's
-channel and the file of shared buffers as descriptors. The server reports the start and end of workers the
-same way.
+It never initialises CUDA. ``python -m pytest_kernelllm.judge.worker.server OPTIONS`` forks one server for each
+entry of the JSON list OPTIONS (``launching.Launch.options``), so that torch is imported once for all. A server
+speaks to the judge over a Unix socket: each request is one JSON datagram, with the worker's channel and the
+file of shared buffers as descriptors. It reports the start and end of workers the same way.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -21,7 +22,7 @@ import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from pytest_kernelllm.judge.isolation import scratch
 from pytest_kernelllm.judge.isolation.isolation import Isolation, seal
@@ -204,24 +205,52 @@ class Server:
 
 
 def main(argv: list[str]) -> None:
-    """Runs the fork server until the judge closes the socket."""
-    options = json.loads(argv[2])
-    # Orphans of an ended worker become children of this process, which ends them.
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    """Forks the fork servers, and waits until all of them have ended."""
+    import torch  # noqa: F401  # once for all servers
 
-    # Imported here once for all workers.
-    import torch  # noqa: F401  (preloaded)
-    import triton  # noqa: F401  (preloaded)
+    servers = json.loads(argv[1])
+    controls = [server["control"] for server in servers]
+    for server in servers:
+        if os.fork() == 0:
+            for control in controls:
+                if control != server["control"]:
+                    os.close(control)
+            run_server(server)
+    for control in controls:
+        os.close(control)
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
 
-    from pytest_kernelllm.judge.worker import worker  # noqa: F401  (preloaded)
-    from pytest_kernelllm.judge.worker.warm import warm_up
 
-    isolation = Isolation(**options["isolation"])
-    if options["mode"] != "interpret":  # the interpreter compiles nothing
-        warm_up(Path.cwd(), gpu=options["mode"] == "cuda")
-    server = Server(socket.socket(fileno=int(argv[1])), isolation, options["arch"])
-    server.check_sealing()
-    server.serve()
+def run_server(options: dict[str, Any]) -> NoReturn:
+    """Runs one fork server in this process until the judge closes the socket."""
+    status = 1
+    try:
+        os.chdir(options["directory"])
+        os.environ.update(options["environment"])
+        # Orphans of an ended worker become children of this process, which ends them.
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+        # Imported here once for all workers.
+        import triton  # noqa: F401  (preloaded)
+
+        from pytest_kernelllm.judge.worker import worker  # noqa: F401  (preloaded)
+        from pytest_kernelllm.judge.worker.warm import warm_up
+
+        isolation = Isolation(**options["isolation"])
+        if options["mode"] != "interpret":  # the interpreter compiles nothing
+            warm_up(Path.cwd(), gpu=options["mode"] == "cuda")
+        server = Server(socket.socket(fileno=options["control"]), isolation, options["arch"])
+        server.check_sealing()
+        server.serve()
+        status = 0
+    except SystemExit:
+        pass  # it has said why
+    except Exception:
+        traceback.print_exc()
+    finally:
+        os._exit(status)  # what runs at exit belongs to the process that was forked
 
 
 if __name__ == "__main__":
