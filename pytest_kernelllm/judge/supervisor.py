@@ -49,7 +49,8 @@ class ForkServer:
         self._launched: Launched | None = None
         self._control: socket.socket | None = None
         self._scratch = Path()
-        self._ready = False
+        self.pid = 0
+        """Of its process, once it is ready."""
         self._gone = False
         """Whether the process has closed its end of the socket."""
         self._protocol_error = ""
@@ -105,7 +106,7 @@ class ForkServer:
             "bounds": asdict(self._bounds),
         }
         fds = [theirs.fileno()] + ([buffers_fd] if buffers_fd >= 0 else [])
-        self._wait(lambda: self._ready, START_TIMEOUT)
+        self._wait(lambda: self.pid != 0, START_TIMEOUT)
         self._folders[number] = directory
         self._send(request, fds)
         theirs.close()
@@ -203,7 +204,7 @@ class ForkServer:
     def _handle_message(self, message: dict[str, Any]) -> int | None:
         """Records a message of the server. Returns a worker's number if the message reports its end."""
         if "ready" in message:
-            self._ready = True
+            self.pid = int(message["ready"])
         elif "started" in message:
             self._started.add(message["started"])
         else:
@@ -230,7 +231,7 @@ class ForkServer:
 
     def _prepare(self) -> Launch:
         """Makes the folder and the socket of the process."""
-        self._ready = self._gone = False
+        self.pid, self._gone = 0, False
         self._scratch = Path(tempfile.mkdtemp(prefix="kernelllm-"))
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         return Launch(self.mode, self.isolation, self.arch, self._scratch, theirs)

@@ -115,7 +115,7 @@ def test_the_server_ends_with_close():
     server = ForkServer("interpret", probe_isolation("cpu"))
     with server.worker(20.0) as worker:
         worker.request("load", source=FORWARD)
-    pid = server._launched._process.pid
+    pid = server.pid
     server.close()
     wait_until_gone(Path(f"/proc/{pid}"))
 
@@ -133,9 +133,10 @@ def test_servers_that_share_a_process_are_closed_one_by_one():
     interprets.close()
     assert not folder.exists()
     assert load(compiles, "import torch") == {"ok": True}
-    pid = compiles._launched._process.pid
+    pids = compiles.pid, compiles._launched._process.pid
     compiles.close()
-    wait_until_gone(Path(f"/proc/{pid}"))
+    for pid in pids:
+        wait_until_gone(Path(f"/proc/{pid}"))
     start_together(servers)
     assert load(interprets, "import torch") == {"ok": True}
     for server in servers:

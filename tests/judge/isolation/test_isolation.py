@@ -234,8 +234,7 @@ def test_threads_count_as_well(server):
 
 def children(server):
     """All that hangs below a fork server: orphans come back to it."""
-    pid = server._process.pid
-    return descendants([pid], process_table()) - {pid}
+    return descendants([server.pid], process_table()) - {server.pid}
 
 
 # ---------------------------------------------------------------------- memory and disk
