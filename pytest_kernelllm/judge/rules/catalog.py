@@ -16,6 +16,7 @@ from pytest_kernelllm.judge.rules.guards import Guards
 from pytest_kernelllm.judge.rules.inputs_kept import InputsKept
 from pytest_kernelllm.judge.rules.launches import Launches
 from pytest_kernelllm.judge.rules.load import Load
+from pytest_kernelllm.judge.rules.memory import Memory
 from pytest_kernelllm.judge.rules.near_duplicate import NearDuplicate
 from pytest_kernelllm.judge.rules.nonfinite import Nonfinite
 from pytest_kernelllm.judge.rules.recheck import Recheck
@@ -38,6 +39,7 @@ RULES: tuple[Rule, ...] = (
     Compile(),
     Load(),
     RunRule(),
+    Memory(),
     Types(),
     Launches(),
     InputsKept(),

@@ -54,7 +54,7 @@ def run_backward(judging: Judging, prepared: PreparedProbe) -> Backward:
         poison(buffer)
     descriptions = [description for _, description in buffers]
     request = {"wrt": list(gradients.names), "outputs": outputs, "buffers": descriptions}
-    call(judging, uploaded, prepared, "watched", grad=request)
+    call(judging, uploaded, prepared, judging.first_run, grad=request)
     return Backward(uploaded, gradients, [buffer for buffer, _ in buffers])
 
 

@@ -20,6 +20,9 @@ from pytest_kernelllm.judge.shared.buffers import Allocator, buffer_bytes
 Reply = dict[str, Any]
 """A worker's reply. Untrusted."""
 
+TUNED = frozenset({"sizes", "near-duplicate", "memory"})
+"""Rules at whose probes the interpreter runs all configurations of autotuned kernels."""
+
 
 @dataclass(frozen=True)
 class Judging:
@@ -43,6 +46,11 @@ class Judging:
     def on_gpu(self) -> bool:
         """Whether the candidate runs on a GPU, not in Triton's interpreter."""
         return self.allocator.device.type == "cuda"
+
+    @property
+    def first_run(self) -> str:
+        """How the first call at a probe is made, see ``worker.Worker.run``."""
+        return "sanitized" if "memory" in self.findings.rules and not self.on_gpu else "watched"
 
 
 @dataclass(frozen=True)
@@ -81,7 +89,7 @@ def run_probe(judging: Judging, prepared: PreparedProbe) -> ProbeRun:
         WorkerDied: the worker process ended.
     """
     uploaded = upload(judging, prepared)
-    return ProbeRun(judging, prepared, uploaded, call(judging, uploaded, prepared, "watched"))
+    return ProbeRun(judging, prepared, uploaded, call(judging, uploaded, prepared, judging.first_run))
 
 
 def upload(judging: Judging, prepared: PreparedProbe, *, shift: int = 0, room: int = 0) -> Uploaded:
@@ -141,7 +149,7 @@ def call(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, how: str
         fields: further fields of the request.
 
     Raises:
-        Decision: the call failed, or ran out of memory (``OutOfMemory``).
+        Decision: the call failed, accessed memory wrongly, or ran out of memory (``OutOfMemory``).
         WorkerDied: the worker process ended.
     """
     for buffer, _ in uploaded.outputs:
@@ -149,6 +157,8 @@ def call(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, how: str
     synchronize(judging.allocator)
     descriptions = [description for _, description in uploaded.outputs]
     probe = prepared.probe
+    if how == "sanitized":
+        fields["all_configurations"] = probe.rule in TUNED
     try:
         reply = judging.worker.request(
             "run", inputs=uploaded.arguments, outputs=descriptions, how=how, **fields
@@ -162,6 +172,10 @@ def call(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, how: str
             )
             raise Decision("inconclusive", "run", reason) from None
         raise
+    if how == "sanitized":
+        fault = reply.get("fault")
+        sentence = f"{str(fault)[:600]}, at {probe.describe()}"
+        judging.findings.require("memory", "memory accesses", fault is None, sentence)
     refuse_failure(reply, prepared, f"at {probe.describe()}")
     return reply
 

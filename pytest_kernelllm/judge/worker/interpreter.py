@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -63,24 +64,24 @@ def fix_bfloat16() -> None:
 def speed_up() -> None:
     """Patches this process's interpreter to skip slow work that does not change results.
 
-    Half of its time goes into overflow checks after every integer operation, and a quarter of the rest
-    into patching ``triton.language`` again for every function that a kernel calls.
+    Half of its time goes into overflow checks after every integer operation, and much of the rest into
+    patching ``triton.language`` again for every launch and every function that a kernel calls, and into
+    copying arguments from and to a GPU.
     """
     interpreter_builder.options = replace(interpreter_builder.options, sanitize_overflow=False)
-    patch, launch = interpreter._patch_lang, interpreter.GridExecutor.__call__
+    patch, executor = interpreter._patch_lang, interpreter.GridExecutor
     patched: set[Any] = set()
+    kept = SimpleNamespace(restore=lambda: None)
 
     def patch_once(function: Any) -> Any:
-        if function in patched:
-            return None
-        patched.add(function)
-        return patch(function)
+        if function not in patched:
+            patched.add(function)
+            patch(function)
+        return kept
 
-    def launch_afresh(executor: Any, *args: Any, **kwargs: Any) -> Any:
-        patched.clear()  # a launch undoes its patches when it ends
-        return launch(executor, *args, **kwargs)
-
-    interpreter._patch_lang, interpreter.GridExecutor.__call__ = patch_once, launch_afresh
+    interpreter._patch_lang = patch_once
+    executor._init_args_hst = lambda self, args, kwargs: (list(args), dict(kwargs))
+    executor._restore_args_dev = lambda self, *args: None
 
 
 def _wide(handle: Any) -> Any:

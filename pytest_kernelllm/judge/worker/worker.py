@@ -62,6 +62,7 @@ class Worker:
         self.instance: Any = None
         self.state_tensors: dict[str, torch.Tensor] = {}
         self.launches = LaunchRecorder()
+        self.tuning: Any = None
         self.clock = GpuClock()
 
     def serve(self) -> None:
@@ -82,6 +83,8 @@ class Worker:
                 return
             try:
                 reply = handlers[request["op"]](request)
+            except MemoryFault as fault:
+                reply = {"fault": str(fault)}
             except Exception as error:  # whatever the candidate raises is reported
                 reply = {"error": _describe(error, self.directory)}
             self.channel.send(reply)
@@ -118,8 +121,9 @@ class Worker:
         """Calls ``forward`` once, copies its outputs to the given buffers, and describes the call.
 
         The request's ``how`` is ``watched`` (torch's operations are counted, memory is guarded),
-        ``reversed`` (the same, with programs in reverse order in Triton's interpreter), ``no kernels``
-        (the same, with launches skipped), or ``timed`` (on a GPU, behind ``flushes`` overwrites of L2).
+        ``sanitized`` (the same, with every access checked in Triton's interpreter), ``reversed`` (watched,
+        with programs in reverse order in the interpreter), ``no kernels`` (watched, with launches skipped),
+        or ``timed`` (on a GPU, behind ``flushes`` overwrites of L2).
         """
         call, inputs = self._call(request["inputs"])
         if "grad" in request:
@@ -133,7 +137,11 @@ class Worker:
             report["peak"] = torch.cuda.max_memory_allocated() - held
         else:
             watch = OperationWatch()
-            with self.launches.watched(watch), self._condition(request["how"]):
+            with (
+                self.launches.watched(watch),
+                self._condition(request["how"]),
+                self._sanitized(request, inputs, report),
+            ):
                 outputs = call()
             report |= {"operations": dict(watch.elements), "broken": watch.broken_guards()}
         structure, flat = flatten(outputs)
@@ -215,6 +223,36 @@ class Worker:
             return last_program_first()
         return contextlib.nullcontext()
 
+    @contextlib.contextmanager
+    def _sanitized(
+        self, request: dict[str, Any], inputs: dict[str, Any], report: dict[str, Any]
+    ) -> Iterator[None]:
+        """A context that adds the first memory fault, in words, to ``report``, if the request asks for it."""
+        if request["how"] != "sanitized":
+            yield
+            return
+        from pytest_kernelllm.judge.worker.sanitizer.sanitizer import Sanitizer
+
+        tensors = {
+            f"the input `{name}`": v for name, v in inputs.items() if isinstance(v, torch.Tensor)
+        } | {f"`{name}`": tensor for name, tensor in self.state_tensors.items()}
+        incoming = request["grad"]["outputs"] if "grad" in request else []
+        for i, buffer in enumerate(incoming):
+            if buffer is not None:
+                tensors[f"the gradient of output {i}"] = self._tensor(buffer)
+        sanitizer = Sanitizer(self.block, tensors, str(self.directory / "kernel_module.py"))
+        self.tuning.sanitizer = sanitizer if request["all_configurations"] else None
+        try:
+            with sanitizer.watching():
+                yield
+        except Exception as error:
+            if sanitizer.fault is None:
+                raise
+            raise MemoryFault(sanitizer.fault) from error
+        finally:
+            self.tuning.sanitizer = None
+        report["fault"] = sanitizer.fault
+
     def _write(self, flat: list[Any], descriptions: list[dict[str, Any]]) -> None:
         """Copies outputs to their buffers where shape and dtype match; the judge rejects all others."""
         buffers = [self._tensor(buffer) for buffer in descriptions]
@@ -262,19 +300,21 @@ class Worker:
     def _prepare_triton(self) -> None:
         self.launches.install()
         if os.environ.get("TRITON_INTERPRET") == "1":
-            # Timing is pointless in the interpreter, so the autotuner takes its first configuration.
             from triton.runtime.autotuner import Autotuner
 
+            from pytest_kernelllm.judge.worker.gpu_semantics import compute_as_on_gpu
             from pytest_kernelllm.judge.worker.interpreter import fix_bfloat16, speed_up
+            from pytest_kernelllm.judge.worker.tuning import Tuning
 
             fix_bfloat16()
+            compute_as_on_gpu()
             speed_up()
-            Autotuner.run = _first_configuration
+            self.tuning = tuning = Tuning()
+            Autotuner.run = lambda tuner, *args, **kwargs: tuning.run(tuner, *args, **kwargs)
 
 
-def _first_configuration(self: Any, *args: Any, **kwargs: Any) -> Any:
-    config = self.configs[0]
-    return self.fn.run(*args, **{**kwargs, **config.all_kwargs()})
+class MemoryFault(Exception):
+    """A kernel accessed memory wrongly, and the call failed afterwards; the text says what was wrong."""
 
 
 class NotCompiled(Exception):

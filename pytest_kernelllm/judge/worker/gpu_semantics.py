@@ -1,0 +1,132 @@
+"""Patches Triton's interpreter to compute what a GPU computes, where the two differ.
+
+- ``tl.maximum``, ``tl.minimum`` and ``tl.clamp`` drop NaN unless the kernel asks to propagate it.
+- ``tl.max`` and ``tl.min`` with indices compare pairs of elements, so they may lose a NaN.
+- ``tl.dot`` of float32 rounds its operands to TF32 unless the kernel asks for ``ieee`` or ``tf32x3``.
+- Floats and booleans among a kernel's arguments are tensors; floats are rounded to float32.
+- Grids are bounded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import triton.language as tl
+from triton._C.libtriton import ir
+from triton.runtime import interpreter
+from triton.runtime.interpreter import InterpreterBuilder, ReduceOps, TensorHandle
+
+from pytest_kernelllm.judge.worker.interpreter import narrow, widen
+
+MOST_PROGRAMS = (2**31 - 1, 65535, 65535)
+"""CUDA's limits on the dimensions of a grid."""
+
+TF32_BITS = np.uint32(0xFFFFE000)
+"""Bits of a float32 that tensor cores read."""
+
+
+def compute_as_on_gpu() -> None:
+    """Patches this process's interpreter. ``interpreter.fix_bfloat16`` must have been called before."""
+    _drop_nan()
+    _fix_dot()
+    _fix_reductions()
+    _convert_scalars()
+    _bound_grids()
+
+
+def _drop_nan() -> None:
+    clamp = InterpreterBuilder.create_clampf
+
+    def clamped(builder: Any, value: Any, low: Any, high: Any, propagate: Any) -> Any:
+        if value.dtype.scalar == tl.bfloat16:
+            wide = clamped(builder, *map(float32, (value, low, high)), propagate)
+            return TensorHandle(narrow(wide.data), tl.bfloat16)
+        if propagate == tl.PropagateNan.ALL:
+            return clamp(builder, value, low, high, propagate)
+        at_least = builder.binary_op(value, low, np.fmax)
+        return builder.binary_op(at_least, high, np.fmin)
+
+    InterpreterBuilder.create_clampf = clamped
+    InterpreterBuilder.create_maxnumf = lambda self, a, b: self.binary_op(a, b, np.fmax)
+    InterpreterBuilder.create_minnumf = lambda self, a, b: self.binary_op(a, b, np.fmin)
+
+
+def _fix_dot() -> None:
+    dot, fma = InterpreterBuilder.create_dot, InterpreterBuilder.create_fma
+
+    def rounded_dot(builder: Any, a: Any, b: Any, c: Any, precision: Any, *rest: Any) -> Any:
+        if precision == ir.INPUT_PRECISION.TF32:
+            a, b = tf32(a), tf32(b)
+        return dot(builder, float32(a), float32(b), c, precision, *rest)
+
+    def rounded_fma(builder: Any, x: Any, y: Any, z: Any) -> Any:
+        result = fma(builder, *map(float32, (x, y, z)))
+        return TensorHandle(narrow(result.data), tl.bfloat16) if z.dtype.scalar == tl.bfloat16 else result
+
+    InterpreterBuilder.create_dot, InterpreterBuilder.create_fma = rounded_dot, rounded_fma
+
+
+def _fix_reductions() -> None:
+    total, extreme = ReduceOps.sum, ReduceOps.min_max
+
+    def wide_total(reduction: Any, value: Any) -> Any:
+        if value.dtype.scalar != tl.bfloat16:
+            return total(reduction, value)
+        wide = np.sum(widen(value.handle.data), axis=reduction.axis, keepdims=reduction.keep_dims)
+        return reduction.to_tensor(narrow(np.asarray(wide)), tl.bfloat16)
+
+    def pairwise(reduction: Any, value: Any, val_reduce_op: Any, idx_reduce_op: Any = None) -> Any:
+        value = value[0] if isinstance(value, tuple) else value
+        data = value.handle.data
+        if idx_reduce_op is None or data.dtype.kind != "f" or not np.isnan(data).any():
+            return extreme(reduction, value, val_reduce_op, idx_reduce_op)
+        better = np.greater if idx_reduce_op is np.argmax else np.less
+        rows = np.moveaxis(data, reduction.axis, 0)
+        best, index = rows[0], np.zeros(rows[0].shape, np.int32)
+        for i in range(1, len(rows)):
+            keep = better(best, rows[i]) | (best == rows[i])
+            best, index = np.where(keep, best, rows[i]), np.where(keep, index, i)
+        if reduction.keep_dims:
+            best, index = (np.expand_dims(part, reduction.axis) for part in (best, index))
+        return reduction.to_tensor(best, value.dtype), reduction.to_tensor(index, tl.int32)
+
+    ReduceOps.sum, ReduceOps.min_max = wide_total, pairwise
+
+
+def _convert_scalars() -> None:
+    convert = interpreter._implicit_cvt
+
+    def scalar(argument: Any) -> Any:
+        if isinstance(argument, bool):
+            return tl.tensor(TensorHandle(np.array([argument]), tl.int1), tl.int1)
+        if isinstance(argument, float):
+            return tl.tensor(TensorHandle(np.array([argument], np.float32), tl.float32), tl.float32)
+        return convert(argument)
+
+    interpreter._implicit_cvt = scalar
+
+
+def _bound_grids() -> None:
+    accept = InterpreterBuilder.set_grid_dim
+
+    def bounded(builder: Any, *sizes: int) -> None:
+        if any(size > most for size, most in zip(sizes, MOST_PROGRAMS, strict=True)):
+            raise ValueError(f"a grid of {sizes} programs is larger than CUDA's limits of {MOST_PROGRAMS}")
+        accept(builder, *sizes)
+
+    InterpreterBuilder.set_grid_dim = bounded
+
+
+def tf32(handle: Any) -> Any:
+    """Returns a float32 tensor as tensor cores read it, with 10 bits of the mantissa; others unchanged."""
+    if handle.dtype.scalar != tl.float32:
+        return handle
+    bits = np.ascontiguousarray(handle.data).view(np.uint32)
+    cut = (bits & TF32_BITS).view(np.float32)
+    return TensorHandle(np.where(np.isnan(handle.data), handle.data, cut), tl.float32)
+
+
+def float32(handle: Any) -> Any:
+    """Returns a bfloat16 tensor as float32; others unchanged."""
+    return TensorHandle(widen(handle.data), tl.float32) if handle.dtype.scalar == tl.bfloat16 else handle

@@ -1,0 +1,151 @@
+"""Finds races: programs of a launch that touch the same memory, one of them writing, in no certain order.
+
+Programs of a grid run in any order and at the same time. Only atomic operations order what they do: a program
+that acquires at an address sees what others did before they released there. This is the happens-before
+relation of vector clocks.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_kernelllm.judge.worker.sanitizer.accesses import Access, common_unit
+from pytest_kernelllm.judge.worker.sanitizer.regions import Region
+
+EXAMINED = 1 << 14
+"""Most units of memory of one region that are examined in detail."""
+
+Clock = Mapping[int, int]
+"""For each program the number of its releases that are known to have happened."""
+
+
+@dataclass(frozen=True)
+class Race:
+    """Two accesses of different programs that nothing orders."""
+
+    first: Access
+    second: Access
+    offset: int
+    """Bytes from the start of the region to the place that both touch."""
+
+
+def find_race(log: list[Access]) -> Race | None:
+    """Returns a race among the accesses of one launch, which are in the order in which they were made."""
+    by_region: defaultdict[Region, list[int]] = defaultdict(list)
+    for number, access in enumerate(log):
+        by_region[access.region].append(number)
+    order: Order | None = None
+    for region, numbers in by_region.items():
+        accesses = [log[number] for number in numbers]
+        if not any(access.writes for access in accesses):
+            continue
+        unit = common_unit(accesses)
+        shared = _shared(accesses, region.size // unit + 1, unit)
+        if not shared.any():
+            continue
+        order = order or Order(log)
+        histories: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        chosen = np.zeros_like(shared)
+        chosen[np.flatnonzero(shared)[:EXAMINED]] = True
+        for number in numbers:
+            units = log[number].units(unit)
+            for place in np.flatnonzero(chosen[units]):
+                histories[int(units[place])].append((number, int(place)))
+        for where, history in histories.items():
+            if pair := _unordered(log, history, order, unit):
+                return Race(*pair, where * unit)
+    return None
+
+
+def _shared(accesses: list[Access], count: int, unit: int) -> np.ndarray:
+    """Returns which units several programs touch, at least one writing and not all by atomic operations."""
+    owner = np.full(count, -1, np.int32)
+    several, written, plain = (np.zeros(count, bool) for _ in range(3))
+    for access in accesses:
+        places = access.places(unit)
+        before = owner[places]
+        several[places] |= (before >= 0) & (before != access.program)
+        owner[places] = access.program
+        if access.writes:
+            written[places] = True
+        if not access.atomic:
+            plain[places] = True
+    return several & written & plain
+
+
+class Order:
+    """Which accesses of a launch happen before which others."""
+
+    def __init__(self, log: list[Access]) -> None:
+        """Follows acquires and releases through the launch."""
+        self._log = log
+        self._stamps: list[tuple[int, Clock]] = []
+        releases: defaultdict[int, int] = defaultdict(lambda: 1)
+        known: defaultdict[int, Clock] = defaultdict(dict)
+        published: defaultdict[tuple[Region, int], Clock] = defaultdict(dict)
+        for access in log:
+            program = access.program
+            synchronising = access.acquires or access.releases
+            places = [(access.region, int(offset)) for offset in access.offsets] if synchronising else []
+            if access.acquires:
+                for place in places:
+                    known[program] = _joined(known[program], published[place])
+            self._stamps.append((releases[program], known[program]))
+            if access.releases:
+                mine = {**known[program], program: releases[program]}
+                for place in places:
+                    published[place] = _joined(published[place], mine)
+                releases[program] += 1
+
+    def ordered(self, earlier: int, later: int) -> bool:
+        """Whether the access with number ``earlier`` happens before ``later`` in every run."""
+        program = self._log[earlier].program
+        epoch, _ = self._stamps[earlier]
+        return program == self._log[later].program or self._stamps[later][1].get(program, 0) >= epoch
+
+
+def _joined(one: Clock, other: Clock) -> Clock:
+    if not other:
+        return one
+    return {program: max(one.get(program, 0), other.get(program, 0)) for program in {**one, **other}}
+
+
+def _unordered(
+    log: list[Access], history: list[tuple[int, int]], order: Order, unit: int
+) -> tuple[Access, Access] | None:
+    """Returns two accesses to one unit of memory that race, if there are any."""
+    frontier: list[tuple[int, int]] = []
+    for number, place in history:
+        access, ordered = log[number], True
+        for earlier, earlier_place in frontier:
+            if order.ordered(earlier, number):
+                continue
+            ordered = False
+            other = log[earlier]
+            if not (access.writes or other.writes) or (access.atomic and other.atomic):
+                continue
+            writes = [(log[n], p) for n, p in frontier if log[n].writes]
+            if not _harmless(access, place, other, earlier_place, writes, unit):
+                return other, access
+        if ordered and access.writes and not access.atomic:
+            frontier = []
+        frontier.append((number, place))
+    return None
+
+
+def _harmless(
+    access: Access, place: int, other: Access, other_place: int, writes: list[tuple[Access, int]], unit: int
+) -> bool:
+    """Whether every order gives the same: both write one value, or a program reads a value that it wrote, too."""
+    if access.writes and other.writes:
+        value = access.value(place, unit)
+        return value is not None and value == other.value(other_place, unit)
+    reader, writer, at = (other, access, place) if access.writes else (access, other, other_place)
+    value = writer.value(at, unit)
+    return value is not None and any(
+        write.program == reader.program and write.value(p, unit) == value for write, p in writes
+    )
