@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import replace
+from collections.abc import Sequence
 
 from pytest_kernelllm.core.records import Check
 from pytest_kernelllm.judge.findings import Decision, Findings
@@ -13,34 +10,6 @@ from pytest_kernelllm.judge.plans import Plan
 from pytest_kernelllm.judge.reference.outputs import ReferenceOutputs
 from pytest_kernelllm.judge.run.call import error_text, upload
 from pytest_kernelllm.judge.workers import Workers
-
-
-@contextlib.contextmanager
-def compile_beside(
-    workers: Workers, source: str, plans: Sequence[Plan], references: ReferenceOutputs, findings: Findings
-) -> Iterator[Callable[[], None]]:
-    """Compiles a candidate's kernels in a thread while the block checks their outputs.
-
-    Yields a function that raises ``Decision`` as soon as a kernel is known not to compile. When the block
-    ends, a compiler error takes precedence over any other finding, so the verdict does not depend on
-    which came first.
-    """
-    own = replace(findings, checks=[], timing=[], cases=[])
-    thread = ThreadPoolExecutor(1, "kernelllm-compile")
-    compiled = thread.submit(compile_all, workers, source, plans, references, own)
-    thread.shutdown(wait=False)
-
-    def collect() -> None:
-        wait([compiled])
-        findings.checks += own.checks
-        compiled.result()
-
-    try:
-        yield lambda: compiled.result() if compiled.done() else None
-    except Exception:  # a keyboard interrupt does not wait for the compiler
-        collect()
-        raise
-    collect()
 
 
 def compile_all(

@@ -15,7 +15,8 @@ from typing import Literal
 import torch
 
 from pytest_kernelllm.core.records import Candidate, Environment, Stage, Status, Verdict
-from pytest_kernelllm.judge.compiling import compile_beside
+from pytest_kernelllm.judge.background import beside
+from pytest_kernelllm.judge.compiling import compile_all
 from pytest_kernelllm.judge.examine import examine
 from pytest_kernelllm.judge.findings import Decision, Findings, OutOfMemory
 from pytest_kernelllm.judge.isolation.isolation import Isolation, probe_isolation
@@ -26,6 +27,7 @@ from pytest_kernelllm.judge.reference.probes import smaller
 from pytest_kernelllm.judge.rules.catalog import RULES
 from pytest_kernelllm.judge.rules.rule import Rule
 from pytest_kernelllm.judge.run.call import Judging
+from pytest_kernelllm.judge.sanitizing import sanitize_all
 from pytest_kernelllm.judge.shared.buffers import GpuBlockPool
 from pytest_kernelllm.judge.supervisor import ForkServer, start_together
 from pytest_kernelllm.judge.timer import Timer
@@ -36,6 +38,9 @@ KEPT_TARGETS = 3
 
 HALVINGS = 6
 """How often a case's elements are halved, at most, until there is enough GPU memory to time it."""
+
+INTERPRETER_SHARE = 0.25
+"""Share of the deadline that checks in Triton's interpreter may take beside a GPU."""
 
 RELEASE_SECONDS = 10.0
 """Seconds to wait for an ended worker's memory to be freed."""
@@ -86,17 +91,21 @@ class Judge:
         self.rules = tuple(rule for rule in rules if rule.device in ("any", self.device.type))
         self._seed = secrets.randbelow(1 << 30)
         self._lock = threading.Lock()
-        self._references: OrderedDict[int, tuple[Subject, ReferenceOutputs]] = OrderedDict()
+        self._preparing = threading.Lock()
+        self._references: OrderedDict[tuple[int, str], tuple[Subject, ReferenceOutputs]] = OrderedDict()
         self._timer = Timer(gpu_uuid, self._seed)
+        cpu = torch.device("cpu")
         if self.device.type == "cuda":
             server = ForkServer("cuda", self.isolation)
             self._workers = Workers(server, self.device, deadline, GpuBlockPool(self.device))
-            self._servers = [server]
+            interpreter = ForkServer("interpret", probe_isolation("cpu"))
+            self._interpreters = Workers(interpreter, cpu, deadline * INTERPRETER_SHARE)
+            self._servers = [server, interpreter]
         else:
             server = ForkServer("interpret", self.isolation)
-            self._workers = Workers(server, self.device, deadline * self.policy.interpreter_patience)
+            self._workers = Workers(server, cpu, deadline * self.policy.interpreter_patience)
             compiler = ForkServer("compile", self.isolation, environment.arch)
-            self._compilers = Workers(compiler, self.device, deadline)
+            self._compilers = Workers(compiler, cpu, deadline)
             self._servers = [server, compiler]
 
     def __enter__(self) -> Judge:
@@ -156,15 +165,15 @@ class Judge:
             seed=self._seed,
             nonfinite=criteria.nonfinite,
         )
-        references = self._reference_outputs(criteria)
+        references = self._reference_outputs(criteria, str(self.device))
         timed = criteria.timing and on_gpu
         untimed: list[Plan] = []
         with (
-            self._compile_beside(candidate, plans, references, findings) as check_compiled,
+            self._beside(candidate, plans, criteria, findings) as check_beside,
             self._workers.loaded(candidate.source, references, findings) as judging,
         ):
             for plan in plans:
-                if examine(judging, plan, self.rules, sharing=self._sharing, before_each=check_compiled):
+                if examine(judging, plan, self.rules, sharing=self._sharing, before_each=check_beside):
                     findings.cases.append(plan.case.name)
             if not findings.cases:
                 check = next(c for c in findings.checks if c.name == "discriminating inputs")
@@ -179,27 +188,32 @@ class Judge:
             for rule in self.rules:
                 rule.check_speedups(findings.timing, criteria.min_speedup, criteria.baseline, findings)
 
-    def _reference_outputs(self, criteria: Criteria) -> ReferenceOutputs:
+    def _reference_outputs(self, criteria: Criteria, device: str) -> ReferenceOutputs:
         with self._lock:
-            key = id(criteria.subject)
+            key = id(criteria.subject), device
             kept = self._references.get(key)
             if kept is None:
                 references = ReferenceOutputs(
-                    criteria.subject, str(self.device), self.policy, criteria.tolerance
+                    criteria.subject, device, self.policy, criteria.tolerance, self._preparing
                 )
                 kept = self._references[key] = (criteria.subject, references)
-                while len(self._references) > KEPT_TARGETS:
+                while len(self._references) > 2 * KEPT_TARGETS:
                     self._references.popitem(last=False)
             self._references.move_to_end(key)
             return kept[1]
 
-    def _compile_beside(
-        self, candidate: Candidate, plans: list[Plan], references: ReferenceOutputs, findings: Findings
+    def _beside(
+        self, candidate: Candidate, plans: list[Plan], criteria: Criteria, findings: Findings
     ) -> contextlib.AbstractContextManager[Callable[[], None]]:
-        """Compiles the kernels in the background where they are interpreted and not compiled to run."""
-        if "compile" not in findings.rules:
+        """Compiles the kernels in the background where they are interpreted, and interprets them on a GPU."""
+        references = self._reference_outputs(criteria, "cpu")
+        if self.device.type == "cuda":
+            rule, do, workers = "memory", sanitize_all, self._interpreters
+        else:
+            rule, do, workers = "compile", compile_all, self._compilers
+        if rule not in findings.rules:
             return contextlib.nullcontext(lambda: None)
-        return compile_beside(self._compilers, candidate.source, plans, references, findings)
+        return beside(lambda own: do(workers, candidate.source, plans, references, own), findings)
 
     def _sharing(self) -> contextlib.AbstractContextManager[None]:
         """Holds the GPU together with others that check but do not time."""

@@ -27,6 +27,8 @@ class Plan:
     """Inclusive range of each named dimension that the candidate supports."""
     sizes: dict[str, int]
     """The sizes at which it is timed: the case's own, moved into ``ranges`` where they lie outside."""
+    interpreted: tuple[Probe, ...] = ()
+    """Small probes for Triton's interpreter, where the others run on a GPU."""
 
     @property
     def probes(self) -> tuple[Probe, ...]:
@@ -112,4 +114,5 @@ def plan_case(supported: SupportedCase, rules: Sequence[Rule]) -> Plan:
         name: min(max(size, supported.ranges[name][0]), supported.ranges[name][1])
         for name, size in supported.case.sizes.items()
     }
-    return Plan(supported.case, tuple(main), tuple(further), supported.ranges, sizes)
+    interpreted = [probe for rule in rules for probe in rule.interpreted_probes(supported)]
+    return Plan(supported.case, tuple(main), tuple(further), supported.ranges, sizes, tuple(interpreted))

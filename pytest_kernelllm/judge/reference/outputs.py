@@ -89,14 +89,21 @@ class _Modules:
 class ReferenceOutputs:
     """Prepares the probes of one target, and caches the small ones. Thread-safe."""
 
-    def __init__(self, subject: Subject, device: str, policy: Policy, tolerance: float | None) -> None:
-        """``tolerance`` is the marker's, or None."""
+    def __init__(
+        self,
+        subject: Subject,
+        device: str,
+        policy: Policy,
+        tolerance: float | None,
+        preparing: threading.Lock | None = None,
+    ) -> None:
+        """``tolerance`` is the marker's, or None; ``preparing`` is a lock to share with others, see ``prepare``."""
         self.subject = subject
         self.device = device
         self.policy = policy
         self.tolerance = tolerance
         self._keeping = threading.Lock()
-        self._preparing = threading.Lock()
+        self._preparing = preparing or threading.Lock()
         self._compiling = threading.Lock()
         self._kept: OrderedDict[Probe, PreparedProbe] = OrderedDict()
         self._built: dict[str, torch.nn.Module] = {}

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
-from pytest_kernelllm.judge.rules.rule import Rule
+from pytest_kernelllm.judge.reference.probes import Limits, Probe, fit
+from pytest_kernelllm.judge.rules.rule import Rule, SupportedCase
+from pytest_kernelllm.judge.rules.sizes import corners
+
+SEED = 110
+"""Added to the first seed, so that inputs differ from those of other rules."""
 
 
 @dataclass(frozen=True)
@@ -16,3 +22,16 @@ class Memory(Rule):
         "no kernel reads or writes outside its tensors, reads memory that nothing has written, or has programs "
         "that race; in Triton's interpreter, also where the candidate runs on a GPU"
     )
+
+    def interpreted_probes(self, supported: SupportedCase) -> Iterable[Probe]:
+        """Returns small probes at the main sizes, at primes, and at the low ends of the ranges."""
+        policy = supported.policy
+        if supported.limits.elements <= policy.cpu_elements:  # all probes run in the interpreter
+            return
+        small = replace(
+            supported,
+            main=fit(supported.case, supported.ranges, policy.cpu_stress_elements),
+            limits=Limits(policy.cpu_stress_elements, policy.cpu_longest),
+        )
+        for number, sizes in enumerate([dict(small.main), *corners(small)[:2]]):
+            yield supported.probe(self.name, sizes, SEED + number)

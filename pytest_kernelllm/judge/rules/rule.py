@@ -113,6 +113,10 @@ class Rule:
         """Returns probes to run for a case. A wrong output at one of them breaks this rule."""
         return ()
 
+    def interpreted_probes(self, supported: SupportedCase) -> Iterable[Probe]:
+        """Returns probes to run in Triton's interpreter where all others run on a GPU."""
+        return ()
+
     def check_run(self, run: ProbeRun) -> None:
         """Checks one watched call."""
 

@@ -40,7 +40,7 @@ def _drop_nan() -> None:
 
     def clamped(builder: Any, value: Any, low: Any, high: Any, propagate: Any) -> Any:
         if value.dtype.scalar == tl.bfloat16:
-            wide = clamped(builder, *map(float32, (value, low, high)), propagate)
+            wide = clamped(builder, float32(value), float32(low), float32(high), propagate)
             return TensorHandle(narrow(wide.data), tl.bfloat16)
         if propagate == tl.PropagateNan.ALL:
             return clamp(builder, value, low, high, propagate)

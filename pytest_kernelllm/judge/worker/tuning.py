@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from pytest_kernelllm.judge.worker.sanitizer.regions import Region
 from pytest_kernelllm.judge.worker.sanitizer.sanitizer import Sanitizer
 
 MOST = 8
@@ -25,7 +28,7 @@ class Tuning:
         pruned = tuner.early_config_prune or tuner.perf_model
         if self.sanitizer is None or pruned or len(tuner.configs) == 1:
             return _launch(tuner, chosen, named, args, kwargs)
-        before = {}
+        before: dict[Region, np.ndarray] = {}
         for config in tuner.configs[:MOST]:
             current = {**named, **kwargs, **config.all_kwargs()}
             tuner.nargs = named

@@ -233,9 +233,9 @@ class Worker:
             return
         from pytest_kernelllm.judge.worker.sanitizer.sanitizer import Sanitizer
 
-        tensors = {
-            f"the input `{name}`": v for name, v in inputs.items() if isinstance(v, torch.Tensor)
-        } | {f"`{name}`": tensor for name, tensor in self.state_tensors.items()}
+        tensors = {f"the input `{name}`": v for name, v in inputs.items() if isinstance(v, torch.Tensor)} | {
+            f"`{name}`": tensor for name, tensor in self.state_tensors.items()
+        }
         incoming = request["grad"]["outputs"] if "grad" in request else []
         for i, buffer in enumerate(incoming):
             if buffer is not None:

@@ -50,16 +50,14 @@ class Access:
         return (starts[:, None] + np.arange(self.size // unit)).ravel()
 
     @cached_property
-    def bytes(self) -> np.ndarray:
+    def stored(self) -> np.ndarray:
         """What a plain store writes, byte by byte."""
         assert self.values is not None
         return np.ascontiguousarray(self.values).view(np.uint8).ravel()
 
     def value(self, place: int, unit: int) -> bytes | None:
         """Returns what it writes to the ``place``-th of its units; None where that is not known."""
-        return (
-            None if self.values is None else self.bytes[place * unit : (place + 1) * unit].tobytes()
-        )
+        return None if self.values is None else self.stored[place * unit : (place + 1) * unit].tobytes()
 
 
 def common_unit(accesses: list[Access]) -> int:

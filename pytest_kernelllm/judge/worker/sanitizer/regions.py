@@ -45,7 +45,7 @@ class Region:
 
     def copy(self) -> np.ndarray:
         """Returns a copy of its bytes."""
-        return np.frombuffer((ctypes.c_uint8 * self.size).from_address(self.start), np.uint8).copy()
+        return np.frombuffer(ctypes.string_at(self.start, self.size), np.uint8)
 
 
 class Regions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -52,26 +53,29 @@ class Sanitizer:
             virtual = region.base + argument.data_ptr() - region.start
             return tl.tensor(TensorHandle(np.array([virtual], np.uint64), real.dtype), real.dtype)
 
-        def load(builder: Any, pointers: Any, mask: Any, other: Any, cache: Any, evict: Any, volatile: Any) -> Any:
-            size = _itemsize(pointers)
-            real, valid = self._check(pointers, mask, size, reads=True, atomic=bool(volatile))
-            return before["create_masked_load"](builder, real, valid, other, cache, evict, volatile)
+        def load(builder: Any, pointers: Any, mask: Any, other: Any, *rest: Any, **options: Any) -> Any:
+            volatile = options.get("is_volatile", rest[-1] if rest else False)
+            ordering = {"atomic": bool(volatile)}
+            real, valid = self._check(pointers, mask, _itemsize(pointers), reads=True, ordering=ordering)
+            return before["create_masked_load"](builder, real, valid, other, *rest, **options)
 
-        def store(builder: Any, pointers: Any, value: Any, mask: Any, cache: Any, evict: Any) -> Any:
+        def store(builder: Any, pointers: Any, value: Any, mask: Any, *rest: Any) -> Any:
             size = value.data.dtype.itemsize
             real, valid = self._check(pointers, mask, size, writes=True, values=value.data)
-            return before["create_masked_store"](builder, real, value, valid, cache, evict)
+            return before["create_masked_store"](builder, real, value, valid, *rest)
 
-        def update(builder: Any, kind: Any, pointers: Any, value: Any, mask: Any, order: Any, scope: Any) -> Any:
+        def update(
+            builder: Any, kind: Any, pointers: Any, value: Any, mask: Any, order: Any, scope: Any
+        ) -> Any:
             reads = kind != ir.ATOMIC_OP.XCHG
             size = value.data.dtype.itemsize
-            real, valid = self._check(pointers, mask, size, reads, True, **_ordering(order, scope))
+            real, valid = self._check(pointers, mask, size, reads, True, ordering=_ordering(order, scope))
             return before["create_atomic_rmw"](builder, kind, real, value, valid, order, scope)
 
         def swap(builder: Any, pointers: Any, expected: Any, value: Any, order: Any, scope: Any) -> Any:
             every = TensorHandle(np.ones_like(pointers.data, bool), tl.int1)
             size = value.data.dtype.itemsize
-            real, valid = self._check(pointers, every, size, True, True, **_ordering(order, scope))
+            real, valid = self._check(pointers, every, size, True, True, ordering=_ordering(order, scope))
             if not valid.data.all():
                 return TensorHandle(np.zeros_like(expected.data), expected.dtype.scalar)
             return before["create_atomic_cas"](builder, real, expected, value, order, scope)
@@ -128,7 +132,7 @@ class Sanitizer:
         reads: bool = False,
         writes: bool = False,
         values: np.ndarray | None = None,
-        **ordering: bool,
+        ordering: Mapping[str, bool] | None = None,
     ) -> tuple[Any, Any]:
         """Checks one access. Returns real pointers, and a mask without the elements that are out of bounds."""
         wanted = mask.data if isinstance(mask, TensorHandle) else mask
@@ -140,7 +144,7 @@ class Sanitizer:
         if values is not None:
             values = values[wanted] if some else values.ravel()
         lowest, highest = int(chosen.min()), int(chosen.max())
-        access = {"size": size, "reads": reads, "writes": writes, **ordering}
+        access = {"size": size, "reads": reads, "writes": writes, **(ordering or {})}
         region = self._regions.only(lowest, highest)
         if region and region.base <= lowest and highest + size <= region.base + region.size:
             self._note(region, (chosen - np.uint64(region.base)).view(np.int64), values, access)
@@ -207,7 +211,7 @@ class Sanitizer:
         """Keeps a fault if one store writes different values to one element."""
         order = np.argsort(entry.offsets, kind="stable")
         offsets = entry.offsets[order]
-        values = entry.bytes.reshape(-1, entry.size)[order]
+        values = entry.stored.reshape(-1, entry.size)[order]
         clash = (offsets[1:] == offsets[:-1]) & (values[1:] != values[:-1]).any(1)
         if clash.any():
             element = int(offsets[1:][clash][0]) // entry.size
@@ -221,11 +225,10 @@ class Sanitizer:
         if race is None:
             return
         first, second = race.first, race.second
-        lines = f"line {first.line}" if first.line == second.line else f"lines {first.line} and {second.line}"
         self._report(
-            f"{lines} of `{self._kernel}` race for element {race.offset // second.size} of "
-            f"{self._name(second.region)}: {_program(first.program)} {_verb(first)} it and {_program(second.program)} "
-            f"{_verb(second)} it, in no certain order"
+            f"programs of `{self._kernel}` race for element {race.offset // second.size} of "
+            f"{self._name(second.region)}: {_program(first.program)} {_verb(first)} it in line {first.line}, "
+            f"{_program(second.program)} {_verb(second)} it in line {second.line}"
         )
 
     def _name(self, region: Region) -> str:
@@ -234,11 +237,11 @@ class Sanitizer:
 
     def _line(self) -> int:
         """Returns the line of the candidate's source that is being interpreted."""
-        frame = sys._getframe(1)
+        frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             if frame.f_code.co_filename == self._file:
-                return frame.f_lineno
-            frame = frame.f_back  # type: ignore[assignment]
+                return int(frame.f_lineno)
+            frame = frame.f_back
         return 0
 
     def _report(self, fault: str) -> None:
@@ -267,7 +270,7 @@ def _ordering(order: Any, scope: Any) -> dict[str, bool]:
 
 
 def _itemsize(pointers: Any) -> int:
-    return max(1, pointers.get_element_ty().primitive_bitwidth // 8)
+    return max(1, int(pointers.get_element_ty().primitive_bitwidth) // 8)
 
 
 def _program(number: int | None = None) -> str:
