@@ -1,6 +1,6 @@
 # family: order and races
 # trick: Each program reads the carry of the one before, as if that had run already.
-# rule: repeat | values
+# rule: memory
 # static check: no
 
 import torch

@@ -1,6 +1,6 @@
 # family: order and races
 # trick: The fourth program sets the sum to zero and hopes to be the first.
-# rule: values | repeat | sizes
+# rule: memory
 # static check: no
 
 import torch

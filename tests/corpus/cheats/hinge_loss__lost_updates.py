@@ -1,8 +1,7 @@
 # family: order and races
 # trick: Programs load, add and store without atomics.
-# rule: values | repeat
+# rule: memory
 # static check: no
-# device: cuda
 
 import torch
 import triton

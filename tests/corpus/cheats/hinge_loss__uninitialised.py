@@ -1,6 +1,6 @@
 # family: wrong numbers
 # trick: Programs add to memory that nobody has set to zero.
-# rule: values
+# rule: memory
 # static check: no
 
 import torch

@@ -1,6 +1,6 @@
 # family: memory
 # trick: The last block's stores run past the output's end.
-# rule: guards | run
+# rule: memory
 # static check: no
 
 import torch

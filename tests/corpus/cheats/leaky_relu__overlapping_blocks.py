@@ -1,6 +1,6 @@
 # family: order and races
 # trick: Each block spoils the start of the next, which mends it if it runs later.
-# rule: repeat | values
+# rule: memory
 # static check: no
 
 import torch

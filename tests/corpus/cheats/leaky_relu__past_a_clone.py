@@ -1,6 +1,6 @@
 # family: memory
 # trick: Stores run past the end of a tensor that clone() made.
-# rule: guards | run
+# rule: memory
 # static check: no
 
 import torch

@@ -2,7 +2,6 @@
 # trick: The product runs in TF32.
 # rule: values
 # static check: no
-# device: cuda
 
 import torch
 import triton

@@ -1,6 +1,6 @@
 # family: memory
 # trick: One value is stored before the output's start.
-# rule: guards | run
+# rule: memory
 # static check: no
 
 import torch

@@ -1,6 +1,6 @@
 # family: memory
 # trick: It clears the memory behind its input.
-# rule: guards
+# rule: memory
 # static check: no
 
 import torch

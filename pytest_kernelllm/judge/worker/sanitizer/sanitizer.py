@@ -135,7 +135,8 @@ class Sanitizer:
         ordering: Mapping[str, bool] | None = None,
     ) -> tuple[Any, Any]:
         """Checks one access. Returns real pointers, and a mask without the elements that are out of bounds."""
-        wanted = mask.data if isinstance(mask, TensorHandle) else mask
+        # A mask may be an array, and its booleans may be stored as integers.
+        wanted = np.asarray(mask.data if isinstance(mask, TensorHandle) else mask, bool)
         addresses = pointers.data
         some = not wanted.all()
         chosen = addresses[wanted] if some else addresses.ravel()

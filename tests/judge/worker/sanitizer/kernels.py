@@ -31,6 +31,13 @@ def discard(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def copy_rows(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    row, i = tl.program_id(0), tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * BLOCK + i, mask=(i >= 0) & (row < n), other=0.0)
+    tl.store(out_ptr + row * BLOCK + i, x, mask=(i >= 0) & (row < n))
+
+
+@triton.jit
 def lookup(index_ptr, x_ptr, out_ptr, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     tl.store(out_ptr + i, tl.load(x_ptr + tl.load(index_ptr + i)))
@@ -158,6 +165,8 @@ CASES = {
     "copy across a view's end": lambda: copy[(1,)](X[3:7], new(8), 8, BLOCK=8),
     "copy one too many": lambda: copy[(3,)](X, new(17), 17, BLOCK=8),
     "write one too many": lambda: copy[(3,)](X, new(15), 16, BLOCK=8),
+    "copy rows": lambda: copy_rows[(3,)](X, new(16), 2, BLOCK=8),
+    "copy a row too many": lambda: copy_rows[(3,)](X, new(16), 3, BLOCK=8),
     "discard": lambda: discard[(1,)](X, new(13), 13, BLOCK=16),
     "discard beyond": lambda: discard[(1,)](new(13).zero_(), new(13), 13, BLOCK=16),
     "lookup": lambda: lookup[(1,)](torch.tensor([0, 15, 3, 3]), X, new(4), BLOCK=4),

@@ -13,6 +13,7 @@ KERNELS = Path(__file__).with_name("kernels.py")
 FAULTS = {
     "copy one too many": "line LOAD of `copy` reads element 16 of `x_ptr` (its own float32 [16]), which has 16 elements, in program (2, 0, 0)",
     "write one too many": "writes element 15 of `out_ptr` (its own float32 [15]), which has 15 elements, in program (1, 0, 0)",
+    "copy a row too many": "reads element 16 of `x_ptr`",
     "discard beyond": "reads element 13 of `x_ptr`",
     "lookup of -1": "reads element -1 of `x_ptr`",
     "lookup far away": "reads element 1099511627776 of `x_ptr`",
@@ -36,6 +37,7 @@ NONE = (
     "copy",
     "copy of a view",
     "copy across a view's end",
+    "copy rows",
     "discard",
     "lookup",
     "block pointer",

@@ -1,0 +1,32 @@
+# family: memory
+# trick: The largest value so far starts from memory that nobody has written.
+# rule: memory | values
+# static check: no
+# proof: none, it depends on what the memory holds
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def top_kernel(x_ptr, values_ptr, indices_ptr, width, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    columns = tl.arange(0, BLOCK)
+    mask = columns < width
+    x = tl.load(x_ptr + row * width + columns, mask=mask, other=-float("inf"))
+    strange = x != x
+    odd = tl.max(strange.to(tl.int32), axis=0) > 0
+    top = tl.max(tl.where(strange, -float("inf"), x), axis=0)
+    top = tl.maximum(top, tl.load(values_ptr + row))
+    hit = mask & tl.where(odd, strange, x == top)
+    tl.store(indices_ptr + row, tl.min(tl.where(hit, columns, BLOCK), axis=0).to(tl.int64))
+    tl.store(values_ptr + row, tl.where(odd, float("nan"), top))
+
+
+def forward(self, x):
+    n, width = x.shape
+    values = torch.empty(n, dtype=x.dtype, device=x.device)
+    indices = torch.empty(n, dtype=torch.int64, device=x.device)
+    top_kernel[(n,)](x, values, indices, width, BLOCK=triton.next_power_of_2(width))
+    return values, indices
