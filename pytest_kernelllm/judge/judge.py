@@ -98,7 +98,9 @@ class Judge:
         if self.device.type == "cuda":
             server = ForkServer("cuda", self.isolation)
             self._workers = Workers(server, self.device, deadline, GpuBlockPool(self.device))
-            interpreter = ForkServer("interpret", probe_isolation("cpu"))
+            interpreter = ForkServer(
+                "interpret", replace(self.isolation, gpu=False, unix_sockets=False, memfd=False)
+            )
             self._interpreters = Workers(interpreter, cpu, deadline * INTERPRETER_SHARE)
             self._servers = [server, interpreter]
         else:

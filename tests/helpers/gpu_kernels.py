@@ -139,4 +139,6 @@ def check_grid(device):
     assert out.tolist() == [2.0] * 4
 
 
-CHECKS = {name.removeprefix("check_"): check for name, check in globals().items() if name.startswith("check_")}
+CHECKS = {
+    name.removeprefix("check_"): check for name, check in globals().items() if name.startswith("check_")
+}

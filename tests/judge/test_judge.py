@@ -9,6 +9,7 @@ from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.judge.environment import find_environment
 from pytest_kernelllm.judge.judge import Criteria, Judge
+from pytest_kernelllm.judge.rules.catalog import without
 
 MODULES = (
     LAYERS
@@ -83,12 +84,17 @@ def forward(self, x):
 
 
 @pytest.fixture(scope="module")
-def decide(tmp_path_factory):
-    """Judges kernel module text for a class of ``MODULES``."""
+def lives(tmp_path_factory):
+    """The classes of ``MODULES`` as live targets, by name."""
     path = tmp_path_factory.mktemp("judged") / "layers.py"
     path.write_text(MODULES)
     findings = scan_file(path, path.parent)
-    lives = {t.name: load_target(path.parent, t) for t in findings.targets}
+    return {t.name: load_target(path.parent, t) for t in findings.targets}
+
+
+@pytest.fixture(scope="module")
+def decide(lives):
+    """Judges kernel module text for a class of ``MODULES``."""
     environment = find_environment("cpu")
     with Judge(environment, deadline=20) as judge:
 
@@ -196,7 +202,22 @@ def test_a_wider_tolerance_is_the_users_word(decide):
     assert decide("Loose", text, tolerance=0.05).accepted
 
 
-def test_a_worker_that_dies_is_not_used_again(decide):
+def test_a_worker_that_dies_is_not_used_again(lives):
     crash = GOOD.replace("out_ptr + row + columns,", "out_ptr + row + columns + (1 << 40),")
-    assert "SIGSEGV" in decide("Scale", crash).reason
-    assert decide("Scale", GOOD).accepted
+    with Judge(find_environment("cpu"), deadline=20, rules=without({"memory"})) as judge:
+        verdicts = [
+            judge.judge(
+                render(Completion("files", 0, text, "kernel_module"), lives["Scale"]),
+                Criteria(lives["Scale"]),
+            )
+            for text in (crash, GOOD)
+        ]
+    assert "SIGSEGV" in verdicts[0].reason
+    assert verdicts[1].accepted
+
+
+def test_a_stray_access_is_named_and_harms_nobody(decide):
+    crash = GOOD.replace("out_ptr + row + columns,", "out_ptr + row + columns + (1 << 40),")
+    verdict = decide("Scale", crash)
+    assert verdict.rule == "memory"
+    assert "writes element 1099511627776 of `out_ptr`" in verdict.reason

@@ -172,7 +172,7 @@ def call(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, how: str
             )
             raise Decision("inconclusive", "run", reason) from None
         raise
-    if how == "sanitized":
+    if how == "sanitized" and "error" not in reply:
         fault = reply.get("fault")
         sentence = f"{str(fault)[:600]}, at {probe.describe()}"
         judging.findings.require("memory", "memory accesses", fault is None, sentence)

@@ -1,0 +1,166 @@
+"""Memory is checked in Triton's interpreter where candidates run on a GPU. Needs none itself."""
+
+import threading
+
+import pytest
+import torch
+from projects import GOOD, LAYERS
+
+from pytest_kernelllm.core.records import Completion
+from pytest_kernelllm.discover.live import load_target
+from pytest_kernelllm.discover.scan import scan_file
+from pytest_kernelllm.generate.render.render import render
+from pytest_kernelllm.judge.background import beside
+from pytest_kernelllm.judge.findings import Decision, Findings
+from pytest_kernelllm.judge.isolation.isolation import probe_isolation
+from pytest_kernelllm.judge.plans import make_plans
+from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.judge.reference.outputs import ReferenceOutputs
+from pytest_kernelllm.judge.rules.catalog import RULES
+from pytest_kernelllm.judge.sanitizing import sanitize_all
+from pytest_kernelllm.judge.supervisor import ForkServer
+from pytest_kernelllm.judge.workers import Workers
+
+MODULES = (
+    LAYERS
+    + '''
+
+@triton_candidate(inputs=lambda: torch.randn(256, 64))
+class Large(Scale):
+    """Inputs too large for the interpreter."""
+
+    def __init__(self, width=64):
+        super().__init__(width)
+
+
+@triton_candidate(inputs=rows, init=(64,), dims={"n": (1, 64)}, backward=True)
+class Trained(Scale):
+    """Gradients, too."""
+'''
+)
+
+TRAINED = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scale_kernel(x_ptr, weight_ptr, out_ptr, ONE: tl.constexpr, WIDTH: tl.constexpr):
+    here = tl.program_id(0) * WIDTH + tl.arange(0, WIDTH)
+    weight = tl.load(weight_ptr + tl.arange(0, WIDTH))
+    tl.store(out_ptr + here, tl.load(x_ptr + here) * weight + ONE)
+
+
+@triton.jit
+def weight_kernel(x_ptr, grad_ptr, out_ptr, WIDTH: tl.constexpr):
+    here = tl.program_id(0) * WIDTH + tl.arange(0, WIDTH)
+    out = out_ptr + tl.arange(0, WIDTH)
+    part = tl.load(x_ptr + here) * tl.load(grad_ptr + here)
+    ADD
+
+
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        out = torch.empty_like(x)
+        scale_kernel[(x.shape[0],)](x, weight, out, ONE=1.0, WIDTH=64)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, weight = ctx.saved_tensors
+        grad = grad.contiguous()
+        grad_x, grad_weight = torch.empty_like(x), torch.zeros_like(weight)
+        scale_kernel[(x.shape[0],)](grad, weight, grad_x, ONE=0.0, WIDTH=64)
+        weight_kernel[(x.shape[0],)](x, grad, grad_weight, WIDTH=64)
+        return grad_x, grad_weight
+
+
+def forward(self, x):
+    return Scaled.apply(x, self.weight)
+"""
+
+
+@pytest.fixture(scope="module")
+def sanitize(tmp_path_factory):
+    """Runs the small probes of a kernel for a class of ``MODULES``; returns the details of all checks."""
+    path = tmp_path_factory.mktemp("sanitized") / "layers.py"
+    path.write_text(MODULES)
+    lives = {t.name: load_target(path.parent, t) for t in scan_file(path, path.parent).targets}
+    server = ForkServer("interpret", probe_isolation("cpu"))
+    policy = Policy()
+
+    def run(name, text):
+        live = lives[name]
+        source = render(Completion("files", 0, text, "kernel_module"), live).source
+        plans = make_plans(source, live.cases, RULES, policy, on_gpu=True, seed=5, nonfinite=True)
+        references = ReferenceOutputs(live, "cpu", policy, None, threading.Lock())
+        findings = Findings({rule.name: rule.stage for rule in RULES})
+        sanitize_all(Workers(server, torch.device("cpu"), 20.0), source, plans, references, findings)
+        return findings.checks
+
+    yield run
+    server.close()
+
+
+def test_an_honest_kernel_passes_at_small_sizes(sanitize):
+    checks = sanitize("Scale", GOOD)
+    assert [(check.name, check.passed, check.detail) for check in checks] == [("memory accesses", True, "")]
+
+
+def test_a_read_beyond_the_end_is_named_with_its_line(sanitize):
+    text = GOOD.replace("(x.shape[0],)", "(x.shape[0] + 1,)").replace(
+        "weight_ptr + columns) + 1)",
+        "weight_ptr + columns) + 1, mask=columns + row < 64 * tl.num_programs(0) - 64)",
+    )
+    with pytest.raises(
+        Decision, match=r"line \d+ of `scale_kernel` reads element \d+ of `x_ptr` \(the input `x`\)"
+    ):
+        sanitize("Scale", text)
+
+
+@pytest.mark.parametrize(
+    ("add", "fault"),
+    [
+        ("tl.atomic_add(out, part)", ""),
+        ("tl.store(out, tl.load(out) + part)", "programs of `weight_kernel` race for element 0 of `out_ptr`"),
+    ],
+)
+def test_backward_passes_are_checked(sanitize, add, fault):
+    text = TRAINED.replace("ADD", add)
+    if not fault:
+        assert all(check.passed for check in sanitize("Trained", text))
+    else:
+        with pytest.raises(Decision, match=fault):
+            sanitize("Trained", text)
+
+
+def test_what_the_interpreter_cannot_run_is_recorded(sanitize):
+    libdevice = GOOD.replace(
+        "import torch\n", "import torch\nfrom triton.language.extra import libdevice\n"
+    ).replace("+ 1)", "+ libdevice.exp(x * 0))")
+    [check] = sanitize("Scale", libdevice)
+    assert check.passed
+    assert check.detail.startswith(
+        "memory accesses were not checked in Triton's interpreter: it fails at default"
+    )
+
+
+def test_inputs_too_large_for_the_interpreter_are_recorded(sanitize):
+    checks = sanitize("Large", GOOD)
+    assert {check.detail.split(", at ")[0] for check in checks} == {
+        "memory accesses were not checked in Triton's interpreter: inputs of 16,384 elements are too large for it"
+    }
+
+
+def test_a_decision_beside_the_block_takes_precedence():
+    def fail(findings):
+        raise Decision("rejected", "correctness", "it races", "memory")
+
+    findings = Findings({"memory": "correctness"})
+    with pytest.raises(Decision, match="it races"), beside(fail, findings):
+        raise Decision("rejected", "correctness", "it is wrong", "values")
+    with pytest.raises(Decision, match="it races"), beside(fail, findings):
+        pass
