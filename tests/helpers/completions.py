@@ -61,9 +61,9 @@ TABLE = {
     "dialect_swap": _dialect("Swap"),
     # ---- broken: wrong when it runs
     "dialect_bias_dropped": _dialect("LinearReLU", "values", "is wrong at"),
-    "dialect_conv_missing": _dialect("ConvTanh", "values", "got nan"),
-    "dialect_matmul_missing": _dialect("LinearReLU", "values", "got nan"),
-    "dialect_past_the_end": _dialect("AddReLU", "guards", "writes behind"),
+    "dialect_conv_missing": _dialect("ConvTanh", "memory", "which nothing has written"),
+    "dialect_matmul_missing": _dialect("LinearReLU", "memory", "which nothing has written"),
+    "dialect_past_the_end": _dialect("AddReLU", "memory", "reads element 256 of `x_ptr`"),
     "dialect_softmax_wrong": _dialect("SoftmaxDim", "values", "is wrong at"),
     # ---- broken: no candidate comes of it
     "dialect_argument_count": _dialect("LinearReLU", "render", r"3 arguments; it takes 4 \(in_out_ptr0"),
@@ -102,7 +102,7 @@ TABLE = {
     "hand_bias_dropped": _hand("LinearGelu", "values", "is wrong at"),
     "hand_block": _hand("Block", "torch's share", "torch does the work: add"),
     "hand_other_eps": _hand("Block", "values", "is wrong at"),
-    "hand_past_the_end": _hand("Add", "guards", "writes behind"),
+    "hand_past_the_end": _hand("Add", "memory", "writes element 132 of `out_ptr`"),
     "hand_wrong_sum": _hand("Softmax", "values", "is wrong at"),
 }
 
