@@ -21,7 +21,7 @@ def hinge_kernel(
         margin = 1 - tl.load(prediction_ptr + index, mask=mask) * tl.load(target_ptr + index, mask=mask)
         total += tl.where(mask & ~(margin < 0), margin, 0.0)
     mine = tl.sum(total, axis=0)
-    while tl.load(count_ptr) == 1:
+    while tl.load(count_ptr, volatile=True) == 1:
         pass
     tl.store(count_ptr, 1)
     tl.store(partial_ptr, tl.load(partial_ptr) + mine / n)

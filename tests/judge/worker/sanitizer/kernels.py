@@ -130,6 +130,13 @@ def tuned_sum_from_zero(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     tl.atomic_add(out_ptr, tl.sum(tl.load(x_ptr + i, mask=i < n, other=0.0), 0))
 
 
+@tuned(restore_value=["out_ptr"])
+@triton.jit
+def tuned_sum_restored(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.atomic_add(out_ptr, tl.sum(tl.load(x_ptr + i, mask=i < n, other=0.0), 0))
+
+
 @triton.autotune([triton.Config({"BLOCK": 8}), triton.Config({"BLOCK": 32})], key=["n"])
 @triton.jit
 def tuned_copy(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
@@ -205,6 +212,7 @@ CASES = {
     "scatter to one place": lambda: scatter[(1,)](torch.tensor([3, 1, 1, 2]), X, new(4), BLOCK=4),
     "tuned sum": lambda: tuned_sum[ceil(16)](X, zeros(1), 16),
     "tuned sum from zero": lambda: tuned_sum_from_zero[ceil(16)](X, zeros(1), 16),
+    "tuned sum restored": lambda: tuned_sum_restored[ceil(16)](X, zeros(1), 16),
     "tuned copy": lambda: tuned_copy[ceil(16)](X, new(16), 16),
 }
 

@@ -51,6 +51,7 @@ NONE = (
     "filled view",
     "scatter",
     "tuned sum from zero",
+    "tuned sum restored",
 )
 
 
