@@ -17,10 +17,13 @@ class Probe:
     sizes: tuple[tuple[str, int], ...]
     seed: int
     stress: str = ""
-    """How real-valued inputs are changed: a key of ``stress.TRANSFORMS`` or ``stress.PLANTED``, or
-    ``stress.NEAR_DUPLICATE``; empty: not at all."""
+    """How inputs are changed: a kind of ``stress`` or ``variations``; empty: not at all."""
     perturbed: tuple[str, ...] = ()
     """Float attributes that are set to other values, because the candidate claims to read them."""
+    values: str = ""
+    """The kind of those values, see ``reference.weights``."""
+    state: str = ""
+    """Kind of weights, see ``reference.weights``; empty: near those that the module is built with."""
     weights: int | None = None
     """Seed of the module's weights; None: ``seed``. Probes that share weights are prepared faster."""
     rule: str = "values"
@@ -32,7 +35,9 @@ class Probe:
         if self.stress:
             parts.append(f"{self.stress} inputs" if self.rule == "stress" else f"inputs with {self.stress}")
         if self.perturbed:
-            parts.append(f"other {', '.join(self.perturbed)}")
+            parts.append(f"{self.values} {', '.join(self.perturbed)}")
+        if self.state:
+            parts.append(f"{self.state} weights")
         return ", ".join(parts)
 
 

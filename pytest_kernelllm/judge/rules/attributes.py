@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_kernelllm.judge.reference.probes import Probe
+from pytest_kernelllm.judge.reference.weights import ACROSS_ONE, NEGATIVE, OTHER
 from pytest_kernelllm.judge.rules.rule import SupportedCase
 from pytest_kernelllm.judge.rules.values import OutputRule
 
@@ -20,7 +21,11 @@ class Attributes(OutputRule):
     name = "attributes"
     says = "outputs are right with other values of the attributes that SUPPORTS leaves open"
 
+    kinds: tuple[str, ...] = (OTHER, ACROSS_ONE, NEGATIVE)
+    """Kinds of values, see ``reference.weights``."""
+
     def probes(self, supported: SupportedCase) -> Iterable[Probe]:
-        """Returns one probe with all open attributes perturbed."""
-        if supported.open_attributes:
-            yield supported.probe(self.name, supported.main, SEED, perturbed=supported.open_attributes)
+        """Returns one probe for each kind of values, with all open attributes set to such ones."""
+        names = supported.open_attributes
+        for number, kind in enumerate(self.kinds if names else ()):
+            yield supported.probe(self.name, supported.main, SEED + number, perturbed=names, values=kind)

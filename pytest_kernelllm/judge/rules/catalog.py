@@ -10,10 +10,12 @@ from pytest_kernelllm.judge.rules.clocks import Clocks
 from pytest_kernelllm.judge.rules.compile import Compile
 from pytest_kernelllm.judge.rules.decoy import Decoy
 from pytest_kernelllm.judge.rules.device_time import DeviceTime
+from pytest_kernelllm.judge.rules.fixed_inputs import FixedInputs
 from pytest_kernelllm.judge.rules.fresh_address import FreshAddress
 from pytest_kernelllm.judge.rules.gradients import GradientsRule
 from pytest_kernelllm.judge.rules.guards import Guards
 from pytest_kernelllm.judge.rules.inputs_kept import InputsKept
+from pytest_kernelllm.judge.rules.integer_inputs import IntegerInputs
 from pytest_kernelllm.judge.rules.launches import Launches
 from pytest_kernelllm.judge.rules.load import Load
 from pytest_kernelllm.judge.rules.near_duplicate import NearDuplicate
@@ -31,6 +33,7 @@ from pytest_kernelllm.judge.rules.supports import Supports
 from pytest_kernelllm.judge.rules.torch_share import TorchShare
 from pytest_kernelllm.judge.rules.types import Types
 from pytest_kernelllm.judge.rules.values import Values
+from pytest_kernelllm.judge.rules.weights import Weights
 
 RULES: tuple[Rule, ...] = (
     StaticCheck(),
@@ -44,6 +47,9 @@ RULES: tuple[Rule, ...] = (
     Guards(),
     Values(),
     NearDuplicate(),
+    FixedInputs(),
+    IntegerInputs(),
+    Weights(),
     Attributes(),
     Sizes(),
     Stress(),

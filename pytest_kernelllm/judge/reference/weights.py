@@ -1,0 +1,102 @@
+"""Gives a module other parameters, buffers and float attributes, as far as the original accepts them."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from pytest_kernelllm.judge.reference.acceptance import Unasked
+from pytest_kernelllm.judge.reference.calls import copied
+
+SIGNED = "negative and zero"
+"""Kind of weights: signs turned, and zeros."""
+WITH_NAN = "NaN"
+"""Kind of weights: one NaN in each parameter."""
+
+OTHER = "other"
+"""Kind of attribute values: near the module's own, but different enough to matter…"""
+ACROSS_ONE = "across 1"
+"""…on the other side of 1…"""
+NEGATIVE = "negative"
+"""…or of the other sign."""
+
+Accepts = Callable[[nn.Module], bool]
+
+
+def with_weights(module: nn.Module, kind: str, seed: int, accepts: Accepts) -> nn.Module:
+    """Returns a copy with parameters, and for ``SIGNED`` buffers as well, of another kind.
+
+    Raises:
+        Unasked: there are none, or the original does not accept them.
+    """
+    tensors = [*module.parameters(), *(module.buffers() if kind == SIGNED else ())]
+    floating = [t for t in tensors if t.is_floating_point() and t.numel()]
+    if not floating:
+        raise Unasked
+    generator = torch.Generator(floating[0].device).manual_seed(seed)
+
+    def change(tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.is_floating_point() or not tensor.numel():
+            return tensor
+        draw = torch.rand(tensor.shape, generator=generator, device=tensor.device)
+        if kind == SIGNED:
+            least = draw.flatten().argmin()  # some element is negative, whatever is drawn
+            draw.view(-1)[least] = 0.0
+            return tensor * torch.where(draw < 0.5, -1.3, torch.where(draw < 0.6, 0.0, 0.8)).to(tensor.dtype)
+        planted = tensor.clone(memory_format=torch.contiguous_format)
+        planted.view(-1)[int(draw.argmax())] = math.nan
+        return planted
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor
+
+    for change_buffer in (change, keep) if kind == SIGNED else (keep,):
+        other = copied(module, change, change_buffer)
+        if accepts(other):
+            return other
+    raise Unasked("the original is not finite, or not exact, with such weights")
+
+
+def with_attributes(module: nn.Module, names: tuple[str, ...], kind: str, accepts: Accepts) -> nn.Module:
+    """Returns a copy with float attributes of a kind. One for which the original accepts none stays as it is.
+
+    Raises:
+        Unasked: every attribute stays.
+        ValueError: the kind is ``OTHER`` and an attribute stays, so nothing shows that a kernel reads it.
+    """
+    kept = []
+    module = copied(module, lambda tensor: tensor)
+    for name in names:
+        owner, _, attribute = name.rpartition(".")
+        holder: Any = operator.attrgetter(owner)(module) if owner else module
+        own = getattr(holder, attribute)
+        for value in _values(own, kind):
+            setattr(holder, attribute, value)
+            if accepts(module):
+                break
+        else:
+            setattr(holder, attribute, own)
+            kept.append(name)
+    if kept and kind == OTHER:
+        raise ValueError(f"it accepts no other value of `{kept[0]}`, which the candidate claims to read")
+    if len(kept) == len(names):
+        raise Unasked(f"the original accepts no such value of {', '.join(names)}")
+    return module
+
+
+def _values(own: float, kind: str) -> Iterator[float]:
+    if kind == ACROSS_ONE:
+        yield 0.4 if abs(own) > 1 else 1.7
+    elif kind == NEGATIVE:
+        yield -own if own and math.isfinite(own) else -0.3
+    elif not math.isfinite(own):
+        yield 0.75
+    else:
+        # Twice an epsilon of 1e-6 would not show.
+        yield own + 0.05 if abs(own) < 0.01 else own * 1.5
+        yield own * 0.5
