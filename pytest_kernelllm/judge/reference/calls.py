@@ -72,7 +72,7 @@ def holds_closures(module: nn.Module) -> bool:
     )
 
 
-def perturbed(module: nn.Module, seed: int) -> nn.Module:
+def perturb(module: nn.Module, seed: int) -> nn.Module:
     """Perturbs parameters and buffers in place, so that a kernel that ignores them is wrong.
 
     Values keep their meaning: non-negative tensors (variances, frequencies) stay so, integers stay as

@@ -16,15 +16,41 @@ import torch
 from pytest_kernelllm.judge.policy import Policy
 
 ROW = 32
-"""Fewest elements of a row; shorter last dimensions are merged with those before them."""
+"""Fewest elements of a row, whose errors are taken together; shorter last dimensions are merged with those before them."""
+
+COLUMN = 8
+"""Fewest rows from which the magnitude of a column is known."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Magnitudes of an exact output's rows and columns, so that large ones do not hide errors in small ones."""
+
+    rows: torch.Tensor
+    """Root mean square of each row of the last dimension, ``(count, 1)``, float64; see ``_row_scale``. Where
+    that dimension has one element, of each of ``_rows``."""
+    columns: torch.Tensor | None
+    """Root mean square of each place in such a row, ``(1, width)``; None where there are too few rows."""
+    several: int
+    """Rows of the last dimension in one of ``_rows``."""
+
+    def part(self, start: int, stop: int, width: int) -> torch.Tensor:
+        """Returns the smaller of both for rows ``start`` to ``stop`` of ``_rows``, which are ``width`` wide."""
+        rows = self.rows[start * self.several : stop * self.several]
+        if self.columns is not None:
+            rows = torch.minimum(rows, self.columns)
+        return (
+            rows
+            if self.several == 1
+            else rows.expand(-1, width // self.several).reshape(stop - start, width)
+        )
 
 
 @dataclass(frozen=True)
 class ErrorBounds:
     """How far one floating output may be from the float64 one. Errors are relative to ``|exact| + scale``."""
 
-    scale: torch.Tensor
-    """Magnitude of each row of the exact output, ``(rows, 1)``, float64; see ``_row_scale``."""
+    scale: Scale
     own: torch.Tensor
     """Error allowed in each row because of the original's own error, ``(rows, 1)``, float64."""
     sensitivity: torch.Tensor | None
@@ -142,13 +168,13 @@ def compare(
     floor = bounds.floor if tolerance is None else max(tolerance, 1e-300)
     base = bounds.own.clamp_min(floor)
     wrong, ratio, measured, permitted, place = 0, -1.0, 0.0, 0.0, 0
-    for start, stop in _chunks(exact, policy):
+    for start, stop in _chunks(_rows(exact), policy):
         g, o, t = (_rows(x)[start:stop] for x in (got, original, exact))
         allowed = base[start:stop]
         if bounds.sensitivity is not None:
             allowed = torch.maximum(allowed, bounds.sensitivity[start:stop])
         wide = g.double()
-        error = (wide - t).abs_().div_(_scale(t, bounds.scale[start:stop], got.dtype, bounds.finite))
+        error = (wide - t).abs_().div_(_unit(t, bounds.scale.part(start, stop, t.shape[1]), got.dtype, bounds.finite))
         close = error <= allowed
         if not (bounds.finite and _all_finite(wide)):
             close |= _accepted_nonfinite(g, o, t, allowed, expected.free)
@@ -208,35 +234,38 @@ def _bounds(
     rows, width = _rows(original).shape
     floor = floor_of(original, elements, policy)
     largest = torch.finfo(original.dtype).max
-    scale = truth.new_zeros(rows, 1)
     errs = truth.new_zeros(rows, 1)
     sensitivity = torch.zeros(rows, width, dtype=torch.float32, device=truth.device) if nearby else None
     finite = True
-    for start, stop in _chunks(truth, policy):
+    for start, stop in _chunks(_rows(truth), policy):
         o, t = _rows(original)[start:stop], _rows(truth)[start:stop]
         wide = o.double()
         if not (_all_finite(wide) and bool(t.abs().amax() <= largest)):
             # E.g. a mask filled with the dtype's lowest value.
             t.copy_(torch.where(wide.isfinite() & ~(t.abs() <= largest), wide, t))
             finite = False
-        scale[start:stop] = _row_scale(t if finite else torch.where(t.abs() <= largest, t, 0.0))
-        unit = _scale(t, scale[start:stop], original.dtype, finite)
-        errs[start:stop] = (_distance(wide, t) / unit).amax(1, keepdim=True)
+    scale = _scale(truth, largest, policy)
+    for start, stop in _chunks(_rows(truth), policy):
+        o, t = _rows(original)[start:stop], _rows(truth)[start:stop]
+        unit = _unit(t, scale.part(start, stop, width), original.dtype, finite)
+        errs[start:stop] = (_distance(o.double(), t) / unit).amax(1, keepdim=True)
         if sensitivity is not None:
-            steps = torch.stack([_distance(_rows(m)[start:stop], t) for m in nearby]).amax(0)
-            # By chance a single element may not change; then its row's typical change counts.
-            typical = steps.square().mean(1, keepdim=True).sqrt()
-            sensitivity[start:stop] = torch.maximum(steps, typical) / unit * (1 + 1e-6)  # float32 rounds
+            steps = torch.stack([_distance(_rows(m)[start:stop], t) for m in nearby]).amax(0) / unit
+            # By chance a single element may not change; then its row's typical change counts. Means of square
+            # roots, so that a few elements that change a lot do not excuse the others.
+            typical = 1.5 * steps.sqrt().mean(1, keepdim=True).square()
+            sensitivity[start:stop] = torch.maximum(steps, typical) * (1 + 1e-6)  # float32 rounds
     if not known:
         errs.fill_(floor)
     factor = policy.own_error_factor
     typical_row = errs.median() if rows else errs.sum()
     own = factor * torch.maximum(errs, typical_row)
+    own = torch.where(errs > policy.noise, policy.noise_factor * errs, own)
     usual = (factor * typical_row).clamp_min(floor)
     outlying = 0
-    for start, stop in _chunks(truth, policy):
+    for start, stop in _chunks(_rows(truth), policy):
         o, t = _rows(original)[start:stop], _rows(truth)[start:stop]
-        unit = _scale(t, scale[start:stop], original.dtype, finite)
+        unit = _unit(t, scale.part(start, stop, width), original.dtype, finite)
         bound = usual if sensitivity is None else torch.maximum(usual, sensitivity[start:stop])
         outlying += int((_distance(o.double(), t) / unit > bound).sum())
     outliers = min(int(factor * outlying), int(policy.outlier_share * original.numel()))
@@ -244,21 +273,37 @@ def _bounds(
     return ErrorBounds(scale, own, sensitivity, outliers, worst, finite, floor)
 
 
-def _row_scale(rows: torch.Tensor) -> torch.Tensor:
+def _scale(truth: torch.Tensor, largest: float, policy: Policy) -> Scale:
+    """Measures an exact output; elements beyond the dtype's ``largest`` number do not count."""
+    last = truth.shape[-1] if truth.dim() else 1
+    grouped = _rows(truth)
+    width = last if last > 1 else grouped.shape[1]
+    fine = grouped.reshape(-1, width) if width else grouped
+    scales = fine.new_zeros(len(fine), 1)
+    squares, peak = fine.new_zeros(1, width), 0.0
+    for start, stop in _chunks(fine, policy):
+        size = fine[start:stop].abs()
+        size = torch.where(size <= largest, size, 0.0)
+        scales[start:stop] = _row_scale(size)
+        peak, before = max(peak, float(size.amax())), peak
+        if peak:
+            squares = squares * (before / peak) ** 2 + (size / peak).square().sum(0, keepdim=True)
+    several = grouped.shape[1] // width if width else 1
+    enough = last > 1 and len(fine) >= COLUMN
+    return Scale(scales, peak * (squares / len(fine)).sqrt() if enough else None, several)
+
+
+def _row_scale(size: torch.Tensor) -> torch.Tensor:
     """Returns the root mean square of each row, in which elements as large as the largest count as at most 1.
 
     So a fill value such as -1e9 does not hide the other elements. Where all others are tails of a
     saturated function, they are compared on a scale of 1, because they were computed from numbers about
-    1.
+    1. ``size`` holds absolute values; divided by the largest, their squares do not overflow.
     """
-    size = rows.abs()
-    whole = size.square().mean(1, keepdim=True).sqrt()
-    rest = (
-        torch.where(size < 0.999 * size.amax(1, keepdim=True), size, 0.0)
-        .square()
-        .mean(1, keepdim=True)
-        .sqrt()
-    )
+    peak = size.amax(1, keepdim=True).clamp_min(1e-300)
+    share = size / peak
+    whole = peak * share.square().mean(1, keepdim=True).sqrt()
+    rest = peak * torch.where(share < 0.999, share, 0.0).square().mean(1, keepdim=True).sqrt()
     return torch.minimum(whole, rest.clamp_min(1.0))
 
 
@@ -276,15 +321,15 @@ def _all_finite(tensor: torch.Tensor) -> bool:
     return bool(tensor.sum().isfinite())
 
 
-def _scale(truth: torch.Tensor, row: torch.Tensor, dtype: torch.dtype, finite: bool) -> torch.Tensor:
-    """Returns what errors are relative to: an element's magnitude plus its row's, or a tiny number."""
+def _unit(truth: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype, finite: bool) -> torch.Tensor:
+    """Returns what errors are relative to: an element's magnitude plus its row's or column's, or a tiny number."""
     info = torch.finfo(dtype)
     # GPUs and fast exponentials flush subnormal float32 to zero. float16's subnormals are ordinary numbers.
     least = info.tiny if dtype == torch.float16 else info.tiny * 2.0**26
     size = truth.abs()
     if not finite:
         size = size.nan_to_num_(0.0, 0.0, 0.0)
-    return size.add_(row).clamp_min_(least)
+    return size.add_(scale).clamp_min_(least)
 
 
 def _rows(tensor: torch.Tensor) -> torch.Tensor:
@@ -295,9 +340,9 @@ def _rows(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.reshape(math.prod(dims), width)
 
 
-def _chunks(tensor: torch.Tensor, policy: Policy) -> Iterator[tuple[int, int]]:
-    """Yields ranges of rows of bounded size, so that temporary tensors stay small."""
-    rows, width = _rows(tensor).shape
+def _chunks(matrix: torch.Tensor, policy: Policy) -> Iterator[tuple[int, int]]:
+    """Yields ranges of a matrix's rows of bounded size, so that temporary tensors stay small."""
+    rows, width = matrix.shape
     step = max(1, policy.chunk_elements // max(width, 1))
     for start in range(0, rows if width else 0, step):
         yield start, min(start + step, rows)

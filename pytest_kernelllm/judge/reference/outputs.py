@@ -161,6 +161,7 @@ class ReferenceOutputs:
                     self.policy,
                     perturbations,
                     self.tolerance,
+                    probe.incoming,
                 )
             if prepared.bytes <= SMALL:
                 self._gradients[probe] = gradients
@@ -226,7 +227,7 @@ class ReferenceOutputs:
         seed = probe.seed if probe.weights is None else probe.weights
         key = (case.name, seed, probe.perturbed, probe.values, probe.state)
         if key not in self._modules:
-            module = calls.perturbed(self._fresh(case), seed)
+            module = calls.perturb(self._fresh(case), seed)
             trial = self._trial(case, module, drawn, _exact_copy)
 
             def accepts(other: torch.nn.Module) -> bool:

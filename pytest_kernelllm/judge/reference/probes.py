@@ -24,6 +24,8 @@ class Probe:
     """The kind of those values, see ``reference.weights``."""
     state: str = ""
     """Kind of weights, see ``reference.weights``; empty: near those that the module is built with."""
+    incoming: str = ""
+    """How the gradients of outputs lie in memory, a key of ``gradients.LAYOUTS``; empty: contiguous."""
     weights: int | None = None
     """Seed of the module's weights; None: ``seed``. Probes that share weights are prepared faster."""
     rule: str = "values"
@@ -36,6 +38,8 @@ class Probe:
             parts.append(f"{self.stress} inputs" if self.rule == "stress" else f"inputs with {self.stress}")
         if self.perturbed:
             parts.append(f"{self.values} {', '.join(self.perturbed)}")
+        if self.incoming:
+            parts.append(f"{self.incoming} gradients of outputs")
         if self.state:
             parts.append(f"{self.state} weights")
         return ", ".join(parts)

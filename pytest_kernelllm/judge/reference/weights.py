@@ -20,8 +20,8 @@ WITH_NAN = "NaN"
 
 OTHER = "other"
 """Kind of attribute values: near the module's own, but different enough to matter…"""
-ACROSS_ONE = "across 1"
-"""…on the other side of 1…"""
+ACROSS_ONE = "quite different"
+"""…on the other side of 1, or near where the original accepts no such value…"""
 NEGATIVE = "negative"
 """…or of the other sign."""
 
@@ -67,7 +67,7 @@ def with_attributes(module: nn.Module, names: tuple[str, ...], kind: str, accept
 
     Raises:
         Unasked: every attribute stays.
-        ValueError: the kind is ``OTHER`` and an attribute stays, so nothing shows that a kernel reads it.
+        ValueError: the kind is ``ACROSS_ONE`` and an attribute stays, so nothing shows that a kernel reads it.
     """
     kept = []
     module = copied(module, lambda tensor: tensor)
@@ -82,7 +82,7 @@ def with_attributes(module: nn.Module, names: tuple[str, ...], kind: str, accept
         else:
             setattr(holder, attribute, own)
             kept.append(name)
-    if kept and kind == OTHER:
+    if kept and kind == ACROSS_ONE:
         raise ValueError(f"it accepts no other value of `{kept[0]}`, which the candidate claims to read")
     if len(kept) == len(names):
         raise Unasked(f"the original accepts no such value of {', '.join(names)}")
@@ -90,13 +90,12 @@ def with_attributes(module: nn.Module, names: tuple[str, ...], kind: str, accept
 
 
 def _values(own: float, kind: str) -> Iterator[float]:
+    if kind == NEGATIVE:
+        yield -own if own and math.isfinite(own) else -0.3
+        return
     if kind == ACROSS_ONE:
         yield 0.4 if abs(own) > 1 else 1.7
-    elif kind == NEGATIVE:
-        yield -own if own and math.isfinite(own) else -0.3
-    elif not math.isfinite(own):
-        yield 0.75
-    else:
+    if math.isfinite(own):
         # Twice an epsilon of 1e-6 would not show.
         yield own + 0.05 if abs(own) < 0.01 else own * 1.5
         yield own * 0.5

@@ -45,6 +45,7 @@ class SupportedCase:
         perturbed: tuple[str, ...] = (),
         values: str = "",
         state: str = "",
+        incoming: str = "",
     ) -> Probe:
         """Returns a probe of this case.
 
@@ -56,11 +57,21 @@ class SupportedCase:
             perturbed: attributes set to another value.
             values: the kind of those values.
             state: the kind of weights, see ``Probe.state``.
+            incoming: how gradients of outputs lie in memory, see ``Probe.incoming``.
         """
         weights = self.seed + min(number, self.policy.seeds - 1)
         seed = self.seed + number
         return Probe(
-            self.case.name, tuple(sizes.items()), seed, stress, perturbed, values, state, weights, rule
+            self.case.name,
+            tuple(sizes.items()),
+            seed,
+            stress,
+            perturbed,
+            values,
+            state,
+            incoming,
+            weights,
+            rule,
         )
 
 

@@ -190,9 +190,9 @@ class Worker:
                 outputs = call()
                 flat = [leaf for leaf in flatten(outputs)[1] if isinstance(leaf, torch.Tensor)]
                 pairs = [
-                    (leaf, self._tensor(buffer))
-                    for leaf, buffer in zip(flat, request["outputs"], strict=False)
-                    if buffer is not None and leaf.requires_grad
+                    (leaf, self._tensor(given["buffer"]).as_strided(given["shape"], given["strides"]))
+                    for leaf, given in zip(flat, request["outputs"], strict=False)
+                    if given is not None and leaf.requires_grad
                 ]
                 roots, into = [leaf for leaf, _ in pairs], [gradient for _, gradient in pairs]
                 found = torch.autograd.grad(roots, sources, into, allow_unused=True) if roots else ()

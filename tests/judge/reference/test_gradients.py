@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference.calls import perturbation, perturbed
+from pytest_kernelllm.judge.reference.calls import perturb, perturbation
 from pytest_kernelllm.judge.reference.gradients import NoGradients, expected_gradients
 from pytest_kernelllm.judge.reference.numerics import compare
 
@@ -48,7 +48,7 @@ def by_hand(module, arguments, into):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_right_gradients_pass_and_each_wrong_one_is_found(dtype):
-    module = perturbed(Norm().to(dtype), 1)
+    module = perturb(Norm().to(dtype), 1)
     arguments = {"x": rows(dtype=dtype), "scale": rows(1, dtype)}
     gradients = pulled(module, arguments)
     assert gradients.names == ("x", "scale", "self.weight")
@@ -62,11 +62,11 @@ def test_right_gradients_pass_and_each_wrong_one_is_found(dtype):
 
 
 def test_half_precision_inside_is_found():
-    module = perturbed(Norm(), 1)
+    module = perturb(Norm(), 1)
     arguments = {"x": rows(), "scale": rows(1)}
     gradients = pulled(module, arguments)
     halved = {k: v.bfloat16() for k, v in arguments.items()}
-    wrong = by_hand(perturbed(Norm(), 1).bfloat16(), halved, gradients.into[0].bfloat16())
+    wrong = by_hand(perturb(Norm(), 1).bfloat16(), halved, gradients.into[0].bfloat16())
     for i, name in enumerate(gradients.names):
         assert not compare(wrong[name].float(), gradients.expected, i, POLICY, None).passed, name
 
