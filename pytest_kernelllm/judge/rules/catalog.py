@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from pytest_kernelllm.judge.rules.aliasing import Aliasing
+from pytest_kernelllm.judge.rules.alignment import Alignment
 from pytest_kernelllm.judge.rules.attributes import Attributes
 from pytest_kernelllm.judge.rules.clocks import Clocks
 from pytest_kernelllm.judge.rules.compile import Compile
@@ -18,6 +19,7 @@ from pytest_kernelllm.judge.rules.inputs_kept import InputsKept
 from pytest_kernelllm.judge.rules.integer_inputs import IntegerInputs
 from pytest_kernelllm.judge.rules.launches import Launches
 from pytest_kernelllm.judge.rules.load import Load
+from pytest_kernelllm.judge.rules.memory_held import MemoryHeld
 from pytest_kernelllm.judge.rules.near_duplicate import NearDuplicate
 from pytest_kernelllm.judge.rules.nonfinite import Nonfinite
 from pytest_kernelllm.judge.rules.recheck import Recheck
@@ -56,10 +58,12 @@ RULES: tuple[Rule, ...] = (
     Nonfinite(),
     GradientsRule(),
     Aliasing(),
+    MemoryHeld(),
     TorchShare(),
     FreshAddress(),
     Repeat(),
     Decoy(),
+    Alignment(),
     DeviceTime(),
     Recheck(),
     Clocks(),

@@ -125,6 +125,8 @@ class Worker:
         if "grad" in request:
             call = self._with_gradients(call, inputs, request["grad"])
         before = self.launches.count
+        given = {k: v for k, v in {**self.state_tensors, **inputs}.items() if isinstance(v, torch.Tensor)}
+        placed = leaves.placed(given)
         report: dict[str, Any] = {}
         if request["how"] == "timed":
             torch.cuda.reset_peak_memory_stats()
@@ -140,7 +142,9 @@ class Worker:
         report |= {
             "structure": structure,
             "leaves": [leaves.describe(leaf) for leaf in flat],
-            "shared": leaves.shared(flat, {**self.state_tensors, **inputs}),
+            "shared": leaves.shared(flat, given),
+            "held": leaves.held(flat, given),
+            "moved": [name for name, place in leaves.placed(given).items() if place != placed[name]],
             "launches": self.launches.count - before,
         }
         self._write(flat, request["outputs"])
