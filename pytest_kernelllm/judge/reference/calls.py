@@ -102,7 +102,10 @@ def to_float64(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def perturbation(step: float, seed: int, device: torch.device) -> Change:
-    """Returns a function that converts tensors to float64 and perturbs elements by a relative ``step``."""
+    """Returns a function that converts tensors to float64 and perturbs elements by a relative ``step``.
+
+    Tensors that are float64 already are perturbed by as much less as their precision is higher.
+    """
     generator = torch.Generator(device).manual_seed(seed)
 
     def perturb(tensor: torch.Tensor) -> torch.Tensor:
@@ -112,7 +115,9 @@ def perturbation(step: float, seed: int, device: torch.device) -> Change:
         count = min(wide.numel(), _NOISE)
         drawn = 2 * torch.rand(count, generator=generator, device=wide.device, dtype=torch.float64) - 1
         # Between half and one and a half steps, up or down: no two perturbations cancel each other exactly.
-        factors = 1 + step * (drawn + 0.5 * drawn.sign())
+        finer = torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps
+        size = step * finer if tensor.dtype == torch.float64 else step
+        factors = 1 + size * (drawn + 0.5 * drawn.sign())
         flat = wide.view(-1)
         whole = flat.numel() // count * count
         flat[:whole].view(-1, count).mul_(factors)

@@ -234,9 +234,9 @@ class ReferenceOutputs:
                 return trial.accepts(other, drawn, nonfinite=probe.state == weights.WITH_NAN)
 
             if probe.perturbed:
-                module = weights.with_attributes(module, probe.perturbed, probe.values, accepts)
+                weights.change_attributes(module, probe.perturbed, probe.values, accepts)
             if probe.state:
-                module = weights.with_weights(module, probe.state, seed, accepts)
+                weights.change_weights(module, probe.state, seed, accepts)
             nearby = (calls.copied(module, change) for change in self._perturbations(seed))
             made = _Modules(module, _exact_copy(module), tuple(nearby))
             self._modules[key] = made
@@ -278,7 +278,7 @@ class ReferenceOutputs:
         """
         if not probe.stress:
             return {}
-        fixed = self._fixed_inputs(case, probe, drawn) if probe.stress == OTHERS_FOR_FIXED else frozenset()
+        fixed = self._fixed_inputs(case, probe, drawn)
         trial = self._trial(case, modules.perturbed, drawn, lambda _: modules.exact)
         nonfinite = allows_nonfinite(probe.stress)
         changes = vary(
@@ -288,7 +288,8 @@ class ReferenceOutputs:
             fixed,
             lambda arguments, names: trial.accepts_inputs(arguments, names, nonfinite),
         )
-        if constant := sorted(fixed - set(changes)):
+        constant = sorted(fixed - set(changes)) if probe.stress == OTHERS_FOR_FIXED else []
+        if constant:
             raise ValueError(
                 f"its input `{constant[0]}` has the same values at every seed, and it accepts no others: "
                 "draw it at random, or make it a plain value"

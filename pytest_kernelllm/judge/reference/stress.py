@@ -95,7 +95,7 @@ def _few_others(rows: Rows, generator: torch.Generator, parity: int) -> Rows:
         max=len(values) - 1
     )
     factors = torch.rand(count, generator=generator, device=rows.device) * 2 - 1
-    values[places] = values.abs().max() * (factors + factors.sign()) / 2
+    values[places] = (values.abs().max() * (factors + factors.sign()) / 2).to(values.dtype)
     return values.reshape(rows.shape)
 
 

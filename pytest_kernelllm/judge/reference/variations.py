@@ -88,10 +88,11 @@ def _changes(value: torch.Tensor, kind: str, seed: int, is_fixed: bool) -> Itera
             for values in _OUTSIDE:
                 if all(limits.min <= v <= limits.max for v in values):
                     yield lambda tensor, values=values: _with(tensor, values, seed)  # type: ignore[misc]
+    elif kind in NEAR_DUPLICATES and not real_valued(value):
+        if not is_fixed:
+            yield lambda tensor: _few_redrawn(tensor, seed, NEAR_DUPLICATES.index(kind))
     elif value.is_floating_point() and value.isfinite().all():
         yield lambda tensor: changed(tensor, kind, seed)
-    elif not value.is_floating_point() and kind in NEAR_DUPLICATES:
-        yield lambda tensor: _few_redrawn(tensor, seed, NEAR_DUPLICATES.index(kind))
 
 
 def _redrawn(tensor: torch.Tensor, seed: int) -> torch.Tensor:
@@ -116,7 +117,11 @@ def _few_redrawn(tensor: torch.Tensor, seed: int, parity: int) -> torch.Tensor:
     places = torch.arange(tensor.numel(), device=tensor.device)
     step = max(2, 2 * (tensor.numel() // 16))
     chosen = (places % step == parity).reshape(tensor.shape)
-    return torch.where(chosen, _redrawn(tensor, seed), tensor)
+    if not tensor.is_floating_point():
+        return torch.where(chosen, _redrawn(tensor, seed), tensor)
+    generator = torch.Generator(tensor.device).manual_seed(seed)
+    share = torch.rand(tensor.shape, generator=generator, device=tensor.device).to(tensor.dtype)
+    return torch.where(chosen, tensor.min() + share * (tensor.max() - tensor.min()), tensor)
 
 
 def _near(tensor: torch.Tensor, seed: int, step: int) -> torch.Tensor:

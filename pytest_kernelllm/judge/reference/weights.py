@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import nn
 
 from pytest_kernelllm.judge.reference.acceptance import Unasked
-from pytest_kernelllm.judge.reference.calls import copied
 
 SIGNED = "negative and zero"
 """Kind of weights: signs turned, and zeros."""
@@ -28,49 +27,52 @@ NEGATIVE = "negative"
 Accepts = Callable[[nn.Module], bool]
 
 
-def with_weights(module: nn.Module, kind: str, seed: int, accepts: Accepts) -> nn.Module:
-    """Returns a copy with parameters, and for ``SIGNED`` buffers as well, of another kind.
+def change_weights(module: nn.Module, kind: str, seed: int, accepts: Accepts) -> None:
+    """Changes parameters, and for ``SIGNED`` buffers as well, in place.
 
     Raises:
         Unasked: there are none, or the original does not accept them.
     """
-    tensors = [*module.parameters(), *(module.buffers() if kind == SIGNED else ())]
-    floating = [t for t in tensors if t.is_floating_point() and t.numel()]
-    if not floating:
+    parameters, buffers = _floating(module.parameters()), _floating(module.buffers())
+    if not parameters and not (buffers and kind == SIGNED):
         raise Unasked
-    generator = torch.Generator(floating[0].device).manual_seed(seed)
-
-    def change(tensor: torch.Tensor) -> torch.Tensor:
-        if not tensor.is_floating_point() or not tensor.numel():
-            return tensor
-        draw = torch.rand(tensor.shape, generator=generator, device=tensor.device)
-        if kind == SIGNED:
-            least = draw.flatten().argmin()  # some element is negative, whatever is drawn
-            draw.view(-1)[least] = 0.0
-            return tensor * torch.where(draw < 0.5, -1.3, torch.where(draw < 0.6, 0.0, 0.8)).to(tensor.dtype)
-        planted = tensor.clone(memory_format=torch.contiguous_format)
-        planted.view(-1)[int(draw.argmax())] = math.nan
-        return planted
-
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor
-
-    for change_buffer in (change, keep) if kind == SIGNED else (keep,):
-        other = copied(module, change, change_buffer)
-        if accepts(other):
-            return other
+    if not accepts(module):
+        raise Unasked("the original is not exact with any weights")
+    for chosen in ([*parameters, *buffers], parameters) if kind == SIGNED else (parameters,):
+        before = [tensor.data for tensor in chosen]
+        generator = torch.Generator(before[0].device).manual_seed(seed) if chosen else None
+        for tensor in chosen:
+            tensor.data = _changed(tensor.data, kind, generator)
+        if chosen and accepts(module):
+            return
+        for tensor, value in zip(chosen, before, strict=True):
+            tensor.data = value
     raise Unasked("the original is not finite, or not exact, with such weights")
 
 
-def with_attributes(module: nn.Module, names: tuple[str, ...], kind: str, accepts: Accepts) -> nn.Module:
-    """Returns a copy with float attributes of a kind. One for which the original accepts none stays as it is.
+def _floating(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    return [tensor for tensor in tensors if tensor.is_floating_point() and tensor.numel()]
+
+
+def _changed(tensor: torch.Tensor, kind: str, generator: torch.Generator | None) -> torch.Tensor:
+    draw = torch.rand(tensor.shape, generator=generator, device=tensor.device)
+    if kind == WITH_NAN:
+        planted = tensor.clone(memory_format=torch.contiguous_format)
+        planted.view(-1)[int(draw.argmax())] = math.nan
+        return planted
+    draw.view(-1)[int(draw.argmin())] = 0.0  # some element is negative, whatever is drawn
+    return tensor * torch.where(draw < 0.5, -1.3, torch.where(draw < 0.6, 0.0, 0.8)).to(tensor.dtype)
+
+
+def change_attributes(module: nn.Module, names: tuple[str, ...], kind: str, accepts: Accepts) -> None:
+    """Sets float attributes to values of a kind. One for which the original accepts none stays as it is.
 
     Raises:
         Unasked: every attribute stays.
         ValueError: the kind is ``ACROSS_ONE`` and an attribute stays, so nothing shows that a kernel reads it.
     """
+    accepts(module)  # what is usual is what it does with its own values
     kept = []
-    module = copied(module, lambda tensor: tensor)
     for name in names:
         owner, _, attribute = name.rpartition(".")
         holder: Any = operator.attrgetter(owner)(module) if owner else module
@@ -86,7 +88,6 @@ def with_attributes(module: nn.Module, names: tuple[str, ...], kind: str, accept
         raise ValueError(f"it accepts no other value of `{kept[0]}`, which the candidate claims to read")
     if len(kept) == len(names):
         raise Unasked(f"the original accepts no such value of {', '.join(names)}")
-    return module
 
 
 def _values(own: float, kind: str) -> Iterator[float]:
