@@ -40,9 +40,7 @@ class Scale:
         if self.columns is not None:
             rows = torch.minimum(rows, self.columns)
         return (
-            rows
-            if self.several == 1
-            else rows.expand(-1, width // self.several).reshape(stop - start, width)
+            rows if self.several == 1 else rows.expand(-1, width // self.several).reshape(stop - start, width)
         )
 
 
@@ -174,7 +172,11 @@ def compare(
         if bounds.sensitivity is not None:
             allowed = torch.maximum(allowed, bounds.sensitivity[start:stop])
         wide = g.double()
-        error = (wide - t).abs_().div_(_unit(t, bounds.scale.part(start, stop, t.shape[1]), got.dtype, bounds.finite))
+        error = (
+            (wide - t)
+            .abs_()
+            .div_(_unit(t, bounds.scale.part(start, stop, t.shape[1]), got.dtype, bounds.finite))
+        )
         close = error <= allowed
         if not (bounds.finite and _all_finite(wide)):
             close |= _accepted_nonfinite(g, o, t, allowed, expected.free)

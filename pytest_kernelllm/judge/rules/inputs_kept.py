@@ -24,12 +24,13 @@ class InputsKept(Rule):
 
     def check_run(self, run: ProbeRun) -> None:
         """Compares the shared buffers with what the judge wrote to them, and reads what the worker reports."""
+        check_inputs_kept(run.uploaded, run.prepared, run.judging.findings)
         moved = run.reply.get("moved")
         if not isinstance(moved, list):
             raise WorkerDied("its reply to `run` is not a valid report")
-        broken = f"it applies an in-place operation to {', '.join(f'`{m!s:.80}`' for m in moved[:4])} at {run.where}"
+        named = ", ".join(f"`{name!s:.80}`" for name in moved[:4])
+        broken = f"it applies an in-place operation to {named} at {run.where}"
         run.judging.findings.require(NAME, "applies no in-place operation to inputs", not moved, broken)
-        check_inputs_kept(run.uploaded, run.prepared, run.judging.findings)
 
 
 def check_inputs_kept(uploaded: Uploaded, prepared: PreparedProbe, findings: Findings) -> None:

@@ -71,7 +71,10 @@ def check_gradients(judging: Judging, prepared: PreparedProbe, backward: Backwar
         Decision: a gradient is wrong, or the backward pass changed a gradient that was passed to it.
     """
     references, gradients = judging.references, backward.gradients
-    kept = all(torch.equal(buffer.view(torch.uint8), memory.view(torch.uint8)) for buffer, memory in backward.incoming)
+    kept = all(
+        torch.equal(buffer.view(torch.uint8), memory.view(torch.uint8))
+        for buffer, memory in backward.incoming
+    )
     broken = f"its backward pass changes the gradients of its outputs in place at {prepared.probe.describe()}"
     judging.findings.require(rule, "leaves gradients of outputs as they were", kept, broken)
     for i, (name, buffer) in enumerate(zip(gradients.names, backward.written, strict=True)):

@@ -9,8 +9,8 @@ from pytest_kernelllm.judge.reference import numerics
 from pytest_kernelllm.judge.reference.calls import (
     Float64Mode,
     copied,
-    perturbation,
     perturb,
+    perturbation,
     run_in_float64,
     run_in_half,
     run_original,

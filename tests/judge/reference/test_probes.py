@@ -5,7 +5,8 @@ from pytest_kernelllm.core.records import Case, Domain, TensorSpec
 from pytest_kernelllm.judge.plans import plan_case
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.probes import Limits, Probe, elements, fit, smaller
-from pytest_kernelllm.judge.reference.stress import NEAR_DUPLICATE, PLANTED, TRANSFORMS
+from pytest_kernelllm.judge.reference.stress import NEAR_DUPLICATES, PLANTED, TRANSFORMS
+from pytest_kernelllm.judge.reference.variations import OTHERS_FOR_FIXED
 from pytest_kernelllm.judge.rules.catalog import RULES
 from pytest_kernelllm.judge.rules.nonfinite import Nonfinite
 from pytest_kernelllm.judge.rules.rule import SupportedCase
@@ -61,7 +62,7 @@ def test_what_is_not_covered_is_named(support, reason):
 def test_probes_stay_inside_the_ranges_and_the_budget():
     budget = 1 << 12
     probes = plan(CASE, covers(domain(), CASE), (), Policy(), Limits(budget, 512), 0)
-    assert len({p.seed for p in probes}) == len(probes) - 1  # but for the near-duplicate's
+    assert len({p.seed for p in probes}) == len(probes) - 2  # but for the near-duplicates'
     for probe in probes:
         sizes = dict(probe.sizes)
         assert 1 <= sizes["batch"] <= 16
@@ -78,7 +79,7 @@ def test_corners_and_odd_sizes_are_tried():
     [odd] = [dict(p.sizes) for p in probes if p.rule == "sizes" and min(dict(p.sizes).values()) > 1]
     assert odd["batch"] in (5, 7)
     assert odd["seq"] in range(131, 256, 2)
-    assert [p.perturbed for p in probes].count(("eps",)) == 1
+    assert [p.values for p in probes if p.perturbed == ("eps",)] == ["other", "quite different", "negative"]
 
 
 def test_ever_smaller_sizes_stay_inside_the_ranges():
@@ -111,17 +112,26 @@ def test_a_dimension_without_a_prime_below_has_its_low_end():
 
 def test_a_near_duplicate_comes_right_after_what_it_hardly_differs_from():
     probes = plan(CASE, covers(domain(), CASE), (), Policy(), Limits(1 << 20, 512), 7)
-    [place] = [i for i, probe in enumerate(probes) if probe.rule == "near-duplicate"]
-    before, similar = probes[place - 1 : place + 1]
-    assert (similar.sizes, similar.seed, similar.weights) == (before.sizes, before.seed, before.weights)
-    assert similar.describe() == "default, batch=8, seq=256, seed 9, inputs with a few other values"
+    place = next(i for i, probe in enumerate(probes) if probe.rule == "near-duplicate")
+    before, *similar = probes[place - 1 : place + 2]
+    for each in similar:
+        assert (each.sizes, each.seed, each.weights) == (before.sizes, before.seed, before.weights)
+    where = "default, batch=8, seq=256, seed 8, inputs with other values in a few"
+    assert [each.describe() for each in similar] == [f"{where} even places", f"{where} odd places"]
 
 
 def test_fixed_shapes_give_seeds_and_kinds_of_inputs_only():
     case = Case("default", None, domain((8, 64), {}), {})
     probes = plan(case, {}, (), Policy(), Limits(1 << 20, 512), 0)
     assert {p.sizes for p in probes} == {()}
-    assert {p.rule for p in probes} == {"values", "near-duplicate", "stress", "nonfinite"}
+    assert {p.rule for p in probes} == {
+        "values",
+        "near-duplicate",
+        "fixed inputs",
+        "weights",
+        "stress",
+        "nonfinite",
+    }
 
 
 def test_a_gpu_sees_every_kind_of_stress_and_the_interpreter_a_few():
@@ -129,11 +139,12 @@ def test_a_gpu_sees_every_kind_of_stress_and_the_interpreter_a_few():
     ranges = covers(domain(), CASE)
     on_gpu = plan(CASE, ranges, (), policy, Limits(policy.gpu_elements, policy.gpu_longest), 0)
     assert {p.stress for p in on_gpu if p.rule == "stress"} == set(TRANSFORMS)
-    assert {p.stress for p in on_gpu if p.rule == "nonfinite"} == {"NaN", "+inf", "-inf"}
+    assert {p.stress for p in on_gpu if p.rule == "nonfinite"} == set(Nonfinite.apart)
     interpreted = plan(CASE, ranges, (), policy, Limits(policy.cpu_elements, policy.cpu_longest), 0)
     assert {p.stress for p in interpreted if p.rule == "stress"} < set(TRANSFORMS)
-    assert len(interpreted) <= 14
-    assert all(p.stress in {*TRANSFORMS, *PLANTED, NEAR_DUPLICATE, ""} for p in (*on_gpu, *interpreted))
+    assert len(interpreted) <= 18
+    known = {*TRANSFORMS, *PLANTED, *NEAR_DUPLICATES, OTHERS_FOR_FIXED, ""}
+    assert all(p.stress in known for p in (*on_gpu, *interpreted))
 
 
 def test_stress_is_at_small_sizes_with_several_rows():
@@ -155,7 +166,9 @@ def test_what_cannot_be_made_small_is_stressed_a_little():
     policy = Policy()
     case = Case("default", None, domain((1 << 15, 1 << 15), {}), {})
     probes = plan(case, {}, (), policy, Limits(policy.gpu_elements, policy.gpu_longest), 0)
-    assert len(probes) == policy.seeds + 1 + len(Stress.few_kinds) + len(Nonfinite.together)
+    assert len(probes) == policy.seeds + len(NEAR_DUPLICATES) + 1 + 2 + len(Stress.few_kinds) + len(
+        Nonfinite.together
+    )
 
 
 def test_inputs_known_to_be_finite_are_not_made_otherwise():
