@@ -18,37 +18,34 @@ from pytest_kernelllm.judge.policy import Policy
 ROW = 32
 """Fewest elements of a row, whose errors are taken together; shorter last dimensions are merged with those before them."""
 
-COLUMN = 8
-"""Fewest rows from which the magnitude of a column is known."""
+LEAST = 8
+"""Fewest elements of a column that are judged together; half as many of a row."""
 
 
 @dataclass(frozen=True)
-class Scale:
-    """Magnitudes of an exact output's rows and columns, so that large ones do not hide errors in small ones."""
+class Together:
+    """How far the elements of each column, or of each short row, may be off together.
 
-    rows: torch.Tensor
-    """Root mean square of each row of the last dimension, ``(count, 1)``, float64; see ``_row_scale``. Where
-    that dimension has one element, of each of ``_rows``."""
-    columns: torch.Tensor | None
-    """Root mean square of each place in such a row, ``(1, width)``; None where there are too few rows."""
-    several: int
-    """Rows of the last dimension in one of ``_rows``."""
+    Numbers are root mean squares, relative to ``peak``; float64. A group of small numbers may not hide behind
+    large ones beside it, and errors of several elements together are hardly ever small by chance.
+    """
 
-    def part(self, start: int, stop: int, width: int) -> torch.Tensor:
-        """Returns the smaller of both for rows ``start`` to ``stop`` of ``_rows``, which are ``width`` wide."""
-        rows = self.rows[start * self.several : stop * self.several]
-        if self.columns is not None:
-            rows = torch.minimum(rows, self.columns)
-        return (
-            rows if self.several == 1 else rows.expand(-1, width // self.several).reshape(stop - start, width)
-        )
+    dim: int
+    """Dimension of the output, as a matrix ``(rows, last dimension)``, that is taken together."""
+    size: torch.Tensor
+    """Of each group of the exact output, one-dimensional."""
+    allowed: torch.Tensor
+    """Of each group's errors."""
+    peak: float
+    """The exact output's largest magnitude."""
 
 
 @dataclass(frozen=True)
 class ErrorBounds:
     """How far one floating output may be from the float64 one. Errors are relative to ``|exact| + scale``."""
 
-    scale: Scale
+    scale: torch.Tensor
+    """Magnitude of each row of the exact output, ``(rows, 1)``, float64; see ``_row_scale``."""
     own: torch.Tensor
     """Error allowed in each row because of the original's own error, ``(rows, 1)``, float64."""
     sensitivity: torch.Tensor | None
@@ -62,6 +59,7 @@ class ErrorBounds:
     """Whether all elements of original and exact output are finite."""
     floor: float
     """Error that is always allowed, in every element."""
+    together: tuple[Together, ...]
 
 
 @dataclass(frozen=True)
@@ -172,11 +170,7 @@ def compare(
         if bounds.sensitivity is not None:
             allowed = torch.maximum(allowed, bounds.sensitivity[start:stop])
         wide = g.double()
-        error = (
-            (wide - t)
-            .abs_()
-            .div_(_unit(t, bounds.scale.part(start, stop, t.shape[1]), got.dtype, bounds.finite))
-        )
+        error = (wide - t).abs_().div_(_unit(t, bounds.scale[start:stop], got.dtype, bounds.finite))
         close = error <= allowed
         if not (bounds.finite and _all_finite(wide)):
             close |= _accepted_nonfinite(g, o, t, allowed, expected.free)
@@ -194,7 +188,8 @@ def compare(
             permitted = float(allowed.expand_as(t).reshape(-1)[worst])
             place = start * t.shape[1] + worst
     if wrong == 0:
-        return Difference(True, measured, permitted, expected.note)
+        off = _off_together(got, exact, bounds, tolerance or 0.0, policy)
+        return off or Difference(True, measured, permitted, expected.note)
     if wrong <= bounds.outliers and measured <= bounds.worst:
         return Difference(True, measured, bounds.worst, expected.note)
     return Difference(False, measured, permitted, _where(place, got, exact))
@@ -236,6 +231,7 @@ def _bounds(
     rows, width = _rows(original).shape
     floor = floor_of(original, elements, policy)
     largest = torch.finfo(original.dtype).max
+    scale = truth.new_zeros(rows, 1)
     errs = truth.new_zeros(rows, 1)
     sensitivity = torch.zeros(rows, width, dtype=torch.float32, device=truth.device) if nearby else None
     finite = True
@@ -246,17 +242,14 @@ def _bounds(
             # E.g. a mask filled with the dtype's lowest value.
             t.copy_(torch.where(wide.isfinite() & ~(t.abs() <= largest), wide, t))
             finite = False
-    scale = _scale(truth, largest, policy)
-    for start, stop in _chunks(_rows(truth), policy):
-        o, t = _rows(original)[start:stop], _rows(truth)[start:stop]
-        unit = _unit(t, scale.part(start, stop, width), original.dtype, finite)
-        errs[start:stop] = (_distance(o.double(), t) / unit).amax(1, keepdim=True)
+        scale[start:stop] = _row_scale(torch.where(t.abs() <= largest, t, 0.0))
+        unit = _unit(t, scale[start:stop], original.dtype, finite)
+        errs[start:stop] = (_distance(wide, t) / unit).amax(1, keepdim=True)
         if sensitivity is not None:
-            steps = torch.stack([_distance(_rows(m)[start:stop], t) for m in nearby]).amax(0) / unit
-            # By chance a single element may not change; then its row's typical change counts. Means of square
-            # roots, so that a few elements that change a lot do not excuse the others.
-            typical = 1.5 * steps.sqrt().mean(1, keepdim=True).square()
-            sensitivity[start:stop] = torch.maximum(steps, typical) * (1 + 1e-6)  # float32 rounds
+            steps = torch.stack([_distance(_rows(m)[start:stop], t) for m in nearby]).amax(0)
+            # By chance a single element may not change; then its row's typical change counts.
+            typical = _rms(steps, 1)
+            sensitivity[start:stop] = torch.maximum(steps, typical) / unit * (1 + 1e-6)  # float32 rounds
     if not known:
         errs.fill_(floor)
     factor = policy.own_error_factor
@@ -267,46 +260,91 @@ def _bounds(
     outlying = 0
     for start, stop in _chunks(_rows(truth), policy):
         o, t = _rows(original)[start:stop], _rows(truth)[start:stop]
-        unit = _unit(t, scale.part(start, stop, width), original.dtype, finite)
+        unit = _unit(t, scale[start:stop], original.dtype, finite)
         bound = usual if sensitivity is None else torch.maximum(usual, sensitivity[start:stop])
         outlying += int((_distance(o.double(), t) / unit > bound).sum())
     outliers = min(int(factor * outlying), int(policy.outlier_share * original.numel()))
     worst = factor * float(errs.max()) if rows else 0.0
-    return ErrorBounds(scale, own, sensitivity, outliers, worst, finite, floor)
+    # At a step, as in rounding, a few elements may be far off; then nothing follows from all together.
+    together = () if outlying or not known else _together(original, truth, nearby, floor, policy)
+    return ErrorBounds(scale, own, sensitivity, outliers, worst, finite, floor, together)
 
 
-def _scale(truth: torch.Tensor, largest: float, policy: Policy) -> Scale:
-    """Measures an exact output; elements beyond the dtype's ``largest`` number do not count."""
-    last = truth.shape[-1] if truth.dim() else 1
-    grouped = _rows(truth)
-    width = last if last > 1 else grouped.shape[1]
-    fine = grouped.reshape(-1, width) if width else grouped
-    scales = fine.new_zeros(len(fine), 1)
-    squares, peak = fine.new_zeros(1, width), 0.0
-    for start, stop in _chunks(fine, policy):
-        size = fine[start:stop].abs()
-        size = torch.where(size <= largest, size, 0.0)
-        scales[start:stop] = _row_scale(size)
-        peak, before = max(peak, float(size.amax())), peak
-        if peak:
-            squares = squares * (before / peak) ** 2 + (size / peak).square().sum(0, keepdim=True)
-    several = grouped.shape[1] // width if width else 1
-    enough = last > 1 and len(fine) >= COLUMN
-    return Scale(scales, peak * (squares / len(fine)).sqrt() if enough else None, several)
+def _together(
+    original: torch.Tensor,
+    truth: torch.Tensor,
+    nearby: list[torch.Tensor],
+    floor: float,
+    policy: Policy,
+) -> tuple[Together, ...]:
+    """Derives how far columns, and rows shorter than ``ROW``, may be off together."""
+    width = truth.shape[-1] if truth.dim() else 1
+    if not truth.numel():
+        return ()
+    peak = float(_finite(truth).abs().amax())
+    dims = [0] if width > 1 and truth.numel() // width >= LEAST else []
+    dims += [1] if LEAST // 2 <= width < ROW else []
+    found = []
+    for dim in dims if peak else ():
+        size = _group_rms(truth, torch.zeros_like(truth), dim, peak, policy)
+        own = _group_rms(truth, original, dim, peak, policy)
+        own = own * torch.where(own > policy.noise * size, policy.noise_factor, policy.own_error_factor)
+        allowed = torch.maximum(floor * size, own)
+        for other in nearby:
+            allowed = torch.maximum(allowed, _group_rms(truth, other, dim, peak, policy))
+        least = torch.finfo(original.dtype).tiny * 2.0**26 / peak
+        found.append(Together(dim, size, 2 * allowed.clamp_min(least), peak))
+    return tuple(found)
 
 
-def _row_scale(size: torch.Tensor) -> torch.Tensor:
+def _group_rms(
+    truth: torch.Tensor, value: torch.Tensor, dim: int, peak: float, policy: Policy
+) -> torch.Tensor:
+    """Returns the root mean square of the differences in each group, relative to ``peak``."""
+    wide, other = (x.reshape(-1, x.shape[-1]) for x in (truth, value))
+    parts = [
+        (_distance(other[start:stop].double(), wide[start:stop]) / peak).square().sum(dim)
+        for start, stop in _chunks(wide, policy)
+    ]
+    sums = torch.cat(parts) if dim else torch.stack(parts).sum(0)
+    return (sums / wide.shape[dim]).sqrt()
+
+
+def _off_together(
+    got: torch.Tensor, truth: torch.Tensor, bounds: ErrorBounds, tolerance: float, policy: Policy
+) -> Difference | None:
+    """Returns the worst group whose errors are larger than they may be, if there is one."""
+    for group in bounds.together:
+        errors = _group_rms(truth, got, group.dim, group.peak, policy)
+        allowed = torch.maximum(group.allowed, tolerance * group.size)
+        worst = int((errors / allowed).argmax())
+        if errors[worst] > allowed[worst]:
+            size = float(group.size[worst]) or 1.0
+            what = f"in {'row' if group.dim else 'column'} {worst} as a whole, whose values are about {size * group.peak:.3g}"
+            return Difference(False, float(errors[worst]) / size, float(allowed[worst]) / size, what)
+    return None
+
+
+def _finite(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor if _all_finite(tensor) else tensor.nan_to_num(0.0, 0.0, 0.0)
+
+
+def _rms(values: torch.Tensor, dim: int) -> torch.Tensor:
+    """Returns root mean squares along ``dim``, which is kept; squares do not overflow."""
+    peak = values.abs().amax(dim, keepdim=True).clamp_min(1e-300)
+    return peak * (values / peak).square().mean(dim, keepdim=True).sqrt()
+
+
+def _row_scale(rows: torch.Tensor) -> torch.Tensor:
     """Returns the root mean square of each row, in which elements as large as the largest count as at most 1.
 
     So a fill value such as -1e9 does not hide the other elements. Where all others are tails of a
     saturated function, they are compared on a scale of 1, because they were computed from numbers about
-    1. ``size`` holds absolute values; divided by the largest, their squares do not overflow.
+    1.
     """
-    peak = size.amax(1, keepdim=True).clamp_min(1e-300)
-    share = size / peak
-    whole = peak * share.square().mean(1, keepdim=True).sqrt()
-    rest = peak * torch.where(share < 0.999, share, 0.0).square().mean(1, keepdim=True).sqrt()
-    return torch.minimum(whole, rest.clamp_min(1.0))
+    size = rows.abs()
+    rest = torch.where(size < 0.999 * size.amax(1, keepdim=True), size, 0.0)
+    return torch.minimum(_rms(size, 1), _rms(rest, 1).clamp_min(1.0))
 
 
 def _distance(value: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
@@ -323,15 +361,15 @@ def _all_finite(tensor: torch.Tensor) -> bool:
     return bool(tensor.sum().isfinite())
 
 
-def _unit(truth: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype, finite: bool) -> torch.Tensor:
-    """Returns what errors are relative to: an element's magnitude plus its row's or column's, or a tiny number."""
+def _unit(truth: torch.Tensor, row: torch.Tensor, dtype: torch.dtype, finite: bool) -> torch.Tensor:
+    """Returns what errors are relative to: an element's magnitude plus its row's, or a tiny number."""
     info = torch.finfo(dtype)
     # GPUs and fast exponentials flush subnormal float32 to zero. float16's subnormals are ordinary numbers.
     least = info.tiny if dtype == torch.float16 else info.tiny * 2.0**26
     size = truth.abs()
     if not finite:
         size = size.nan_to_num_(0.0, 0.0, 0.0)
-    return size.add_(scale).clamp_min_(least)
+    return size.add_(row).clamp_min_(least)
 
 
 def _rows(tensor: torch.Tensor) -> torch.Tensor:
