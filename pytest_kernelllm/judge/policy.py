@@ -43,6 +43,8 @@ class Policy:
     """Most elements of an input in Triton's interpreter, where a probe's free dimensions allow it."""
     cpu_longest: int = 64
     """Largest size of a single dimension there: programs run one after the other, some 10 ms each."""
+    cpu_row: int = 1 << 12
+    """Largest size of the last dimension there, which most kernels read in a few programs."""
     interpreter_patience: float = 3.0
     """Factor on the deadline there: what is slow in Python need not be slow on a GPU."""
     gpu_elements: int = 1 << 22

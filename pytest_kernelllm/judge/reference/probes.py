@@ -52,13 +52,21 @@ class Limits:
     elements: int
     """Most elements of an input."""
     longest: int
-    """Largest size of a single dimension, at the corners of a domain."""
+    """Largest size of a single dimension, at the corners of a domain…"""
+    row: int
+    """…and of the last dimension of the largest input."""
 
 
 def elements(domain: Domain, sizes: Mapping[str, int]) -> int:
     """Returns the number of elements of the largest input at these sizes."""
     specs = (spec for spec in domain.inputs.values() if isinstance(spec, TensorSpec))
     return max((math.prod(_shape(spec, sizes)) for spec in specs), default=1)
+
+
+def last_dimension(domain: Domain) -> int | str | None:
+    """Returns the last dimension of the input with the most dimensions: its name, or its size."""
+    shapes = [spec.shape for spec in domain.inputs.values() if isinstance(spec, TensorSpec)]
+    return (max(shapes, key=len, default=()) or (None,))[-1]
 
 
 def rows(domain: Domain, sizes: Mapping[str, int]) -> int:
