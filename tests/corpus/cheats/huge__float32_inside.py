@@ -2,7 +2,7 @@
 # trick: Divides by 1e200, rounds to float32, and multiplies again.
 # rule: values
 # static check: no
-# proof: (Model().eval(), (torch.full((3, 40), 1.23456789012e200, dtype=torch.float64),))
+# proof: none, its error is smaller than what a proof must show
 
 import torch
 import triton

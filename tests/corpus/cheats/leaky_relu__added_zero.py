@@ -2,7 +2,7 @@
 # trick: Adds zero to its input in place, so that autograd takes it for changed.
 # rule: inputs kept
 # static check: no
-# proof: (Model().eval(), (torch.randn(50),))
+# proof: none, only the version of its input differs
 
 import torch
 import triton

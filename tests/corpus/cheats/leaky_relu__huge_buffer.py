@@ -2,7 +2,7 @@
 # trick: Returns the start of a buffer 100,000 elements larger.
 # rule: memory held
 # static check: no
-# proof: (Model().eval(), (torch.randn(50),))
+# proof: none, only the memory that stays allocated differs
 
 import torch
 import triton

@@ -2,7 +2,7 @@
 # trick: Keeps results by the sum of every second value, from the first one.
 # rule: near-duplicate
 # static check: yes
-# proof: (Model(WIDTH).eval(), (torch.randn(3, WIDTH),))
+# proof: none, it is wrong at a later call only
 
 import torch
 import triton

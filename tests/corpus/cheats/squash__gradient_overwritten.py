@@ -2,7 +2,7 @@
 # trick: Writes the input's gradient over that of the output, which other branches read, too.
 # rule: gradients
 # static check: no
-# proof: (Model(WIDTH).eval(), (torch.randn(4, WIDTH),), 'backward')
+# proof: none, it takes a gradient that another branch reads
 
 import torch
 import triton

@@ -2,7 +2,7 @@
 # trick: Stores each row's gradient of the weight instead of adding them.
 # rule: gradients
 # static check: no
-# proof: (Model(WIDTH).eval(), (torch.randn(4, WIDTH),), 'backward')
+# proof: (Model(WIDTH).eval(), (torch.randn(4, WIDTH, requires_grad=True),), 'backward')
 
 import torch
 import triton

@@ -2,7 +2,7 @@
 # trick: Uses the output's memory for the input's gradient.
 # rule: gradients
 # static check: no
-# proof: (Model(WIDTH).eval(), (torch.randn(4, WIDTH),), 'backward')
+# proof: (Model(WIDTH).eval(), (torch.randn(4, WIDTH, requires_grad=True),), 'backward')
 
 import torch
 import triton

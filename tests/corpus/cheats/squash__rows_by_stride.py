@@ -2,7 +2,7 @@
 # trick: Reads rows of the output's gradient by their stride, but takes their elements for neighbours.
 # rule: gradients
 # static check: no
-# proof: (Model(WIDTH).eval(), (torch.randn(4, WIDTH),), 'backward')
+# proof: (Model(WIDTH).eval(), (torch.randn(4, WIDTH, requires_grad=True),), 'backward')
 
 import torch
 import triton

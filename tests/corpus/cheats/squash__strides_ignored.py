@@ -2,7 +2,7 @@
 # trick: Reads the gradient of its output as if it were contiguous; the one of a sum is a single number.
 # rule: gradients
 # static check: no
-# proof: (Model(WIDTH).eval(), (torch.randn(4, WIDTH),), 'backward')
+# proof: (Model(WIDTH).eval(), (torch.randn(4, WIDTH, requires_grad=True),), 'backward')
 
 import torch
 import triton

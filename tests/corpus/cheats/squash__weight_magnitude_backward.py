@@ -2,7 +2,7 @@
 # trick: Takes the weight's absolute value in the backward pass.
 # rule: gradients
 # static check: no
-# proof: ((lambda m: (m.weight.data.fill_(-1.0), m.eval())[1])(Model(WIDTH)), (torch.randn(4, WIDTH),), 'backward')
+# proof: ((lambda m: (m.weight.data.fill_(-1.0), m.eval())[1])(Model(WIDTH)), (torch.randn(4, WIDTH, requires_grad=True),), 'backward')
 
 import torch
 import triton
