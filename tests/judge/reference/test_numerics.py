@@ -471,3 +471,51 @@ def test_long_sums_may_drift_and_short_ones_may_not():
     for elements, passes in ((1_000_000, True), (10_000, False)):
         expected = numerics.expect("*", [torch.tensor(1.0)], [exact.clone()], [], POLICY, elements=elements)
         assert compare(drifted, expected, 0, POLICY, None).passed is passes
+
+
+def columns():
+    torch.manual_seed(0)
+    return torch.randn(40, 6) * torch.tensor([1e3, 30.0, 1.0, 0.1, 1e-3, 1e-4])
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-4])
+def test_a_small_column_is_judged_by_its_own_scale(value):
+    x = columns()
+    got = x.clone()
+    got[:, 5] = value
+    difference = compare(got, expect(x), 0, POLICY, None)
+    assert not difference.passed
+    assert "in column 5 as a whole" in difference.detail
+    assert right(x * (1 + 1e-7), expect(x))
+
+
+def test_a_short_row_is_judged_by_its_own_scale():
+    x = columns().t().contiguous()[:, :6]
+    got = x.clone()
+    got[5] = 0
+    assert "in row 5 as a whole" in compare(got, expect(x), 0, POLICY, None).detail
+
+
+def test_a_column_may_err_as_perturbed_inputs_make_it():
+    x = columns()
+    nearby = x.double()
+    nearby[:, 5] += 3e-6
+    got = x.clone()
+    got[:, 5] += 2e-6
+    assert not right(got, expect(x))
+    assert right(got, expect(x, nearby=[nearby]))
+
+
+def test_numbers_whose_squares_overflow_are_compared():
+    torch.manual_seed(0)
+    x = torch.randn(8, 40, dtype=torch.float64) * 1e200
+    assert right(x, expect(x))
+    assert not right(x * 1.001, expect(x))
+    assert not right(torch.zeros_like(x), expect(x))
+
+
+def test_where_the_original_is_noise_another_noise_is_right():
+    exact = torch.full((1, 64), 1e-8, dtype=torch.float64)
+    original = (exact * 1.5).float()
+    assert right((exact * 6).float(), expect(original, exact))
+    assert not right((exact * 1e3).float(), expect(original, exact))
