@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pytest_kernelllm.core.records import Check
 from pytest_kernelllm.judge.plans import Plan
+from pytest_kernelllm.judge.reference.acceptance import Unasked
 from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.rules.rule import CaseRun, Rule
 from pytest_kernelllm.judge.run.call import Judging, ProbeRun, run_probe
@@ -45,19 +46,35 @@ def examine(
         for probe in probes:
             before_each()
             with sharing():
-                run = run_probe(judging, judging.references.prepare(probe))
+                try:
+                    prepared = judging.references.prepare(probe)
+                except Unasked as nothing:
+                    if f"{nothing}":
+                        check = Check(f"not asked: {probe.describe()}", True, None, None, f"{nothing}")
+                        judging.findings.checks.append(check)
+                    continue
+                run = run_probe(judging, prepared)
                 for rule in rules:
                     rule.check_run(run)
             done.append(run)
         return done
 
+    def discriminating(done: list[ProbeRun]) -> ProbeRun | None:
+        return next((run for run in done if run.prepared.trivial is None), None)
+
+    def check_case(run: ProbeRun) -> None:
+        with sharing():
+            for rule in rules:
+                rule.check_case(CaseRun(run))
+
     main = runs(plan.main)
     # Rules such as `decoy` need a probe that can tell right from wrong.
-    first = next((run for run in main if run.prepared.trivial is None), main[0])
-    with sharing():
-        for rule in rules:
-            rule.check_case(CaseRun(first))
+    first = discriminating(main)
+    if first is not None:
+        check_case(first)
     every = [*main, *runs(plan.further)]
+    if first is None:
+        check_case(discriminating(every) or main[0])
     indistinct = [
         f"{run.prepared.trivial} would pass as its output at {run.where}"
         for run in every

@@ -67,9 +67,9 @@ def make_plans(
     except KernelModuleError as error:
         raise Decision("rejected", "static check", str(error), "supports") from None
     limits = (
-        Limits(policy.gpu_elements, policy.gpu_longest)
+        Limits(policy.gpu_elements, policy.gpu_longest, policy.gpu_longest)
         if on_gpu
-        else Limits(policy.cpu_elements, policy.cpu_longest)
+        else Limits(policy.cpu_elements, policy.cpu_longest, policy.cpu_row)
     )
     for number, support in enumerate(supports, 1):
         refusals = [f"{case.name}: {why}" for case in cases if (why := beyond(support, case))]

@@ -18,6 +18,10 @@ class Policy:
 
     own_error_factor: float = 4.0
     """A candidate's error against float64 may be this many times the original's own…"""
+    noise: float = 0.05
+    """Own error of a row above which its values are noise, as where two nearly equal numbers were subtracted…"""
+    noise_factor: float = 64.0
+    """…and a candidate's error there may be this many times as large."""
     single_eps: float = 16.0
     """…or this many ``eps``, for float32 and float64 outputs."""
     terms_eps: float = 0.5
@@ -39,14 +43,16 @@ class Policy:
     """Most elements of an input in Triton's interpreter, where a probe's free dimensions allow it."""
     cpu_longest: int = 64
     """Largest size of a single dimension there: programs run one after the other, some 10 ms each."""
+    cpu_row: int = 1 << 12
+    """Largest size of the last dimension there, which most kernels read in a few programs."""
     interpreter_patience: float = 3.0
     """Factor on the deadline there: what is slow in Python need not be slow on a GPU."""
     gpu_elements: int = 1 << 22
     """Most elements of an input on a GPU in most probes, where free dimensions allow it."""
     gpu_longest: int = 1 << 31
     """Largest size of a single dimension on a GPU: in effect unbounded."""
-    seeds: int = 3
-    """Random draws of inputs at every case's main sizes."""
+    seeds: int = 2
+    """Random draws of inputs at every case's main sizes, besides two near-duplicates of the last."""
     gpu_stress_elements: int = 1 << 16
     """Elements of a stressed input on a GPU, where free dimensions allow it."""
     cpu_stress_elements: int = 1 << 11

@@ -16,6 +16,7 @@ from pytest_kernelllm.runtime.generated import define
 from pytest_kernelllm.runtime.kernel import AGAIN, Kernel, Unavailable
 from pytest_kernelllm.runtime.methods import overridden
 from pytest_kernelllm.runtime.parameters import VARIADIC, passed
+from pytest_kernelllm.runtime.second_order import first_order_only
 
 Parameter = inspect.Parameter
 
@@ -101,7 +102,8 @@ class Scope:
             Unavailable: as for ``taken``.
         """
         if self._run is None:
-            self._run = _positional(self.kernel, self.signature, self.names, self.taken)
+            run = _positional(self.kernel, self.signature, self.names, self.taken)
+            self._run = first_order_only(run) if any(each.grad for each in self.domains) else run
         return self._run
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -62,26 +63,36 @@ def copied(module: nn.Module, change: Change, change_buffer: Change | None = Non
     return copy.deepcopy(module, changed)
 
 
-def perturbed(module: nn.Module, seed: int) -> nn.Module:
-    """Returns a copy with perturbed parameters and buffers, so that a kernel that ignores them is wrong.
+def holds_closures(module: nn.Module) -> bool:
+    """Whether some part has a function as an attribute that may hold parts: its copies would still hold those."""
+    return any(
+        isinstance(value, FunctionType) and value.__closure__
+        for part in module.modules()
+        for value in vars(part).values()
+    )
+
+
+def perturb(module: nn.Module, seed: int) -> nn.Module:
+    """Perturbs parameters and buffers in place, so that a kernel that ignores them is wrong.
 
     Values keep their meaning: non-negative tensors (variances, frequencies) stay so, integers stay as
     they are.
     """
     tensors = [*module.parameters(), *module.buffers()]
     generator = torch.Generator(tensors[0].device if tensors else "cpu").manual_seed(seed)
-
-    def perturb(tensor: torch.Tensor) -> torch.Tensor:
+    for tensor in tensors:
         if not tensor.is_floating_point() or tensor.numel() == 0:
-            return tensor.clone()
-        if bool((tensor == 0).all()):
-            return 0.3 * _noise(tensor, torch.randn, generator)
-        if bool((tensor >= 0).all()):
-            return tensor * (0.6 + 0.8 * _noise(tensor, torch.rand, generator))
-        spread = tensor.float().std(unbiased=False).to(tensor)
-        return tensor + 0.1 * spread * _noise(tensor, torch.randn, generator)
-
-    return copied(module, perturb)
+            continue
+        value = tensor.detach()
+        if bool((value == 0).all()):
+            value = 0.3 * _noise(value, torch.randn, generator)
+        elif bool((value >= 0).all()):
+            value = value * (0.6 + 0.8 * _noise(value, torch.rand, generator))
+        else:
+            spread = value.float().std(unbiased=False).to(value)
+            value = value + 0.1 * spread * _noise(value, torch.randn, generator)
+        tensor.data = value
+    return module
 
 
 def to_float64(tensor: torch.Tensor) -> torch.Tensor:
@@ -91,7 +102,10 @@ def to_float64(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def perturbation(step: float, seed: int, device: torch.device) -> Change:
-    """Returns a function that converts tensors to float64 and perturbs elements by a relative ``step``."""
+    """Returns a function that converts tensors to float64 and perturbs elements by a relative ``step``.
+
+    Tensors that are float64 already are perturbed by as much less as their precision is higher.
+    """
     generator = torch.Generator(device).manual_seed(seed)
 
     def perturb(tensor: torch.Tensor) -> torch.Tensor:
@@ -101,7 +115,9 @@ def perturbation(step: float, seed: int, device: torch.device) -> Change:
         count = min(wide.numel(), _NOISE)
         drawn = 2 * torch.rand(count, generator=generator, device=wide.device, dtype=torch.float64) - 1
         # Between half and one and a half steps, up or down: no two perturbations cancel each other exactly.
-        factors = 1 + step * (drawn + 0.5 * drawn.sign())
+        finer = torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps
+        size = step * finer if tensor.dtype == torch.float64 else step
+        factors = 1 + size * (drawn + 0.5 * drawn.sign())
         flat = wide.view(-1)
         whole = flat.numel() // count * count
         flat[:whole].view(-1, count).mul_(factors)

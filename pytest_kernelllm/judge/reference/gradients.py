@@ -2,10 +2,11 @@
 
 The request ``run`` names the gradients to compute like this::
 
-    "grad": {"wrt": ["x", "self.weight"], "outputs": [buffer, null], "buffers": [buffer, buffer]}
+    "grad": {"wrt": ["x", "self.weight"], "outputs": [strided, null], "buffers": [buffer, buffer]}
 
 ``wrt`` names inputs, and parameters with the prefix ``self.``, as in ``Gradients.names``. ``outputs`` has
-for each output leaf the gradient that flows into it, or null (``Gradients.into``). The worker makes the
+for each output leaf the gradient that flows into it (a flat ``buffer`` with ``shape`` and ``strides``), or
+null (``Gradients.into``). The worker makes the
 named tensors require gradients, calls ``forward`` under ``torch.enable_grad()`` and
 ``torch.autograd.grad`` with ``allow_unused=True``, and copies the gradients to ``buffers``, zeros where
 there is none. The judge compares the buffers with ``Gradients.expected``, leaf by leaf.
@@ -13,8 +14,9 @@ there is none. The judge compares the buffers with ``Gradients.expected``, leaf 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -58,6 +60,7 @@ def expected_gradients(
     policy: Policy,
     perturbations: Iterable[Change] = (),
     tolerance: float | None = None,
+    incoming: str = "",
 ) -> Gradients:
     """Computes the original's gradients for random gradients of its outputs, with their error bounds.
 
@@ -68,12 +71,13 @@ def expected_gradients(
         policy: thresholds.
         perturbations: functions from ``calls.perturbation``.
         tolerance: the marker's ``tolerance``, or None.
+        incoming: how the gradients of outputs lie in memory, a key of ``LAYOUTS``; empty: contiguous.
 
     Raises:
         NoGradients: autograd finds no dependence of an output on an input or parameter.
     """
     leaves, sources = _call(module, arguments, None)
-    into = _output_gradients(leaves, seed)
+    into = _output_gradients(leaves, seed, incoming)
     found = _differentiate(leaves, list(sources.values()), into)
     names = [name for name, gradient in zip(sources, found, strict=True) if gradient is not None]
     if not names:
@@ -119,7 +123,7 @@ def _call(
         return flatten(fresh(**passed))[1], sources
 
 
-def _output_gradients(leaves: list[Any], seed: int) -> list[torch.Tensor | None]:
+def _output_gradients(leaves: list[Any], seed: int, incoming: str) -> list[torch.Tensor | None]:
     """Returns random gradients for the leaves that require one."""
     into: list[torch.Tensor | None] = []
     for i, leaf in enumerate(leaves):
@@ -127,9 +131,33 @@ def _output_gradients(leaves: list[Any], seed: int) -> list[torch.Tensor | None]
             into.append(None)
             continue
         generator = torch.Generator(leaf.device).manual_seed(seed + i)
-        drawn = torch.randn(leaf.shape, generator=generator, device=leaf.device)
-        into.append(drawn.to(leaf.dtype))
+        drawn = torch.randn(leaf.shape, generator=generator, device=leaf.device).to(leaf.dtype)
+        into.append(LAYOUTS[incoming](drawn) if incoming else drawn)
     return into
+
+
+def _expanded(drawn: torch.Tensor) -> torch.Tensor:
+    return drawn.flatten()[:1].clone().reshape(()).expand(drawn.shape)
+
+
+def _transposed(drawn: torch.Tensor) -> torch.Tensor:
+    order = list(range(drawn.dim()))[::-1]
+    around = torch.full((*drawn.shape[::-1], 2), float("nan"), dtype=drawn.dtype, device=drawn.device)
+    around[..., 0] = drawn.permute(order)
+    return around[..., 0].permute(order)
+
+
+LAYOUTS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = MappingProxyType(
+    {"expanded": _expanded, "transposed": _transposed}
+)
+"""How gradients of outputs may lie in memory: one number with strides of 0, as ``sum`` gives, or the first
+dimension innermost, with every second element left out."""
+
+
+def flat(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns all elements of memory between a tensor's first and last one, as they lie there."""
+    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.as_strided((reach + 1 if tensor.numel() else 0,), (1,))
 
 
 def _differentiate(

@@ -16,7 +16,28 @@ import torch
 from pytest_kernelllm.judge.policy import Policy
 
 ROW = 32
-"""Fewest elements of a row; shorter last dimensions are merged with those before them."""
+"""Fewest elements of a row, whose errors are taken together; shorter last dimensions are merged with those before them."""
+
+LEAST = 8
+"""Fewest elements of a column that are judged together; half as many of a row."""
+
+
+@dataclass(frozen=True)
+class Together:
+    """How far the elements of each column, or of each short row, may be off together.
+
+    Numbers are root mean squares, relative to ``peak``; float64. A group of small numbers may not hide behind
+    large ones beside it, and errors of several elements together are hardly ever small by chance.
+    """
+
+    dim: int
+    """Dimension of the output, as a matrix ``(rows, last dimension)``, that is taken together."""
+    size: torch.Tensor
+    """Of each group of the exact output, one-dimensional."""
+    allowed: torch.Tensor
+    """Of each group's errors."""
+    peak: float
+    """The exact output's largest magnitude."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +59,7 @@ class ErrorBounds:
     """Whether all elements of original and exact output are finite."""
     floor: float
     """Error that is always allowed, in every element."""
+    together: tuple[Together, ...]
 
 
 @dataclass(frozen=True)
@@ -142,13 +164,13 @@ def compare(
     floor = bounds.floor if tolerance is None else max(tolerance, 1e-300)
     base = bounds.own.clamp_min(floor)
     wrong, ratio, measured, permitted, place = 0, -1.0, 0.0, 0.0, 0
-    for start, stop in _chunks(exact, policy):
+    for start, stop in _chunks(_rows(exact), policy):
         g, o, t = (_rows(x)[start:stop] for x in (got, original, exact))
         allowed = base[start:stop]
         if bounds.sensitivity is not None:
             allowed = torch.maximum(allowed, bounds.sensitivity[start:stop])
         wide = g.double()
-        error = (wide - t).abs_().div_(_scale(t, bounds.scale[start:stop], got.dtype, bounds.finite))
+        error = (wide - t).abs_().div_(_unit(t, bounds.scale[start:stop], got.dtype, bounds.finite))
         close = error <= allowed
         if not (bounds.finite and _all_finite(wide)):
             close |= _accepted_nonfinite(g, o, t, allowed, expected.free)
@@ -166,7 +188,8 @@ def compare(
             permitted = float(allowed.expand_as(t).reshape(-1)[worst])
             place = start * t.shape[1] + worst
     if wrong == 0:
-        return Difference(True, measured, permitted, expected.note)
+        off = _off_together(got, exact, bounds, tolerance or 0.0, policy)
+        return off or Difference(True, measured, permitted, expected.note)
     if wrong <= bounds.outliers and measured <= bounds.worst:
         return Difference(True, measured, bounds.worst, expected.note)
     return Difference(False, measured, permitted, _where(place, got, exact))
@@ -212,36 +235,104 @@ def _bounds(
     errs = truth.new_zeros(rows, 1)
     sensitivity = torch.zeros(rows, width, dtype=torch.float32, device=truth.device) if nearby else None
     finite = True
-    for start, stop in _chunks(truth, policy):
+    for start, stop in _chunks(_rows(truth), policy):
         o, t = _rows(original)[start:stop], _rows(truth)[start:stop]
         wide = o.double()
         if not (_all_finite(wide) and bool(t.abs().amax() <= largest)):
             # E.g. a mask filled with the dtype's lowest value.
             t.copy_(torch.where(wide.isfinite() & ~(t.abs() <= largest), wide, t))
             finite = False
-        scale[start:stop] = _row_scale(t if finite else torch.where(t.abs() <= largest, t, 0.0))
-        unit = _scale(t, scale[start:stop], original.dtype, finite)
+        scale[start:stop] = _row_scale(torch.where(t.abs() <= largest, t, 0.0))
+        unit = _unit(t, scale[start:stop], original.dtype, finite)
         errs[start:stop] = (_distance(wide, t) / unit).amax(1, keepdim=True)
         if sensitivity is not None:
             steps = torch.stack([_distance(_rows(m)[start:stop], t) for m in nearby]).amax(0)
             # By chance a single element may not change; then its row's typical change counts.
-            typical = steps.square().mean(1, keepdim=True).sqrt()
+            typical = _rms(steps, 1)
             sensitivity[start:stop] = torch.maximum(steps, typical) / unit * (1 + 1e-6)  # float32 rounds
     if not known:
         errs.fill_(floor)
     factor = policy.own_error_factor
     typical_row = errs.median() if rows else errs.sum()
     own = factor * torch.maximum(errs, typical_row)
+    own = torch.where(errs > policy.noise, policy.noise_factor * errs, own)
     usual = (factor * typical_row).clamp_min(floor)
     outlying = 0
-    for start, stop in _chunks(truth, policy):
+    for start, stop in _chunks(_rows(truth), policy):
         o, t = _rows(original)[start:stop], _rows(truth)[start:stop]
-        unit = _scale(t, scale[start:stop], original.dtype, finite)
+        unit = _unit(t, scale[start:stop], original.dtype, finite)
         bound = usual if sensitivity is None else torch.maximum(usual, sensitivity[start:stop])
         outlying += int((_distance(o.double(), t) / unit > bound).sum())
     outliers = min(int(factor * outlying), int(policy.outlier_share * original.numel()))
     worst = factor * float(errs.max()) if rows else 0.0
-    return ErrorBounds(scale, own, sensitivity, outliers, worst, finite, floor)
+    # At a step, as in rounding, a few elements may be far off; then nothing follows from all together.
+    together = () if outlying or not known else _together(original, truth, nearby, floor, policy)
+    return ErrorBounds(scale, own, sensitivity, outliers, worst, finite, floor, together)
+
+
+def _together(
+    original: torch.Tensor,
+    truth: torch.Tensor,
+    nearby: list[torch.Tensor],
+    floor: float,
+    policy: Policy,
+) -> tuple[Together, ...]:
+    """Derives how far columns, and rows shorter than ``ROW``, may be off together."""
+    width = truth.shape[-1] if truth.dim() else 1
+    if not truth.numel():
+        return ()
+    peak = float(_finite(truth).abs().amax())
+    dims = [0] if width > 1 and truth.numel() // width >= LEAST else []
+    dims += [1] if LEAST // 2 <= width < ROW else []
+    found = []
+    for dim in dims if peak else ():
+        size = _group_rms(truth, torch.zeros_like(truth), dim, peak, policy)
+        own = _group_rms(truth, original, dim, peak, policy)
+        own = own * torch.where(own > policy.noise * size, policy.noise_factor, policy.own_error_factor)
+        allowed = torch.maximum(floor * size, own)
+        for other in nearby:
+            allowed = torch.maximum(allowed, _group_rms(truth, other, dim, peak, policy))
+        least = torch.finfo(original.dtype).tiny * 2.0**26 / peak
+        found.append(Together(dim, size, 2 * allowed.clamp_min(least), peak))
+    return tuple(found)
+
+
+def _group_rms(
+    truth: torch.Tensor, value: torch.Tensor, dim: int, peak: float, policy: Policy
+) -> torch.Tensor:
+    """Returns the root mean square of the differences in each group, relative to ``peak``."""
+    wide, other = (x.reshape(-1, x.shape[-1]) for x in (truth, value))
+    parts = [
+        (_distance(other[start:stop].double(), wide[start:stop]) / peak).square().sum(dim)
+        for start, stop in _chunks(wide, policy)
+    ]
+    sums = torch.cat(parts) if dim else torch.stack(parts).sum(0)
+    return (sums / wide.shape[dim]).sqrt()
+
+
+def _off_together(
+    got: torch.Tensor, truth: torch.Tensor, bounds: ErrorBounds, tolerance: float, policy: Policy
+) -> Difference | None:
+    """Returns the worst group whose errors are larger than they may be, if there is one."""
+    for group in bounds.together:
+        errors = _group_rms(truth, got, group.dim, group.peak, policy)
+        allowed = torch.maximum(group.allowed, tolerance * group.size)
+        worst = int((errors / allowed).argmax())
+        if errors[worst] > allowed[worst]:
+            size = float(group.size[worst]) or 1.0
+            what = f"in {'row' if group.dim else 'column'} {worst} as a whole, whose values are about {size * group.peak:.3g}"
+            return Difference(False, float(errors[worst]) / size, float(allowed[worst]) / size, what)
+    return None
+
+
+def _finite(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor if _all_finite(tensor) else tensor.nan_to_num(0.0, 0.0, 0.0)
+
+
+def _rms(values: torch.Tensor, dim: int) -> torch.Tensor:
+    """Returns root mean squares along ``dim``, which is kept; squares do not overflow."""
+    peak = values.abs().amax(dim, keepdim=True).clamp_min(1e-300)
+    return peak * (values / peak).square().mean(dim, keepdim=True).sqrt()
 
 
 def _row_scale(rows: torch.Tensor) -> torch.Tensor:
@@ -252,14 +343,8 @@ def _row_scale(rows: torch.Tensor) -> torch.Tensor:
     1.
     """
     size = rows.abs()
-    whole = size.square().mean(1, keepdim=True).sqrt()
-    rest = (
-        torch.where(size < 0.999 * size.amax(1, keepdim=True), size, 0.0)
-        .square()
-        .mean(1, keepdim=True)
-        .sqrt()
-    )
-    return torch.minimum(whole, rest.clamp_min(1.0))
+    rest = torch.where(size < 0.999 * size.amax(1, keepdim=True), size, 0.0)
+    return torch.minimum(_rms(size, 1), _rms(rest, 1).clamp_min(1.0))
 
 
 def _distance(value: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
@@ -276,7 +361,7 @@ def _all_finite(tensor: torch.Tensor) -> bool:
     return bool(tensor.sum().isfinite())
 
 
-def _scale(truth: torch.Tensor, row: torch.Tensor, dtype: torch.dtype, finite: bool) -> torch.Tensor:
+def _unit(truth: torch.Tensor, row: torch.Tensor, dtype: torch.dtype, finite: bool) -> torch.Tensor:
     """Returns what errors are relative to: an element's magnitude plus its row's, or a tiny number."""
     info = torch.finfo(dtype)
     # GPUs and fast exponentials flush subnormal float32 to zero. float16's subnormals are ordinary numbers.
@@ -295,9 +380,9 @@ def _rows(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.reshape(math.prod(dims), width)
 
 
-def _chunks(tensor: torch.Tensor, policy: Policy) -> Iterator[tuple[int, int]]:
-    """Yields ranges of rows of bounded size, so that temporary tensors stay small."""
-    rows, width = _rows(tensor).shape
+def _chunks(matrix: torch.Tensor, policy: Policy) -> Iterator[tuple[int, int]]:
+    """Yields ranges of a matrix's rows of bounded size, so that temporary tensors stay small."""
+    rows, width = matrix.shape
     step = max(1, policy.chunk_elements // max(width, 1))
     for start in range(0, rows if width else 0, step):
         yield start, min(start + step, rows)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import operator
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -15,11 +14,13 @@ import torch
 from pytest_kernelllm.core.records import Case
 from pytest_kernelllm.judge.memory import make_room
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference import calls, numerics
+from pytest_kernelllm.judge.reference import calls, numerics, weights
+from pytest_kernelllm.judge.reference.acceptance import Trial
+from pytest_kernelllm.judge.reference.acceptance import Unasked as Unasked
 from pytest_kernelllm.judge.reference.gradients import Gradients, expected_gradients
 from pytest_kernelllm.judge.reference.numerics import Expected
 from pytest_kernelllm.judge.reference.probes import Probe
-from pytest_kernelllm.judge.reference.stress import stressed
+from pytest_kernelllm.judge.reference.stress import PLANTED, TRANSFORMS
 from pytest_kernelllm.judge.reference.trivial import passing_trivial_output
 from pytest_kernelllm.judge.reference.unsupported import OriginalError as OriginalError
 from pytest_kernelllm.judge.reference.unsupported import (
@@ -29,6 +30,7 @@ from pytest_kernelllm.judge.reference.unsupported import (
     refuse_stateful,
     shape_and_kind,
 )
+from pytest_kernelllm.judge.reference.variations import OTHERS_FOR_FIXED, Change, allows_nonfinite, vary
 from pytest_kernelllm.judge.shared.structure import flatten
 
 SMALL = 64 * 1024 * 1024
@@ -110,6 +112,9 @@ class ReferenceOutputs:
         self._modules: OrderedDict[Any, _Modules] = OrderedDict()
         self._gradients: OrderedDict[Probe, Gradients] = OrderedDict()
         self._deterministic: set[str] = set()
+        self._fixed: dict[str, frozenset[str]] = {}
+        self._on_cpu: dict[str, torch.nn.Module] = {}
+        self._unasked: dict[Probe, str] = {}
         self._compiled: dict[str, Callable[..., Any] | None] = {}
 
     def prepare(self, probe: Probe) -> PreparedProbe:
@@ -117,6 +122,7 @@ class ReferenceOutputs:
 
         Raises:
             OriginalError: the original fails at this probe, or gives outputs that cannot be compared.
+            Unasked: the original does not accept what the probe would change.
         """
         kept = self._find(probe)
         if kept is not None:
@@ -126,7 +132,13 @@ class ReferenceOutputs:
             kept = self._find(probe)
             if kept is not None:
                 return kept
-            prepared = self._prepare(probe)
+            if probe in self._unasked:
+                raise Unasked(self._unasked[probe])
+            try:
+                prepared = self._prepare(probe)
+            except Unasked as nothing:
+                self._unasked[probe] = f"{nothing}"
+                raise
         if self.device.startswith("cuda"):
             make_room(prepared.bytes)
         if prepared.bytes > SMALL:
@@ -156,6 +168,7 @@ class ReferenceOutputs:
                     self.policy,
                     perturbations,
                     self.tolerance,
+                    probe.incoming,
                 )
             if prepared.bytes <= SMALL:
                 self._gradients[probe] = gradients
@@ -187,8 +200,10 @@ class ReferenceOutputs:
     def _prepare(self, probe: Probe) -> PreparedProbe:
         case = self.subject.case(probe.case)
         with original_errors(probe):
-            modules = self._with_weights(case, probe)
-            arguments = self._draw(case, probe)
+            drawn = self._draw(case, probe, probe.seed)
+            modules = self._with_weights(case, probe, drawn)
+            changes = self._changes(case, probe, modules, drawn)
+            arguments = _changed(drawn, changes)
             output = calls.call_original(modules.perturbed, arguments)
         refuse_incomparable(output, probe)
         structure, original = flatten(output)
@@ -210,25 +225,102 @@ class ReferenceOutputs:
             structure, original, exact, nearby, self.policy, elements=elements, free=free, note=note
         )
         del nearby
-        trivial = self._passing_trivial(modules.perturbed, arguments, expected, probe, enough_memory)
+        other = self._other(modules.perturbed, probe, changes, drawn) if enough_memory else None
+        trivial = self._passing_trivial(modules.perturbed, arguments, expected, other, enough_memory)
         return PreparedProbe(probe, modules.perturbed, arguments, expected, trivial)
 
-    def _with_weights(self, case: Case, probe: Probe) -> _Modules:
+    def _with_weights(self, case: Case, probe: Probe, drawn: dict[str, Any]) -> _Modules:
         """Returns the module with the probe's weights; built once for successive probes that share them."""
         seed = probe.seed if probe.weights is None else probe.weights
-        key = (case.name, seed, probe.perturbed)
+        key = (case.name, seed, probe.perturbed, probe.values, probe.state)
         if key not in self._modules:
-            if case.name not in self._built:
-                self._built[case.name] = self.subject.build(case, device=self.device)
-            module = calls.perturbed(self._built[case.name], seed)
-            for name in probe.perturbed:
-                _perturb_attribute(module, name)
+            module = calls.perturb(self._fresh(case), seed)
+            trial = self._trial(case, module, drawn, _exact_copy)
+
+            def accepts(other: torch.nn.Module) -> bool:
+                return trial.accepts(other, drawn, nonfinite=probe.state == weights.WITH_NAN)
+
+            if probe.perturbed:
+                weights.change_attributes(module, probe.perturbed, probe.values, accepts)
+            if probe.state:
+                weights.change_weights(module, probe.state, seed, accepts)
             nearby = (calls.copied(module, change) for change in self._perturbations(seed))
-            made = _Modules(module, calls.copied(module, calls.to_float64), tuple(nearby))
+            made = _Modules(module, _exact_copy(module), tuple(nearby))
             self._modules[key] = made
             while len(self._modules) > 2:
                 self._modules.popitem(last=False)
         return self._modules[key]
+
+    def _fresh(self, case: Case) -> torch.nn.Module:
+        """Returns a module of its own with initial weights, as a copy where copies work."""
+        built = self._built.get(case.name)
+        if built is None:
+            built = self._built[case.name] = self.subject.build(case, device=self.device)
+        if calls.holds_closures(built):
+            return self.subject.build(case, device=self.device)
+        return calls.copied(built, torch.clone)
+
+    def _trial(
+        self,
+        case: Case,
+        module: torch.nn.Module,
+        drawn: dict[str, Any],
+        exact: Callable[[torch.nn.Module], torch.nn.Module],
+    ) -> Trial:
+        def on_cpu() -> torch.nn.Module:
+            if case.name not in self._on_cpu:
+                self._on_cpu[case.name] = self.subject.build(case)
+            return self._on_cpu[case.name]
+
+        return Trial(module, exact, drawn, on_cpu if self.device.startswith("cuda") else None)
+
+    def _changes(
+        self, case: Case, probe: Probe, modules: _Modules, drawn: dict[str, Any]
+    ) -> Mapping[str, Change]:
+        """Returns the changes of the probe's inputs, by name.
+
+        Raises:
+            Unasked: the original accepts none.
+            ValueError: an input has the same values at every seed, and the original accepts no others.
+        """
+        if not probe.stress:
+            return {}
+        fixed = self._fixed_inputs(case, probe, drawn)
+        trial = self._trial(case, modules.perturbed, drawn, lambda _: modules.exact)
+        nonfinite = allows_nonfinite(probe.stress)
+        changes = vary(
+            drawn,
+            probe.stress,
+            probe.seed,
+            fixed,
+            lambda arguments, names: trial.accepts_inputs(arguments, names, nonfinite),
+        )
+        constant = sorted(fixed - set(changes)) if probe.stress == OTHERS_FOR_FIXED else []
+        if constant:
+            raise ValueError(
+                f"its input `{constant[0]}` has the same values at every seed, and it accepts no others: "
+                "draw it at random, or make it a plain value"
+            )
+        if not changes and probe.rule != "near-duplicate":
+            nothing = probe.stress == OTHERS_FOR_FIXED or not any(
+                isinstance(v, torch.Tensor) for v in drawn.values()
+            )
+            raise Unasked("" if nothing else "the original accepts no such inputs")
+        return changes
+
+    def _fixed_inputs(self, case: Case, probe: Probe, drawn: dict[str, Any]) -> frozenset[str]:
+        """Returns the names of tensors that have the same values at every seed."""
+        if case.name not in self._fixed:
+            other = self._draw(case, probe, probe.seed + 1_000_003)
+            self._fixed[case.name] = frozenset(
+                name
+                for name, value in drawn.items()
+                if isinstance(value, torch.Tensor)
+                and value.numel()
+                and value.dtype == other[name].dtype
+                and torch.equal(value, other[name])
+            )
+        return self._fixed[case.name]
 
     def _perturbations(self, seed: int) -> Iterator[calls.Change]:
         """Yields a perturbation by a few float32 eps, and its opposite."""
@@ -236,10 +328,32 @@ class ReferenceOutputs:
         for way in (step, -step):
             yield calls.perturbation(way, seed, torch.device(self.device))
 
-    def _draw(self, case: Case, probe: Probe) -> dict[str, Any]:
-        call = self.subject.inputs(case, probe.seed, dict(probe.sizes), device=self.device)
-        arguments = self.subject.bind(call)
-        return stressed(arguments, probe.stress, probe.seed) if probe.stress else arguments
+    def _draw(self, case: Case, probe: Probe, seed: int) -> dict[str, Any]:
+        return self.subject.bind(self.subject.inputs(case, seed, dict(probe.sizes), device=self.device))
+
+    def _other(
+        self,
+        module: torch.nn.Module,
+        probe: Probe,
+        changes: Mapping[str, Change],
+        drawn: dict[str, Any],
+    ) -> list[torch.Tensor] | None:
+        """Returns the outputs for other inputs, which must not pass for this probe's; None: they fail.
+
+        For inputs that were changed in a few places or in their meaning, these are the unchanged ones.
+        """
+        if probe.stress in TRANSFORMS or probe.stress in PLANTED or not probe.stress:
+            with original_errors(probe):
+                drawn = self._draw(self.subject.case(probe.case), probe, probe.seed + 1_000_003)
+            drawn = _changed(drawn, changes)
+        try:
+            return calls.run_original(module, drawn)[1]
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except Exception as error:  # what the original accepted for one draw, it may refuse for another
+            if probe.stress:
+                return None
+            raise OriginalError(f"the original fails at {probe.describe()}: {error}") from error
 
     def _exact(
         self, modules: _Modules, arguments: dict[str, Any], original: list[torch.Tensor]
@@ -282,18 +396,14 @@ class ReferenceOutputs:
         module: torch.nn.Module,
         arguments: dict[str, Any],
         expected: Expected,
-        probe: Probe,
+        other: list[torch.Tensor] | None,
         enough_memory: bool,
     ) -> str | None:
         """Returns the name of a trivial output that would pass, or None."""
-        half = other = None
+        half = None
         # A user who sets a tolerance accepts such errors.
         if enough_memory and self.tolerance is None:
             half = calls.run_in_half(module, arguments)
-        if enough_memory:
-            with original_errors(probe):
-                drawn = self._draw(self.subject.case(probe.case), _another(probe))
-                other = calls.run_original(module, drawn)[1]
         return passing_trivial_output(expected, arguments, other, half, self.policy, self.tolerance)
 
     def _fits(
@@ -309,16 +419,12 @@ class ReferenceOutputs:
         return runs * 8 * sum(t.numel() for t in _tensors(module, arguments, original)) <= room
 
 
-def _another(probe: Probe) -> Probe:
-    """Returns a probe with other inputs, whose outputs must not pass for this one's.
+def _changed(drawn: dict[str, Any], changes: Mapping[str, Change]) -> dict[str, Any]:
+    return {name: changes[name](value) if name in changes else value for name, value in drawn.items()}
 
-    For a near-duplicate, these are the inputs that it was derived from.
-    """
-    return (
-        replace(probe, stress="")
-        if probe.rule == "near-duplicate"
-        else replace(probe, seed=probe.seed + 1_000_003)
-    )
+
+def _exact_copy(module: torch.nn.Module) -> torch.nn.Module:
+    return calls.copied(module, calls.to_float64)
 
 
 def _bytes(module: torch.nn.Module, arguments: dict[str, Any], outputs: Iterable[Any]) -> int:
@@ -331,11 +437,3 @@ def _tensors(
     """Returns all tensors that a call reads and writes."""
     values = [*arguments.values(), *module.parameters(), *module.buffers(), *outputs]
     return [value for value in values if isinstance(value, torch.Tensor)]
-
-
-def _perturb_attribute(module: torch.nn.Module, name: str) -> None:
-    """Sets a float attribute to a value different enough to matter (twice an epsilon of 1e-6 is not)."""
-    owner, _, attribute = name.rpartition(".")
-    holder = operator.attrgetter(owner)(module) if owner else module
-    value = getattr(holder, attribute)
-    setattr(holder, attribute, value + 0.05 if abs(value) < 0.01 else value * 1.5)

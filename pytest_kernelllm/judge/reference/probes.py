@@ -17,10 +17,15 @@ class Probe:
     sizes: tuple[tuple[str, int], ...]
     seed: int
     stress: str = ""
-    """How real-valued inputs are changed: a key of ``stress.TRANSFORMS`` or ``stress.PLANTED``, or
-    ``stress.NEAR_DUPLICATE``; empty: not at all."""
+    """How inputs are changed: a kind of ``stress`` or ``variations``; empty: not at all."""
     perturbed: tuple[str, ...] = ()
     """Float attributes that are set to other values, because the candidate claims to read them."""
+    values: str = ""
+    """The kind of those values, see ``reference.weights``."""
+    state: str = ""
+    """Kind of weights, see ``reference.weights``; empty: near those that the module is built with."""
+    incoming: str = ""
+    """How the gradients of outputs lie in memory, a key of ``gradients.LAYOUTS``; empty: contiguous."""
     weights: int | None = None
     """Seed of the module's weights; None: ``seed``. Probes that share weights are prepared faster."""
     rule: str = "values"
@@ -32,7 +37,11 @@ class Probe:
         if self.stress:
             parts.append(f"{self.stress} inputs" if self.rule == "stress" else f"inputs with {self.stress}")
         if self.perturbed:
-            parts.append(f"other {', '.join(self.perturbed)}")
+            parts.append(f"{self.values} {', '.join(self.perturbed)}")
+        if self.incoming:
+            parts.append(f"{self.incoming} gradients of outputs")
+        if self.state:
+            parts.append(f"{self.state} weights")
         return ", ".join(parts)
 
 
@@ -43,13 +52,21 @@ class Limits:
     elements: int
     """Most elements of an input."""
     longest: int
-    """Largest size of a single dimension, at the corners of a domain."""
+    """Largest size of a single dimension, at the corners of a domain…"""
+    row: int
+    """…and of the last dimension of the largest input."""
 
 
 def elements(domain: Domain, sizes: Mapping[str, int]) -> int:
     """Returns the number of elements of the largest input at these sizes."""
     specs = (spec for spec in domain.inputs.values() if isinstance(spec, TensorSpec))
     return max((math.prod(_shape(spec, sizes)) for spec in specs), default=1)
+
+
+def last_dimension(domain: Domain) -> int | str | None:
+    """Returns the last dimension of the input with the most dimensions: its name, or its size."""
+    shapes = [spec.shape for spec in domain.inputs.values() if isinstance(spec, TensorSpec)]
+    return (max(shapes, key=len, default=()) or (None,))[-1]
 
 
 def rows(domain: Domain, sizes: Mapping[str, int]) -> int:

@@ -1,7 +1,7 @@
-"""Makes inputs numerically difficult without changing their meaning.
+"""Makes floating inputs numerically difficult.
 
-Only tensors that look like real-valued data are changed: floating, finite, of both signs and not all
-integers. So indices, counts, masks, ±1 labels, probabilities and variances stay as they are.
+Tensors that look like real-valued data (floating, finite, of both signs and not all integers) can take
+any values. Whether labels, masks, probabilities and variances can is tried, see ``variations``.
 """
 
 from __future__ import annotations
@@ -18,19 +18,22 @@ Rows = torch.Tensor
 Transform = Callable[[Rows, torch.Generator, float], Rows]
 """Takes rows, a source of random numbers, and the largest number of the input's dtype."""
 
-NEAR_DUPLICATE = "a few other values"
-"""Name of the change that makes a near-duplicate input: other values of the same kind in a few places, so
+NEAR_DUPLICATES = ("other values in a few even places", "other values in a few odd places")
+"""Names of the changes that make a near-duplicate input: other values of the same kind in a few places, so
 that a kernel which recognises inputs by some of their values takes it for an earlier one."""
 
-PLANTED = MappingProxyType(
+NAN, UP, DOWN = math.nan, math.inf, -math.inf
+PLANTED: MappingProxyType[str, tuple[tuple[float, ...], ...]] = MappingProxyType(
     {
-        "NaN": (math.nan,),
-        "+inf": (math.inf,),
-        "-inf": (-math.inf,),
-        "NaN and ±inf": (math.nan, math.inf, -math.inf),
+        "NaN": ((NAN,),),
+        "+inf": ((UP,),),
+        "-inf": ((DOWN,),),
+        "NaN and ±inf": ((NAN,), (UP,), (DOWN,), (DOWN, DOWN), (UP, DOWN)),
+        "whole rows of -inf, and ±inf together": ((DOWN, DOWN), (UP, DOWN)),
     }
 )
-"""The values that are planted, by name; each in a row of its own as far as there are rows."""
+"""The values that are planted, by name. Each tuple gets a row of its own, as far as there are rows: one
+value is written over some elements, two equal ones over the whole row, two others over some elements each."""
 
 
 def real_valued(value: Any) -> bool:
@@ -42,51 +45,57 @@ def real_valued(value: Any) -> bool:
     return bool(signed & ~whole & value.isfinite().all())
 
 
-def stressed(arguments: dict[str, Any], name: str, seed: int) -> dict[str, Any]:
-    """Returns the arguments with every real-valued tensor changed; the others are the same objects.
+def changed(value: torch.Tensor, name: str, seed: int) -> torch.Tensor:
+    """Returns a floating tensor with its rows changed.
 
     Args:
-        arguments: by parameter name.
+        value: any floating tensor.
         name: a key of ``TRANSFORMS`` or ``PLANTED``, or ``NEAR_DUPLICATE``.
         seed: the judge's secret; the same rows of several inputs are changed alike.
     """
-    return {k: _changed(v, name, seed) if real_valued(v) else v for k, v in arguments.items()}
-
-
-def _changed(value: torch.Tensor, name: str, seed: int) -> torch.Tensor:
     generator = torch.Generator(value.device).manual_seed(seed)
-    wide = value.reshape(-1, value.shape[-1]).to(torch.promote_types(value.dtype, torch.float32))
+    width = value.shape[-1] if value.dim() else 1
+    wide = value.reshape(-1, width).to(torch.promote_types(value.dtype, torch.float32))
     if name in PLANTED:
         return plant(wide, PLANTED[name], generator).to(value.dtype).reshape(value.shape)
     largest = torch.finfo(value.dtype).max
-    wide = (
-        _few_others(wide, generator) if name == NEAR_DUPLICATE else TRANSFORMS[name](wide, generator, largest)
-    )
+    if name in NEAR_DUPLICATES:
+        wide = _few_others(wide, generator, NEAR_DUPLICATES.index(name))
+    else:
+        wide = TRANSFORMS[name](wide, generator, largest)
     return wide.clamp(-largest, largest).to(value.dtype).reshape(value.shape)
 
 
-def plant(rows: Rows, values: tuple[float, ...], generator: torch.Generator) -> Rows:
-    """Writes each value over several elements of a row, with a row of its own for each value.
+def plant(rows: Rows, values: tuple[tuple[float, ...], ...], generator: torch.Generator) -> Rows:
+    """Writes each tuple of values to a row of its own, see ``PLANTED``.
 
-    Several elements, because a mask or a step may hide a single one.
+    One value goes to several elements, because a mask or a step may hide a single one.
     """
     planted = rows.clone()
     width = rows.shape[1]
     chosen = _permutation(len(rows), generator).tolist()
-    for value, row in zip(values, chosen, strict=False):
-        columns = _permutation(width, generator)[: max(1, width // 8)]
-        planted[row, columns] = value
+    for row_values, row in zip(values, chosen, strict=False):
+        columns = _permutation(width, generator)
+        if len(set(row_values)) < len(row_values):
+            planted[row] = row_values[0]
+            continue
+        some = max(1, width // 8)
+        for number, value in enumerate(row_values):
+            planted[row, columns[number * some : (number + 1) * some]] = value
     return planted
 
 
-def _few_others(rows: Rows, generator: torch.Generator) -> Rows:
+def _few_others(rows: Rows, generator: torch.Generator, parity: int) -> Rows:
     # Enough for a sum over all elements to differ, and so few that a sample of places probably stays the
-    # same.
+    # same. Even places in one near-duplicate, odd ones in the other: some place stays the same in one of them.
     values = rows.flatten().clone()
-    count = max(1, min(max(4, len(values) // 256), len(values) // 2))
-    places = torch.randint(len(values), (count,), generator=generator, device=rows.device)
+    count = max(1, min(max(4, len(values) // 256), len(values) // 4))
+    half = max(1, (len(values) - parity + 1) // 2)
+    places = (2 * torch.randint(half, (count,), generator=generator, device=rows.device) + parity).clamp(
+        max=len(values) - 1
+    )
     factors = torch.rand(count, generator=generator, device=rows.device) * 2 - 1
-    values[places] = values.abs().max() * (factors + factors.sign()) / 2
+    values[places] = (values.abs().max() * (factors + factors.sign()) / 2).to(values.dtype)
     return values.reshape(rows.shape)
 
 
@@ -128,23 +137,33 @@ def _sparse(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
     return torch.where(draw < max(1 / 16, 4 / rows.shape[1]), rows, 0.0)
 
 
-def _mixed_rows(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
-    """Changes each row in one way, with as many ways as there are rows, the most discriminating first."""
-    ways = [
-        _shifted,
-        _two_values,
-        _equal_values,
-        _sparse,
-        _times(8.0),
-        _times(1e3),
-        _times(1e-2),
-        _times(1.0),
-    ]
-    which = _permutation(len(rows), generator) % len(ways)
-    mixed = rows
-    for i, way in enumerate(ways):
-        mixed = torch.where((which == i)[:, None], way(rows, generator, largest), mixed)
-    return mixed
+def _plus(offset: float) -> Transform:
+    return lambda rows, generator, largest: rows + offset
+
+
+def _negative(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
+    return -rows.abs() - 1
+
+
+def _zeros(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
+    return torch.where(rows < rows.median(), -0.0, 0.0)
+
+
+def _subnormal(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
+    return rows * (1e-40 if largest > 1e6 else 1e-6)
+
+
+def _mixture(*ways: Transform) -> Transform:
+    """Returns a transform that changes each row in one way, as many ways as there are rows, in this order."""
+
+    def mixed_rows(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
+        which = _permutation(len(rows), generator) % len(ways)
+        mixed = rows
+        for i, way in enumerate(ways):
+            mixed = torch.where((which == i)[:, None], way(rows, generator, largest), mixed)
+        return mixed
+
+    return mixed_rows
 
 
 def _permutation(count: int, generator: torch.Generator) -> torch.Tensor:
@@ -164,7 +183,24 @@ TRANSFORMS: MappingProxyType[str, Transform] = MappingProxyType(
         "two-value": _two_values,
         "sparse": _sparse,
         "extreme": _extreme,
-        "mixed-row": _mixed_rows,
+        "negative": _negative,
+        "far negative": _plus(-200.0),
+        "very negative": _plus(-2e4),
+        "zero": _zeros,
+        "subnormal": _subnormal,
+        "mixed-row": _mixture(
+            _shifted,
+            _two_values,
+            _equal_values,
+            _sparse,
+            _times(8.0),
+            _times(1e3),
+            _times(1e-2),
+            _times(1.0),
+        ),
+        "low-row": _mixture(
+            _plus(-200.0), _negative, _zeros, _plus(-2e4), _equal_rows, _subnormal, _times(1.0)
+        ),
     }
 )
 """How the rows of each real-valued input are changed, by name, as in "sparse inputs"."""

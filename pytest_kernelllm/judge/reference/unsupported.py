@@ -10,6 +10,7 @@ import torch
 
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import calls, numerics
+from pytest_kernelllm.judge.reference.acceptance import Unasked
 from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.shared.structure import flatten
 
@@ -23,7 +24,7 @@ def original_errors(probe: Probe) -> Iterator[None]:
     """Raises errors of the user's code as an ``OriginalError`` that names the probe."""
     try:
         yield
-    except torch.cuda.OutOfMemoryError:
+    except (torch.cuda.OutOfMemoryError, Unasked):
         raise
     except Exception as error:  # the user's code may raise anything
         text = " ".join(str(error).split())[:300]

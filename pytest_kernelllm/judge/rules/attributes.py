@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_kernelllm.judge.reference.probes import Probe
+from pytest_kernelllm.judge.reference.weights import ACROSS_ONE, NEGATIVE, OTHER
 from pytest_kernelllm.judge.rules.rule import SupportedCase
+from pytest_kernelllm.judge.rules.stress import stress_sizes
 from pytest_kernelllm.judge.rules.values import OutputRule
 
 SEED = 20
@@ -20,7 +22,15 @@ class Attributes(OutputRule):
     name = "attributes"
     says = "outputs are right with other values of the attributes that SUPPORTS leaves open"
 
+    all_kinds: tuple[str, ...] = (OTHER, ACROSS_ONE, NEGATIVE)
+    """Kinds of values (``reference.weights``) where probes are cheap…"""
+    few_kinds: tuple[str, ...] = (ACROSS_ONE, NEGATIVE)
+    """…and in Triton's interpreter, or where inputs cannot be made small."""
+
     def probes(self, supported: SupportedCase) -> Iterable[Probe]:
-        """Returns one probe with all open attributes perturbed."""
-        if supported.open_attributes:
-            yield supported.probe(self.name, supported.main, SEED, perturbed=supported.open_attributes)
+        """Returns one probe for each kind of values, with all open attributes set to such ones."""
+        names = supported.open_attributes
+        sizes, cheap = stress_sizes(supported)
+        kinds = self.all_kinds if cheap else self.few_kinds
+        for number, kind in enumerate(kinds if names else ()):
+            yield supported.probe(self.name, sizes, SEED + number, perturbed=names, values=kind)

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from pytest_kernelllm.judge.rules.aliasing import Aliasing
+from pytest_kernelllm.judge.rules.alignment import Alignment
 from pytest_kernelllm.judge.rules.attributes import Attributes
 from pytest_kernelllm.judge.rules.clocks import Clocks
 from pytest_kernelllm.judge.rules.compile import Compile
 from pytest_kernelllm.judge.rules.decoy import Decoy
 from pytest_kernelllm.judge.rules.device_time import DeviceTime
+from pytest_kernelllm.judge.rules.fixed_inputs import FixedInputs
 from pytest_kernelllm.judge.rules.fresh_address import FreshAddress
 from pytest_kernelllm.judge.rules.gradients import GradientsRule
 from pytest_kernelllm.judge.rules.guards import Guards
 from pytest_kernelllm.judge.rules.inputs_kept import InputsKept
+from pytest_kernelllm.judge.rules.integer_inputs import IntegerInputs
 from pytest_kernelllm.judge.rules.launches import Launches
 from pytest_kernelllm.judge.rules.load import Load
 from pytest_kernelllm.judge.rules.memory import Memory
+from pytest_kernelllm.judge.rules.memory_held import MemoryHeld
 from pytest_kernelllm.judge.rules.near_duplicate import NearDuplicate
 from pytest_kernelllm.judge.rules.nonfinite import Nonfinite
 from pytest_kernelllm.judge.rules.recheck import Recheck
@@ -32,6 +36,7 @@ from pytest_kernelllm.judge.rules.supports import Supports
 from pytest_kernelllm.judge.rules.torch_share import TorchShare
 from pytest_kernelllm.judge.rules.types import Types
 from pytest_kernelllm.judge.rules.values import Values
+from pytest_kernelllm.judge.rules.weights import Weights
 
 RULES: tuple[Rule, ...] = (
     StaticCheck(),
@@ -46,16 +51,21 @@ RULES: tuple[Rule, ...] = (
     Guards(),
     Values(),
     NearDuplicate(),
+    FixedInputs(),
+    IntegerInputs(),
+    Weights(),
     Attributes(),
     Sizes(),
     Stress(),
     Nonfinite(),
     GradientsRule(),
     Aliasing(),
+    MemoryHeld(),
     TorchShare(),
     FreshAddress(),
     Repeat(),
     Decoy(),
+    Alignment(),
     DeviceTime(),
     Recheck(),
     Clocks(),

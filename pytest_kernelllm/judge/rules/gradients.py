@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_kernelllm.judge.findings import Decision
+from pytest_kernelllm.judge.reference.gradients import LAYOUTS
+from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.rules.inputs_kept import check_inputs_kept
-from pytest_kernelllm.judge.rules.rule import Rule
+from pytest_kernelllm.judge.rules.rule import Rule, SupportedCase
+from pytest_kernelllm.judge.rules.stress import stress_sizes
 from pytest_kernelllm.judge.run.backward import check_gradients, run_backward
 from pytest_kernelllm.judge.run.call import ProbeRun
+from pytest_kernelllm.judge.run.comparison import check_outputs
 
-ASKED = frozenset({"values", "sizes", "attributes"})
+SEED = 120
+"""Added to the first seed, so that inputs differ from those of other rules."""
+
+ASKED = frozenset({"values", "sizes", "attributes", "weights", "integer inputs", "gradients"})
 """Rules at whose probes gradients are checked as well."""
 
 
@@ -19,7 +27,13 @@ class GradientsRule(Rule):
     """Gradients of inputs and parameters are right, for targets marked ``backward=True``."""
 
     name = "gradients"
-    says = "gradients are right, where the target asks for them"
+    says = "gradients are right, where the target asks for them, however those of its outputs lie in memory"
+
+    def probes(self, supported: SupportedCase) -> Iterable[Probe]:
+        """Returns one probe for each layout of the gradients of outputs."""
+        sizes, _ = stress_sizes(supported)
+        for number, layout in enumerate(LAYOUTS if supported.case.domain.grad else ()):
+            yield supported.probe(self.name, sizes, SEED + number, incoming=layout)
 
     def check_run(self, run: ProbeRun) -> None:
         """Runs the probe again with its backward pass, and compares the gradients."""
@@ -29,7 +43,8 @@ class GradientsRule(Rule):
         backward = run_backward(judging, run.prepared)
         check_inputs_kept(backward.uploaded, run.prepared, judging.findings)
         check_gradients(judging, run.prepared, backward, self.name)
+        check_outputs(judging, backward.uploaded, run.prepared, self.name, "after its backward pass, ")
         trivial = backward.gradients.trivial
-        if trivial is not None and run.prepared.trivial is None:
+        if trivial is not None and probe.rule == "values" and run.prepared.trivial is None:
             reason = f"{trivial} would pass as the gradients at {run.where}; give inputs that tell them apart"
             raise Decision("inconclusive", "correctness", reason)

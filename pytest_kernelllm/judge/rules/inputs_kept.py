@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from pytest_kernelllm.judge.findings import Findings
+from pytest_kernelllm.judge.handle import WorkerDied
 from pytest_kernelllm.judge.reference.outputs import PreparedProbe
 from pytest_kernelllm.judge.rules.rule import Rule
 from pytest_kernelllm.judge.run.call import ProbeRun, Uploaded, tensors_of
@@ -16,14 +17,20 @@ NAME = "inputs kept"
 
 @dataclass(frozen=True)
 class InputsKept(Rule):
-    """Inputs, parameters and buffers hold the same bytes as before the call."""
+    """Inputs, parameters and buffers hold the same bytes as before the call, with the same shapes and strides."""
 
     name = NAME
-    says = "inputs, parameters and buffers hold the same bytes after the call"
+    says = "inputs, parameters and buffers hold the same bytes after the call, and no in-place operation was applied to one"
 
     def check_run(self, run: ProbeRun) -> None:
-        """Compares the shared buffers with what the judge wrote to them."""
+        """Compares the shared buffers with what the judge wrote to them, and reads what the worker reports."""
         check_inputs_kept(run.uploaded, run.prepared, run.judging.findings)
+        moved = run.reply.get("moved")
+        if not isinstance(moved, list):
+            raise WorkerDied("its reply to `run` is not a valid report")
+        named = ", ".join(f"`{name!s:.80}`" for name in moved[:4])
+        broken = f"it applies an in-place operation to {named} at {run.where}"
+        run.judging.findings.require(NAME, "applies no in-place operation to inputs", not moved, broken)
 
 
 def check_inputs_kept(uploaded: Uploaded, prepared: PreparedProbe, findings: Findings) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_kernelllm.judge.reference.probes import Probe
-from pytest_kernelllm.judge.reference.stress import NEAR_DUPLICATE
+from pytest_kernelllm.judge.reference.stress import NEAR_DUPLICATES
 from pytest_kernelllm.judge.rules.rule import SupportedCase
 from pytest_kernelllm.judge.rules.values import OutputRule
 
@@ -21,5 +21,9 @@ class NearDuplicate(OutputRule):
     context = "after inputs that differ in a few values only, "
 
     def probes(self, supported: SupportedCase) -> Iterable[Probe]:
-        """Returns a probe with the last seed's inputs but for a few values, to run right after that one."""
-        return [supported.probe(self.name, supported.main, supported.policy.seeds - 1, stress=NEAR_DUPLICATE)]
+        """Returns probes with the last seed's inputs but for a few values, to run right after that one.
+
+        The few values are in other places each time, so at most one probe changes all that a kernel looks at.
+        """
+        last = supported.policy.seeds - 1
+        return [supported.probe(self.name, supported.main, last, stress=kind) for kind in NEAR_DUPLICATES]

@@ -21,7 +21,7 @@ class Nonfinite(OutputRule):
     name = "nonfinite"
     says = "NaN and infinities in the inputs come out where the original has them"
 
-    apart: tuple[str, ...] = ("NaN", "+inf", "-inf")
+    apart: tuple[str, ...] = ("NaN", "+inf", "-inf", "whole rows of -inf, and ±inf together")
     """Values planted in the inputs (``reference.stress.PLANTED``), each in a probe of its own…"""
     together: tuple[str, ...] = ("NaN and ±inf",)
     """…or all in one probe, in Triton's interpreter or where inputs cannot be made small."""

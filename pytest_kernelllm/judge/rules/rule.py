@@ -43,6 +43,9 @@ class SupportedCase:
         *,
         stress: str = "",
         perturbed: tuple[str, ...] = (),
+        values: str = "",
+        state: str = "",
+        incoming: str = "",
     ) -> Probe:
         """Returns a probe of this case.
 
@@ -52,10 +55,23 @@ class SupportedCase:
             number: added to the first seed; from ``policy.seeds`` on, probes share the last seed's weights.
             stress: how the inputs are stressed, see ``Probe.stress``.
             perturbed: attributes set to another value.
+            values: the kind of those values.
+            state: the kind of weights, see ``Probe.state``.
+            incoming: how gradients of outputs lie in memory, see ``Probe.incoming``.
         """
         weights = self.seed + min(number, self.policy.seeds - 1)
+        seed = self.seed + number
         return Probe(
-            self.case.name, tuple(sizes.items()), self.seed + number, stress, perturbed, weights, rule
+            self.case.name,
+            tuple(sizes.items()),
+            seed,
+            stress,
+            perturbed,
+            values,
+            state,
+            incoming,
+            weights,
+            rule,
         )
 
 

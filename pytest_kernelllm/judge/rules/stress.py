@@ -1,4 +1,4 @@
-"""The rule ``stress``: outputs are right for scaled, shifted, sparse, equal and extreme inputs."""
+"""The rule ``stress``: outputs are right for scaled, shifted, negative, zero, sparse, equal and extreme inputs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Stress(OutputRule):
     """Outputs are right for numerically difficult inputs."""
 
     name = "stress"
-    says = "outputs are right for scaled, shifted, sparse, equal and extreme inputs"
+    says = "outputs are right for scaled, shifted, negative, zero, sparse, equal and extreme inputs"
 
     all_kinds: tuple[str, ...] = (
         "×0.0001",
@@ -32,10 +32,16 @@ class Stress(OutputRule):
         "two-value",
         "sparse",
         "extreme",
+        "negative",
+        "far negative",
+        "very negative",
+        "zero",
+        "subnormal",
         "mixed-row",
+        "low-row",
     )
     """Kinds of stress (``reference.stress.TRANSFORMS``) where probes are cheap."""
-    few_kinds: tuple[str, ...] = ("×0.0001", "×10000", "shifted", "mixed-row")
+    few_kinds: tuple[str, ...] = ("×0.0001", "×10000", "shifted", "mixed-row", "low-row")
     """…and in Triton's interpreter, or where inputs cannot be made small."""
 
     def probes(self, supported: SupportedCase) -> Iterable[Probe]:

@@ -11,7 +11,7 @@ import torch
 
 from pytest_kernelllm.core.records import Check
 from pytest_kernelllm.judge.reference import numerics
-from pytest_kernelllm.judge.reference.gradients import Gradients
+from pytest_kernelllm.judge.reference.gradients import Gradients, flat
 from pytest_kernelllm.judge.reference.outputs import PreparedProbe
 from pytest_kernelllm.judge.run.call import Judging, Uploaded, call, poison, upload
 from pytest_kernelllm.judge.shared.buffers import buffer_bytes
@@ -26,6 +26,8 @@ class Backward:
     """The expected gradients."""
     written: Sequence[torch.Tensor]
     """What the worker wrote, one buffer for each of ``gradients.names``."""
+    incoming: Sequence[tuple[torch.Tensor, torch.Tensor]]
+    """The shared memory of each gradient of an output, and what the judge wrote there."""
 
 
 def run_backward(judging: Judging, prepared: PreparedProbe) -> Backward:
@@ -37,34 +39,44 @@ def run_backward(judging: Judging, prepared: PreparedProbe) -> Backward:
         WorkerDied: the worker process ended.
     """
     gradients = judging.references.gradients(prepared)
-    incoming = [g for g in gradients.into if g is not None]
+    incoming = [flat(g) for g in gradients.into if g is not None]
     expected = gradients.expected.original
     room = sum(buffer_bytes(t.shape, t.dtype) for t in (*incoming, *expected))
     uploaded = upload(judging, prepared, room=room)
     outputs: list[dict[str, Any] | None] = []
+    lent: list[tuple[torch.Tensor, torch.Tensor]] = []
     for gradient in gradients.into:
         if gradient is None:
             outputs.append(None)
             continue
-        buffer, description = judging.allocator.buffer(gradient.shape, gradient.dtype)
-        buffer.copy_(gradient)
-        outputs.append(description)
+        memory = flat(gradient)
+        buffer, description = judging.allocator.buffer(memory.shape, memory.dtype)
+        buffer.copy_(memory)
+        lent.append((buffer, memory))
+        layout = {"shape": list(gradient.shape), "strides": list(gradient.stride())}
+        outputs.append({"buffer": description, **layout})
     buffers = [judging.allocator.buffer(leaf.shape, leaf.dtype) for leaf in expected]
     for buffer, _ in buffers:
         poison(buffer)
     descriptions = [description for _, description in buffers]
     request = {"wrt": list(gradients.names), "outputs": outputs, "buffers": descriptions}
     call(judging, uploaded, prepared, judging.first_run, grad=request)
-    return Backward(uploaded, gradients, [buffer for buffer, _ in buffers])
+    return Backward(uploaded, gradients, [buffer for buffer, _ in buffers], lent)
 
 
 def check_gradients(judging: Judging, prepared: PreparedProbe, backward: Backward, rule: str) -> None:
     """Compares every gradient with float64, and records the differences under ``rule``.
 
     Raises:
-        Decision: a gradient is wrong.
+        Decision: a gradient is wrong, or the backward pass changed a gradient that was passed to it.
     """
     references, gradients = judging.references, backward.gradients
+    kept = all(
+        torch.equal(buffer.view(torch.uint8), memory.view(torch.uint8))
+        for buffer, memory in backward.incoming
+    )
+    broken = f"its backward pass changes the gradients of its outputs in place at {prepared.probe.describe()}"
+    judging.findings.require(rule, "leaves gradients of outputs as they were", kept, broken)
     for i, (name, buffer) in enumerate(zip(gradients.names, backward.written, strict=True)):
         difference = numerics.compare(buffer, gradients.expected, i, references.policy, references.tolerance)
         broken = (

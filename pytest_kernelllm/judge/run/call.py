@@ -92,13 +92,16 @@ def run_probe(judging: Judging, prepared: PreparedProbe) -> ProbeRun:
     return ProbeRun(judging, prepared, uploaded, call(judging, uploaded, prepared, judging.first_run))
 
 
-def upload(judging: Judging, prepared: PreparedProbe, *, shift: int = 0, room: int = 0) -> Uploaded:
+def upload(
+    judging: Judging, prepared: PreparedProbe, *, shift: int = 0, off: int = 0, room: int = 0
+) -> Uploaded:
     """Writes a prepared probe to shared buffers and sends the module's state to the worker.
 
     Args:
         judging: the candidate.
         prepared: the probe.
         shift: bytes by which all addresses are moved.
+        off: elements by which every tensor starts later than at an aligned address.
         room: bytes to reserve for further buffers.
 
     Raises:
@@ -107,7 +110,7 @@ def upload(judging: Judging, prepared: PreparedProbe, *, shift: int = 0, room: i
     """
     allocator = judging.allocator
     needed = room + sum(buffer_bytes(t.shape, t.dtype) for t in _tensors(prepared))
-    attachment = allocator.reserve(needed, shift)
+    attachment = allocator.reserve(needed, shift, off)
     state: dict[str, torch.Tensor] = {}
     tree = module_tree(prepared.module, allocator, state)
     arguments: dict[str, Any] = {}

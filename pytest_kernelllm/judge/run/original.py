@@ -22,6 +22,8 @@ class OriginalCall:
     """Pairs of names whose memory overlaps, see ``leaves.shared``."""
     operations: Mapping[str, int]
     """Elements that each of torch's operations touched, by its name."""
+    held: int
+    """Bytes of memory that the outputs keep alive, see ``leaves.held``."""
     largest: int
     """Elements of the largest input or output."""
 
@@ -34,5 +36,8 @@ def call_original(prepared: PreparedProbe) -> OriginalCall:
     named |= {f"self.{k}": v for k, v in prepared.module.named_buffers()} | prepared.arguments
     tensors = [t for t in (*prepared.arguments.values(), *outputs) if isinstance(t, torch.Tensor)]
     return OriginalCall(
-        leaves.shared(outputs, named), dict(watch.elements), max((t.numel() for t in tensors), default=0)
+        leaves.shared(outputs, named),
+        dict(watch.elements),
+        leaves.held(outputs, named),
+        max((t.numel() for t in tensors), default=0),
     )

@@ -103,14 +103,16 @@ class Allocator:
         self._held: list[GpuBlock] = []
         self.closed = threading.Event()
         self._used = 0
+        self._off = 0
         self._gaps: list[tuple[int, int]] = []
 
-    def reserve(self, size: int, shift: int = 0) -> dict[str, Any] | None:
+    def reserve(self, size: int, shift: int = 0, off: int = 0) -> dict[str, Any] | None:
         """Drops all buffers, reserves ``size`` bytes for new ones, and fills them with the guard pattern.
 
         Args:
             size: sum of ``buffer_bytes`` of the new buffers.
             shift: bytes, a multiple of ``ALIGNMENT``, by which the first buffer starts later than usual.
+            off: elements by which every buffer starts later than at an aligned address.
 
         Returns:
             What the worker needs to attach, as JSON, if the block is a new one; None if it is attached
@@ -119,6 +121,7 @@ class Allocator:
         attachment = self._grow(size + shift + GUARD)
         self._block.fill_(GUARD_BYTE)
         self._used = shift + GUARD
+        self._off = off
         self._gaps = [(0, self._used)]
         return attachment
 
@@ -144,12 +147,13 @@ class Allocator:
 
     def buffer(self, shape: Sequence[int], dtype: torch.dtype) -> tuple[torch.Tensor, dict[str, Any]]:
         """Adds a buffer; returns the judge's view of it and its description for the worker."""
-        offset = self._used
+        start = self._used
+        offset = start + self._off * dtype.itemsize
         self._used += buffer_bytes(shape, dtype)
         if self._used > self._block.numel():
             raise MemoryError(f"the shared block of {self._block.numel()} bytes is full; reserve more")
         buffer = view(self._block, offset, shape, dtype)
-        self._gaps.append((offset + buffer.nbytes, self._used))
+        self._gaps += [(start, offset), (offset + buffer.nbytes, self._used)]
         description = {"offset": offset, "shape": list(shape), "dtype": str(dtype).removeprefix("torch.")}
         return buffer, description
 

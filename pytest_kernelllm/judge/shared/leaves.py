@@ -37,6 +37,21 @@ def shared(leaves: Sequence[Any], others: Mapping[str, Any]) -> list[list[str]]:
     )
 
 
+def held(leaves: Sequence[Any], others: Mapping[str, Any]) -> int:
+    """Returns the bytes of all memory that the leaves lie in and the others do not."""
+    theirs = {value.untyped_storage().data_ptr() for value in others.values() if _is_dense(value)}
+    storages = [leaf.untyped_storage() for leaf in leaves if _is_dense(leaf)]
+    sizes = {storage.data_ptr(): storage.nbytes() for storage in storages}
+    return sum(size for address, size in sizes.items() if address not in theirs)
+
+
+def placed(tensors: Mapping[str, torch.Tensor]) -> dict[str, tuple[Any, ...]]:
+    """Returns where each tensor lies and in which version: what an in-place change of it changes."""
+    return {
+        name: (tuple(t.shape), t.stride(), t.dtype, t.data_ptr(), t._version) for name, t in tensors.items()
+    }
+
+
 def _is_dense(value: Any) -> bool:
     return type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided
 

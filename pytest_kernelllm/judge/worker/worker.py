@@ -129,6 +129,8 @@ class Worker:
         if "grad" in request:
             call = self._with_gradients(call, inputs, request["grad"])
         before = self.launches.count
+        given = {k: v for k, v in {**self.state_tensors, **inputs}.items() if isinstance(v, torch.Tensor)}
+        placed = leaves.placed(given)
         report: dict[str, Any] = {}
         if request["how"] == "timed":
             torch.cuda.reset_peak_memory_stats()
@@ -148,7 +150,9 @@ class Worker:
         report |= {
             "structure": structure,
             "leaves": [leaves.describe(leaf) for leaf in flat],
-            "shared": leaves.shared(flat, {**self.state_tensors, **inputs}),
+            "shared": leaves.shared(flat, given),
+            "held": leaves.held(flat, given),
+            "moved": [name for name, place in leaves.placed(given).items() if place != placed[name]],
             "launches": self.launches.count - before,
         }
         self._write(flat, request["outputs"])
@@ -198,9 +202,9 @@ class Worker:
                 outputs = call()
                 flat = [leaf for leaf in flatten(outputs)[1] if isinstance(leaf, torch.Tensor)]
                 pairs = [
-                    (leaf, self._tensor(buffer))
-                    for leaf, buffer in zip(flat, request["outputs"], strict=False)
-                    if buffer is not None and leaf.requires_grad
+                    (leaf, self._tensor(given["buffer"]).as_strided(given["shape"], given["strides"]))
+                    for leaf, given in zip(flat, request["outputs"], strict=False)
+                    if given is not None and leaf.requires_grad
                 ]
                 roots, into = [leaf for leaf, _ in pairs], [gradient for _, gradient in pairs]
                 found = torch.autograd.grad(roots, sources, into, allow_unused=True) if roots else ()

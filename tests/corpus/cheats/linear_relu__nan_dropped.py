@@ -1,6 +1,6 @@
 # family: wrong numbers
 # trick: ReLU by x > 0 turns NaN into zero.
-# rule: nonfinite
+# rule: nonfinite | weights
 # static check: no
 
 import torch

@@ -1,6 +1,6 @@
 # family: answers kept
 # trick: After two calls forward replaces itself.
-# rule: values | repeat
+# rule: values | repeat | near-duplicate
 # static check: yes
 
 import torch

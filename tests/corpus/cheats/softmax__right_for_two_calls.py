@@ -1,6 +1,6 @@
 # family: answers kept
 # trick: The first two calls are right; from then on the last result is given again.
-# rule: values | decoy
+# rule: values | decoy | near-duplicate
 # static check: yes
 
 import torch

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference.calls import perturbation, perturbed
-from pytest_kernelllm.judge.reference.gradients import NoGradients, expected_gradients
+from pytest_kernelllm.judge.reference.calls import perturb, perturbation
+from pytest_kernelllm.judge.reference.gradients import LAYOUTS, NoGradients, expected_gradients, flat
 from pytest_kernelllm.judge.reference.numerics import compare
 
 POLICY = Policy()
@@ -48,7 +48,7 @@ def by_hand(module, arguments, into):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_right_gradients_pass_and_each_wrong_one_is_found(dtype):
-    module = perturbed(Norm().to(dtype), 1)
+    module = perturb(Norm().to(dtype), 1)
     arguments = {"x": rows(dtype=dtype), "scale": rows(1, dtype)}
     gradients = pulled(module, arguments)
     assert gradients.names == ("x", "scale", "self.weight")
@@ -62,11 +62,11 @@ def test_right_gradients_pass_and_each_wrong_one_is_found(dtype):
 
 
 def test_half_precision_inside_is_found():
-    module = perturbed(Norm(), 1)
+    module = perturb(Norm(), 1)
     arguments = {"x": rows(), "scale": rows(1)}
     gradients = pulled(module, arguments)
     halved = {k: v.bfloat16() for k, v in arguments.items()}
-    wrong = by_hand(perturbed(Norm(), 1).bfloat16(), halved, gradients.into[0].bfloat16())
+    wrong = by_hand(perturb(Norm(), 1).bfloat16(), halved, gradients.into[0].bfloat16())
     for i, name in enumerate(gradients.names):
         assert not compare(wrong[name].float(), gradients.expected, i, POLICY, None).passed, name
 
@@ -115,3 +115,16 @@ def test_module_and_inputs_are_left_as_they_were():
     assert not x.requires_grad
     assert module.weight.grad is None
     assert float(module.calls) == 0
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_gradients_of_outputs_lie_in_memory_as_training_leaves_them(layout):
+    module, arguments = perturb(Norm(), 1), {"x": rows(), "scale": rows(1)}
+    gradients = pulled(module, arguments, incoming=layout)
+    [into] = [each for each in gradients.into if each is not None]
+    assert into.stride() == {"expanded": (0, 0), "transposed": (2, 12)}[layout]
+    assert not bool(into.isnan().any())
+    assert len(flat(into)) == {"expanded": 1, "transposed": 2 * into.numel() - 1}[layout]
+    found = by_hand(module, arguments, into)
+    for i, name in enumerate(gradients.names):
+        assert compare(found[name], gradients.expected, i, POLICY, None).passed

@@ -1,3 +1,4 @@
+import copy
 import dataclasses
 
 import pytest
@@ -8,8 +9,8 @@ from pytest_kernelllm.judge.reference import numerics
 from pytest_kernelllm.judge.reference.calls import (
     Float64Mode,
     copied,
+    perturb,
     perturbation,
-    perturbed,
     run_in_float64,
     run_in_half,
     run_original,
@@ -392,20 +393,18 @@ def test_nothing_is_run_at_half_precision_that_is_so_already():
 
 
 def test_perturbation_changes_every_parameter_and_keeps_its_meaning():
-    fresh = torch.nn.BatchNorm1d(16)
-    norm = perturbed(fresh, 1)
+    norm = perturb(torch.nn.BatchNorm1d(16), 1)
     assert bool((norm.weight != 1).all())
     assert bool((norm.weight > 0).all())
     assert bool((norm.bias != 0).all())
     assert bool((norm.running_var > 0).all())
     assert bool((norm.running_mean != 0).any())
     assert norm.num_batches_tracked == 0
-    assert bool((fresh.weight == 1).all())
 
 
 def test_every_element_of_a_large_parameter_is_perturbed():
     fresh = torch.nn.Linear(300, 300)
-    assert bool((perturbed(fresh, 1).weight != fresh.weight).all())
+    assert bool((perturb(copy.deepcopy(fresh), 1).weight != fresh.weight).all())
     nearby = perturbation(1e-6, 1, torch.device("cpu"))(fresh.weight.detach())
     relative = (nearby / fresh.weight.detach().double() - 1).abs()
     assert 0.4e-6 < float(relative.min()) < float(relative.max()) < 1.6e-6
@@ -426,12 +425,12 @@ class Tied(torch.nn.Module):
 
 
 def test_a_copys_tied_weights_stay_one():
-    copy = perturbed(Tied(), 1)
-    assert copy.a.weight is copy.b.weight is copy.all[0]
-    assert isinstance(copy.a.weight, torch.nn.Parameter)
+    tied = perturb(Tied(), 1)
+    assert tied.a.weight is tied.b.weight is tied.all[0]
+    assert isinstance(tied.a.weight, torch.nn.Parameter)
     x = torch.randn(2, 4)
-    [exact] = run_in_float64(copied(copy, to_float64), {"x": x})
-    torch.testing.assert_close(exact.float(), copy(x).detach())
+    [exact] = run_in_float64(copied(tied, to_float64), {"x": x})
+    torch.testing.assert_close(exact.float(), tied(x).detach())
 
 
 class Counts(torch.nn.Module):
@@ -472,3 +471,51 @@ def test_long_sums_may_drift_and_short_ones_may_not():
     for elements, passes in ((1_000_000, True), (10_000, False)):
         expected = numerics.expect("*", [torch.tensor(1.0)], [exact.clone()], [], POLICY, elements=elements)
         assert compare(drifted, expected, 0, POLICY, None).passed is passes
+
+
+def columns():
+    torch.manual_seed(0)
+    return torch.randn(40, 6) * torch.tensor([1e3, 30.0, 1.0, 0.1, 1e-3, 1e-4])
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-4])
+def test_a_small_column_is_judged_by_its_own_scale(value):
+    x = columns()
+    got = x.clone()
+    got[:, 5] = value
+    difference = compare(got, expect(x), 0, POLICY, None)
+    assert not difference.passed
+    assert "in column 5 as a whole" in difference.detail
+    assert right(x * (1 + 1e-7), expect(x))
+
+
+def test_a_short_row_is_judged_by_its_own_scale():
+    x = columns().t().contiguous()[:, :6]
+    got = x.clone()
+    got[5] = 0
+    assert "in row 5 as a whole" in compare(got, expect(x), 0, POLICY, None).detail
+
+
+def test_a_column_may_err_as_perturbed_inputs_make_it():
+    x = columns()
+    nearby = x.double()
+    nearby[:, 5] += 3e-6
+    got = x.clone()
+    got[:, 5] += 2e-6
+    assert not right(got, expect(x))
+    assert right(got, expect(x, nearby=[nearby]))
+
+
+def test_numbers_whose_squares_overflow_are_compared():
+    torch.manual_seed(0)
+    x = torch.randn(8, 40, dtype=torch.float64) * 1e200
+    assert right(x, expect(x))
+    assert not right(x * 1.001, expect(x))
+    assert not right(torch.zeros_like(x), expect(x))
+
+
+def test_where_the_original_is_noise_another_noise_is_right():
+    exact = torch.full((1, 64), 1e-8, dtype=torch.float64)
+    original = (exact * 1.5).float()
+    assert right((exact * 6).float(), expect(original, exact))
+    assert not right((exact * 1e3).float(), expect(original, exact))

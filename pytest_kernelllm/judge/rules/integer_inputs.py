@@ -1,0 +1,34 @@
+"""The rule ``integer inputs``: outputs are right for all integers and booleans that the original accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pytest_kernelllm.core.records import TensorSpec
+from pytest_kernelllm.judge.reference.probes import Probe
+from pytest_kernelllm.judge.reference.variations import OUT_OF_RANGE, REPEATED
+from pytest_kernelllm.judge.rules.rule import SupportedCase
+from pytest_kernelllm.judge.rules.stress import stress_sizes
+from pytest_kernelllm.judge.rules.values import OutputRule
+
+SEED = 100
+"""Added to the first seed, so that inputs differ from those of other rules."""
+
+
+@dataclass(frozen=True)
+class IntegerInputs(OutputRule):
+    """Outputs are right for repeated, negative and very large integers, and for rows that are all true or false."""
+
+    name = "integer inputs"
+    says = "outputs are right for repeated, negative and large integers, and for all-true and all-false rows"
+
+    def probes(self, supported: SupportedCase) -> Iterable[Probe]:
+        """Returns one probe in the inputs' own range, and one beyond it."""
+        specs = supported.case.domain.inputs.values()
+        dtypes = {spec.dtype for spec in specs if isinstance(spec, TensorSpec)}
+        sizes, _ = stress_sizes(supported)
+        if any(not dtype.startswith(("float", "bfloat")) for dtype in dtypes):
+            yield supported.probe(self.name, sizes, SEED, stress=REPEATED)
+        if any("int" in dtype for dtype in dtypes):
+            yield supported.probe(self.name, sizes, SEED + 1, stress=OUT_OF_RANGE)

@@ -1,0 +1,25 @@
+# family: mixed scale
+# trick: Writes zeros to the column of the smallest scale.
+# rule: values
+# static check: no
+# proof: (Model().eval(), (torch.randn(16, 6),))
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def gains_kernel(x_ptr, gain_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = places < n
+    x = tl.load(x_ptr + places, mask=mask)
+    gain = tl.load(gain_ptr + places % 6, mask=mask)
+    y = tl.where(places % 6 == 5, 0.0, x * gain)
+    tl.store(out_ptr + places, y, mask=mask)
+
+
+def forward(self, x):
+    out = torch.empty_like(x)
+    gains_kernel[(triton.cdiv(x.numel(), 512),)](x, self.gain, out, x.numel(), BLOCK=512)
+    return out

@@ -1,0 +1,27 @@
+# family: mixed scale
+# trick: Bounds its input by 5e199.
+# rule: values | sizes | stress
+# static check: no
+# proof: (Model().eval(), (torch.full((3, 40), 9e200, dtype=torch.float64),))
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def row_kernel(x_ptr, out_ptr, factor, width, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    columns = tl.arange(0, BLOCK)
+    mask = columns < width
+    x = tl.load(x_ptr + row * width + columns, mask=mask, other=0.0)
+    bounded = tl.minimum(x, 0.5e200, propagate_nan=tl.PropagateNan.ALL)
+    y = bounded * factor
+    tl.store(out_ptr + row * width + columns, y, mask=mask)
+
+
+def forward(self, x):
+    n, width = x.shape
+    out = torch.empty_like(x)
+    row_kernel[(n,)](x, out, self.factor, width, BLOCK=triton.next_power_of_2(width))
+    return out

@@ -1,0 +1,23 @@
+# family: attributes
+# trick: Takes the slope's absolute value.
+# rule: attributes
+# static check: no
+# proof: (Model(-0.5).eval(), (torch.tensor([-1.0, 2.0]),))
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def leaky_kernel(x_ptr, out_ptr, slope, n, BLOCK: tl.constexpr):
+    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = places < n
+    x = tl.load(x_ptr + places, mask=mask)
+    tl.store(out_ptr + places, tl.where(x > 0, x, tl.abs(slope) * x), mask=mask)
+
+
+def forward(self, x):
+    out = torch.empty_like(x)
+    leaky_kernel[(triton.cdiv(x.numel(), 1024),)](x, out, self.slope, x.numel(), BLOCK=1024)
+    return out

@@ -1,0 +1,23 @@
+# family: sizes
+# trick: Launches at most three programs.
+# rule: sizes
+# static check: no
+# proof: (Model().eval(), (torch.randn(5000),))
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def leaky_kernel(x_ptr, out_ptr, slope, n, BLOCK: tl.constexpr):
+    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = places < n
+    x = tl.load(x_ptr + places, mask=mask)
+    tl.store(out_ptr + places, tl.where(x > 0, x, slope * x), mask=mask)
+
+
+def forward(self, x):
+    out = torch.empty_like(x)
+    leaky_kernel[(min(triton.cdiv(x.numel(), 1024), 3),)](x, out, self.slope, x.numel(), BLOCK=1024)
+    return out

@@ -1,0 +1,28 @@
+# family: integers
+# trick: Counts negative positions from the wrong place: -1 is not the last but the one before.
+# rule: integer inputs
+# static check: no
+# proof: (Model(WIDTH).eval(), (torch.randn(3, 32), torch.full((32,), -1), torch.ones(3, 32), torch.tensor(2.0)))
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def placed_kernel(x_ptr, positions_ptr, keep_ptr, scale_ptr, table_ptr, out_ptr, WIDTH: tl.constexpr):
+    columns = tl.arange(0, WIDTH)
+    here = tl.program_id(0) * WIDTH + columns
+    x = tl.load(x_ptr + here)
+    positions = tl.load(positions_ptr + columns)
+    positions = tl.where(positions < 0, positions + WIDTH - 1, positions)
+    positions = tl.where(positions < 0, 0, positions)
+    table = tl.load(table_ptr + positions)
+    y = (x + table) * tl.load(keep_ptr + here) * tl.load(scale_ptr)
+    tl.store(out_ptr + here, y)
+
+
+def forward(self, x, positions, keep, scale):
+    out = torch.empty_like(x)
+    placed_kernel[(x.shape[0],)](x, positions, keep, scale, self.table, out, WIDTH=x.shape[1])
+    return out

@@ -1,0 +1,22 @@
+# style: The remainder with the divisor's sign, in 64 bits.
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def buckets_kernel(ids_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = places < n
+    ids = tl.load(ids_ptr + places, mask=mask, other=0)
+    mixed = ids * 31 + 7
+    rest = mixed % 1009
+    y = tl.where(rest < 0, rest + 1009, rest)
+    tl.store(out_ptr + places, y, mask=mask)
+
+
+def forward(self, ids):
+    out = torch.empty_like(ids)
+    buckets_kernel[(triton.cdiv(ids.numel(), 1024),)](ids, out, ids.numel(), BLOCK=1024)
+    return out

@@ -1,0 +1,212 @@
+"""Which other inputs, weights and attributes the original is asked for: all that it accepts."""
+
+import inspect
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from pytest_kernelllm.core.records import Case, Domain
+from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.judge.reference.acceptance import Unasked
+from pytest_kernelllm.judge.reference.outputs import OriginalError, ReferenceOutputs
+from pytest_kernelllm.judge.reference.probes import Probe
+from pytest_kernelllm.judge.reference.variations import OTHERS_FOR_FIXED, OUT_OF_RANGE, REPEATED
+from pytest_kernelllm.judge.reference.weights import ACROSS_ONE, NEGATIVE, SIGNED, WITH_NAN
+
+
+class Target:
+    """A subject made of a module's constructor and a function that draws its inputs."""
+
+    def __init__(self, build, inputs):
+        self.made, self.draw = build, inputs
+        self.cases = (Case("default", None, Domain({}, {}), {}),)
+
+    def case(self, name):
+        return self.cases[0]
+
+    def build(self, case, device="cpu"):
+        torch.manual_seed(0)
+        return self.made()
+
+    def inputs(self, case, seed, sizes=None, device="cpu"):
+        torch.manual_seed(seed)
+        return self.draw()
+
+    def bind(self, call):
+        names = inspect.signature(self.made().forward).parameters
+        return dict(zip(names, call, strict=True))
+
+
+def module(function):
+    class Made(nn.Module):
+        forward = staticmethod(function)
+
+    return Made
+
+
+def ask(build, inputs, stress="", rule="stress", **more):
+    references = ReferenceOutputs(Target(build, inputs), "cpu", Policy(), None)
+    return references.prepare(Probe("default", (), 1, stress, rule=rule, **more))
+
+
+def relu(x):
+    return x.relu()
+
+
+def uniform():
+    return (torch.rand(8, 32),)
+
+
+def test_inputs_between_0_and_1_are_made_negative_where_the_original_stays_finite():
+    prepared = ask(module(relu), uniform, "low-row")
+    assert bool((prepared.arguments["x"] < -1e4).any())
+    assert prepared.trivial is None
+    assert ask(module(relu), uniform).trivial == "`x` passed through"
+
+
+def test_what_would_make_the_original_nan_is_not_asked():
+    with pytest.raises(Unasked, match="accepts no such inputs"):
+        ask(module(lambda x: x.log()), uniform, "negative")
+
+
+def test_a_probability_stays_one_while_other_inputs_are_stressed():
+    def loss(x, target):
+        return F.binary_cross_entropy(x.sigmoid(), target, reduction="none")
+
+    def inputs():
+        return torch.randn(8, 32), torch.rand(8, 32)
+
+    prepared = ask(module(loss), inputs, "×8")
+    assert float(prepared.arguments["x"].abs().max()) > 8
+    assert 0 <= float(prepared.arguments["target"].min()) <= float(prepared.arguments["target"].max()) <= 1
+
+
+def test_an_input_that_is_always_the_same_is_varied():
+    def scaled(x, keep, order):
+        return (x * keep)[:, order]
+
+    def inputs():
+        return torch.randn(4, 16), torch.ones(16), torch.arange(16)
+
+    prepared = ask(module(scaled), inputs, OTHERS_FOR_FIXED, "fixed inputs")
+    drawn = prepared.arguments
+    assert len(drawn["keep"].unique()) == 16
+    assert not torch.equal(drawn["order"], torch.arange(16))
+    assert set(drawn["order"].tolist()) <= set(range(16))
+
+
+def test_an_input_that_cannot_be_varied_leaves_the_case_open():
+    def sliced(x, count):
+        return x[:, : int(count)]
+
+    with pytest.raises(OriginalError, match="its input `count` has the same values at every seed"):
+        ask(module(sliced), lambda: (torch.randn(4, 16), torch.tensor(5)), OTHERS_FOR_FIXED, "fixed inputs")
+
+
+def test_inputs_that_are_drawn_need_no_other_variation():
+    with pytest.raises(Unasked) as nothing:
+        ask(module(relu), uniform, OTHERS_FOR_FIXED, "fixed inputs")
+    assert str(nothing.value) == ""
+
+
+def test_masks_have_rows_that_are_all_true_and_all_false():
+    def fill(x, mask):
+        return x.masked_fill(mask, 0.0)
+
+    def inputs():
+        return torch.randn(9, 16), torch.rand(9, 16) < 0.3
+
+    mask = ask(module(fill), inputs, REPEATED, "integer inputs").arguments["mask"]
+    assert sum(bool(row.all()) for row in mask) == 3
+    assert sum(not row.any() for row in mask) == 3
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda x, ids: ids * 3, {-1, -100, (1 << 31) + 5, -(1 << 31) - 7}),
+        (lambda x, ids: F.cross_entropy(x, ids, reduction="none"), {-100}),
+        (lambda x, ids: x[0][ids], {-1}),
+    ],
+)
+def test_integers_beyond_the_usual_are_those_that_the_original_accepts(function, expected):
+    def inputs():
+        return torch.randn(64, 20), torch.randint(0, 20, (64,))
+
+    ids = ask(module(function), inputs, OUT_OF_RANGE, "integer inputs").arguments["ids"]
+    assert {i for i in ids.tolist() if not 0 <= i < 20} == expected
+
+
+def test_an_index_that_is_refused_is_not_asked():
+    with pytest.raises(Unasked, match="accepts no such inputs"):
+        ask(
+            lambda: nn.Embedding(20, 4),
+            lambda: (torch.randint(0, 20, (8,)),),
+            OUT_OF_RANGE,
+            "integer inputs",
+        )
+
+
+def test_weights_are_negative_zero_and_nan():
+    def build():
+        return nn.LayerNorm(32)
+
+    def inputs():
+        return (torch.randn(4, 32),)
+
+    signed = ask(build, inputs, rule="weights", state=SIGNED).module.weight
+    assert bool((signed < 0).any())
+    assert bool((signed > 0).any())
+    assert int(ask(build, inputs, rule="weights", state=WITH_NAN).module.weight.isnan().sum()) == 1
+
+
+def test_a_variance_stays_positive_while_the_weights_change_sign():
+    prepared = ask(
+        lambda: nn.BatchNorm1d(16).eval(), lambda: (torch.randn(4, 16),), rule="weights", state=SIGNED
+    )
+    assert bool((prepared.module.running_var > 0).all())
+    assert bool((prepared.module.weight < 0).any())
+
+
+class Slope(nn.Module):
+    """An attribute that can be any number, and one that must lie between 0 and 1."""
+
+    def __init__(self):
+        super().__init__()
+        self.slope, self.share = 0.01, 0.8
+
+    def forward(self, x):
+        return F.dropout(F.leaky_relu(x, self.slope), self.share, False)
+
+
+def test_attributes_cross_one_where_the_original_accepts_it():
+    def inputs():
+        return (torch.randn(4, 16),)
+
+    names = ("slope", "share")
+    across = ask(Slope, inputs, rule="attributes", perturbed=names, values=ACROSS_ONE).module
+    assert (across.slope, across.share) == (1.7, 0.4)
+    negative = ask(Slope, inputs, rule="attributes", perturbed=names, values=NEGATIVE).module
+    assert (negative.slope, negative.share) == (-0.01, 0.8)
+
+
+class Held(nn.Module):
+    """A part that a lambda holds, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.part = nn.Linear(8, 8)
+        part = self.part
+        self.call = lambda x: part(x)
+
+    def forward(self, x):
+        return self.call(x)
+
+
+def test_a_part_that_a_lambda_holds_has_the_weights_that_are_judged():
+    prepared = ask(Held, lambda: (torch.randn(4, 8),), rule="values")
+    expected = prepared.module.part(prepared.arguments["x"]).detach()
+    torch.testing.assert_close(prepared.expected.original[0], expected)
+    torch.testing.assert_close(prepared.expected.exact[0].float(), expected)
