@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import FunctionType
 from typing import Any
 
+import numpy
 import torch
 
 from pytest_kernelllm.core.parts import container
@@ -56,7 +57,9 @@ def plain(values: dict[str, Any], name: str, value: Any) -> None:
     if value is None or isinstance(value, bool | int | str):
         values[name] = value
     elif isinstance(value, float):
-        values[name] = {"float": repr(value)}  # JSON has no inf and nan
+        values[name] = {"float": float.__repr__(value)}  # JSON has no inf and nan
+    elif isinstance(value, numpy.number | numpy.bool_):
+        plain(values, name, value.item())
     elif isinstance(value, torch.dtype):
         values[name] = {"dtype": str(value).removeprefix("torch.")}
     elif isinstance(value, tuple | list) and all(isinstance(v, bool | int | str | None) for v in value):
