@@ -10,6 +10,7 @@ A domain holds pins among its attributes, under names that no attribute can have
 
 from __future__ import annotations
 
+import ast
 import builtins
 import copyreg
 import dis
@@ -17,8 +18,10 @@ import enum
 import functools
 import hashlib
 import importlib.util
+import inspect
 import logging
 import sys
+import textwrap
 import types
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -420,8 +423,7 @@ class _Writer:
             inner = [cell.cell_contents for cell in cells(function).values()]
             wrapped = [self.shown(each) for each in inner if isinstance(each, types.FunctionType)]
             return f"{name}({', '.join(wrapped)})"
-        if "<" in name:  # several may have this name
-            name += hashlib.sha256(code.co_code + repr(_constants(code)).encode()).hexdigest()[:16]
+        name += f"@{_digest_of(code)}"  # several may have one name
         held = {key: cell.cell_contents for key, cell in cells(function).items()} | {
             f"({key})": value for key, value in defaults(function).items()
         }
@@ -537,6 +539,20 @@ def _numpy(value: Any) -> str:
         if not value.shape
         else f"{name} {hashlib.sha256(value.tobytes()).hexdigest()}"
     )
+
+
+@functools.lru_cache(maxsize=4096)
+def _digest_of(code: types.CodeType) -> str:
+    """A digest of a function's code: of its source where that is certain, else of what Python made from it."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
+    except (OSError, TypeError, SyntaxError):
+        tree = ast.Module([], [])
+    kinds = ast.Lambda if code.co_name == "<lambda>" else ast.FunctionDef
+    found = [node for node in ast.walk(tree) if isinstance(node, kinds)]
+    if found and (kinds is ast.FunctionDef or len(found) == 1):
+        return hashlib.sha256(ast.unparse(found[0]).encode()).hexdigest()[:16]
+    return hashlib.sha256(code.co_code + repr(_constants(code)).encode()).hexdigest()[:16]
 
 
 def _constants(code: types.CodeType) -> list[Any]:

@@ -27,16 +27,21 @@ from pytest_kernelllm.core.targets import Scalar, TensorSpec
 from pytest_kernelllm.discover.errors import TargetError
 from pytest_kernelllm.discover.names import Bindings, module_names
 
-_WHOLE = frozenset(
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_WHOLE = _words(
     "vars __dict__ __getstate__ __reduce_ex__ asdict astuple attrgetter getmembers dir deepcopy __getattribute__ "
-    "locals _asdict __slots__ fields".split()
+    "locals _asdict __slots__ fields"
 )
 """Names by which code gets at attributes without naming them."""
 _BY_NAME = ("getattr", "hasattr")
-_NEVER_RUN = frozenset(
+_NEVER_RUN = _words(
     "__init__ __new__ __post_init__ __repr__ __str__ __setstate__ __getstate__ __reduce__ __reduce_ex__ __deepcopy__ "
     "__copy__ __init_subclass__ __class_getitem__ __del__ __format__ __setattr__ __delattr__ __annotate__ "
-    "__annotate_func__".split()
+    "__annotate_func__"
 )
 """Special methods that a call does not run by itself."""
 _ALWAYS_RUN = frozenset(("forward", "backward", "setup_context", "jvp"))
@@ -159,7 +164,9 @@ class _Walk:
             )
         if name not in self.known:
             return False
-        return not isinstance(value, types.FunctionType) or not _has_state(value, self.module)
+        if isinstance(value, types.BuiltinFunctionType):
+            return value.__self__ is None or isinstance(value.__self__, types.ModuleType | type)
+        return not isinstance(value, types.FunctionType) or pins.settled(value)
 
     def _absent(self, prefix: str, owner: Any) -> None:
         for name in sorted(self.asked):
@@ -229,9 +236,17 @@ class _Walk:
 
         ``name`` reaches the class in the code of ``forward``.
         """
+        if id(cls) in self._outer:
+            self.by_class = True  # its values are pinned where it was reached first
+            return
         if (id(cls), name) in self._visited:
             return
         self._visited.add((id(cls), name))
+        self._outer.append(id(cls))
+        self._members(name, cls)
+        self._outer.pop()
+
+    def _members(self, name: str, cls: type) -> None:
         seen: set[str] = set()
         for base in cls.__mro__:
             if _is_torch(base) or base.__module__ == "typing":
@@ -246,6 +261,9 @@ class _Walk:
                     if library and isinstance(function, types.FunctionType) and self._runs(key):
                         self._code(function.__code__)
                     elif self._runs(key) and not _is_generated(function):
+                        if isinstance(value, functools.cached_property) and path.startswith("global:self."):
+                            # Instances may have another value in its place.
+                            self._leaf(path.replace("global:self.", "value:").replace("__class__.", ""))
                         self.by_class |= isinstance(value, classmethod)
                         root = first and path == "global:self.__class__.forward"
                         self._function("global:" if root else f"{path}.", function)
@@ -265,9 +283,15 @@ class _Walk:
 
     def _function(self, prefix: str, function: Any) -> None:
         """Takes the names in a function's code, and pins what its closure, globals and defaults are."""
-        if not isinstance(function, types.FunctionType) or (id(function), prefix) in self._visited:
+        key = (id(function), prefix)
+        if not isinstance(function, types.FunctionType) or id(function) in self._outer or key in self._visited:
             return
-        self._visited.add((id(function), prefix))
+        self._visited.add(key)
+        self._outer.append(id(function))
+        self._inside(prefix, function)
+        self._outer.pop()
+
+    def _inside(self, prefix: str, function: types.FunctionType) -> None:
         module = function.__globals__.get("__name__") or ""
         held = {key: cell.cell_contents for key, cell in pins.cells(function).items()}
         if pins.is_library(module, "") and not self.library:
@@ -429,11 +453,6 @@ def _is_generated(function: Any) -> bool:
 
 def _is_code(value: Any) -> bool:
     return isinstance(value, _FUNCTIONS)
-
-
-def _has_state(function: types.FunctionType, module: nn.Module) -> bool:
-    text = pins.text_of(function, module)
-    return text != f"{pins.qualified(function)}()"
 
 
 def _as_code(name: str) -> str:

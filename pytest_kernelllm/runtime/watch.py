@@ -139,7 +139,7 @@ class _Seen:
         elif step in function.__globals__:
             expression = f"{self._name(function.__globals__)}[{step!r}]"
         else:
-            return f"{self._name(member)}({self._name(function)}, {step!r}, {self._name(self.module)})"
+            expression = f"{self._name(member)}({self._name(function)}, {step!r}, {self._name(self.module)})"
         if isinstance(value, torch.Tensor) or step == "(imports)":
             return expression  # which ``Unchanged`` compares
         self._same(expression, value)
