@@ -5,6 +5,7 @@ Standard library only.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -110,9 +111,9 @@ def _common(support: Domain, case: Case) -> Domain | None:
 def _may_stay_open(name: str, value: object) -> bool:
     """Whether a domain may leave an attribute out: a float then is read by the kernel, which is judged.
 
-    One in a tuple cannot be set to another value, so nothing would show that it is read.
+    One in a tuple cannot be set to another value, nor can an infinite one or NaN, so nothing would show that it is read.
     """
-    return isinstance(value, float) and "[" not in name
+    return isinstance(value, float) and math.isfinite(value) and "[" not in name
 
 
 def _same(listed: object, value: object) -> bool:

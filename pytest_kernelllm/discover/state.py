@@ -279,7 +279,9 @@ class _Walk:
 
     def _runs(self, name: str) -> bool:
         special = name.startswith("__") and name.endswith("__")
-        return name in self.names or name in _ALWAYS_RUN or (special and name not in _NEVER_RUN)
+        if special:
+            return name not in _NEVER_RUN or name in self.names
+        return self.read(name) or name in _ALWAYS_RUN
 
     def _function(self, prefix: str, function: Any) -> None:
         """Takes the names in a function's code, and pins what its closure, globals and defaults are."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
 import sys
 import time
@@ -95,7 +96,7 @@ def _claimed(domain: Domain, source: str) -> Domain:
     pinned = {
         name: value
         for name, value in domain.attributes.items()
-        if not (isinstance(value, float) and f"self.{name}" in source)
+        if not (isinstance(value, float) and math.isfinite(value) and f"self.{name}" in source)
     }
     return replace(domain, attributes=pinned)
 
