@@ -52,7 +52,10 @@ def source(kinds: Iterable[tuple[Kind, bool]]) -> str:
         "init": "\n".join(kind.init for kind, _ in kinds) or "pass",
         "body": "\n".join(kind.body for kind, _ in kinds),
     }
-    shown = {name: textwrap.indent(text, " " * (8 if name == "init" else 4)).lstrip() for name, text in inner.items()}
+    shown = {
+        name: textwrap.indent(text, " " * (8 if name == "init" else 4)).lstrip()
+        for name, text in inner.items()
+    }
     reads = ", ".join(["1.0", *(kind.read for kind, read in kinds if read)])
     return "\n".join([HEAD, *tops, BODY.format(reads=reads, **shown)])
 
