@@ -27,7 +27,7 @@ def covers(support: Domain, case: Case) -> Mapping[str, tuple[int, int]] | str:
         return f"takes the arguments {sorted(support.inputs)}, the target {sorted(want.inputs)}"
     for name, value in want.attributes.items():
         if name not in support.attributes:
-            if not _may_stay_open(name, value) and not is_pin(name):
+            if not may_stay_open(name, value) and not is_pin(name):
                 return f"does not say which `{name}` it was made for"
         elif not _same(support.attributes[name], value):
             return f"made for {name}={support.attributes[name]!r}, not {value!r}"
@@ -103,12 +103,12 @@ def _common(support: Domain, case: Case) -> Domain | None:
     attributes = {
         name: value
         for name, value in case.domain.attributes.items()
-        if name in support.attributes or not _may_stay_open(name, value)
+        if name in support.attributes or not may_stay_open(name, value)
     }
     return replace(case.domain, attributes=attributes, dims=dict(ranges))
 
 
-def _may_stay_open(name: str, value: object) -> bool:
+def may_stay_open(name: str, value: object) -> bool:
     """Whether a domain may leave an attribute out: a float then is read by the kernel, which is judged.
 
     One in a tuple cannot be set to another value, nor can an infinite one or NaN, so nothing would show that it is read.

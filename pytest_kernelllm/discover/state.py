@@ -286,7 +286,11 @@ class _Walk:
     def _function(self, prefix: str, function: Any) -> None:
         """Takes the names in a function's code, and pins what its closure, globals and defaults are."""
         key = (id(function), prefix)
-        if not isinstance(function, types.FunctionType) or id(function) in self._outer or key in self._visited:
+        if (
+            not isinstance(function, types.FunctionType)
+            or id(function) in self._outer
+            or key in self._visited
+        ):
             return
         self._visited.add(key)
         self._outer.append(id(function))
