@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kinds_of_state import KINDS, Kind
 
-from pytest_kernelllm.discover.live import LiveTarget, load_target
+from pytest_kernelllm.discover.live import LiveTarget, TargetError, load_target
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.runtime.domain import matches, misfit
 from pytest_kernelllm.runtime.watch import watch
@@ -137,3 +137,114 @@ def test_another_value_is_outside_the_domain_or_makes_no_difference(load, data) 
     before = loaded.result()
     loaded.change(data.draw(st.sampled_from(kinds))[0])
     assert loaded.reason() is not None or loaded.result() == before
+
+
+OF_PARTS = {name for name in KINDS if name.startswith("child's")} | {"attribute of a stock layer"}
+"""Kinds whose value is part of a submodule, which counts as called."""
+
+
+@pytest.mark.parametrize("name", sorted(KINDS.keys() - OF_PARTS))
+def test_what_is_not_read_may_differ(load, name) -> None:
+    kind = KINDS[name].numbered(1, 2.0, 3.0)
+    loaded = load([(kind, False)])
+    before = loaded.result()
+    loaded.change(kind)
+    assert loaded.result() == before
+    reason = loaded.reason()
+    if reason is not None:
+        path = reason.split("`")[1]
+        plain = {k for k in loaded.domain.attributes if not k.startswith(("value:", "global:"))}
+        assert path in plain, "what is not read is pinned only where it is a plain attribute"
+
+
+REFUSED = {
+    "a socket": (
+        "self.a = socket.socket(); self.a.close()",
+        "self.a.family",
+        "`self.a` is a socket, whose value cannot",
+    ),
+    "a lock in a dict": (
+        "self.a = {1: threading.Lock()}",
+        "len(self.a)",
+        "`self.a` is a lock, whose value cannot be",
+    ),
+    "a generator": (
+        "self.a = (i for i in [1])",
+        "self.a.gi_running",
+        "`self.a` is a generator, whose value cannot",
+    ),
+    "an object() of a config": (
+        "self.c = types.SimpleNamespace(a=object())",
+        "self.c.a is None",
+        "`self.c.a` is an object, whose value cannot",
+    ),
+    "the environment": (
+        "",
+        "float(os.environ.get('A', 1))",
+        "`Model.forward` reads the environment or runs code",
+    ),
+    "globals()": ("", "globals()['os'] is None", "`Model.forward` reads the environment or runs code"),
+    "a hidden tensor on no device": (
+        "self.a = [torch.ones(1, device='meta')]",
+        "len(self.a)",
+        "whose elements cannot",
+    ),
+    "a global lock": (
+        "",
+        "LOCK.locked()",
+        "`LOCK`, which forward reads, is a lock, whose value cannot be compared",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_compared_is_named(load, name) -> None:
+    init, read, message = REFUSED[name]
+    top = "import os, socket, threading\nLOCK = threading.Lock()"
+    with pytest.raises(TargetError) as caught:
+        load([(Kind(init, f"float({read})", "", top), True)])
+    assert message in str(caught.value)
+    assert str(caught.value).endswith("; no kernel can be adopted for it.")
+    if init:
+        assert load([(Kind(init, f"float({read})", "", top), False)]).reason() is None
+
+
+def test_two_names_of_one_tensor_are_pinned_both_ways(load) -> None:
+    init = "self.a = nn.Parameter(torch.ones(2), requires_grad=False)\nself.b = {b}"
+    kinds = [
+        Kind(init.format(b=b), "(self.a * self.b).sum()", "")
+        for b in ("self.a", "nn.Parameter(self.a.clone())")
+    ]
+    tied, untied = (load([(kind, True)]) for kind in kinds)
+    assert tied.domain.attributes["same:b"] == "a"
+    assert not any(name.startswith("same:") for name in untied.domain.attributes)
+    assert tied.reason() is None and untied.reason() is None
+    tied.module.b = torch.nn.Parameter(torch.ones(2), requires_grad=False)
+    untied.module.b = untied.module.a
+    with torch.no_grad():
+        for loaded in (tied, untied):
+            assert "one tensor here or in the verified module" in misfit(loaded.domain, loaded.module)
+
+
+def test_a_count_of_batches_is_no_state_that_matters(load) -> None:
+    loaded = load([(Kind("self.a = nn.BatchNorm1d(2).eval()", "self.a(x[None])[0, 0]", ""), True)])
+    loaded.module.a.num_batches_tracked += 5
+    assert loaded.reason() is None
+
+
+def test_an_ordinary_module_has_no_pins(load) -> None:
+    init = "self.eps = 1e-6\nself.weight = nn.Parameter(torch.ones(2))\nself.act = nn.GELU()\nself.k = 3"
+    loaded = load(
+        [
+            (
+                Kind(
+                    init,
+                    "helper(self.act(x) * self.weight).sum() + self.eps",
+                    "",
+                    "def helper(x):\n    return torch.tanh(x)",
+                ),
+                True,
+            )
+        ]
+    )
+    assert not [name for name in loaded.domain.attributes if ":" in name]
