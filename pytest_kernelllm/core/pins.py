@@ -217,6 +217,8 @@ def reads_of(code: types.CodeType) -> Reads:
         elif each.opname == "IMPORT_NAME":
             level, taken = instructions[index - 2].argval, instructions[index - 1].argval
             imported.append((level, each.argval, tuple(taken or ())))
+        elif each.opname == "MATCH_CLASS":  # which may read any attribute
+            names.add("__dict__")
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             inner = reads_of(constant)

@@ -13,6 +13,7 @@ import inspect
 import sys
 import textwrap
 import types
+from argparse import Namespace
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,8 +34,9 @@ def _words(text: str) -> frozenset[str]:
 
 
 _WHOLE = _words(
-    "vars __dict__ __getstate__ __reduce_ex__ asdict astuple attrgetter getmembers dir deepcopy __getattribute__ "
-    "locals _asdict __slots__ fields"
+    "vars __dict__ __getstate__ __reduce_ex__ asdict astuple attrgetter methodcaller getmembers dir deepcopy dumps "
+    "__getattribute__ locals _asdict __slots__ fields get_buffer get_parameter get_submodule buffers parameters "
+    "named_buffers named_parameters state_dict _buffers _parameters _modules"
 )
 """Names by which code gets at attributes without naming them."""
 _BY_NAME = ("getattr", "hasattr")
@@ -45,7 +47,12 @@ _NEVER_RUN = _words(
 )
 """Special methods that a call does not run by itself."""
 _ALWAYS_RUN = frozenset(("forward", "backward", "setup_context", "jvp"))
-_ENVIRONMENT = frozenset(("environ", "environb", "getenv"))
+_OUTSIDE = _words(
+    "environ environb getenv __globals__ __builtins__ f_globals f_back _getframe import_module __import__ read_text "
+    "read_bytes"
+)
+"""Names by which code reads what no object holds, or holds where nothing is looked for."""
+_OUTSIDE_GLOBALS = _words("eval exec globals open __import__ environ getenv import_module")
 _FUNCTIONS = (
     types.FunctionType,
     types.MethodType,
@@ -103,7 +110,7 @@ class _Walk:
     def __init__(
         self, module: nn.Module, known: Mapping[str, TensorSpec | Scalar], ran: Set[types.CodeType]
     ) -> None:
-        self.module, self.known = module, known
+        self.module, self.known, self.ran = module, known, bool(ran)
         self.library = pins.is_library(type(module).__module__, "")
         self.names: set[str] = set()
         self.asked: set[str] = set()
@@ -260,7 +267,7 @@ class _Walk:
                     function = pins.function_of(value)
                     if library and isinstance(function, types.FunctionType) and self._runs(key):
                         self._code(function.__code__)
-                    elif self._runs(key) and not _is_generated(function):
+                    elif self._runs(key) and not (self.ran and _is_generated(function)):
                         if isinstance(value, functools.cached_property) and path.startswith("global:self."):
                             # Instances may have another value in its place.
                             self._leaf(path.replace("global:self.", "value:").replace("__class__.", ""))
@@ -303,6 +310,8 @@ class _Walk:
         if pins.is_library(module, "") and not self.library:
             for key, value in held.items():  # a wrapper of a library around a function of the user's
                 self._function(f"{prefix}{key}.", pins.function_of(value))
+                if type(value) in (bool, int, float, str, list, tuple, dict):
+                    self._value(f"{prefix}{key}", value)
             return
         self._code(function.__code__)
         if pins.is_library(module, ""):
@@ -319,12 +328,13 @@ class _Walk:
             self._code_in(imported)
             self._leaf(f"{prefix}(imports)")
         read = pins.reads_of(function.__code__)
-        if (_ENVIRONMENT & read.names and "os" in read.globals) or {"eval", "exec", "globals"} & {
-            *read.globals
-        }:
-            raise _Refused(
-                f"`{function.__qualname__}` reads the environment or runs code from text, which cannot be compared"
-            )
+        modules = "sys" in read.globals and "modules" in read.names
+        if _OUTSIDE & read.names or _OUTSIDE_GLOBALS & {*read.globals} or modules:
+            text = "reads the environment, a file or the names of another module, or runs code from text"
+            raise _Refused(f"`{function.__qualname__}` {text}, which cannot be compared")
+        for key, value in vars(function).items():
+            if self.read(key) and not key.startswith("__"):
+                self._value(f"{prefix}{key}", value)
         for key in read.globals:
             if key in function.__globals__:
                 self._named(f"{prefix}{key}", key, function.__globals__[key], function.__globals__)
@@ -445,7 +455,7 @@ def _is_torch(cls: type) -> bool:
 
 def _is_opaque(value: Any) -> bool:
     """Whether an object of a library is pinned as a whole."""
-    return pins.is_library(type(value).__module__, "") and not hasattr(value, "__dict__")
+    return pins.is_basic(type(value).__module__) and not isinstance(value, types.SimpleNamespace | Namespace)
 
 
 def _is_value(value: Any) -> bool:

@@ -435,4 +435,92 @@ KINDS = {
         "import other",
         "def b_N(self):\n    from other import v_N\n    return v_N",
     ),
+    "buffer by get_buffer": Kind(
+        "self.register_buffer('a_N', torch.tensor([0, 1]))",
+        "torch.tensor([OLD, NEW])[self.get_buffer('a_N')[0]]",
+        "m.a_N.copy_(m.a_N.flip(0))",
+    ),
+    "buffer by buffers()": Kind(
+        "self.register_buffer('a_N', torch.tensor(1))",
+        "OLD * sum(b.item() for b in self.buffers() if b.ndim == 0)",
+        "m.a_N.fill_(2)",
+    ),
+    "matched": Kind(
+        "self.c_N = types.SimpleNamespace(a_N=OLD)",
+        "self.b_N()",
+        "m.c_N.a_N = NEW",
+        body="def b_N(self):\n    match self.c_N:\n        case types.SimpleNamespace(a_N=value):\n            return value",
+    ),
+    "attribute of a method": Kind(
+        "",
+        "self.b_N()",
+        "type(m).b_N.scale_N = NEW",
+        body="def b_N(self):\n    return self.b_N.scale_N\nb_N.scale_N = OLD",
+    ),
+    "user dict": Kind("self.a_N = collections.UserDict(x=OLD)", "self.a_N['x']", "m.a_N['x'] = NEW"),
+    "user dict's subclass": Kind(
+        "self.a_N = D_N(x=OLD)",
+        "self.a_N['x']",
+        "m.a_N['x'] = NEW",
+        "class D_N(collections.UserDict):\n    pass",
+    ),
+    "chain map": Kind(
+        "self.a_N = collections.ChainMap({}, {'x': OLD})", "self.a_N['x']", "m.a_N.maps[1]['x'] = NEW"
+    ),
+    "distribution": Kind(
+        "self.a_N = torch.distributions.Normal(0.0, OLD)",
+        "self.a_N.variance",
+        "m.a_N = torch.distributions.Normal(0.0, NEW)",
+    ),
+    "single dispatch": Kind(
+        "",
+        "f_N(1)",
+        "ns.G_N = NEW",
+        "G_N = OLD\n@functools.singledispatch\ndef f_N(x):\n    return 0.0\n@f_N.register\ndef g_N(x: int):\n    return G_N",
+    ),
+    "decorator of the user's": Kind(
+        "",
+        "f_N(1.0)",
+        "ns.f_N = ns.times_N(NEW)(ns.f_N.__wrapped__)",
+        "def times_N(s):\n    def decorated(f):\n        @functools.wraps(f)\n        def inner(x):\n            return s * f(x)\n"
+        "        return inner\n    return decorated\n@times_N(OLD)\ndef f_N(x):\n    return x",
+    ),
+    "descriptor": Kind(
+        "self._d_N = {1: OLD}",
+        "self.d_N",
+        "m._d_N[1] = NEW",
+        "class D_N:\n    def __get__(self, owner, cls=None):\n        return self if owner is None else owner._d_N[1]",
+        "d_N = D_N()",
+    ),
+    "decorated method": Kind(
+        "", "self.b_N()", "ns.G_N = NEW", "G_N = OLD", "@torch.no_grad()\ndef b_N(self):\n    return G_N"
+    ),
+    "generator function": Kind("", "next(f_N())", "ns.G_N = NEW", "G_N = OLD\ndef f_N():\n    yield G_N"),
+    "nested function": Kind(
+        "self._a_N = OLD",
+        "self.b_N()",
+        "m._a_N = NEW",
+        body="def b_N(self):\n    def inner():\n        return (lambda: self._a_N)()\n    return inner()",
+    ),
+    "walrus and star": Kind("self._a_N = [OLD]", "[*(v := self)._a_N][0]", "m._a_N = [NEW]"),
+    "function from a registry": Kind(
+        "self.name_N = 'x'",
+        "REG_N[self.name_N]()",
+        "ns.G_N = NEW",
+        "REG_N = {}\nG_N = OLD\ndef register_N(f):\n    REG_N['x'] = f\n    return f\n@register_N\ndef any_N():\n    return G_N",
+    ),
+    "config read in a registry's function": Kind(
+        "self.c_N = types.SimpleNamespace(a_N=OLD)",
+        "REG_N['x'](self)",
+        "m.c_N.a_N = NEW",
+        "REG_N = {'x': lambda m: m.c_N.a_N}",
+    ),
+    "parent": Kind(
+        "self.k_N = K_N(self)",
+        "self.k_N()",
+        "m._a_N = NEW",
+        "class K_N(nn.Module):\n    def __init__(self, parent):\n        super().__init__()\n        self._parent = [parent]\n"
+        "        parent._a_N = OLD\n    def forward(self):\n        return self._parent[0]._a_N",
+    ),
+    "signed zero": Kind("self.a_N = (0.0,)", "math.copysign(OLD, self.a_N[0])", "m.a_N = (-0.0,)"),
 }
