@@ -274,7 +274,12 @@ class _Walk:
                         self.by_class |= isinstance(value, classmethod)
                         root = first and path == "global:self.__class__.forward"
                         self._function("global:" if root else f"{path}.", function)
-                elif not library and not key.startswith("__") and self.read(key) and _is_value(value):
+                elif (
+                    not (library or self.library)
+                    and not key.startswith("__")
+                    and self.read(key)
+                    and _is_value(value)
+                ):
                     on_instance = name.startswith("global:self.") and self._on_instance(f"{name}.{key}")
                     if self.by_class or not on_instance:
                         self._value(path, value)
