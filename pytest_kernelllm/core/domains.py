@@ -5,10 +5,11 @@ Standard library only.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pytest_kernelllm.core.targets import Case, Domain, TensorSpec
+from pytest_kernelllm.core.targets import Case, Domain, TensorSpec, is_pin
 
 
 def covers(support: Domain, case: Case) -> Mapping[str, tuple[int, int]] | str:
@@ -26,9 +27,9 @@ def covers(support: Domain, case: Case) -> Mapping[str, tuple[int, int]] | str:
         return f"takes the arguments {sorted(support.inputs)}, the target {sorted(want.inputs)}"
     for name, value in want.attributes.items():
         if name not in support.attributes:
-            if not _may_stay_open(name, value):
+            if not may_stay_open(name, value) and not is_pin(name):
                 return f"does not say which `{name}` it was made for"
-        elif support.attributes[name] != value:
+        elif not _same(support.attributes[name], value):
             return f"made for {name}={support.attributes[name]!r}, not {value!r}"
     ranges = dict(want.dims)
     for name, spec in want.inputs.items():
@@ -61,6 +62,8 @@ def beyond(support: Domain, case: Case) -> str:
     want = case.domain
     if support.grad != want.grad:
         return f"made for grad={support.grad}"
+    if unpinned := next((n for n in want.attributes if is_pin(n) and n not in support.attributes), None):
+        return f"does not say which `{unpinned}` it was made for"
     names: dict[str, set[int | str]] = {}
     for name, spec in want.inputs.items():
         have = support.inputs[name]
@@ -100,17 +103,21 @@ def _common(support: Domain, case: Case) -> Domain | None:
     attributes = {
         name: value
         for name, value in case.domain.attributes.items()
-        if name in support.attributes or not _may_stay_open(name, value)
+        if name in support.attributes or not may_stay_open(name, value)
     }
     return replace(case.domain, attributes=attributes, dims=dict(ranges))
 
 
-def _may_stay_open(name: str, value: object) -> bool:
+def may_stay_open(name: str, value: object) -> bool:
     """Whether a domain may leave an attribute out: a float then is read by the kernel, which is judged.
 
-    One in a tuple cannot be set to another value, so nothing would show that it is read.
+    One in a tuple cannot be set to another value, nor can an infinite one or NaN, so nothing would show that it is read.
     """
-    return isinstance(value, float) and "[" not in name
+    return isinstance(value, float) and math.isfinite(value) and "[" not in name
+
+
+def _same(listed: object, value: object) -> bool:
+    return listed == value or (listed != listed and value != value)  # NaN
 
 
 def _range(entry: int | str, domain: Domain) -> tuple[int, int]:

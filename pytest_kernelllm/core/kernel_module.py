@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import math
 import pprint
 import re
 import threading
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_kernelllm.core.record import NON_FINITE
 from pytest_kernelllm.core.targets import Domain, Scalar, TensorSpec
 
 
@@ -230,10 +232,21 @@ def _names(node: ast.AST) -> list[str]:
 
 
 def _spec_literal(value: TensorSpec | Scalar) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return _NonFinite(value)
     return (value.dtype, value.shape) if isinstance(value, TensorSpec) else value
 
 
+class _NonFinite(float):
+    """A float that Python has no literal for, written as an expression that ``ast.literal_eval`` reads."""
+
+    def __repr__(self) -> str:
+        return "{'float': 'nan'}" if self != self else f"{'-' if self < 0 else ''}1e999"
+
+
 def _spec_from_literal(value: Any) -> TensorSpec | Scalar:
+    if isinstance(value, Mapping):
+        return NON_FINITE[value["float"]]
     if isinstance(value, tuple):
         dtype, shape = value
         return TensorSpec(dtype, tuple(shape))

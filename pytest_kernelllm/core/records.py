@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from pytest_kernelllm.core.record import SCHEMA, Record, RecordError, SchemaError
-from pytest_kernelllm.core.targets import Case, Domain, Scalar, Target, TensorSpec
+from pytest_kernelllm.core.targets import Case, Domain, Scalar, Target, TensorSpec, is_pin
 
 __all__ = [
     "SCHEMA",
@@ -36,6 +36,7 @@ __all__ = [
     "Terms",
     "Timing",
     "Verdict",
+    "is_pin",
 ]
 
 Status = Literal["accepted", "rejected", "inconclusive"]

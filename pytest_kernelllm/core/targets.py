@@ -10,6 +10,11 @@ from pytest_kernelllm.core.record import Record
 Scalar = bool | int | float | str | None
 
 
+def is_pin(name: str) -> bool:
+    """Whether a name among a domain's attributes is that of a pin, see ``core.pins``."""
+    return name.startswith(("value:", "global:", "same:"))
+
+
 @dataclass(frozen=True)
 class Target(Record):
     """An ``nn.Module`` class marked ``@triton_candidate``, as the static scan sees it."""
@@ -47,7 +52,7 @@ class Domain(Record):
     inputs: dict[str, TensorSpec | Scalar]
     """By parameter name of the target's ``forward``; arguments left at their default are not listed."""
     attributes: dict[str, TensorSpec | Scalar]
-    """By dotted name (``weight``, ``fc.bias``, ``eps``): parameters and buffers, and plain values that must match."""
+    """By dotted name (``weight``, ``fc.bias``, ``eps``): parameters and buffers, and plain values and pins that must match."""
     dims: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Inclusive range of each named dimension."""
     training: bool = False

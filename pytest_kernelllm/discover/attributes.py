@@ -6,7 +6,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterator, Mapping
-from types import BuiltinFunctionType, FunctionType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -95,6 +95,8 @@ def _follow(module: nn.Module, chain: Chain) -> Any:
             value = getattr(value, part)
         except Exception:  # a property of the user's may raise anything; then there is nothing to record
             return _NOTHING
+    if isinstance(value, BuiltinFunctionType) and not isinstance(value.__self__, ModuleType | type | None):
+        return _NOTHING
     # A method is not state, however it is reached.
     return _NOTHING if isinstance(value, FunctionType) and len(chain) == 1 else value
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from pytest_kernelllm.discover.errors import TargetError, in_one_line
 from pytest_kernelllm.discover.importing import import_file
 from pytest_kernelllm.discover.marks import find_marks, kernelbench_mark
 from pytest_kernelllm.discover.resolve import ProjectSources
+from pytest_kernelllm.discover.state import recording, state
 from pytest_kernelllm.marker import OPTIONS_ATTRIBUTE, Options
 
 __all__ = ["Call", "LiveTarget", "TargetError", "load_target"]
@@ -236,10 +237,20 @@ def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
     live = replace(live, cases=tuple(cases), parts=parts_of(module), _makers=makers)
     tried = "float32" if "float32" in held else next(iter(held))
     module = build.finished(module, tried, "cpu", options.training)
-    for case in cases:
-        if case.dtype == tried:
-            _try(live, module, case, where)
-    return live
+    ran: set[CodeType] = set()
+    with recording(ran):
+        for case in cases:
+            if case.dtype == tried:
+                _try(live, module, case, where)
+    # Of another one: calling a module may change it.
+    fresh = build.construct(live.cls, options.init, where)
+    pins = state(fresh.train(options.training), held[tried], ran, where)
+    return replace(live, cases=tuple(_pinned(case, pins) for case in cases))
+
+
+def _pinned(case: Case, pins: Mapping[str, str]) -> Case:
+    domain = replace(case.domain, attributes={**case.domain.attributes, **pins})
+    return replace(case, domain=domain)
 
 
 def _probe(live: LiveTarget, make: Callable[..., Any]) -> Callable[[Sizes], dict[str, Any]]:

@@ -143,8 +143,16 @@ class _Finder:
     def result(self) -> Marks:
         """Gives every mark a unique name; if a class has several marks, the last one counts, as at run time."""
         last = {mark.expression: mark for mark in self.marks}
+        statements = {(mark.expression, mark.node) for mark in self.marks if mark.node is not None}
+        for expression in list(last):
+            several = sorted(node.lineno for chain, node in statements if chain == expression)
+            if len(several) > 1:
+                # Which one is the class is known only when the file runs, so a patch might edit the other.
+                lines = " and ".join(map(str, several))
+                text = f"{last.pop(expression).name} is defined and marked on lines {lines}; give each a name of its own"
+                self.problems.append((several[-1], text))
         for mark in self.marks:
-            if (kept := last[mark.expression]) is not mark:
+            if (kept := last.get(mark.expression, mark)) is not mark:
                 self.problems.append(
                     (mark.line, f"{mark.name} is marked again on line {kept.line}; keep one marker")
                 )

@@ -8,7 +8,7 @@
       build/torch-cuda/
         metadata.json  __init__.py  layers.py
         scale.py                    the kernel module, byte for byte as it was judged
-        guard.py  ambient.py  domain.py  methods.py  records.py
+        guard.py  ambient.py  domain.py  methods.py  pins.py  records.py
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ _SHIPPED = {
     "records": _PACKAGE / "export" / "shipped" / "records.py",
     "guard": _PACKAGE / "export" / "shipped" / "guard.py",
     "domain": _PACKAGE / "runtime" / "domain.py",
+    "pins": _PACKAGE / "core" / "pins.py",
     "methods": _PACKAGE / "runtime" / "methods.py",
     "ambient": _PACKAGE / "runtime" / "ambient.py",
 }

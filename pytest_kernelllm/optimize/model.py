@@ -15,7 +15,8 @@ from pytest_kernelllm.optimize.graphs import graphing
 from pytest_kernelllm.optimize.kernel_index import KernelIndex, NoKernel
 from pytest_kernelllm.optimize.report import ModuleReport, OptimizeReport
 from pytest_kernelllm.runtime import DISPATCHER
-from pytest_kernelllm.runtime.instance import OWN_CLASS, Swap, TextKernel, dispatching, misfit, swap
+from pytest_kernelllm.runtime.domain import misfit
+from pytest_kernelllm.runtime.instance import OWN_CLASS, Swap, TextKernel, dispatching, swap
 from pytest_kernelllm.runtime.kernel import Unavailable
 from pytest_kernelllm.store import Store
 

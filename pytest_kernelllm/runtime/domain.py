@@ -9,13 +9,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from pytest_kernelllm.core.records import Domain, TensorSpec
+from pytest_kernelllm.core.pins import MISSING, Unpinnable, pinned, ties
+from pytest_kernelllm.core.records import Domain, TensorSpec, is_pin
 from pytest_kernelllm.runtime.methods import replaced
-
-
-class MISSING:
-    """Stands for a missing attribute. It is a class because Dynamo before torch 2.13 cannot compare objects."""
-
 
 PLAIN = (torch.Tensor, nn.Parameter)
 """The types of tensors that kernels accept; a subclass may behave differently."""
@@ -23,6 +19,11 @@ SCALARS = (bool, int, float, str, type(None))
 _CLASS = ".__class__"
 ORDERED = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 """Modules whose parts may be gone through in order."""
+
+
+def misfit(domain: Domain, module: nn.Module) -> str | None:
+    """Returns why no call of this module in its present state can be in a domain; None if some may."""
+    return _attributes(domain, module, {}, {}) or _pins(domain, module)
 
 
 def matches(
@@ -47,6 +48,7 @@ def matches(
     return (
         _structure(domain, module)
         or _attributes(domain, module, sizes, devices)
+        or _pins(domain, module)
         or _arguments(domain, bound, sizes, devices)
         or _devices(devices, device_type)
         or _gradients(domain, module, bound)
@@ -124,6 +126,8 @@ def _attributes(
     domain: Domain, module: nn.Module, sizes: dict[str, int], devices: dict[torch.device, str]
 ) -> str | None:
     for path, listed in domain.attributes.items():
+        if is_pin(path):
+            continue
         actual = _lookup(module, path)
         if isinstance(listed, TensorSpec):
             if problem := _tensor(listed, actual, domain.dims, sizes):
@@ -131,6 +135,25 @@ def _attributes(
             devices.setdefault(actual.device, f"`{path}`")
         elif not same_value(listed, actual):
             return f"`{path}` is {_shown(actual)}, the kernel is for {_shown(listed)}"
+    return None
+
+
+def _pins(domain: Domain, module: nn.Module) -> str | None:
+    listed = {name: value for name, value in domain.attributes.items() if is_pin(name)}
+    if torch.compiler.is_dynamo_compiling():
+        return "torch.compile cannot compare all values that the original reads" if listed else None
+    tied = {name: value for name, value in listed.items() if name.startswith("same:")}
+    if differing := tied.items() ^ ties(module).items():
+        name = min(differing)[0].partition(":")[2]
+        return f"`{name}` and another parameter or buffer are one tensor here or in the verified module, not in both"
+    for name in listed.keys() - tied.keys():
+        path = name.partition(":")[2]
+        try:
+            actual = pinned(module, name)
+        except Unpinnable as error:
+            return f"`{path}` {error}"
+        if actual != listed[name]:
+            return f"`{path}` is {actual}, the kernel is for {listed[name]}"
     return None
 
 
@@ -196,9 +219,8 @@ def _gradients(domain: Domain, module: nn.Module, bound: inspect.BoundArguments)
     if domain.grad or not torch.is_grad_enabled():
         return None
     tensors = [(name, t) for name, t in bound.arguments.items() if isinstance(t, torch.Tensor)]
-    tensors += [
-        (path, t) for path in domain.attributes if isinstance(t := _lookup(module, path), torch.Tensor)
-    ]
+    paths = [path for path in domain.attributes if not is_pin(path)]
+    tensors += [(path, t) for path in paths if isinstance(t := _lookup(module, path), torch.Tensor)]
     wanting = next((name for name, tensor in tensors if tensor.requires_grad), None)
     return wanting and (
         f"gradients are enabled and `{wanting}` requires them, which the kernel does not compute "

@@ -19,7 +19,6 @@ from torch import nn
 
 from pytest_kernelllm.core.kernel_module import read_supports
 from pytest_kernelllm.core.records import Domain
-from pytest_kernelllm.runtime.domain import _attributes
 from pytest_kernelllm.runtime.install import install
 from pytest_kernelllm.runtime.kernel import AGAIN, Kernel, Unavailable, refuse_if_disabled
 
@@ -145,8 +144,3 @@ def swap(path: str, module: nn.Module, after: type[nn.Module]) -> Swap:
     # The module's own __setattr__ may do anything.
     object.__setattr__(module, "__class__", after)
     return done
-
-
-def misfit(domain: Domain, module: nn.Module) -> str | None:
-    """Returns why no call of this module in its present state can be in a domain; None if some may."""
-    return _attributes(domain, module, {}, {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +11,20 @@ from typing import Any
 import torch
 from torch import nn
 
+from pytest_kernelllm.core.pins import (
+    MISSING,
+    SCOPE,
+    Unchanged,
+    cells,
+    function_of,
+    member,
+    settled,
+    start,
+    steps,
+)
+from pytest_kernelllm.core.targets import is_pin
 from pytest_kernelllm.runtime.ambient import HOOKS, QUIET, QUIET_NAMES
-from pytest_kernelllm.runtime.domain import MISSING, ORDERED, PLAIN, SCALARS, same_value, split_item
+from pytest_kernelllm.runtime.domain import ORDERED, PLAIN, SCALARS, same_value, split_item
 from pytest_kernelllm.runtime.generated import define, holding
 
 
@@ -47,7 +60,10 @@ def watch(module: nn.Module, paths: Iterable[str]) -> Watch:
     for child in module.modules():
         seen.structure(child)
     for path in paths:
-        seen.path(path)
+        if is_pin(path):
+            seen.pin(path)
+        else:
+            seen.path(path)
     return seen.watch()
 
 
@@ -95,6 +111,39 @@ class _Seen:
             if value is MISSING:
                 return
             owner = value
+
+    def pin(self, name: str) -> None:
+        """Adds the value of one pin, and everything on the way to it."""
+        if name.startswith("same:"):
+            return  # both names are tensors of the domain, which ``structure`` compares with each other
+        owner, expression, value = start(self.module, name), "", None
+        for step in steps(name):
+            value = self.module if owner is SCOPE and step == "self" else member(owner, step, self.module)
+            if value is not self.module:
+                expression = self._member(owner, step, value)
+            owner = value
+        if not settled(value) and not name.endswith(".__class__"):
+            self._add(f"{self._name(Unchanged(value, self.module))}({expression})")
+
+    def _member(self, owner: Any, step: str, value: Any) -> str:
+        """Returns an expression for one step of a pin, and adds the condition that it is unchanged."""
+        if owner is SCOPE:
+            forward = type(self.module).forward
+            self._add(f"type({self._name(self.module)}).forward is {self._name(forward)}")
+            owner = forward
+        function = function_of(owner)
+        if not isinstance(function, types.FunctionType):
+            return self._attribute(owner, step, value)
+        if step in cells(function):
+            expression = f"{self._name(cells(function)[step])}.cell_contents"
+        elif step in function.__globals__:
+            expression = f"{self._name(function.__globals__)}[{step!r}]"
+        else:
+            expression = f"{self._name(member)}({self._name(function)}, {step!r}, {self._name(self.module)})"
+        if isinstance(value, torch.Tensor) or step == "(imports)":
+            return expression  # which ``Unchanged`` compares
+        self._same(expression, value)
+        return expression
 
     def watch(self) -> Watch:
         """Returns the result."""

@@ -1,5 +1,6 @@
 """What of a kernel's own SUPPORTS ships: nothing that judging the target's cases does not cover."""
 
+import math
 import re
 from dataclasses import replace
 
@@ -38,6 +39,24 @@ def sizes(x, y, **dims):
 def test_what_lies_within_a_case_ships_as_it_is(support):
     assert beyond(support, CASE) == ""
     assert shipped([support], [CASE]) == (support,)
+
+
+def test_pins_of_the_case_ship_whether_a_kernel_names_them_or_not():
+    pinned = {**DOMAIN.attributes, "value:table": "{'a': 1, }", "global:SCALE": "2.0", "same:b": "a"}
+    case = replace(CASE, domain=replace(DOMAIN, attributes=pinned))
+    assert "does not say which `value:table`" in beyond(DOMAIN, case)
+    [part] = shipped([DOMAIN], [case])
+    assert part.attributes == pinned
+    assert beyond(part, case) == ""
+    assert shipped([replace(DOMAIN, attributes={**pinned, "global:SCALE": "3.0"})], [case]) == ()
+
+
+def test_a_float_that_cannot_be_varied_is_not_left_open():
+    for value in (math.inf, -math.inf, math.nan):
+        case = replace(CASE, domain=replace(DOMAIN, attributes={**DOMAIN.attributes, "eps": value}))
+        assert "which `eps`" in beyond(OPEN, case)
+        assert beyond(case.domain, case) == ""
+        assert "made for eps=" in beyond(DOMAIN, case)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 import ast
 import hashlib
+import math
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -11,6 +13,7 @@ from pytest_kernelllm.core.kernel_module import (
     DIGEST_LINE,
     Provenance,
     compose,
+    format_supports,
     judged_part,
     read_supports,
     stamped,
@@ -19,6 +22,7 @@ from pytest_kernelllm.core.kernel_module import (
     with_supports,
 )
 from pytest_kernelllm.core.records import Domain, TensorSpec
+from pytest_kernelllm.export.shipped import records as shipped_records
 
 DOMAIN = Domain({"x": TensorSpec("float32", ("n", 64))}, {}, {"n": (1, 64)})
 BODY = "@triton.jit\ndef a_kernel(x_ptr):\n    pass\n\n\ndef forward(self, x):\n    return x  # “as it is”\n"
@@ -145,3 +149,19 @@ def test_a_kernel_module_that_changes_loses_its_figures() -> None:
     other = Domain({"x": TensorSpec("float32", ("n", 64))}, {}, {"n": (1, 8)})
     assert with_supports(SHIPPED, [other]) == with_supports(TEXT, [other])
     assert stamped(SHIPPED) == TEXT
+
+
+def test_infinities_and_nan_are_written_as_literals() -> None:
+    values = {"high": math.inf, "low": -math.inf, "none": math.nan, "name": "inf", "value:x": "2.0"}
+    domain = Domain({"x": TensorSpec("float32", (1,)), "limit": math.inf}, values)
+    text = format_supports([domain])
+    [read] = read_supports(text)
+    assert read == domain
+    assert {name: type(value) for name, value in read.attributes.items()} == {
+        k: type(v) for k, v in values.items()
+    }
+    space: dict[str, Any] = {}
+    exec(text, space)  # as a worker and an export read it
+    assert space["SUPPORTS"][0]["attributes"]["low"] == -math.inf
+    [shipped] = shipped_records.domains(space["SUPPORTS"])
+    assert math.isnan(shipped.attributes["none"]) and shipped.inputs["limit"] == math.inf

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from pytest_kernelllm.core.domains import may_stay_open
 from pytest_kernelllm.core.kernel_module import format_supports
 from pytest_kernelllm.core.records import Candidate, Domain, Verdict
 from pytest_kernelllm.discover.live import LiveTarget, load_target
@@ -95,7 +96,7 @@ def _claimed(domain: Domain, source: str) -> Domain:
     pinned = {
         name: value
         for name, value in domain.attributes.items()
-        if not (isinstance(value, float) and f"self.{name}" in source)
+        if not (may_stay_open(name, value) and f"self.{name}" in source)
     }
     return replace(domain, attributes=pinned)
 

@@ -155,6 +155,10 @@ def test_last_definition_wins(project):
         ("def f():\n    tc(X)", "layers.py:3: triton_candidate(X, ...) is called in a function and makes"),
         ("for X in XS:\n    tc(X)", "layers.py:3: triton_candidate(X, ...) is called in a loop and makes"),
         ("tc(XS['a'])", "layers.py:2: `XS['a']` does not name a class; pass the class by its name."),
+        (
+            "if A:\n    @tc\n    class X: ...\nelse:\n    @tc\n    class X: ...",
+            "layers.py:7: X is defined and marked on lines 4 and 7; give each a name of its own.",
+        ),
         ("tc(X)\ntc(X)", "layers.py:2: X is marked again on line 3; keep one marker."),
         ("tc(X, kernel=K)", "layers.py:2: kernel= of X is not a string literal; write the module's"),
         ("class X(:\n  ", "layers.py:2: cannot be read as Python ("),

@@ -14,6 +14,9 @@ from exported import CPU, H200, adds, kernel_source, kernelized, make_project
 from kernels._rust import Digest, DigestAlgorithm, Metadata
 from projects import LAYERS
 
+from pytest_kernelllm.core.kernel_module import with_supports
+from pytest_kernelllm.discover.live import load_target
+
 VARIANT = Path("hf") / "build" / "torch-cuda"
 X = torch.randn(6, 64)
 
@@ -76,6 +79,37 @@ def test_outside_the_verified_domain_the_modules_own_forward_runs(exported, outs
     module, x = outside(load(exported))
     with torch.no_grad():
         assert torch.equal(module(x), type(module).forward(module, x))
+
+
+KEPT = (
+    LAYERS.replace(
+        "weight = nn.Parameter(torch.ones(width))",
+        "weight = nn.Parameter(torch.ones(width)); self.table = {'add': [1]}; self.register_buffer('on', torch.tensor(True))",
+    )
+    .replace("return x * self.weight + 1", "return x * self.weight + self.table['add'][0] * self.on + SHIFT")
+    .replace("def rows", "SHIFT = 0\n\n\ndef rows")
+)
+
+
+def test_a_module_in_another_state_than_the_verified_one_runs_its_own_forward(tmp_path, monkeypatch):
+    project = make_project(tmp_path, monkeypatch, KEPT)
+    domain = load_target(project.root, project.target).cases[0].domain
+    monkeypatch.setattr(
+        "exported.kernel_source", lambda *given: with_supports(kernel_source(*given), [domain])
+    )
+    project.verified()
+    assert project.export().returncode == 0
+    module = load(project)
+    assert adds(module, X) == 2.0
+    module.table["add"][0] = 7
+    assert adds(module, X) == 7.0
+    module.table["add"][0] = 1
+    module.on.fill_(False)
+    assert adds(module, X) == 0.0
+    module.on.fill_(True)
+    assert adds(module, X) == 2.0
+    project.layers.SHIFT = 3
+    assert adds(module, X) == 4.0
 
 
 def test_gradients_flow_through_the_modules_own_forward(exported):

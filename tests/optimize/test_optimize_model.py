@@ -19,7 +19,7 @@ from torch.nn.utils import parametrize
 
 from pytest_kernelllm import optimize_model
 from pytest_kernelllm.core.errors import ConfigError
-from pytest_kernelllm.core.kernel_module import Provenance, compose
+from pytest_kernelllm.core.kernel_module import Provenance, compose, with_supports
 from pytest_kernelllm.core.records import (
     Candidate,
     Domain,
@@ -30,6 +30,7 @@ from pytest_kernelllm.core.records import (
     Timing,
     Verdict,
 )
+from pytest_kernelllm.discover.live import load_target
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.judge.environment import find_environment
 from pytest_kernelllm.runtime import KernelLLMWarning, explain
@@ -147,10 +148,10 @@ def project(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     with monkeypatch.context() as modules:
-        for name in ("layers", "marked", "adopted"):  # other tests have modules of these names too
+        for name in ("layers", "marked", "adopted", "kept"):  # other tests have modules of these names too
             modules.delitem(sys.modules, name, raising=False)
         yield Project(tmp_path)
-        for name in ("layers", "marked", "adopted"):
+        for name in ("layers", "marked", "adopted", "kept"):
             sys.modules.pop(name, None)
 
 
@@ -172,6 +173,26 @@ def reason(report, path: str) -> str:
     return next(each.reason for each in report.modules if each.path == path)
 
 
+KEPT = """
+import torch
+from torch import nn
+from pytest_kernelllm import triton_candidate
+
+SHIFT = [0.0]
+
+
+@triton_candidate(inputs=lambda n=4: torch.randn(n, 8), dims={"n": (1, 16)})
+class Scale(nn.Module):
+    def __init__(self, add=1.0):
+        super().__init__()
+        self.weight = nn.Parameter(torch.arange(1.0, 9.0))
+        self.table = {"add": [add]}
+
+    def forward(self, x):
+        return x * self.weight + self.table["add"][0] + SHIFT[0]
+"""
+
+
 # --------------------------------------------------------------------------- replacing
 
 
@@ -186,6 +207,28 @@ def test_modules_with_a_verified_kernel_run_it_inside_its_domain_only(model) -> 
     assert runs_kernel(block.eval())
     wanting = block(X)
     assert wanting.requires_grad, "gradients are enabled here, so the original ran"
+
+
+def test_a_module_in_another_state_than_the_verified_one_is_not_replaced(project) -> None:
+    (project.path / "kept.py").write_text(KEPT)
+    [target] = scan_file(project.path / "kept.py", project.path).targets
+    live = load_target(project.path, target)
+    project.verified(with_supports(kernel_text(), [live.cases[0].domain]), "kept.py")
+    kept = sys.modules[live.cls.__module__]
+    model = nn.ModuleList([kept.Scale(), kept.Scale(add=3.0)]).eval()
+    report = optimize_model(model)
+    assert [each.path for each in report.replaced] == ["0"]
+    assert reason(report, "1") == "`table` is {'add': [3.0, ], }, the kernel is for {'add': [1.0, ], }"
+    assert runs_kernel(model[0])
+    for change in (lambda: model[0].table["add"].__setitem__(0, 1.5), lambda: kept.SHIFT.__setitem__(0, 0.5)):
+        model[0].table["add"][0] = 1.0
+        assert runs_kernel(model[0])
+        change()
+        with torch.no_grad():
+            assert (model[0](X) - X * model[0].weight).max() < 50
+    report.restore()
+    kept.SHIFT[0] = 0.0
+    assert not optimize_model(nn.ModuleList([kept.Scale(2.0)]).eval()).replaced
 
 
 def test_the_class_and_its_other_instances_stay_as_they_are(project, model) -> None:

@@ -9,6 +9,11 @@ from typing import Any
 Scalar = bool | int | float | str | None
 
 
+def is_pin(name: str) -> bool:
+    """Whether a name among a domain's attributes is that of a pin, see ``pins``."""
+    return name.startswith(("value:", "global:", "same:"))
+
+
 @dataclass(frozen=True)
 class TensorSpec:
     """A tensor of a domain: dtype name (``float32``) and shape, each entry a size or a dimension's name."""
@@ -43,4 +48,6 @@ def domains(supports: Iterable[Mapping[str, Any]]) -> tuple[Domain, ...]:
 
 
 def _spec(value: Any) -> TensorSpec | Scalar:
+    if isinstance(value, dict):  # a NaN, which has no literal
+        return float(value["float"])
     return TensorSpec(*value) if isinstance(value, tuple) else value

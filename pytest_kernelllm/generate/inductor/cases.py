@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -136,7 +137,8 @@ class CaseTracer:
         """Returns the float attributes that a kernel module can read."""
         expression = self.live.parts.expression
         attributes = self.case.domain.attributes.items()
-        return {k: v for k, v in attributes if isinstance(v, float) and expression(k) is not None}
+        floats = {k: v for k, v in attributes if isinstance(v, float) and math.isfinite(v)}
+        return {k: v for k, v in floats.items() if expression(k) is not None}
 
     def _fix(self) -> None:
         """Exports the case again at its own sizes, because it cannot be compiled for every size."""

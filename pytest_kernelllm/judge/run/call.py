@@ -14,7 +14,7 @@ from pytest_kernelllm.judge.memory import is_scarce, ran_out
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.outputs import PreparedProbe, ReferenceOutputs
 from pytest_kernelllm.judge.reference.probes import elements
-from pytest_kernelllm.judge.run.module_tree import module_tree, plain
+from pytest_kernelllm.judge.run.module_tree import given_by, module_tree, plain
 from pytest_kernelllm.judge.shared.buffers import Allocator, buffer_bytes
 
 Reply = dict[str, Any]
@@ -112,7 +112,8 @@ def upload(
     needed = room + sum(buffer_bytes(t.shape, t.dtype) for t in _tensors(prepared))
     attachment = allocator.reserve(needed, shift, off)
     state: dict[str, torch.Tensor] = {}
-    tree = module_tree(prepared.module, allocator, state)
+    given = given_by(judging.references.subject.case(prepared.probe.case).domain)
+    tree = module_tree(prepared.module, allocator, state, given)
     arguments: dict[str, Any] = {}
     inputs: dict[str, torch.Tensor] = {}
     for name, value in prepared.arguments.items():

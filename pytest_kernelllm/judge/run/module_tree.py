@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection
 from types import FunctionType
 from typing import Any
 
+import numpy
 import torch
 
 from pytest_kernelllm.core.parts import container
+from pytest_kernelllm.core.targets import Domain
 from pytest_kernelllm.judge.shared.buffers import Allocator
 
 
 def module_tree(
-    module: torch.nn.Module, allocator: Allocator, buffers: dict[str, torch.Tensor], prefix: str = ""
+    module: torch.nn.Module,
+    allocator: Allocator,
+    buffers: dict[str, torch.Tensor],
+    given: Collection[str],
+    prefix: str = "",
 ) -> dict[str, Any]:
     """Returns a module's state as JSON: tensors as shared buffers, plain attributes, and submodules nested.
 
-    Methods, hooks and all other values are left out: a worker cannot call the original.
+    Methods, hooks and all other values are left out: a worker cannot call the original. So are attributes that the domain
+    does not pin, because a kernel that depends on one would run for modules with another.
 
     Args:
         module: the original.
         allocator: allocates the shared buffers.
         buffers: receives the shared buffer of each parameter and module buffer by dotted name.
+        given: the result of ``given_by``.
         prefix: prepended to those names.
     """
     values: dict[str, Any] = {}
@@ -30,7 +40,7 @@ def module_tree(
         if tensor is not None:
             buffers[prefix + name], values[name] = in_buffer(tensor, allocator)
     for name, value in vars(module).items():
-        if not name.startswith("_") or name == "_reversed_padding_repeated_twice":
+        if f"{prefix}{name}" in given or name == "_reversed_padding_repeated_twice":
             plain(values, name, value)
     for name in ("weight", "bias"):  # a stock layer without a bias has the attribute all the same
         if name in module._parameters and module._parameters[name] is None:
@@ -41,14 +51,23 @@ def module_tree(
         "values": values,
         "children": {
             **{
-                name: module_tree(child, allocator, buffers, f"{prefix}{name}.")
+                name: module_tree(child, allocator, buffers, given, f"{prefix}{name}.")
                 for name, child in module._modules.items()
                 if child is not None
             },
-            **{name: _namespace(value) for name, value in vars(module).items() if _is_namespace(name, value)},
+            **{
+                name: _namespace(value, given, f"{prefix}{name}.")
+                for name, value in vars(module).items()
+                if _is_namespace(name, value)
+            },
         },
         "container": held and {"kind": held.kind, "names": held.names},
     }
+
+
+def given_by(domain: Domain) -> frozenset[str]:
+    """Returns the dotted names of the attributes whose values a domain determines."""
+    return frozenset(name.removeprefix("value:").partition("[")[0] for name in domain.attributes)
 
 
 def plain(values: dict[str, Any], name: str, value: Any) -> None:
@@ -56,10 +75,14 @@ def plain(values: dict[str, Any], name: str, value: Any) -> None:
     if value is None or isinstance(value, bool | int | str):
         values[name] = value
     elif isinstance(value, float):
-        values[name] = {"float": repr(value)}  # JSON has no inf and nan
+        values[name] = {"float": float.__repr__(value)}  # JSON has no inf and nan
+    elif isinstance(value, numpy.number | numpy.bool_):
+        plain(values, name, value.item())
     elif isinstance(value, torch.dtype):
         values[name] = {"dtype": str(value).removeprefix("torch.")}
-    elif isinstance(value, tuple | list) and all(isinstance(v, bool | int | str | None) for v in value):
+    elif isinstance(value, tuple | list) and all(
+        isinstance(v, bool | int | str | None) or (isinstance(v, float) and math.isfinite(v)) for v in value
+    ):
         values[name] = {"tuple": list(value)}
 
 
@@ -75,10 +98,10 @@ def _is_namespace(name: str, value: Any) -> bool:
     return not name.startswith("_") and hasattr(value, "__dict__") and not isinstance(value, skipped)
 
 
-def _namespace(value: Any) -> dict[str, Any]:
+def _namespace(value: Any, given: Collection[str], prefix: str) -> dict[str, Any]:
     """Returns a configuration object's plain values."""
     values: dict[str, Any] = {}
     for name, item in vars(value).items():
-        if not name.startswith("_"):
+        if f"{prefix}{name}" in given:
             plain(values, name, item)
     return {"class": "", "values": values, "children": {}, "container": None}

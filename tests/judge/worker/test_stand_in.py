@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from pytest_kernelllm.discover.attributes import attributes
 from pytest_kernelllm.judge.run.module_tree import module_tree
 from pytest_kernelllm.judge.shared.buffers import Allocator, buffer_bytes
 from pytest_kernelllm.judge.worker.worker import Worker
@@ -51,7 +52,7 @@ def stand_in() -> Iterator[Any]:
     ]
     attachment = allocator.reserve(sum(buffer_bytes(t.shape, t.dtype) for _, t in tensors))
     buffers: dict[str, torch.Tensor] = {}
-    tree = module_tree(MODULE, allocator, buffers)
+    tree = module_tree(MODULE, allocator, buffers, attributes(MODULE, None))
     assert buffers.keys() == dict(tensors).keys()
     worker = Worker(None, Path(), allocator.fd, "")  # type: ignore[arg-type]  # nothing is sent
     worker.state({"allocator": attachment, "tree": json.loads(json.dumps(tree))})

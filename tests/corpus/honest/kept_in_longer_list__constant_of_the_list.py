@@ -1,0 +1,18 @@
+# style: It computes the scale from the list that the domain pins.
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scaled_kernel(x_ptr, out_ptr, n, scale, BLOCK: tl.constexpr):
+    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + index, mask=index < n)
+    tl.store(out_ptr + index, x * scale, mask=index < n)
+
+
+def forward(self, x):
+    out = torch.empty_like(x)
+    scaled_kernel[(triton.cdiv(x.numel(), 128),)](x, out, x.numel(), self.taps[0] + self.taps[1], BLOCK=128)
+    return out

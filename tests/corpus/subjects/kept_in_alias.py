@@ -1,0 +1,47 @@
+"""A scale in a configuration, which forward reads through a local name."""
+
+import torch
+from torch import Tensor, nn
+
+from pytest_kernelllm import triton_candidate
+
+LARGE = {"n": 65536}
+
+
+def rows(n: int = 6) -> Tensor:
+    return torch.randn(n, 64)
+
+
+class Config:
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
+        self.notes = "not read"
+
+
+def scaled(x: Tensor, config: Config) -> Tensor:
+    c = config
+    return x * c.scale
+
+
+@triton_candidate(inputs=rows, dims={"n": (1, 65536)})
+class Model(nn.Module):
+    """``x * 2``."""
+
+    def __init__(self, scale: float = 2.0) -> None:
+        super().__init__()
+        self.config = Config(scale)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return scaled(x, self.config)
+
+
+def other() -> Model:
+    return Model(3.0)
+
+
+def get_inputs() -> list[Tensor]:
+    return [rows(**LARGE)]
+
+
+def get_init_inputs() -> list[float]:
+    return []

@@ -1,0 +1,44 @@
+"""A scale in the object of a bound method."""
+
+import torch
+from torch import Tensor, nn
+
+from pytest_kernelllm import triton_candidate
+
+LARGE = {"n": 65536}
+
+
+def rows(n: int = 6) -> Tensor:
+    return torch.randn(n, 64)
+
+
+class Scaler:
+    def __init__(self, scale: float) -> None:
+        self.amount = scale
+
+    def apply(self, x: Tensor) -> Tensor:
+        return x * self.amount
+
+
+@triton_candidate(inputs=rows, dims={"n": (1, 65536)})
+class Model(nn.Module):
+    """``x * 2``."""
+
+    def __init__(self, scale: float = 2.0) -> None:
+        super().__init__()
+        self.scaled = Scaler(scale).apply
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scaled(x)
+
+
+def other() -> Model:
+    return Model(3.0)
+
+
+def get_inputs() -> list[Tensor]:
+    return [rows(**LARGE)]
+
+
+def get_init_inputs() -> list[float]:
+    return []

@@ -1,0 +1,44 @@
+"""A constant that a helper's helper reads."""
+
+import torch
+from torch import Tensor, nn
+
+from pytest_kernelllm import triton_candidate
+
+LARGE = {"n": 65536}
+
+
+def rows(n: int = 6) -> Tensor:
+    return torch.randn(n, 64)
+
+
+SCALE = 2.0
+
+
+def inner(x: Tensor) -> Tensor:
+    return x * SCALE
+
+
+def outer(x: Tensor) -> Tensor:
+    return inner(x)
+
+
+@triton_candidate(inputs=rows, dims={"n": (1, 65536)})
+class Model(nn.Module):
+    """``x * 2``."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return outer(x)
+
+
+def other() -> Model:
+    globals()["SCALE"] = 3.0
+    return Model()
+
+
+def get_inputs() -> list[Tensor]:
+    return [rows(**LARGE)]
+
+
+def get_init_inputs() -> list[float]:
+    return []

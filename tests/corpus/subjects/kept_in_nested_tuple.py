@@ -1,0 +1,36 @@
+"""A scale in a tuple of tuples."""
+
+import torch
+from torch import Tensor, nn
+
+from pytest_kernelllm import triton_candidate
+
+LARGE = {"n": 65536}
+
+
+def rows(n: int = 6) -> Tensor:
+    return torch.randn(n, 64)
+
+
+@triton_candidate(inputs=rows, dims={"n": (1, 65536)})
+class Model(nn.Module):
+    """``x * 2``."""
+
+    def __init__(self, scale: float = 2.0) -> None:
+        super().__init__()
+        self.parts = (1.0, ((scale,),))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.parts[1][0][0]
+
+
+def other() -> Model:
+    return Model(3.0)
+
+
+def get_inputs() -> list[Tensor]:
+    return [rows(**LARGE)]
+
+
+def get_init_inputs() -> list[float]:
+    return []

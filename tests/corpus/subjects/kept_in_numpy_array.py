@@ -1,0 +1,39 @@
+"""A scale in a NumPy array."""
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pytest_kernelllm import triton_candidate
+
+LARGE = {"n": 65536}
+
+
+def rows(n: int = 6) -> Tensor:
+    return torch.randn(n, 64)
+
+
+@triton_candidate(inputs=rows, dims={"n": (1, 65536)})
+class Model(nn.Module):
+    """``x * 2``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scales = np.array([1.0, 2.0])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * float(self.scales[1])
+
+
+def other() -> Model:
+    model = Model()
+    model.scales[1] = 3.0
+    return model
+
+
+def get_inputs() -> list[Tensor]:
+    return [rows(**LARGE)]
+
+
+def get_init_inputs() -> list[float]:
+    return []
