@@ -176,18 +176,33 @@ KEEPS = {
     "the target's list by another name": ("", "sizes = self.sizes; sizes.append(1)"),
     "the target's dictionary": ("", "self.options.update(a=1)"),
     "a cache of tensors": ("@functools.cache\ndef f(t): return t * 2", "y = f(x)"),
-    "a cache of what a tensor holds": ("@functools.lru_cache(maxsize=None)\ndef f(t): return int(t.sum())", "y = f(x)"),
+    "a cache of what a tensor holds": (
+        "@functools.lru_cache(maxsize=None)\ndef f(t): return int(t.sum())",
+        "y = f(x)",
+    ),
     "a cache that gets a tensor": ("@functools.cache\ndef f(t): return 1 if t is None else 2", "y = f(x)"),
-    "a cache that gets what may be one": ("@functools.cache\ndef f(n): return n\ndef g(n): return f(n)", "y = g(x)"),
-    "a cache that gets one of several": ("@functools.cache\ndef f(n): return n + 1", "n = 1\n    n, m = x, 2\n    y = f(n)"),
+    "a cache that gets what may be one": (
+        "@functools.cache\ndef f(n): return n\ndef g(n): return f(n)",
+        "y = g(x)",
+    ),
+    "a cache that gets one of several": (
+        "@functools.cache\ndef f(n): return n + 1",
+        "n = 1\n    n, m = x, 2\n    y = f(n)",
+    ),
     "a cache that gets a field": (
         "import typing\nclass Box(typing.NamedTuple):\n    shape: object\n@functools.cache\ndef f(n): return n",
         "y = f(Box(x).shape)",
     ),
     "a cache that gets what the target has": ("@functools.cache\ndef f(n): return n", "y = f(self.shape)"),
     "a cache of a list": ("@functools.cache\ndef f(): return []", "f().append(1)"),
-    "a cache of a list by name": ("@functools.cache\ndef f():\n    kept = []\n    return kept", "f().append(1)"),
-    "a cache of a list's maker": ("def made(): return [0]\n@functools.cache\ndef f(): return made()", "f()[0] += 1"),
+    "a cache of a list by name": (
+        "@functools.cache\ndef f():\n    kept = []\n    return kept",
+        "f().append(1)",
+    ),
+    "a cache of a list's maker": (
+        "def made(): return [0]\n@functools.cache\ndef f(): return made()",
+        "f()[0] += 1",
+    ),
     "a cache of a buffer": ("@functools.cache\ndef f(n): return torch.empty(n)", "y = f(x.shape[0])"),
     "a cache of a closure": ("@functools.cache\ndef f(): return iter(range(9))", "y = next(f())"),
     "a cache of a generator": ("@functools.cache\ndef f():\n    yield 1", "y = next(f())"),
@@ -220,7 +235,10 @@ KEEPS = {
         "import contextlib\n@contextlib.contextmanager\ndef c():\n    kept = []\n    yield kept\nOPEN = c()",
         "OPEN.__enter__()",
     ),
-    "a list in a null context": ("import contextlib\nN = contextlib.nullcontext([])", "with N as kept: kept.append(1)"),
+    "a list in a null context": (
+        "import contextlib\nN = contextlib.nullcontext([])",
+        "with N as kept: kept.append(1)",
+    ),
 }
 
 
