@@ -157,10 +157,24 @@ def load_target(root: Path, target: Target, inputs: Makers | None = None) -> Liv
     """
     root = root.absolute()
     file = (root / target.path).resolve()
-    where = f"{target.path}: {target.name}"
     cls, options = _marked_class(import_file(file, root), target, file, root)
     if inputs is not None:
         options = replace(options, inputs={"default": inputs} if callable(inputs) else dict(inputs))
+    return live_class(target, cls, options)
+
+
+def live_class(target: Target, cls: type[nn.Module], options: Options) -> LiveTarget:
+    """Builds a class's module once and finds its cases.
+
+    Args:
+        target: names the class in messages.
+        cls: the class.
+        options: how to build and call it.
+
+    Raises:
+        TargetError: it cannot be built or called; the message says what to do.
+    """
+    where = f"{target.path}: {target.name}"
     if not options.inputs:
         raise TargetError(
             f"{where} has no inputs; write triton_candidate(inputs=make_inputs), a callable that returns "
