@@ -41,7 +41,7 @@ _TORCH = """
     atleast_1d atleast_2d atleast_3d autocast avg_pool1d batch_norm bilinear
     binary_cross_entropy_with_logits block_diag broadcast_shapes broadcast_tensors bucketize can_cast
     cartesian_prod cat cdist celu chain_matmul channel_shuffle channels_last channels_last_3d
-    column_stack complex complex128 complex64 concat concatenate constant_pad_nd contiguous_format
+    column_stack complex complex128 complex32 complex64 concat concatenate constant_pad_nd contiguous_format
     conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution
     cosine_similarity cumulative_trapezoid device dropout dstack dtype e einsum embedding embedding_bag
     empty empty_like empty_permuted empty_strided enable_grad eye feature_dropout finfo float16 float32
@@ -175,6 +175,7 @@ NAMESPACES: dict[str, frozenset[str]] = {
         "torch.return_types": _RETURN_TYPES,
         "torch.special": _SPECIAL,
         "torch.version": ["cuda", "hip"],
+        "torch.xpu": ["get_device_properties", "is_available"],
         "triton": "Config __version__ autotune cdiv constexpr_function heuristics jit next_power_of_2".split(),
         "triton.language": _LANGUAGE,
         "triton.language.PropagateNan": ["ALL", "NONE"],
