@@ -38,7 +38,7 @@ class Policy:
     cpu_elements: int = 1 << 13
     """Most elements of an input in Triton's interpreter, where a probe's free dimensions allow it."""
     cpu_longest: int = 64
-    """Largest size of a single dimension there: programs run one after the other, some 10 ms each."""
+    """Largest size of a dimension there that is no input's innermost: programs run one after the other, some 10 ms each."""
     interpreter_patience: float = 3.0
     """Factor on the deadline there: what is slow in Python need not be slow on a GPU."""
     gpu_elements: int = 1 << 22

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 
+from pytest_kernelllm.core.records import Domain, TensorSpec
 from pytest_kernelllm.judge.reference.probes import Probe, elements
 from pytest_kernelllm.judge.rules.rule import SupportedCase
 from pytest_kernelllm.judge.rules.values import OutputRule
@@ -35,11 +36,20 @@ def corners(supported: SupportedCase) -> list[dict[str, int]]:
     odd = {k: secret_prime(supported.ranges[k][0], v, rng) for k, v in supported.main.items()}
     low = {k: supported.ranges[k][0] for k in supported.main}
     found = [odd, low]
+    inner = _innermost(supported.case.domain)
     for name in supported.main:
-        high = {**low, name: max(low[name], min(supported.ranges[name][1], supported.limits.longest))}
+        longest = supported.limits.elements if name in inner else supported.limits.longest
+        high = {**low, name: max(low[name], min(supported.ranges[name][1], longest))}
+        while elements(supported.case.domain, high) > supported.limits.elements and high[name] > low[name]:
+            high[name] = max(low[name], high[name] // 2)
         if elements(supported.case.domain, high) <= supported.limits.elements:
             found.append(high)
     return [sizes for i, sizes in enumerate(found) if sizes not in [supported.main, *found[:i]]]
+
+
+def _innermost(domain: Domain) -> set[int | str]:
+    """Returns the dimensions along which an input's elements are neighbours: few programs go over many of them."""
+    return {s.shape[-1] for s in domain.inputs.values() if isinstance(s, TensorSpec) and s.shape}
 
 
 def secret_prime(low: int, value: int, rng: random.Random) -> int:
