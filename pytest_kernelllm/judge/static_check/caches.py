@@ -17,6 +17,7 @@ from pytest_kernelllm.judge.static_check.persistent import (
 )
 from pytest_kernelllm.judge.static_check.scopes import SELF, LexicalScope, ScopedNode, paths
 
+_RECORDS = frozenset(["collections.namedtuple", "typing.NamedTuple"])
 CACHES = frozenset(["functools.cache", "functools.lru_cache"])
 _ATTRIBUTES = frozenset(["device", "dtype", "is_cuda", "itemsize", "ndim", "shape"])
 """Attributes that are plain, whatever tensor has them."""
@@ -56,17 +57,25 @@ class Caches:
         self._persistent = persistent
         self._nodes = nodes
         self._functions: dict[str, list[ast.FunctionDef]] = {}
+        self._stores: dict[tuple[int, str], list[ast.AST]] = {}
+        """What binds a name, by its scope and name."""
         self._members: set[str] = set()
-        self._stores: dict[tuple[int, str], list[ast.Name]] = {}
+        """Attributes that the module itself gives to something, which may be tensors."""
         self._decorators: set[int] = set()
+        self._makes_records = False
+        """Whether the module makes classes whose attributes only a value names."""
+        bases = {id(base) for node, _ in nodes if isinstance(node, ast.ClassDef) for base in node.bases}
         for node, scope in nodes:
+            for name in _bound(node):
+                for holder in scope.holders(name)[:1]:
+                    self._stores.setdefault((id(holder), name), []).append(node)
             if isinstance(node, ast.FunctionDef):
                 self._functions.setdefault(node.name, []).append(node)
-                called = [each.func if isinstance(each, ast.Call) else each for each in node.decorator_list]
-                self._decorators.update(map(id, called))
-            elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-                for holder in scope.holders(node.id)[:1]:
-                    self._stores.setdefault((id(holder), node.id), []).append(node)
+                self._decorators.update(id(_called(each)) for each in node.decorator_list)
+            elif isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+                self._members.add(node.attr)
+            elif isinstance(node, ast.Name | ast.Attribute) and id(node) not in bases:
+                self._makes_records |= not paths(node, scope).isdisjoint(_RECORDS)
         for scope in persistent.scopes.values():
             if scope.kind == "class":
                 self._members |= scope.bindings.keys()
@@ -174,6 +183,8 @@ class Caches:
 
     def _assigned(self, target: ast.AST, scope: LexicalScope, seen: frozenset[int]) -> bool:
         """Whether a name's target gets a plain value, alone or as an element of a tuple."""
+        if not isinstance(target, ast.Name | ast.Tuple):
+            return False
         parent = self._persistent.parents[id(target)]
         if isinstance(parent, ast.Tuple):
             return self._assigned(parent, scope, seen)
@@ -203,7 +214,7 @@ class Caches:
     def _is_of_tensors(self, owner: ast.expr, name: str, names: frozenset[str], scope: LexicalScope) -> bool:
         """Whether an attribute of these names is the tensor's own: not the target's, nor one that the module defines."""
         of_target = any(path.partition(".")[0] == SELF for path in paths(owner, scope))
-        return name in names and name not in self._members and not of_target
+        return name in names and not (name in self._members or self._makes_records or of_target)
 
 
 def passes_calls_on(
@@ -252,6 +263,20 @@ def passes_calls_on(
     called += [each.args[0] for each in wraps]
     uses = [node for node in ast.walk(inner) if isinstance(node, ast.Name) and node.id == given]
     return len(uses) > len(wraps) and all(any(use is func for func in called) for use in uses)
+
+
+def _bound(node: ast.AST) -> list[str]:
+    """Returns the names that a node itself binds."""
+    match node:
+        case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+            return [name]
+        case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+            return [alias.asname or alias.name.partition(".")[0] for alias in aliases]
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.ExceptHandler(name=str(name)):
+            return [name]
+        case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+            return [name]
+    return []
 
 
 def _called(decorator: ast.expr) -> ast.expr:

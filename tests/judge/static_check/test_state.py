@@ -193,6 +193,31 @@ KEEPS = {
         "import typing\nclass Box(typing.NamedTuple):\n    shape: object\n@functools.cache\ndef f(n): return n",
         "y = f(Box(x).shape)",
     ),
+    "a cache that gets a field by another way": (
+        "import collections\nBox = collections.namedtuple('Box', ['shape'])\n@functools.cache\ndef f(n): return n",
+        "y = f(Box(x).shape)",
+    ),
+    "a cache that gets a field of a record": (
+        "import typing\nBox = typing.NamedTuple('Box', [('sha' + 'pe', object)])\n@functools.cache\ndef f(n): return n",
+        "y = f(Box(x).shape)",
+    ),
+    "a cache that gets what a context holds": (
+        "@functools.cache\ndef f(n): return n\nclass Fn(torch.autograd.Function):\n    @staticmethod\n"
+        "    def forward(ctx, y):\n        ctx.shape = y\n        return f(ctx.shape)",
+        "Fn.apply(x)",
+    ),
+    "a cache that gets a captured name": (
+        "@functools.cache\ndef f(n): return n",
+        "n = 1\n    match x:\n        case n: pass\n    y = f(n)",
+    ),
+    "a cache that gets an exception": (
+        "@functools.cache\ndef f(n): return n",
+        "n = 1\n    try: pass\n    except ValueError as n: y = f(n)",
+    ),
+    "a cache that gets a loop's tensor": (
+        "@functools.cache\ndef f(n): return n",
+        "n = 1\n    for n in [x]: y = f(n)",
+    ),
     "a cache that gets what the target has": ("@functools.cache\ndef f(n): return n", "y = f(self.shape)"),
     "a cache of a list": ("@functools.cache\ndef f(): return []", "f().append(1)"),
     "a cache of a list by name": (
