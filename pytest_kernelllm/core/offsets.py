@@ -21,6 +21,9 @@ _PASSING_ON = frozenset(
     ["cdiv", "expand_dims", "broadcast_to", "max_contiguous", "maximum", "minimum", "multiple_of", "where"]
 )
 """Functions whose result has 64 bits if an argument has."""
+_OTHER_ACCESSES = ("advance", "async", "atomic", "descriptor", "experimental", "load", "make_", "store")
+"""How the names of other functions begin that get offsets among their arguments."""
+_BUILTINS = frozenset(["float", "int", "len", "max", "min", "range"])
 _ARITHMETIC = frozenset(["cumprod", "dot", "fma", "inline_asm_elementwise", "mul", "reduce", "umulhi"])
 """Functions that may multiply."""
 _PRODUCTS = ast.Mult | ast.LShift | ast.Pow
@@ -31,8 +34,29 @@ def offsets_have_64_bits(source: str) -> bool:
     tree = parse(source)
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     kernels = [node for node in functions if any("jit" in ast.unparse(each) for each in node.decorator_list)]
-    names = frozenset(node.name for node in functions)
-    return all(_Kernel(node, names).is_wide() for node in kernels)
+    harmless = _without_access(tree, functions)
+    return all(_Kernel(node, harmless).is_wide() for node in kernels)
+
+
+def _without_access(tree: ast.Module, functions: list[ast.FunctionDef]) -> frozenset[str]:
+    """Returns the names without a module before them that certainly stand for functions that access no memory."""
+    bound = [n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    bound += [function.name for function in functions]
+    found = {each.name for each in functions if not any(map(_may_access, ast.walk(each)))}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            bound += [alias.asname or alias.name for alias in node.names]
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("triton.language"):
+            found |= {a.asname or a.name for a in node.names if not a.name.startswith(_OTHER_ACCESSES)}
+    return frozenset(name for name in found if bound.count(name) == 1) | (_BUILTINS - set(bound))
+
+
+def _may_access(node: ast.AST) -> bool:
+    """Whether a node is a call that may access memory."""
+    if not isinstance(node, ast.Call):
+        return False
+    bare = isinstance(node.func, ast.Name) and node.func.id not in _BUILTINS
+    return bare or _name(node.func).startswith(_OTHER_ACCESSES)
 
 
 @dataclass
@@ -40,12 +64,12 @@ class _Kernel:
     """One Triton function."""
 
     function: ast.FunctionDef
-    own: frozenset[str]
-    """Names of the module's functions, to which a kernel may pass offsets."""
+    harmless: frozenset[str]
+    """Names of functions that access no memory. Every other one without a module before it may get offsets."""
     values: dict[str, list[ast.expr]] = field(default_factory=dict)
     """All values of each local name."""
     loops: set[str] = field(default_factory=set)
-    """Names that count the rounds of a loop."""
+    """Names that grow from round to round of a loop."""
     wide: set[str] = field(default_factory=set)
     """Names whose values all have 64 bits."""
     constants: set[str] = field(default_factory=set)
@@ -83,6 +107,13 @@ class _Kernel:
             case ast.For(target=ast.Name(id=name), iter=ast.Call() as bounds):
                 self.loops.add(name)
                 self.values.setdefault(name, []).append(bounds)
+        if isinstance(node, ast.For | ast.While):
+            for inner in (each for part in node.body for each in ast.walk(part)):
+                match inner:
+                    case (
+                        ast.AugAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)])
+                    ) if isinstance(inner, ast.AugAssign) or name in _names_in(inner.value):
+                        self.loops.add(name)
 
     def _offsets(self) -> Iterator[ast.expr]:
         """Yields the expressions from which pointers and masks are computed, directly or through names."""
@@ -93,18 +124,20 @@ class _Kernel:
                 if called in _ACCESSES:
                     work += [node.args[i] for i in _ACCESSES[called] if i < len(node.args)]
                     work += [k.value for k in node.keywords if k.arg in ("pointer", "mask")]
-                elif called.startswith(("atomic_", "make_", "advance")) or called in self.own:
+                elif called.startswith(_OTHER_ACCESSES) or (
+                    isinstance(node.func, ast.Name) and called not in self.harmless
+                ):
                     work += [*node.args, *(keyword.value for keyword in node.keywords)]
         seen: set[str] = set()
         while work:
             expression = work.pop()
             yield expression
-            for name in {n.id for n in ast.walk(expression) if isinstance(n, ast.Name)} - seen:
+            for name in _names_in(expression) - seen:
                 seen.add(name)
                 work += self.values.get(name, [])
 
     def _narrow_arithmetic(self, expression: ast.expr) -> bool:
-        """Whether an expression has a product, or a sum with a loop's counter, of 32-bit numbers."""
+        """Whether an expression has a product, or a sum with a loop's counter, of 32-bit numbers, or makes them so."""
         for node in ast.walk(expression):
             match node:
                 case ast.BinOp(left=left, op=op, right=right):
@@ -115,6 +148,8 @@ class _Kernel:
                     if isinstance(op, _PRODUCTS) or (counted and isinstance(op, ast.Add | ast.Sub)):
                         return True
                 case ast.Call(func=func) if _name(func) in _ARITHMETIC:
+                    return True
+                case ast.Call(func=func) if _name(func) in ("to", "cast") and not self._has_64_bits(node):
                     return True
         return False
 
@@ -138,9 +173,11 @@ class _Kernel:
 
     def _is_constant(self, node: ast.expr) -> bool:
         """Whether an expression is known when the kernel is compiled; its value then has as many bits as it needs."""
-        names = [n.id for n in ast.walk(node) if isinstance(n, ast.Name)]
-        calls = any(isinstance(n, ast.Call) for n in ast.walk(node))
-        return not calls and all(name in self.constants for name in names)
+        return _names_in(node) <= self.constants and not any(isinstance(n, ast.Call) for n in ast.walk(node))
+
+
+def _names_in(node: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
 
 
 def _name(node: ast.expr) -> str:

@@ -9,6 +9,16 @@ import triton
 import triton.language as tl
 
 
+from triton.language.extra.libdevice import tanh
+
+get = max = tl.load
+
+
+@triton.jit
+def squared(x):
+    return x * x
+
+
 @triton.jit
 def own(x_ptr, offset):
     return tl.load(x_ptr + offset)
@@ -24,6 +34,7 @@ WIDE = {
     "by tl.cast": "i = tl.cast(tl.program_id(0), tl.int64) * BLOCK\n    tl.store(out_ptr + i, 1.0)",
     "a pointer moved by rows": "row = tl.program_id(0).to(tl.int64)\n    x_ptr += row * stride\n    c = tl.arange(0, BLOCK)\n    tl.store(out_ptr + row * stride + c, tl.load(x_ptr + c))",
     "products of values": "i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)\n    x = tl.load(x_ptr + i)\n    tl.store(out_ptr + i, x * x * n)",
+    "functions of values": "i = tl.program_id(0).to(tl.int64) * BLOCK\n    x = tl.load(x_ptr + i)\n    tl.store(out_ptr + i, tanh(x * n) + squared(x * x))",
     "constants alone": "i = tl.arange(0, BLOCK) + BLOCK * WIDTH\n    tl.store(out_ptr + i, 1.0)",
     "two dimensions": "r = (tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK))[:, None]\n    c = tl.arange(0, WIDTH)[None, :]\n    tl.store(out_ptr + r * stride + c, 0.0, mask=(r < n) & (c < stride))",
     "a loop in 64 bits": "for i in range(tl.program_id(0).to(tl.int64) * BLOCK, n, BLOCK):\n        tl.store(out_ptr + i + tl.arange(0, BLOCK), 0.0)",
@@ -46,6 +57,14 @@ NARROW = {
     "a block pointer": "p = tl.make_block_ptr(x_ptr, (n,), (1,), (tl.program_id(0) * BLOCK,), (BLOCK,), (0,))\n    tl.load(p)",
     "in passing": "tl.store(out_ptr + (i := tl.program_id(0) * BLOCK), 0.0)\n    tl.load(x_ptr + i)",
     "a gathered index": "at = tl.load(x_ptr + tl.arange(0, BLOCK))\n    tl.load(x_ptr + at * stride)",
+    "cast back": "i = (tl.program_id(0).to(tl.int64) * BLOCK).to(tl.int32)\n    tl.store(out_ptr + i, 0.0)",
+    "cast to what something has": "i = (tl.program_id(0).to(tl.int64) * BLOCK).to(n.dtype)\n    tl.store(out_ptr + i, 0.0)",
+    "by another name": "get(x_ptr + tl.program_id(0) * BLOCK)",
+    "by a builtin's name": "max(x_ptr + tl.program_id(0) * BLOCK)",
+    "by a descriptor": "d = tl.make_tensor_descriptor(x_ptr, (n,), (1,), (BLOCK,))\n    tl.load_tensor_descriptor(d, [tl.program_id(0) * BLOCK])",
+    "a while loop over elements": "i = 0\n    while i < n:\n        tl.store(out_ptr + i + tl.arange(0, BLOCK), 0.0, mask=i + tl.arange(0, BLOCK) < n)\n        i += BLOCK",
+    "a counter that counts itself": "i = 0\n    while i < n:\n        tl.load(x_ptr + i, mask=(i + tl.arange(0, BLOCK)) < n)\n        i = i + BLOCK",
+    "inline assembly": "tl.load(x_ptr + tl.inline_asm_elementwise('mul.lo.s32 $0, $1, $1;', '=r,r', [tl.program_id(0)], tl.int32, True, 1))",
     "a function that multiplies": "tl.load(x_ptr + tl.umulhi(tl.program_id(0), n))",
 }  # fmt: skip
 
