@@ -34,6 +34,13 @@ def offsets_have_64_bits(source: str) -> bool:
     tree = parse(source)
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     kernels = [node for node in functions if any("jit" in ast.unparse(each) for each in node.decorator_list)]
+    decorators = {id(each) for node in kernels for outer in node.decorator_list for each in ast.walk(outer)}
+    for node in ast.walk(tree):
+        other_name = isinstance(node, ast.alias) and node.name == "jit"
+        if other_name or (
+            isinstance(node, ast.Attribute) and node.attr == "jit" and id(node) not in decorators
+        ):
+            return False  # there may be kernels that are not seen here
     harmless = _without_access(tree, functions)
     return all(_Kernel(node, harmless).is_wide() for node in kernels)
 

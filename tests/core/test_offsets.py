@@ -77,3 +77,11 @@ def test_offsets_in_64_bits_are_recognised(body):
 @pytest.mark.parametrize("body", NARROW.values(), ids=NARROW)
 def test_everything_else_counts_as_32_bits(body):
     assert not offsets_have_64_bits(MODULE.format(body=body))
+
+
+@pytest.mark.parametrize("made", ["from triton import jit as quick\n@quick", "quick = triton.jit\n@quick"])
+def test_kernels_that_are_not_seen_count_as_32_bits(made):
+    hidden = "def hidden(x_ptr, n):\n    tl.store(x_ptr + tl.program_id(0) * n, 0.0)\n"
+    assert offsets_have_64_bits(MODULE.format(body="pass"))
+    assert not offsets_have_64_bits(MODULE.format(body="pass") + made + "\n" + hidden)
+    assert not offsets_have_64_bits(MODULE.format(body="pass") + hidden + "kernel = triton.jit(hidden)\n")
