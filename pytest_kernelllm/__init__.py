@@ -7,9 +7,10 @@ from pytest_kernelllm.marker import triton_candidate
 if TYPE_CHECKING:
     from pytest_kernelllm.models.kernelllm import KernelLLM
     from pytest_kernelllm.optimize.model import optimize_model
+    from pytest_kernelllm.verify.in_memory import adopt, judge
 
 __version__ = "0.1.0"
-__all__ = ["KernelLLM", "__version__", "optimize_model", "triton_candidate"]
+__all__ = ["KernelLLM", "__version__", "adopt", "judge", "optimize_model", "triton_candidate"]
 
 
 def __getattr__(name: str) -> Any:
@@ -22,4 +23,12 @@ def __getattr__(name: str) -> Any:
         from pytest_kernelllm.optimize.model import optimize_model
 
         return optimize_model
+    if name == "adopt":
+        from pytest_kernelllm.verify.in_memory import adopt
+
+        return adopt
+    if name == "judge":
+        import pytest_kernelllm.judge as judge  # the package, which can be called
+
+        return judge
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,23 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from pytest_kernelllm.core.offsets import offsets_have_64_bits
 from pytest_kernelllm.core.targets import Case, Domain, TensorSpec, is_pin
+
+
+def reached(cases: Sequence[Case], source: str) -> list[Case]:
+    """Cuts cases down to the sizes that a kernel module's offsets reach: up to 2**31 elements, unless they have 64 bits.
+
+    Larger tensors take too long to judge, so that only the kernel's own arithmetic can show that they are right.
+    """
+    if all(case.dims_within_32_bits is None for case in cases) or offsets_have_64_bits(source):
+        return list(cases)
+    return [
+        case
+        if (dims := case.dims_within_32_bits) is None
+        else replace(case, domain=replace(case.domain, dims=dims))
+        for case in cases
+    ]
 
 
 def covers(support: Domain, case: Case) -> Mapping[str, tuple[int, int]] | str:

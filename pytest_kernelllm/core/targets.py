@@ -71,3 +71,6 @@ class Case(Record):
     domain: Domain
     sizes: dict[str, int] = field(default_factory=dict)
     """The size of each named dimension in this case."""
+    dims_within_32_bits: dict[str, tuple[int, int]] | None = None
+    """The ranges that are for kernels with 32-bit offsets: in them, inputs and outputs have fewer than 2**31 elements.
+    None: all of the domain's."""

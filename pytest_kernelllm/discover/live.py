@@ -6,12 +6,14 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 from pytest_kernelllm.core.parts import Parts, parts_of
 from pytest_kernelllm.core.syntax import Chain
@@ -23,6 +25,7 @@ from pytest_kernelllm.discover.cases import Sizes, layout, used_dims
 from pytest_kernelllm.discover.errors import TargetError, in_one_line
 from pytest_kernelllm.discover.importing import import_file
 from pytest_kernelllm.discover.marks import find_marks, kernelbench_mark
+from pytest_kernelllm.discover.reach import dims_within_32_bits
 from pytest_kernelllm.discover.resolve import ProjectSources
 from pytest_kernelllm.discover.state import recording, state
 from pytest_kernelllm.marker import OPTIONS_ATTRIBUTE, Options
@@ -155,10 +158,24 @@ def load_target(root: Path, target: Target, inputs: Makers | None = None) -> Liv
     """
     root = root.absolute()
     file = (root / target.path).resolve()
-    where = f"{target.path}: {target.name}"
     cls, options = _marked_class(import_file(file, root), target, file, root)
     if inputs is not None:
         options = replace(options, inputs={"default": inputs} if callable(inputs) else dict(inputs))
+    return live_class(target, cls, options)
+
+
+def live_class(target: Target, cls: type[nn.Module], options: Options) -> LiveTarget:
+    """Builds a class's module once and finds its cases.
+
+    Args:
+        target: names the class in messages.
+        cls: the class.
+        options: how to build and call it.
+
+    Raises:
+        TargetError: it cannot be built or called; the message says what to do.
+    """
+    where = f"{target.path}: {target.name}"
     if not options.inputs:
         raise TargetError(
             f"{where} has no inputs; write triton_candidate(inputs=make_inputs), a callable that returns "
@@ -245,12 +262,41 @@ def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
     # Of another one: calling a module may change it.
     fresh = build.construct(live.cls, options.init, where)
     pins = state(fresh.train(options.training), held[tried], ran, where)
-    return replace(live, cases=tuple(_pinned(case, pins) for case in cases))
+    meta = module.to("meta")
+    return replace(live, cases=tuple(_within_reach(meta, _pinned(case, pins)) for case in live.cases))
 
 
 def _pinned(case: Case, pins: Mapping[str, str]) -> Case:
     domain = replace(case.domain, attributes={**case.domain.attributes, **pins})
     return replace(case, domain=domain)
+
+
+def _within_reach(module: nn.Module, case: Case) -> Case:
+    return replace(
+        case, dims_within_32_bits=dims_within_32_bits(case, partial(_output_elements, module, case))
+    )
+
+
+def _output_elements(module: nn.Module, case: Case, sizes: Sizes) -> int | None:
+    """Returns the elements of the original's largest output, from a run without data; None where that fails."""
+    inputs = {
+        name: torch.empty(
+            [sizes[d] if isinstance(d, str) else d for d in value.shape],
+            dtype=getattr(torch, value.dtype),
+            device="meta",
+        )
+        if isinstance(value, TensorSpec)
+        else value
+        for name, value in case.domain.inputs.items()
+    }
+    try:
+        with seeded(0, "meta"), torch.no_grad():
+            outputs = tree_leaves(module(**inputs))
+    except Exception:  # much of what runs on data does not run without
+        return None
+    if not all(isinstance(each, torch.Tensor | int | float | None) for each in outputs):
+        return None  # an object that may hold tensors
+    return max((each.numel() for each in outputs if isinstance(each, torch.Tensor)), default=0)
 
 
 def _probe(live: LiveTarget, make: Callable[..., Any]) -> Callable[[Sizes], dict[str, Any]]:

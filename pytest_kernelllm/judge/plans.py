@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_kernelllm.core.domains import beyond, covers
+from pytest_kernelllm.core.domains import beyond, covers, reached
 from pytest_kernelllm.core.kernel_module import KernelModuleError, read_supports
 from pytest_kernelllm.core.records import Case
 from pytest_kernelllm.judge.findings import Decision
@@ -71,6 +71,7 @@ def make_plans(
         if on_gpu
         else Limits(policy.cpu_elements, policy.cpu_longest, policy.cpu_row)
     )
+    cases = reached(cases, source)
     for number, support in enumerate(supports, 1):
         refusals = [f"{case.name}: {why}" for case in cases if (why := beyond(support, case))]
         if len(refusals) == len(cases):

@@ -42,7 +42,7 @@ class Policy:
     cpu_elements: int = 1 << 13
     """Most elements of an input in Triton's interpreter, where a probe's free dimensions allow it."""
     cpu_longest: int = 64
-    """Largest size of a single dimension there: programs run one after the other, some 10 ms each."""
+    """Largest size of a dimension there that is no input's innermost: programs run one after the other, some 10 ms each."""
     cpu_row: int = 1 << 12
     """Largest size of the last dimension there, which most kernels read in a few programs."""
     interpreter_patience: float = 3.0

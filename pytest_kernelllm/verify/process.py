@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from pytest_kernelllm.core.records import Completion, Status, Verdict
+from pytest_kernelllm.core.records import Verdict
 from pytest_kernelllm.discover.live import LiveTarget, TargetError, load_target
-from pytest_kernelllm.generate.files import format_of
-from pytest_kernelllm.generate.render.render import RenderError, render
 from pytest_kernelllm.judge.isolation.isolation import probe_isolation
-from pytest_kernelllm.judge.judge import Criteria, Judge
+from pytest_kernelllm.judge.judge import Judge
 from pytest_kernelllm.judge.shared.channel import Channel, ChannelClosed
+from pytest_kernelllm.verify.candidate import Speed, judge_candidate
 from pytest_kernelllm.verify.messages import Handshake, JudgeRequest
 from pytest_kernelllm.verify.pool import UNFIT
 
@@ -60,30 +59,15 @@ class PairJudge:
                 self._reference, self._live = request.reference, _load(request)
                 self._spent = _global_settings() != before or _brought_helpers(request, known)
             if isinstance(self._live, str):
-                return self._unjudged("inconclusive", self._live)
-            return self._judged(request, self._live)
+                return self._unjudged(self._live)
+            speed = Speed(request.timing, request.min_speedup, request.baseline)
+            return judge_candidate(self._judge, self._live, request.text, request.note, speed)[1]
         except (Exception, SystemExit) as error:  # a run of thousands goes on
             text = " ".join(str(error).split())[:300]
-            return self._unjudged("inconclusive", f"the judge failed: {type(error).__name__}: {text}")
+            return self._unjudged(f"the judge failed: {type(error).__name__}: {text}")
 
-    def _judged(self, request: JudgeRequest, live: LiveTarget) -> Verdict:
-        completion = Completion("files", 0, request.text, format_of(request.text), note=request.note)
-        try:
-            candidate = render(completion, live)
-        except RenderError as error:
-            return self._unjudged("rejected", str(error))
-        criteria = Criteria(
-            live,
-            tolerance=live.options.tolerance,
-            min_speedup=request.min_speedup,
-            baseline=request.baseline,
-            nonfinite=live.options.nonfinite,
-            timing=request.timing,
-        )
-        return self._judge.judge(candidate, criteria)
-
-    def _unjudged(self, status: Status, reason: str) -> Verdict:
-        return Verdict(status, "render", reason, "", self._judge.environment)
+    def _unjudged(self, reason: str) -> Verdict:
+        return Verdict("inconclusive", "render", reason, "", self._judge.environment)
 
     def _cuda_works(self) -> bool:
         """Whether CUDA still answers here: an illegal access by a reference breaks it for good."""

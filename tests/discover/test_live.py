@@ -487,3 +487,25 @@ def test_target_that_is_gone(project):
     project.write(a="x = 1")
     with pytest.raises(TargetError, match=r"a\.py no longer marks A; run the scan again"):
         load_target(root, target)
+
+
+@pytest.mark.parametrize(
+    ("forward", "shape", "dims", "within"),
+    [
+        ("return x + 1", "(n, 64)", {"n": (1, 1 << 20)}, None),
+        ("return x + 1", "(n, 64)", {"n": (1, 1 << 26)}, {"n": (1, 1 << 24)}),
+        ("return torch.outer(x, x), 1", "(n,)", {"n": (1, 1 << 22)}, {"n": (1, 1 << 15)}),
+        ("return {'s': x.sum()}", "(n,)", {"n": (1, 1 << 22)}, None),
+        ("return x[: int(x.sum() * 0) + 1]", "(n,)", {"n": (1, 1 << 20)}, {"n": (1, 1 << 15)}),
+        ("return x + 1", "(n, m)", {"n": (1, 1 << 20), "m": (1, 1 << 20)}, {"n": (1, 1 << 15), "m": (1, 1 << 15)}),
+        ("return x + 1", "(1 << 16, 1 << 16)", {"n": (1, 8)}, None),
+    ],
+)  # fmt: skip
+def test_sizes_that_offsets_of_32_bits_reach(project, forward, shape, dims, within):
+    """Counted are inputs and outputs, whose sizes are found without data; where that fails, the square of the inputs."""
+    sizes = ", ".join(f"{name}=5" for name in dims)
+    text = small(
+        f"def forward(self, x): {forward}", inputs=f"lambda {sizes}: torch.randn({shape})", dims=repr(dims)
+    )
+    (case,) = load(project.write(a=text)).cases
+    assert case.dims_within_32_bits == within

@@ -45,6 +45,10 @@ def test_export(project):
     assert replay(page("how-to/export.md"), project) == 3
 
 
+def test_judging_from_python(tmp_path):
+    assert replay(page("reference/python-api.md"), tmp_path) == 1
+
+
 def test_optimize_model(tmp_path):
     interpreted = {"KERNELLLM_INTERPRET": "1", "TRITON_INTERPRET": "1"}
     assert replay(page("how-to/optimize-model.md"), tmp_path, **interpreted) == 4

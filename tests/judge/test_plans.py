@@ -64,3 +64,25 @@ def test_a_candidate_that_claims_more_than_the_cases_cover_is_refused(change, wh
 def test_a_candidate_that_claims_nothing_is_refused():
     with pytest.raises(Decision, match="SUPPORTS is empty"):
         plans()
+
+
+WIDE = "import triton\nimport triton.language as tl\n@triton.jit\ndef k(x_ptr, n, B: tl.constexpr):\n    tl.store(x_ptr + {}, 0.0)\n"
+
+
+@pytest.mark.parametrize(
+    ("offset", "fits"), [("tl.program_id(0) * B", False), ("tl.program_id(0).to(tl.int64) * B", True)]
+)
+def test_sizes_beyond_32_bit_offsets_are_for_kernels_with_64(offset, fits):
+    case = replace(CASE, dims_within_32_bits={"batch": (1, 64), "seq": (1, 128)})
+    near = replace(DOMAIN, dims=case.dims_within_32_bits)
+    for domain, accepted in ((near, True), (DOMAIN, fits)):
+        source = WIDE.format(offset) + format_supports([domain])
+        arguments = ([case], [], Policy())
+        if accepted:
+            (plan,) = make_plans(source, *arguments, on_gpu=False, seed=0, nonfinite=True)
+            assert plan.ranges == domain.dims
+        else:
+            with pytest.raises(
+                Decision, match="made for sizes of `x` from 1 to 512, where the case has 1 to 128"
+            ):
+                make_plans(source, *arguments, on_gpu=False, seed=0, nonfinite=True)

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from pytest_kernelllm.core import kernel_module
-from pytest_kernelllm.core.domains import shipped
+from pytest_kernelllm.core.domains import reached, shipped
 from pytest_kernelllm.core.records import Candidate, Completion
 from pytest_kernelllm.core.syntax import parameters
 from pytest_kernelllm.discover.errors import TargetError
@@ -62,7 +62,8 @@ def _rendered(completion: Completion, live: LiveTarget) -> Candidate:
 
 def _composed(rendered: Rendered, completion: Completion, live: LiveTarget, *, translated: bool) -> Candidate:
     provenance = _provenance(completion, live)
-    source = kernel_module.compose(provenance, rendered.docstring, rendered.supports, rendered.body)
+    supports = shipped(rendered.supports, reached(live.cases, rendered.body)) or rendered.supports
+    source = kernel_module.compose(provenance, rendered.docstring, supports, rendered.body)
     return _candidate(source, completion, live, translated=translated)
 
 
@@ -112,7 +113,7 @@ def _kernel_module(code: str, completion: Completion, live: LiveTarget) -> Candi
     except kernel_module.KernelModuleError as error:
         raise RenderError(f"The kernel module cannot be read: {error}.") from None
     # What is judged ships. Where nothing is left of SUPPORTS, it stays, and the judge says what is wrong with it.
-    domains = shipped(declared, live.cases)
+    domains = shipped(declared, reached(live.cases, code))
     if domains and domains != declared:
         code = kernel_module.with_supports(code, domains)
     source = kernel_module.signed(code, _provenance(completion, live))

@@ -29,6 +29,11 @@ from pytest_kernelllm.judge.reference.numerics import Expected
 from pytest_kernelllm.judge.reference.trivial import passing_trivial_output
 from pytest_kernelllm.judge.shared.structure import flatten
 
+SEED = 1 << 31
+"""Added to a probe's seed, with which inputs are drawn: gradients that equal an input hide mistakes.
+
+Of 32 bits, because generators ignore the others; the judge's own seeds lie below."""
+
 PARAMETER = "self."
 """Prefix of the names of parameters, to tell them from inputs."""
 
@@ -130,7 +135,7 @@ def _output_gradients(leaves: list[Any], seed: int, incoming: str) -> list[torch
         if not (isinstance(leaf, torch.Tensor) and leaf.requires_grad):
             into.append(None)
             continue
-        generator = torch.Generator(leaf.device).manual_seed(seed + i)
+        generator = torch.Generator(leaf.device).manual_seed(SEED + seed + i)
         drawn = torch.randn(leaf.shape, generator=generator, device=leaf.device).to(leaf.dtype)
         into.append(LAYOUTS[incoming](drawn) if incoming else drawn)
     return into

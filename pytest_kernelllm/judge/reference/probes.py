@@ -63,10 +63,9 @@ def elements(domain: Domain, sizes: Mapping[str, int]) -> int:
     return max((math.prod(_shape(spec, sizes)) for spec in specs), default=1)
 
 
-def last_dimension(domain: Domain) -> int | str | None:
-    """Returns the last dimension of the input with the most dimensions: its name, or its size."""
-    shapes = [spec.shape for spec in domain.inputs.values() if isinstance(spec, TensorSpec)]
-    return (max(shapes, key=len, default=()) or (None,))[-1]
+def innermost(domain: Domain) -> set[int | str]:
+    """Returns the dimensions along which an input's elements are neighbours: few programs go over many of them."""
+    return {s.shape[-1] for s in domain.inputs.values() if isinstance(s, TensorSpec) and s.shape}
 
 
 def rows(domain: Domain, sizes: Mapping[str, int]) -> int:

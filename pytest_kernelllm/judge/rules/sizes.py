@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 
-from pytest_kernelllm.judge.reference.probes import Probe, elements, last_dimension
+from pytest_kernelllm.judge.reference.probes import Probe, elements, innermost
 from pytest_kernelllm.judge.rules.rule import SupportedCase
 from pytest_kernelllm.judge.rules.values import OutputRule
 
@@ -39,15 +39,16 @@ def corners(supported: SupportedCase) -> list[dict[str, int]]:
     odd = {k: secret_prime(supported.ranges[k][0], v, rng) for k, v in supported.main.items()}
     low = {k: supported.ranges[k][0] for k in supported.main}
     found = [odd, low]
+    rows = innermost(domain)
     for name in supported.main:
-        longest = supported.limits.row if name == last_dimension(domain) else supported.limits.longest
+        longest = supported.limits.row if name in rows else supported.limits.longest
         high = {**low, name: max(low[name], min(supported.ranges[name][1], longest))}
         while elements(domain, high) > supported.limits.elements and high[name] > low[name]:
             high[name] = max(low[name], high[name] // 2)
         if elements(domain, high) <= supported.limits.elements:
             found.append(high)
             above = (1 << (high[name] - 1).bit_length() - 1) + 1 if high[name] > 2 else 0
-            if name == last_dimension(domain) and low[name] <= above < high[name]:
+            if name in rows and low[name] <= above < high[name]:
                 found.append({**low, name: above})
     return [sizes for i, sizes in enumerate(found) if sizes not in [supported.main, *found[:i]]]
 

@@ -211,7 +211,7 @@ def poison(buffer: torch.Tensor) -> None:
     if buffer.is_floating_point():
         buffer.fill_(float("nan"))
     else:
-        buffer.view(torch.uint8).fill_(1 if buffer.dtype == torch.bool else 0x5A)
+        buffer.view(-1).view(torch.uint8).fill_(1 if buffer.dtype == torch.bool else 0x5A)
 
 
 def synchronize(allocator: Allocator) -> None:

@@ -37,11 +37,11 @@ _BOTH = """
 """Functions of torch that are also methods of tensors."""
 
 _TORCH = """
-    Size Tensor adaptive_avg_pool1d adaptive_max_pool1d alpha_dropout arange as_tensor asarray
+    BoolTensor FloatTensor IntTensor LongTensor Size Tensor adaptive_avg_pool1d adaptive_max_pool1d alpha_dropout arange as_tensor asarray
     atleast_1d atleast_2d atleast_3d autocast avg_pool1d batch_norm bilinear
     binary_cross_entropy_with_logits block_diag broadcast_shapes broadcast_tensors bucketize can_cast
     cartesian_prod cat cdist celu chain_matmul channel_shuffle channels_last channels_last_3d
-    column_stack complex complex128 complex64 concat concatenate constant_pad_nd contiguous_format
+    column_stack complex complex128 complex32 complex64 concat concatenate constant_pad_nd contiguous_format
     conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution
     cosine_similarity cumulative_trapezoid device dropout dstack dtype e einsum embedding embedding_bag
     empty empty_like empty_permuted empty_strided enable_grad eye feature_dropout finfo float16 float32
@@ -157,13 +157,15 @@ NAMESPACES: dict[str, frozenset[str]] = {
         "__future__": ["annotations"],
         "typing": "Any Callable ClassVar Dict Final Iterable List Literal NamedTuple Optional Sequence Tuple Union".split(),
         "collections.abc": "Callable Iterable Iterator Mapping Sequence".split(),
-        "functools": ["partial", "reduce"],
+        "collections": ["namedtuple"],
+        "contextlib": ["contextmanager", "nullcontext"],
+        "functools": ["cache", "lru_cache", "partial", "reduce", "wraps"],
         "math": _MATH,
         "torch": [*_BOTH, *_TORCH, "zero_", "__version__"],
         "torch.amp": ["autocast", "custom_bwd", "custom_fwd"],
         "torch.autograd": ["Function"],
         "torch.autograd.function": ["once_differentiable"],
-        "torch.compiler": ["is_compiling"],
+        "torch.compiler": ["disable", "is_compiling"],
         "torch.cuda": _ASKED_OF_A_GPU,
         "torch.cuda.amp": ["autocast", "custom_bwd", "custom_fwd"],
         "torch.fft": _FFT,
@@ -173,6 +175,7 @@ NAMESPACES: dict[str, frozenset[str]] = {
         "torch.return_types": _RETURN_TYPES,
         "torch.special": _SPECIAL,
         "torch.version": ["cuda", "hip"],
+        "torch.xpu": ["get_device_properties", "is_available"],
         "triton": "Config __version__ autotune cdiv constexpr_function heuristics jit next_power_of_2".split(),
         "triton.language": _LANGUAGE,
         "triton.language.PropagateNan": ["ALL", "NONE"],
@@ -255,9 +258,9 @@ answer where torch is not installed; where it is, names that a newer torch added
 
 BUILTINS = frozenset(
     """
-    ArithmeticError AssertionError AttributeError Exception FloatingPointError ImportError IndexError KeyError
-    LookupError ModuleNotFoundError NotImplemented NotImplementedError OverflowError RuntimeError StopIteration TypeError
-    ValueError ZeroDivisionError
+    ArithmeticError AssertionError AttributeError DeprecationWarning Exception FloatingPointError ImportError IndexError KeyError
+    LookupError ModuleNotFoundError NotImplemented NotImplementedError OverflowError RuntimeError RuntimeWarning StopIteration TypeError
+    UserWarning ValueError Warning ZeroDivisionError
     abs all any bin bool callable chr classmethod complex dict divmod enumerate filter float frozenset hasattr hex int
     isinstance issubclass iter len list map max min next object ord pow print property range repr reversed round set
     slice sorted staticmethod str sum super tuple zip

@@ -17,7 +17,7 @@ Kind = Literal["immutable", "container", "mutable"]
 
 _WORSE = ("immutable", "container", "mutable")
 
-_IMMUTABLE_BUILTINS = frozenset(
+IMMUTABLE_BUILTINS = frozenset(
     (
         *("abs", "bool", "complex", "divmod", "float", "frozenset", "hex", "int", "len", "max", "min"),
         *("ord", "pow", "print", "range", "round", "str", "sum", "tuple"),
@@ -25,16 +25,17 @@ _IMMUTABLE_BUILTINS = frozenset(
 )
 _CONTAINER_BUILTINS = frozenset(["dict", "list", "set", "sorted"])
 _PASSING_ON = frozenset(["enumerate", "reversed", "zip"])
-_READING_BUILTINS = frozenset([*_IMMUTABLE_BUILTINS, *_CONTAINER_BUILTINS, *_PASSING_ON, "all", "any"])
+_READING_BUILTINS = frozenset([*IMMUTABLE_BUILTINS, *_CONTAINER_BUILTINS, *_PASSING_ON, "all", "any"])
 """Builtins that only read a container that they are given."""
 _READING_METHODS = frozenset(["copy", "count", "get", "index", "items", "keys", "values"])
-_IMMUTABLE_FUNCTIONS = frozenset(
+IMMUTABLE_FUNCTIONS = frozenset(
     (
         *(f"torch.{name}" for name in ("Size", "can_cast", "device", "finfo", "iinfo", "promote_types")),
         *(f"torch.cuda.{name}" for name in ("current_device", "device_count", "is_available")),
         *(f"torch.cuda.get_device_{name}" for name in ("capability", "name", "properties")),
         *(f"triton.{name}" for name in ("cdiv", "next_power_of_2", "language.cdiv", "language.constexpr")),
         *(f"triton.runtime.driver.active.get_{name}" for name in ("active_torch_device", "current_target")),
+        "contextlib.nullcontext",
         "functools.partial",
     )
 )
@@ -203,15 +204,17 @@ class PersistentNames:
                 # max(SIZES) is one of them, but max([1], [2]) a list.
                 return (
                     "immutable"
-                    if func.id in _IMMUTABLE_BUILTINS
+                    if func.id in IMMUTABLE_BUILTINS
                     else _container_if(func.id in _CONTAINER_BUILTINS)
                 )
             return _container_if(func.id in _CONTAINER_BUILTINS and "mutable" not in kinds)
+        if called == {"collections.namedtuple"}:
+            return "immutable" if "mutable" not in kinds else "mutable"
         if called <= _LAUNCHED:
             return "immutable"
         if called <= _CONTAINER_CALLS:
             return "container"
-        if all(path in _IMMUTABLE_FUNCTIONS or path.startswith("math.") for path in called):
+        if all(path in IMMUTABLE_FUNCTIONS or path.startswith("math.") for path in called):
             return "immutable" if kinds <= {"immutable"} else "mutable"
         if isinstance(func, ast.Attribute) and "mutable" not in kinds and not any(map(_in_namespace, called)):
             owner = self.kind(func.value, scope)  # of a string, or a dictionary

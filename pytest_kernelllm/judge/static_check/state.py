@@ -12,6 +12,7 @@ import ast
 from collections.abc import Iterator
 
 from pytest_kernelllm.judge.static_check.allowed import MEMBERS, WITH_CONTEXT
+from pytest_kernelllm.judge.static_check.caches import Caches, passes_calls_on
 from pytest_kernelllm.judge.static_check.persistent import PersistentNames, runs_in_a_call
 from pytest_kernelllm.judge.static_check.scopes import (
     OWN_CLASS,
@@ -36,6 +37,7 @@ def find_kept_state(nodes: list[ScopedNode]) -> Iterator[tuple[int, str]]:
     """Yields the line and the reason of everything by which a module could keep state between calls."""
     persistent = PersistentNames(nodes)
     own = _own_definitions(nodes)
+    yield from Caches(nodes, persistent).violations()
     finished = [scope for scope in persistent.scopes.values() if _is_finished(scope)]
     # Only a few names need a check.
     names = {name for _, name in persistent.changeable}.union(*(scope.bindings for scope in finished))
@@ -149,7 +151,16 @@ def _on_import(
     """Yields reasons for functions that may keep state in variables of their own."""
     match node:
         case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-            if any(_is_own(each, scope) for each in node.decorator_list):
+            method = scope.kind == "class" and isinstance(node, ast.FunctionDef)
+            if any(
+                _is_own(each, scope)
+                and not (
+                    method
+                    and isinstance(each, ast.Name)
+                    and passes_calls_on(each, scope, own.get(each.id, []))
+                )
+                for each in node.decorator_list
+            ):
                 yield f"decorates `{name}` with a function that may keep state between calls"
         case ast.Call(func=func):
             partial = (

@@ -82,6 +82,14 @@ def test_corners_and_odd_sizes_are_tried():
     assert [p.values for p in probes if p.perturbed == ("eps",)] == ["other", "quite different", "negative"]
 
 
+def test_only_the_innermost_dimension_is_long_where_programs_are_slow():
+    dims = {"batch": (1, 1 << 20), "seq": (1, 1 << 20)}
+    case = Case("default", "float32", domain(("batch", "seq"), dims), {"batch": 8, "seq": 100})
+    probes = plan(case, covers(case.domain, case), (), Policy(), Limits(1 << 13, 64, 1 << 13), 0)
+    sizes = [dict(p.sizes) for p in probes if p.rule == "sizes"]
+    assert {"batch": 64, "seq": 1} in sizes and {"batch": 1, "seq": 1 << 13} in sizes
+
+
 def test_ever_smaller_sizes_stay_inside_the_ranges():
     ranges = {"batch": (2, 16), "seq": (64, 512)}
     sizes = list(smaller(CASE, ranges, CASE.sizes))

@@ -175,6 +175,95 @@ KEEPS = {
     "the target's list": ("", "self.sizes.append(1)"),
     "the target's list by another name": ("", "sizes = self.sizes; sizes.append(1)"),
     "the target's dictionary": ("", "self.options.update(a=1)"),
+    "a cache of tensors": ("@functools.cache\ndef f(t): return t * 2", "y = f(x)"),
+    "a cache of what a tensor holds": (
+        "@functools.lru_cache(maxsize=None)\ndef f(t): return int(t.sum())",
+        "y = f(x)",
+    ),
+    "a cache that gets a tensor": ("@functools.cache\ndef f(t): return 1 if t is None else 2", "y = f(x)"),
+    "a cache that gets what may be one": (
+        "@functools.cache\ndef f(n): return n\ndef g(n): return f(n)",
+        "y = g(x)",
+    ),
+    "a cache that gets one of several": (
+        "@functools.cache\ndef f(n): return n + 1",
+        "n = 1\n    n, m = x, 2\n    y = f(n)",
+    ),
+    "a cache that gets a field": (
+        "import typing\nclass Box(typing.NamedTuple):\n    shape: object\n@functools.cache\ndef f(n): return n",
+        "y = f(Box(x).shape)",
+    ),
+    "a cache that gets a field by another way": (
+        "import collections\nBox = collections.namedtuple('Box', ['shape'])\n@functools.cache\ndef f(n): return n",
+        "y = f(Box(x).shape)",
+    ),
+    "a cache that gets a field of a record": (
+        "import typing\nBox = typing.NamedTuple('Box', [('sha' + 'pe', object)])\n@functools.cache\ndef f(n): return n",
+        "y = f(Box(x).shape)",
+    ),
+    "a cache that gets what a context holds": (
+        "@functools.cache\ndef f(n): return n\nclass Fn(torch.autograd.Function):\n    @staticmethod\n"
+        "    def forward(ctx, y):\n        ctx.shape = y\n        return f(ctx.shape)",
+        "Fn.apply(x)",
+    ),
+    "a cache that gets a captured name": (
+        "@functools.cache\ndef f(n): return n",
+        "n = 1\n    match x:\n        case n: pass\n    y = f(n)",
+    ),
+    "a cache that gets an exception": (
+        "@functools.cache\ndef f(n): return n",
+        "n = 1\n    try: pass\n    except ValueError as n: y = f(n)",
+    ),
+    "a cache that gets a loop's tensor": (
+        "@functools.cache\ndef f(n): return n",
+        "n = 1\n    for n in [x]: y = f(n)",
+    ),
+    "a cache that gets what the target has": ("@functools.cache\ndef f(n): return n", "y = f(self.shape)"),
+    "a cache of a list": ("@functools.cache\ndef f(): return []", "f().append(1)"),
+    "a cache of a list by name": (
+        "@functools.cache\ndef f():\n    kept = []\n    return kept",
+        "f().append(1)",
+    ),
+    "a cache of a list's maker": (
+        "def made(): return [0]\n@functools.cache\ndef f(): return made()",
+        "f()[0] += 1",
+    ),
+    "a cache of a buffer": ("@functools.cache\ndef f(n): return torch.empty(n)", "y = f(x.shape[0])"),
+    "a cache of a closure": ("@functools.cache\ndef f(): return iter(range(9))", "y = next(f())"),
+    "a cache of a generator": ("@functools.cache\ndef f():\n    yield 1", "y = next(f())"),
+    "a cache's counter": ("@functools.cache\ndef f(n): return n + 1", "y = f(1); z = f.cache_info()"),
+    "a cache made in passing": ("def f(n): return n\ng = functools.cache(f)", "g(1)"),
+    "a cache by another name": ("from functools import lru_cache as c\n@c\ndef f(t): return t", "f(x)"),
+    "a cache by an alias": ("c = functools.cache\n@c\ndef f(t): return t", "f(x)"),
+    "a cache of one of two functions": ("@functools.cache\ndef f(n): return n\ndef f(n): return [n]", "f(1)"),
+    "a decorator with a list": (
+        "def d(fn):\n    kept = []\n    def inner(ctx, y):\n        kept.append(y)\n        return fn(ctx, kept[0])\n"
+        "    return inner\nclass Fn(torch.autograd.Function):\n    @staticmethod\n    @d\n    def forward(ctx, y): return y",
+        "Fn.apply(x)",
+    ),
+    "a decorator with a default": (
+        "def d(fn):\n    def inner(ctx, y, kept=[]):\n        return fn(ctx, y)\n    return inner\n"
+        "class Fn(torch.autograd.Function):\n    @staticmethod\n    @d\n    def forward(ctx, y): return y",
+        "Fn.apply(x)",
+    ),
+    "a decorator that returns another function": (
+        "def d(fn):\n    def inner(ctx, y):\n        return y\n    return inner\n"
+        "class Fn(torch.autograd.Function):\n    @staticmethod\n    @d\n    def forward(ctx, y): return y",
+        "Fn.apply(x)",
+    ),
+    "a decorator of forward": (
+        "def d(fn):\n    @functools.wraps(fn)\n    def inner(a, y):\n        return fn(a, y)\n    return inner\n"
+        "@d\ndef other(a, y): return y",
+        "other(self, x)",
+    ),
+    "a context that was opened on import": (
+        "import contextlib\n@contextlib.contextmanager\ndef c():\n    kept = []\n    yield kept\nOPEN = c()",
+        "OPEN.__enter__()",
+    ),
+    "a list in a null context": (
+        "import contextlib\nN = contextlib.nullcontext([])",
+        "with N as kept: kept.append(1)",
+    ),
 }
 
 
@@ -239,6 +328,31 @@ FIXED = {
     "default arguments": ("def g(x, size=(1, 2), scale=1.0 / math.sqrt(2), dtype=torch.float32, block=None): return size", "g(x)"),
     "a default list that is read": ("def g(x, dims=[0, 1]): return x.sum(dims[0]), len(dims)", "g(x)"),
     "names of the same kind elsewhere": ("KEPT = []", "KEPT = []; KEPT.append(1)"),
+    "a cache of settings": (
+        "@functools.lru_cache(maxsize=None)\ndef settings(n, dtype):\n    block = min(1024, triton.next_power_of_2(n))\n    warps = 4\n"
+        "    if block >= 512:\n        warps = 8\n    return block, warps if dtype == torch.float32 else 4",
+        "rows, n = x.shape; block, warps = settings(n, x.dtype); z = settings(x.size(0) * 2, dtype=torch.float16)",
+    ),
+    "a cache of the GPU's properties": (
+        "def count(d): return torch.cuda.get_device_properties(d).multi_processor_count\n"
+        "@functools.cache\ndef programs():\n    d = torch.cuda.current_device()\n    return 4 * count(d)",
+        "y = programs()",
+    ),
+    "a decorator that calls": (
+        "def contiguous(fn):\n    'Makes tensors contiguous.'\n    @functools.wraps(fn)\n    def inner(ctx, *args):\n"
+        "        def one(y): return y.contiguous() if isinstance(y, torch.Tensor) else y\n"
+        "        return fn(ctx, *[one(y) for y in args])\n    return inner\n"
+        "class Fn(torch.autograd.Function):\n    @staticmethod\n    @contiguous\n    def forward(ctx, y):\n        ctx.n = 1\n        return y",
+        "Fn.apply(x)",
+    ),
+    "an alias of an autograd function": (
+        "class Fn(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x): return x\nrun = Fn.apply", "run(x)",
+    ),
+    "contexts": (
+        "import contextlib\n@contextlib.contextmanager\ndef on(device):\n    yield device\nHERE = contextlib.nullcontext()",
+        "with on(x.device), contextlib.nullcontext(), HERE: pass",
+    ),
+    "a named tuple": ("import collections\nPair = collections.namedtuple('Pair', ['first', 'second'])", "y = Pair(x, x).first"),
     "words": ("CACHE_LINES = 4\nstate_size = 16", "cache = x; state = CACHE_LINES * state_size"),
 }  # fmt: skip
 

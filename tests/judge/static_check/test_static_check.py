@@ -60,7 +60,8 @@ REFUSED = {
     "from torch._inductor import config": "imports from torch._inductor",
     "from torch.utils.cpp_extension import load_inline": "imports from torch.utils.cpp_extension",
     "from math import __loader__ as loader": "imports math.__loader__",
-    "from functools import lru_cache": "imports functools.lru_cache",
+    "from functools import singledispatch": "imports functools.singledispatch",
+    "from contextlib import suppress": "imports contextlib.suppress",
     # chains to another module, and modules handed around
     "torch.os.system('true')": "uses torch.os",
     "torch.sys.modules": "uses torch.sys",
@@ -358,6 +359,10 @@ def objects_at_hand(folder):
     ]
     findings += [
         functools.partial(len),
+        functools.cache(len),
+        functools.wraps(len)(lambda: None),
+        contextlib.nullcontext(1),
+        contextlib.contextmanager(iter)([]),
         property(len),
         ValueError(1),
         AttributeError("x", name="x", obj=torch),
