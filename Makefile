@@ -56,6 +56,7 @@ bench: $(READY)  ## what the installed, unused plugin adds to a pytest session
 
 catch: $(READY)  ## the catch table: every cheat in tests/corpus and the rule that stops it (ARGS="--device cuda --jobs 8", --mutate)
 	$(PY) -m tests.corpus $(ARGS)
+	$(if $(ARGS),,$(PY) -m tests.corpus.dispatch)
 
 lint: $(READY)  ## style, formatting, types and layers
 	$(PY) -m ruff check

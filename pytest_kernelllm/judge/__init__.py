@@ -1,4 +1,4 @@
-"""The judge. The package itself can be called: ``pytest_kernelllm.judge(...)`` is ``verify.in_memory.judge``."""
+"""The judge. Calling the package is calling ``verify.in_memory.judge``: ``pytest_kernelllm.judge`` names both."""
 
 import importlib
 import sys
