@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -44,8 +45,18 @@ class Answer:
     code: str
 
 
+def _is_program(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        return False
+    return True
+
+
 prose = st.lists(
-    st.lists(st.sampled_from(WORDS), min_size=3, max_size=12).map(lambda words: "The " + " ".join(words)),
+    st.lists(st.sampled_from(WORDS), min_size=3, max_size=12)
+    .map(lambda words: "The " + " ".join(words))
+    .filter(lambda sentence: not _is_program(sentence)),
     max_size=5,
 ).map("\n".join)
 """Sentences; some of their words are Python's."""

@@ -53,7 +53,7 @@ def test_rejections_name_the_fault(judged):
     }
     assert rules == {
         "Affine": {"values"},
-        "Gate": {"guards"},
+        "Gate": {"memory"},
         "RMSNorm": {"values"},
         "Softmax": {"values"},
         "AddReLU": set(),

@@ -61,7 +61,12 @@ def test_four_bad_candidates_cost_four_verdicts_and_nothing_else(judged):
     _, done = judged
     assert done.returncode == 0, done.stdout
     assert "1 passed, 5 skipped, 4 xfailed" in done.stdout
-    for reason in ("is wrong at", "SIGSEGV", "before the deadline", "imports os"):
+    for reason in (
+        "is wrong at",
+        "writes element 10995116",
+        "before the deadline",
+        "imports os",
+    ):
         assert reason in done.stdout
     assert "Scale" in done.stdout
     assert "1/5" in done.stdout

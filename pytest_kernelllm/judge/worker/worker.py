@@ -241,9 +241,9 @@ class Worker:
             f"`{name}`": tensor for name, tensor in self.state_tensors.items()
         }
         incoming = request["grad"]["outputs"] if "grad" in request else []
-        for i, buffer in enumerate(incoming):
-            if buffer is not None:
-                tensors[f"the gradient of output {i}"] = self._tensor(buffer)
+        for i, given in enumerate(incoming):
+            if given is not None:
+                tensors[f"the gradient of output {i}"] = self._tensor(given["buffer"])
         sanitizer = Sanitizer(self.block, tensors, str(self.directory / "kernel_module.py"))
         self.tuning.sanitizer = sanitizer if request["all_configurations"] else None
         try:

@@ -1,6 +1,6 @@
 # family: integers
 # trick: Stores each row's gradient, so that of rows that are looked up twice only the last counts.
-# rule: gradients
+# rule: gradients | memory
 # static check: no
 # proof: (Model(ROWS, WIDTH).eval(), (torch.tensor([3, 3, 3]),), 'backward')
 
