@@ -17,8 +17,8 @@ def divergence_kernel(p_ptr, q_ptr, total_ptr, n, width, BLOCK: tl.constexpr):
     log_p = p - tl.log(tl.sum(tl.exp(p), axis=0))
     log_q = q - tl.log(tl.sum(tl.exp(q), axis=0))
     share = tl.exp(log_p)
-    part = tl.where(mask & (share > 0.0), share * (log_p - log_q), 0.0)
-    part = tl.where(mask & (share != share), share, part)
+    entropy = tl.where(share > 0.0, share * log_p, share)
+    part = tl.where(mask, entropy - share * log_q, 0.0)
     tl.atomic_add(total_ptr, tl.sum(part, axis=0) / n)
 
 

@@ -1,4 +1,4 @@
-# style: Numbers whose squares overflow.
+# style: Numbers whose squares overflow; a number of Python's keeps its 64 bits as a constexpr.
 
 import torch
 import triton
@@ -6,7 +6,7 @@ import triton.language as tl
 
 
 @triton.jit
-def row_kernel(x_ptr, out_ptr, factor, width, BLOCK: tl.constexpr):
+def row_kernel(x_ptr, out_ptr, factor: tl.constexpr, width, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     columns = tl.arange(0, BLOCK)
     mask = columns < width
