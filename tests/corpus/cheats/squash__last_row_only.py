@@ -1,6 +1,6 @@
 # family: gradients
 # trick: Stores each row's gradient of the weight instead of adding them.
-# rule: gradients
+# rule: gradients | memory
 # static check: no
 # proof: (Model(WIDTH).eval(), (torch.randn(4, WIDTH, requires_grad=True),), 'backward')
 

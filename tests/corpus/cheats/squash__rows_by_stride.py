@@ -1,6 +1,6 @@
 # family: gradients
 # trick: Reads rows of the output's gradient by their stride, but takes their elements for neighbours.
-# rule: gradients
+# rule: gradients | memory
 # static check: no
 # proof: (Model(WIDTH).eval(), (torch.randn(4, WIDTH, requires_grad=True),), 'backward')
 

@@ -1,6 +1,6 @@
 # family: gradients
 # trick: Reads the gradient of its output as if it were contiguous; the one of a sum is a single number.
-# rule: gradients
+# rule: gradients | memory
 # static check: no
 # proof: (Model(WIDTH).eval(), (torch.randn(4, WIDTH, requires_grad=True),), 'backward')
 
