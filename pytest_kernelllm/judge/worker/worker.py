@@ -312,10 +312,14 @@ class Worker:
 
             from pytest_kernelllm.judge.worker.gpu_semantics import compute_as_on_gpu
             from pytest_kernelllm.judge.worker.interpreter import fix_bfloat16, speed_up
+            from pytest_kernelllm.judge.worker.language import read_as_compiler
+            from pytest_kernelllm.judge.worker.libdevice import compute_libdevice
             from pytest_kernelllm.judge.worker.tuning import Tuning
 
             fix_bfloat16()
             compute_as_on_gpu()
+            compute_libdevice()
+            read_as_compiler()
             speed_up()
             self.tuning = tuning = Tuning()
             Autotuner.run = lambda tuner, *args, **kwargs: tuning.run(tuner, *args, **kwargs)
