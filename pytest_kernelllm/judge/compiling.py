@@ -29,7 +29,9 @@ def compile_all(
     probes = [plan.probes[0] for plan in plans] + [probe for some in ones for probe in some[:1]]
     compiled: list[Probe] = []
     try:
-        _compile(workers, source, [references.prepare(probe) for probe in probes], references, findings, compiled)
+        _compile(
+            workers, source, [references.prepare(probe) for probe in probes], references, findings, compiled
+        )
     except OutOfTime:
         left = "; ".join(probe.describe() for probe in probes[len(compiled) :])
         detail = f"there was no time to compile it for {arch} at {left}"

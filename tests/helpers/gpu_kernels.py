@@ -198,7 +198,10 @@ def rounded_like(x_ptr, out_ptr, N: tl.constexpr):
 def check_value_of_constants(device):
     out = torch.empty(2, 4, device=device, dtype=torch.float16)
     rounded_like[(1,)](torch.tensor([0.1, 1.0, -2.5, 3.3], device=device), out, N=4)
-    assert out.tolist() == [[torch.tensor(0.2).half().item(), 2.0, -5.0, torch.tensor(6.6).half().item()], [0, 4, -10, 13]]
+    assert out.tolist() == [
+        [torch.tensor(0.2).half().item(), 2.0, -5.0, torch.tensor(6.6).half().item()],
+        [0, 4, -10, 13],
+    ]
 
 
 root = tl.rsqrt
@@ -231,7 +234,10 @@ def of_libdevice(x_ptr, out_ptr, N: tl.constexpr):
     tl.store(out_ptr + 3 * N + i, libdevice.atan2(x, 2.0) + libdevice.fmod(x, 0.75))
     tl.store(out_ptr + 4 * N + i, libdevice.round(x) + 10 * libdevice.nearbyint(x) + 100 * libdevice.trunc(x))
     tl.store(out_ptr + 5 * N + i, tl.where(libdevice.isnan(x) | libdevice.isinf(x), 1.0, 0.0))
-    tl.store(out_ptr + 6 * N + i, libdevice.copysign(2.0, x) * libdevice.cbrt(8 * libdevice.log1p(libdevice.abs(x))))
+    tl.store(
+        out_ptr + 6 * N + i,
+        libdevice.copysign(2.0, x) * libdevice.cbrt(8 * libdevice.log1p(libdevice.abs(x))),
+    )
     tl.store(out_ptr + 7 * N + i, libdevice.div_rn(libdevice.fast_expf(x), libdevice.fma(x, x, 1.0)))
 
 
@@ -251,7 +257,9 @@ def check_libdevice(device):
         torch.tensor(2.0).double().copysign(x) * 2 * x.abs().log1p() ** (1 / 3),
         x.exp() / (x * x + 1),
     ]
-    torch.testing.assert_close(out.double().cpu(), torch.stack(expected), equal_nan=True, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(
+        out.double().cpu(), torch.stack(expected), equal_nan=True, rtol=1e-6, atol=1e-6
+    )
 
 
 @triton.jit
@@ -287,7 +295,6 @@ def check_missing_function(device):
         return
     with pytest.raises(Exception, match="cannot compute libdevice's `__nv_ynf`"):
         bessel[(1,)](torch.ones(1), torch.empty(1))
-
 
 
 CHECKS = {

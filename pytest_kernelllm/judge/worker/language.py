@@ -53,7 +53,7 @@ def _rewrite() -> None:
 class Rewriter(ASTTransformer):  # type: ignore[misc]  # Triton has no types
     """Replaces operations that Python does not leave to the operands."""
 
-    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+    def visit_Assign(self, node: ast.Assign) -> Any:
         """Visits the value as well, which the class that this one extends leaves out."""
         node.value = self.visit(node.value)
         return super().visit_Assign(node)

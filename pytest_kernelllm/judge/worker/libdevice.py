@@ -120,17 +120,21 @@ _TORCH = {
     "cyl_bessel_i1": torch.special.i1,
 }
 _TO_INTEGER = {"rn": np.rint, "rz": np.trunc, "rd": np.floor, "ru": np.ceil}
-_SAME_NAME = """
-    exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh sqrt cbrt floor ceil trunc rint abs fabs fmod hypot
-    copysign nextafter isnan isinf isfinite signbit ldexp
-""".split()
+_SAME_NAME = (
+    *(np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p, np.sqrt, np.cbrt, np.hypot, np.ldexp),
+    *(np.sin, np.cos, np.tan, np.sinh, np.cosh, np.tanh),
+    *(np.floor, np.ceil, np.trunc, np.rint, np.fabs, np.fmod, np.copysign, np.nextafter),
+    *(np.isnan, np.isinf, np.isfinite, np.signbit),
+)
+_ARC = (np.arcsin, np.arccos, np.arctan, np.arcsinh, np.arccosh, np.arctanh)
 
 FUNCTIONS: dict[str, Function] = {
-    **{name: getattr(np, name) for name in _SAME_NAME},
-    **{f"{a}{name}": getattr(np, f"arc{name}") for a in "a" for name in "sin cos tan sinh cosh tanh".split()},
+    **{function.__name__: function for function in _SAME_NAME},
+    **{f"a{function.__name__.removeprefix('arc')}": function for function in _ARC},
     **{name: _by_torch(function) for name, function in _TORCH.items()},
     **_QUICK,
     "atan2": np.arctan2,
+    "abs": np.abs,
     "llabs": np.abs,
     "finite": np.isfinite,
     "nearbyint": np.rint,
