@@ -19,7 +19,7 @@ def compile_all(
     """Compiles every kernel that ``forward`` launches, and records one check per probe.
 
     Each case is compiled at its main sizes, and once where a size is 1, which Triton compiles as a constant.
-    Without the time for this, the check states what was not compiled; it fails if that are main sizes.
+    If time runs out, the check states what was not compiled; it fails if main sizes are among it.
 
     Raises:
         Decision: the compiler refuses a kernel, or ``forward`` fails.
