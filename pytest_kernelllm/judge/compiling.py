@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_kernelllm.core.records import Check
-from pytest_kernelllm.judge.findings import Decision, Findings
+from pytest_kernelllm.judge.findings import Decision, Findings, OutOfTime
 from pytest_kernelllm.judge.plans import Plan
-from pytest_kernelllm.judge.reference.outputs import ReferenceOutputs
+from pytest_kernelllm.judge.reference.outputs import PreparedProbe, ReferenceOutputs
+from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.run.call import error_text, upload
 from pytest_kernelllm.judge.workers import Workers
 
@@ -18,15 +19,46 @@ def compile_all(
     """Compiles every kernel that ``forward`` launches, and records one check per probe.
 
     Each case is compiled at its main sizes, and once where a size is 1, which Triton compiles as a constant.
+    If time runs out, the check states what was not compiled; it fails if main sizes are among it.
 
     Raises:
         Decision: the compiler refuses a kernel, or ``forward`` fails.
     """
     arch = workers.server.arch
-    prepared_probes = []
-    for plan in plans:
-        ones = [probe for probe in plan.probes if 1 in dict(probe.sizes).values()]
-        prepared_probes += [references.prepare(probe) for probe in (plan.probes[0], *ones[:1])]
+    ones = [[probe for probe in plan.probes if 1 in dict(probe.sizes).values()] for plan in plans]
+    probes = [plan.probes[0] for plan in plans] + [probe for some in ones for probe in some[:1]]
+    compiled: list[Probe] = []
+    try:
+        _compile(
+            workers, source, [references.prepare(probe) for probe in probes], references, findings, compiled
+        )
+    except OutOfTime:
+        left = "; ".join(probe.describe() for probe in probes[len(compiled) :])
+        detail = f"there was no time to compile it for {arch} at {left}"
+        findings.checks.append(Check(_name(arch), len(compiled) >= len(plans), None, None, detail))
+
+
+def require_compiled(arch: str, findings: Findings) -> None:
+    """Requires that the kernels have been compiled at the main sizes of every case.
+
+    Raises:
+        Decision: there was no time for it.
+    """
+    for check in findings.checks:
+        if check.name == _name(arch) and not check.passed:
+            raise Decision("inconclusive", "compile", check.detail)
+
+
+def _compile(
+    workers: Workers,
+    source: str,
+    prepared_probes: Sequence[PreparedProbe],
+    references: ReferenceOutputs,
+    findings: Findings,
+    compiled: list[Probe],
+) -> None:
+    """Compiles at all given probes, and adds each to ``compiled`` when that is done."""
+    arch = workers.server.arch
     with workers.loaded(source, references, findings) as judging:
         for prepared in prepared_probes:
             reply = judging.worker.request("compile", inputs=upload(judging, prepared).arguments)
@@ -37,5 +69,9 @@ def compile_all(
             passed = "refused" not in reply and isinstance(kernels, list)
             refused = error_text({"error": reply.get("refused")})
             detail = "" if passed else f"it cannot be compiled for {arch}: {refused}"
-            check = Check(f"compiles for {arch}", passed, str(len(kernels)), None, detail)
-            findings.record("compile", check)
+            findings.record("compile", Check(_name(arch), passed, str(len(kernels)), None, detail))
+            compiled.append(prepared.probe)
+
+
+def _name(arch: str) -> str:
+    return f"compiles for {arch}"

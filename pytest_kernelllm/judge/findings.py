@@ -29,6 +29,14 @@ class OutOfMemory(Decision):
         )
 
 
+class OutOfTime(Decision):
+    """A worker missed its deadline."""
+
+    def __init__(self, reason: str) -> None:
+        """``reason`` is one sentence for people."""
+        super().__init__("rejected", "run", reason, "run")
+
+
 @dataclass
 class Findings:
     """The checks, timings and cases recorded for one candidate."""

@@ -16,7 +16,7 @@ import torch
 
 from pytest_kernelllm.core.records import Candidate, Environment, Stage, Status, Verdict
 from pytest_kernelllm.judge.background import beside
-from pytest_kernelllm.judge.compiling import compile_all
+from pytest_kernelllm.judge.compiling import compile_all, require_compiled
 from pytest_kernelllm.judge.examine import examine
 from pytest_kernelllm.judge.findings import Decision, Findings, OutOfMemory
 from pytest_kernelllm.judge.isolation.isolation import Isolation, probe_isolation
@@ -183,6 +183,7 @@ class Judge:
             if timed:
                 counted = [plan for plan in plans if plan.case.name in findings.cases]
                 untimed = [plan for plan in counted if not self._time(judging, plan, plan.sizes)]
+        require_compiled(self.environment.arch, findings)
         for plan in untimed:
             judging.allocator.closed.wait(RELEASE_SECONDS)
             self._time_smaller(candidate, plan, references, findings)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from pytest_kernelllm.judge.findings import Decision, Findings
+from pytest_kernelllm.judge.findings import Decision, Findings, OutOfTime
 from pytest_kernelllm.judge.handle import WorkerDied, WorkerHandle
 from pytest_kernelllm.judge.reference.outputs import ReferenceOutputs
 from pytest_kernelllm.judge.run.call import Judging, error_text
@@ -35,6 +35,7 @@ class Workers:
         """Opens a worker that has loaded a kernel module. Its buffers are freed when its process has ended.
 
         Raises:
+            OutOfTime: the worker missed its deadline.
             Decision: the module cannot be imported, or the worker process failed at any time.
             supervisor.ServerFailed: no worker can be started.
         """
@@ -53,6 +54,8 @@ class Workers:
                 yield Judging(worker, allocator, references, findings, rng)
         except WorkerDied as error:
             reason = f"the candidate's process failed: {error}"
+            if error.hung:
+                raise OutOfTime(reason) from None
             raise Decision("rejected", "run", reason, "run") from None
 
 

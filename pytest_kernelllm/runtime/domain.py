@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -69,14 +70,16 @@ def tensor_problem(value: Any) -> str | None:
 
 
 def same_value(listed: Any, actual: Any) -> bool:
-    """Returns whether a plain value equals the listed one in value and type; functions and classes by name."""
+    """Returns whether a plain value equals the listed one in value, sign and type; functions and classes by name."""
     if actual is MISSING:
         return False
     if callable(actual):
         return bool(listed == _named(actual))
     if type(actual) is not type(listed) or not isinstance(actual, SCALARS):
         return False
-    return bool(actual == listed or (actual != actual and listed != listed))
+    if actual == listed:
+        return actual != 0 or math.copysign(1.0, actual) == math.copysign(1.0, listed)
+    return bool(actual != actual and listed != listed)
 
 
 def split_item(owner: Any, part: str) -> tuple[str, int | None]:

@@ -7,6 +7,12 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.language import extra
+from triton.language import load as read
+from triton.language import max as widest
+from triton.language.extra import libdevice
+from triton.language.extra.cuda import libdevice as cuda_libdevice
+from triton.language.extra.libdevice import rsqrt
 
 NAN = float("nan")
 
@@ -137,6 +143,158 @@ def check_grid(device):
             shifted[grid](x, out, 1.0, N=4)
     shifted[(2, 3, 1)](x, out, 1.0, N=4)
     assert out.tolist() == [2.0] * 4
+
+
+@triton.jit
+def masked_by_words(x_ptr, out_ptr, M, N, skip, ALWAYS: tl.constexpr, BLOCK: tl.constexpr):
+    rows, columns = tl.arange(0, BLOCK)[:, None], tl.arange(0, BLOCK)[None, :]
+    mask = rows < M and columns < N
+    x = tl.load(x_ptr + rows * N + columns, mask=mask, other=0.0)
+    edge = rows == 0 or columns == 0 or rows == M - 1
+    x = tl.where(edge, x, -x)
+    x = tl.where(not edge and x < -2, 7.0, x)
+    if not skip and (ALWAYS or skip):
+        tl.store(out_ptr + rows * N + columns, x, mask=ALWAYS and mask)
+
+
+def check_words(device):
+    x, out = torch.arange(15.0, device=device).view(3, 5), torch.zeros(20, device=device)
+    masked_by_words[(1,)](x, out, 3, 5, True, ALWAYS=True, BLOCK=8)
+    assert out.tolist() == [0.0] * 20
+    masked_by_words[(1,)](x, out, 3, 5, False, ALWAYS=True, BLOCK=8)
+    expected = x.cpu().clone()
+    expected[1, 1:] = 7.0
+    assert out[:15].tolist() == expected.flatten().tolist()
+    assert out[15:].tolist() == [0.0] * 5
+
+
+@triton.jit
+def bounded_by_builtins(x_ptr, out_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x = tl.load(x_ptr + i)
+    tl.store(out_ptr + i, max(x, 0.0, 0.5))
+    tl.store(out_ptr + N + i, min(max(x, -1.0), max(N, 1) / N))
+
+
+def check_builtins(device):
+    out = torch.empty(2, 4, device=device)
+    bounded_by_builtins[(1,)](torch.tensor([-3.0, 0.0, 0.75, 4.0], device=device), out, N=4)
+    assert out.tolist() == [[0.5, 0.5, 0.75, 4.0], [-1.0, 0.0, 0.75, 1.0]]
+
+
+@triton.jit
+def converted(x, dtype: tl.constexpr, FACTOR: tl.constexpr):
+    return (x * FACTOR.value).to(dtype.value)
+
+
+@triton.jit
+def rounded_like(x_ptr, out_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x = tl.load(x_ptr + i)
+    tl.store(out_ptr + i, converted(x, out_ptr.dtype.element_ty, 2))
+    tl.store(out_ptr + N + i, converted(x, tl.int32, N))
+
+
+def check_value_of_constants(device):
+    out = torch.empty(2, 4, device=device, dtype=torch.float16)
+    rounded_like[(1,)](torch.tensor([0.1, 1.0, -2.5, 3.3], device=device), out, N=4)
+    assert out.tolist() == [
+        [torch.tensor(0.2).half().item(), 2.0, -5.0, torch.tensor(6.6).half().item()],
+        [0, 4, -10, 13],
+    ]
+
+
+root = tl.rsqrt
+squash = tl.sigmoid
+device_root = libdevice.rsqrt
+
+
+@triton.jit
+def by_other_names(x_ptr, out_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x = read(x_ptr + i)
+    tl.store(out_ptr + i, root(x) + device_root(x) + rsqrt(x) + extra.libdevice.rsqrt(x))
+    tl.store(out_ptr + N + i, squash(x) + widest(x, 0))
+
+
+def check_other_names(device):
+    x, out = torch.tensor([4.0, 0.25, 1.0, 16.0], device=device), torch.empty(2, 4, device=device)
+    by_other_names[(1,)](x, out, N=4)
+    torch.testing.assert_close(out[0].tolist(), [2.0, 8.0, 4.0, 1.0])
+    torch.testing.assert_close(out[1], torch.sigmoid(x) + 16)
+
+
+@triton.jit
+def of_libdevice(x_ptr, out_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x = tl.load(x_ptr + i)
+    tl.store(out_ptr + i, libdevice.tanh(x))
+    tl.store(out_ptr + N + i, libdevice.erf(x) + cuda_libdevice.erfc(x))
+    tl.store(out_ptr + 2 * N + i, libdevice.pow(libdevice.abs(x), 1.5) - libdevice.pow(x, 3))
+    tl.store(out_ptr + 3 * N + i, libdevice.atan2(x, 2.0) + libdevice.fmod(x, 0.75))
+    tl.store(out_ptr + 4 * N + i, libdevice.round(x) + 10 * libdevice.nearbyint(x) + 100 * libdevice.trunc(x))
+    tl.store(out_ptr + 5 * N + i, tl.where(libdevice.isnan(x) | libdevice.isinf(x), 1.0, 0.0))
+    tl.store(
+        out_ptr + 6 * N + i,
+        libdevice.copysign(2.0, x) * libdevice.cbrt(8 * libdevice.log1p(libdevice.abs(x))),
+    )
+    tl.store(out_ptr + 7 * N + i, libdevice.div_rn(libdevice.fast_expf(x), libdevice.fma(x, x, 1.0)))
+
+
+def check_libdevice(device):
+    x = torch.tensor([0.5, -0.5, 2.5, -1.75, 0.0, 3.49, NAN, float("inf")])
+    out = torch.empty(8, 8, device=device)
+    of_libdevice[(1,)](x.to(device), out, N=8)
+    x = x.double()
+    whole = (x.abs() + 0.5).floor().copysign(x) + 10 * x.round() + 100 * x.trunc()
+    expected = [
+        x.tanh(),
+        x.erf() + x.erfc(),
+        x.abs() ** 1.5 - x**3,
+        torch.atan2(x, torch.tensor(2.0).double()) + torch.fmod(x, 0.75),
+        whole,
+        (x.isnan() | x.isinf()).double(),
+        torch.tensor(2.0).double().copysign(x) * 2 * x.abs().log1p() ** (1 / 3),
+        x.exp() / (x * x + 1),
+    ]
+    torch.testing.assert_close(
+        out.double().cpu(), torch.stack(expected), equal_nan=True, rtol=1e-6, atol=1e-6
+    )
+
+
+@triton.jit
+def quick(x_ptr, out_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x = tl.load(x_ptr + i)
+    tl.store(out_ptr + i, libdevice.fast_sinf(x))
+    tl.store(out_ptr + N + i, libdevice.fast_expf(x))
+    tl.store(out_ptr + 2 * N + i, libdevice.fast_dividef(x, x))
+    tl.store(out_ptr + 3 * N + i, libdevice.fast_logf(x))
+
+
+def check_quick_functions(device):
+    """They are accurate for small arguments only."""
+    small, large = torch.tensor([0.5, 1.5, 3.0, 2.0]), torch.tensor([3e4, 80.0, 1e5, 3e38])
+    for x, accurate in ((small, True), (large, False)):
+        out = torch.empty(4, 4, device=device)
+        quick[(1,)](x.to(device), out, N=4)
+        out, exact = out.double().cpu(), x.double()
+        assert ((out[0] - exact.sin()).abs().max().item() < 1e-5) is accurate
+        assert out[1, 1].item() == pytest.approx(exact[1].exp().item(), rel=1e-5)
+        assert out[2].tolist() == [1.0, 1.0, 1.0, 1.0 if accurate else 0.0]
+        torch.testing.assert_close(out[3], exact.log(), rtol=1e-6, atol=1e-6)
+
+
+@triton.jit
+def bessel(x_ptr, out_ptr):
+    tl.store(out_ptr, libdevice.yn(1, tl.load(x_ptr)))
+
+
+def check_missing_function(device):
+    if device == "cuda":
+        return
+    with pytest.raises(Exception, match="cannot compute libdevice's `__nv_ynf`"):
+        bessel[(1,)](torch.ones(1), torch.empty(1))
 
 
 CHECKS = {

@@ -9,7 +9,9 @@ from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.judge.environment import find_environment
 from pytest_kernelllm.judge.judge import Criteria, Judge
+from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.rules.catalog import without
+from pytest_kernelllm.judge.worker.worker import spread
 
 MODULES = (
     LAYERS
@@ -222,3 +224,33 @@ def test_a_stray_access_is_named_and_harms_nobody(decide):
     verdict = decide("Scale", crash)
     assert verdict.rule == "memory"
     assert "writes element 1099511627776 of `out_ptr`" in verdict.reason
+
+
+def test_a_few_configurations_of_an_autotuned_kernel_are_compiled(decide):
+    configurations = ", ".join(f"triton.Config({{}}, num_stages={n})" for n in range(1, 9))
+    tuned = GOOD.replace("@triton.jit", f"@triton.autotune([{configurations}], key=[])\n@triton.jit")
+    verdict = decide("Scale", tuned)
+    assert verdict.accepted, verdict.reason
+    [compiled] = [check for check in verdict.checks if check.name == "compiles for sm_90"]
+    assert compiled.measured == "4"
+
+
+def test_without_time_to_compile_a_kernel_is_not_rejected(lives):
+    with Judge(find_environment("cpu"), deadline=1e-3, policy=Policy(interpreter_patience=3e4)) as judge:
+        verdicts = [
+            judge.judge(
+                render(Completion("files", 0, text, "kernel_module"), lives["Scale"]),
+                Criteria(lives["Scale"]),
+            )
+            for text in (GOOD, GOOD.replace("+ 1)", "+ 1.0001)"))
+        ]
+    assert verdicts[0].verdict == "inconclusive"
+    assert verdicts[0].reason.startswith("there was no time to compile it for sm_90 at default")
+    assert verdicts[1].verdict == "rejected"
+    assert "is wrong at" in verdicts[1].reason
+
+
+def test_configurations_are_chosen_in_even_steps():
+    assert spread(range(3), 4) == [0, 1, 2]
+    assert spread(range(10), 4) == [0, 3, 6, 9]
+    assert spread(range(6), 4) == [0, 1, 3, 5]

@@ -6,6 +6,7 @@ from adopting import CHANGES, X, kernel_text, used
 from torch import nn
 
 from pytest_kernelllm.runtime import explain
+from pytest_kernelllm.runtime.domain import same_value
 
 pytestmark = pytest.mark.filterwarnings("error::pytest_kernelllm.runtime.KernelLLMWarning")
 
@@ -44,6 +45,22 @@ def test_a_changed_module_is_noticed_after_the_kernel_ran(module, change) -> Non
     assert used(module, X)
     CHANGES[change](module)
     assert not used(module, X)
+
+
+@pytest.mark.parametrize(
+    ("listed", "actual", "same"),
+    [
+        (0.0, 0.0, True),
+        (0.0, -0.0, False),
+        (-0.0, -0.0, True),
+        (0.0, 0, False),
+        (0, False, False),
+        (float("nan"), float("nan"), True),
+        ("", "", True),
+    ],
+)
+def test_values_are_the_same_in_sign_and_type(listed, actual, same) -> None:
+    assert same_value(listed, actual) is same
 
 
 def test_grad_mode_counts_only_where_a_gradient_is_wanted(module) -> None:

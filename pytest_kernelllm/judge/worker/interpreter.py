@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -65,21 +64,10 @@ def speed_up() -> None:
     """Patches this process's interpreter to skip slow work that does not change results.
 
     Half of its time goes into overflow checks after every integer operation, and much of the rest into
-    patching ``triton.language`` again for every launch and every function that a kernel calls, and into
     copying arguments from and to a GPU.
     """
     interpreter_builder.options = replace(interpreter_builder.options, sanitize_overflow=False)
-    patch, executor = interpreter._patch_lang, interpreter.GridExecutor
-    patched: set[Any] = set()
-    kept = SimpleNamespace(restore=lambda: None)
-
-    def patch_once(function: Any) -> Any:
-        if function not in patched:
-            patched.add(function)
-            patch(function)
-        return kept
-
-    interpreter._patch_lang = patch_once
+    executor = interpreter.GridExecutor
     executor._init_args_hst = lambda self, args, kwargs: (list(args), dict(kwargs))
     executor._restore_args_dev = lambda self, *args: None
 

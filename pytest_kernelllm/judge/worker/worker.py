@@ -11,7 +11,7 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -46,6 +46,10 @@ VENDOR_LAYERS = frozenset(
 
 MEMORY_SHARE = 0.5
 """Share of the GPU's memory that a worker may allocate."""
+
+
+MOST_CONFIGURATIONS = 4
+"""Configurations of an autotuned kernel that are compiled, at most."""
 
 
 class Worker:
@@ -312,10 +316,14 @@ class Worker:
 
             from pytest_kernelllm.judge.worker.gpu_semantics import compute_as_on_gpu
             from pytest_kernelllm.judge.worker.interpreter import fix_bfloat16, speed_up
+            from pytest_kernelllm.judge.worker.language import read_as_compiler
+            from pytest_kernelllm.judge.worker.libdevice import compute_libdevice
             from pytest_kernelllm.judge.worker.tuning import Tuning
 
             fix_bfloat16()
             compute_as_on_gpu()
+            compute_libdevice()
+            read_as_compiler()
             speed_up()
             self.tuning = tuning = Tuning()
             Autotuner.run = lambda tuner, *args, **kwargs: tuning.run(tuner, *args, **kwargs)
@@ -362,7 +370,7 @@ def compile_only(arch: str) -> Iterator[list[str]]:
         return result
 
     def compile_all(tuner: Any, *args: Any, **kwargs: Any) -> Any:
-        for config in tuner.configs:
+        for config in spread(tuner.configs, MOST_CONFIGURATIONS):
             tuner.fn.run(*args, **{**kwargs, **config.all_kwargs()})
 
     JITFunction.run, Autotuner.run = compile_one, compile_all
@@ -370,6 +378,13 @@ def compile_only(arch: str) -> Iterator[list[str]]:
         yield compiled
     finally:
         JITFunction.run, Autotuner.run = launch, tune
+
+
+def spread(configurations: Sequence[Any], most: int) -> list[Any]:
+    """Returns at most ``most`` configurations, the first and the last among them, in even steps."""
+    if len(configurations) <= most:
+        return list(configurations)
+    return [configurations[i * (len(configurations) - 1) // (most - 1)] for i in range(most)]
 
 
 def _describe(error: BaseException, directory: Path) -> dict[str, Any]:

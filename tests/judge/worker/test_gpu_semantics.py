@@ -19,9 +19,13 @@ os.environ["TRITON_INTERPRET"] = "1"
 sys.path.insert(0, {folder!r})
 from pytest_kernelllm.judge.worker.gpu_semantics import compute_as_on_gpu
 from pytest_kernelllm.judge.worker.interpreter import fix_bfloat16, speed_up
+from pytest_kernelllm.judge.worker.language import read_as_compiler
+from pytest_kernelllm.judge.worker.libdevice import compute_libdevice
 
 fix_bfloat16()
 compute_as_on_gpu()
+compute_libdevice()
+read_as_compiler()
 speed_up()
 from gpu_kernels import CHECKS
 
@@ -46,7 +50,12 @@ def failed():
 
 
 @pytest.mark.parametrize(
-    "name", ["nan", "nan_in_reductions", "clamp", "scalars", "wide_scalars", "dot", "bfloat16_dot", "grid"]
+    "name",
+    [
+        *("nan", "nan_in_reductions", "clamp", "scalars", "wide_scalars", "dot", "bfloat16_dot", "grid"),
+        *("words", "builtins", "value_of_constants", "other_names"),
+        *("libdevice", "quick_functions", "missing_function"),
+    ],
 )
 def test_kernels_compute_what_they_compute_on_a_gpu(failed, name):
     assert failed[name] == ""
