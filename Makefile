@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 EXAMPLES := examples/llm_blocks examples/transformers_layers
 
-.PHONY: help venv demo test test-gpu bench catch lint format docs linkcheck constraints clean
+.PHONY: help venv demo test test-slow test-gpu bench catch lint format docs linkcheck constraints clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -44,9 +44,12 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(READY)  ## run the plugin over both example projects; ends with its table
 	$(PY) -m pytest --kernelllm --kernelllm-only $(EXAMPLES) $(ARGS)
 
-test: $(READY)  ## unit tests and the examples' own tests, without a GPU; with ARGS, the unit tests it selects
-	$(PY) -m pytest -m "not gpu" --ignore tests/docs $(PARALLEL) $(ARGS)
+test: $(READY)  ## the tests but slow ones, and the examples' own, without a GPU; with ARGS, those it selects, slow or not
+	$(PY) -m pytest -m "not gpu$(if $(ARGS),, and not slow)" --ignore tests/docs $(PARALLEL) $(ARGS)
 	$(if $(ARGS),,$(PY) -m pytest $(EXAMPLES))
+
+test-slow: $(READY)  ## the slow tests: whole runs with models, pass@k, the action, the survey of modules
+	$(PY) -m pytest -m slow $(PARALLEL) $(ARGS)
 
 test-gpu: $(READY)  ## tests that need a CUDA GPU
 	$(PY) -m pytest -m gpu tests/gpu $(ARGS)

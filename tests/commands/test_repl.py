@@ -21,6 +21,8 @@ from pytest_kernelllm import KernelLLM
 from pytest_kernelllm.commands.conversation import Repl, converse, piped_inputs, terminal_inputs
 from pytest_kernelllm.config.settings import Settings
 
+pytestmark = pytest.mark.slow
+
 SAID = f"Sure.\n```python\n{ANSWER}```\n"
 WRONG = SAID.replace("+ 1)", "+ 2)")
 

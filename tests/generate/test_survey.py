@@ -16,6 +16,8 @@ from pytest_kernelllm.judge.environment import find_environment
 from pytest_kernelllm.judge.judge import Criteria, Judge
 from pytest_kernelllm.judge.static_check.static_check import find_violations
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def judge() -> Iterator[Judge]:

@@ -11,6 +11,8 @@ import pytest
 from hook_project import KERNEL, edit, lay_out
 from hook_repository import CHECKOUT, Repository
 
+pytestmark = pytest.mark.slow
+
 WITHOUT_INSTALL = "language: system"
 """In a user's own configuration: take the hook from the project's environment."""
 

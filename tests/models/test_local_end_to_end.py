@@ -12,6 +12,8 @@ import pytest
 from tiny.lessons import MODEL, TAUGHT, lessons, why_not_taught
 from tiny.project import OPTIONS, lay_out
 
+pytestmark = pytest.mark.slow
+
 LOCAL = ("--kernelllm-generator=local", f"--kernelllm-model={MODEL}")
 DRAWN = ("Affine", "Gate", "RMSNorm")
 """Targets for which a right and a wrong answer are drawn; Softmax is always wrong, AddReLU always right."""

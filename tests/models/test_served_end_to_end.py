@@ -12,6 +12,8 @@ from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.session.session import open_session
 
+pytestmark = pytest.mark.slow
+
 GREEDY = ("--kernelllm-temperature=0", "--kernelllm-samples=1")
 CORRECTNESS = ("-k", "correctness")
 

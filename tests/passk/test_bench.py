@@ -21,6 +21,8 @@ from pytest_kernelllm.passk.schema import passk_schema
 from pytest_kernelllm.passk.table import notes
 from pytest_kernelllm.session.session import open_session
 
+pytestmark = pytest.mark.slow
+
 TESTS = Path(__file__).parents[1]
 FILES = ("--generator", "files", "--candidates-dir", "candidates", "--device", "cpu", "--deadline", "8")
 

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from projects import COMMAND
 
+pytestmark = pytest.mark.slow
+
 MODULES = """
 import torch
 from torch import nn

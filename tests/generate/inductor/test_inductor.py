@@ -20,6 +20,8 @@ from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.protocol import Request
 from pytest_kernelllm.judge.static_check.static_check import find_violations
 
+pytestmark = pytest.mark.slow
+
 SAMPLES = {"LlamaRMSNorm": 3, "CrossEntropy": 2, "Cumsum": 2}
 """How many variants are tried of each target; one of the others."""
 TARGETS = (

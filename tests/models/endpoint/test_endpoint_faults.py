@@ -18,6 +18,8 @@ from pytest_kernelllm.models.endpoint.wire import seed_of
 from pytest_kernelllm.models.protocol import Answer, Ask, Sampling
 from pytest_kernelllm.web.retry import RequestLimits
 
+pytestmark = pytest.mark.slow
+
 Serve = Callable[[Any], Any]
 SHORT = Sampling(max_new_tokens=64)
 ONE = [Ask("one", (0,))]

@@ -10,6 +10,8 @@ import torch
 
 from pytest_kernelllm.models.local.attention import SPLIT, slots_attention
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = """
 import json
 import sys

@@ -10,6 +10,8 @@ from standalone_modules import compare, targets
 from pytest_kernelllm.discover.live import load_target
 from pytest_kernelllm.models.prompt import PromptError, standalone
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[2] / "examples"
 

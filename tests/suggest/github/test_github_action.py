@@ -18,6 +18,8 @@ from verified import event
 
 from pytest_kernelllm.commands import suggest as command
 
+pytestmark = pytest.mark.slow
+
 WORKFLOWS = sorted((ROOT / "examples" / "workflows").glob("*.yml"))
 CI = ROOT / ".github" / "workflows" / "ci.yml"
 """What checks this project itself."""
