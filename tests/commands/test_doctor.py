@@ -14,6 +14,8 @@ from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.judge.environment import find_environment
 from pytest_kernelllm.store import Store
 
+pytestmark = pytest.mark.slow
+
 DOMAIN = Domain(
     {"x": TensorSpec("float32", ("n", 64))}, {"weight": TensorSpec("float32", (64,))}, {"n": (1, 64)}
 )

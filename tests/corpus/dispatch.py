@@ -124,7 +124,8 @@ def _call(module: nn.Module, args: tuple[Any, ...], backward: bool) -> _Result:
         outputs = module(*args)
         gradients: list[torch.Tensor | None] = []
         if backward:
-            sum(leaf.sum() for leaf in pytree.tree_leaves(outputs) if leaf.requires_grad).backward()
+            if sums := [leaf.sum() for leaf in pytree.tree_leaves(outputs) if leaf.requires_grad]:
+                sum(sums).backward()
             leaves = [each for each in args if isinstance(each, torch.Tensor)]
             gradients = [each.grad for each in (*leaves, *module.parameters())]
     return _Result(outputs, args, copy.deepcopy(module.state_dict()), gradients)
