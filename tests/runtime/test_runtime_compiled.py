@@ -5,7 +5,10 @@ import pytest
 import torch
 from adopting import TORCH_BODY, X, kernel_text, ran
 
-pytestmark = pytest.mark.filterwarnings("error::pytest_kernelllm.runtime.KernelLLMWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("error::pytest_kernelllm.runtime.KernelLLMWarning"),
+    pytest.mark.slow,
+]
 
 WIDE = torch.randn(17, 8)
 """More rows than the domain has."""

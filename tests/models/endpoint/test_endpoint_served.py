@@ -14,6 +14,8 @@ from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.models.endpoint import EndpointModel, open_endpoint
 from pytest_kernelllm.models.protocol import Ask, Sampling
 
+pytestmark = pytest.mark.slow
+
 Serve = Callable[[Any], Any]
 Written = tuple[str, int, int, str]
 PROMPTS = ["import torch\n\n\nclass Model(nn.Module):", "def f(x):\n    return é, 'ß'\n"]

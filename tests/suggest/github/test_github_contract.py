@@ -11,6 +11,8 @@ from pytest_kernelllm.suggest.github.client import GitHub
 from pytest_kernelllm.suggest.github.errors import ApiError
 from pytest_kernelllm.web.secret import Secret
 
+pytestmark = pytest.mark.slow
+
 CALLS = {
     "pulls": lambda api: api.pulls("owner:branch", state="all", base="main"),
     "open_pull": lambda api: api.open_pull(title="T", head="a", base="b", body="c"),
