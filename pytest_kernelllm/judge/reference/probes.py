@@ -64,8 +64,10 @@ def elements(domain: Domain, sizes: Mapping[str, int]) -> int:
 
 
 def innermost(domain: Domain) -> set[int | str]:
-    """Returns the dimensions along which an input's elements are neighbours: few programs go over many of them."""
-    return {s.shape[-1] for s in domain.inputs.values() if isinstance(s, TensorSpec) and s.shape}
+    """Returns the dimensions whose elements are neighbours in every input: few programs go over many of them."""
+    shapes = [spec.shape for spec in domain.inputs.values() if isinstance(spec, TensorSpec)]
+    outer = {size for shape in shapes for size in shape[:-1]}
+    return {size for shape in shapes for size in shape[-1:]} - outer
 
 
 def rows(domain: Domain, sizes: Mapping[str, int]) -> int:
