@@ -124,7 +124,7 @@ class Judge:
         """Judges one candidate. Never raises for anything the candidate does.
 
         Raises:
-            supervisor.ServerFailed: the judge's own processes cannot start.
+            launching.ServerFailed: the judge's own processes cannot start.
         """
         start = time.perf_counter()
         findings = Findings({rule.name: rule.stage for rule in self.rules})

@@ -37,7 +37,7 @@ class Workers:
         Raises:
             OutOfTime: the worker missed its deadline.
             Decision: the module cannot be imported, or the worker process failed at any time.
-            supervisor.ServerFailed: no worker can be started.
+            launching.ServerFailed: no worker can be started.
         """
         allocator = Allocator(self.device, self.pool)
         try:

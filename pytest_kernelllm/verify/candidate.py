@@ -39,7 +39,7 @@ def judge_candidate(
         The kernel module that was judged, empty if the text cannot be made into one; and the verdict.
 
     Raises:
-        supervisor.ServerFailed: the judge's own processes cannot start.
+        launching.ServerFailed: the judge's own processes cannot start.
     """
     completion = Completion("files", 0, text, format_of(text), note=note)
     try:

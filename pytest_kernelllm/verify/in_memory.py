@@ -101,7 +101,7 @@ def judge(
         TargetError: the reference cannot be built or called; the message says what to do.
         TypeError: the reference is no module, ``cases`` is missing, or the candidate has another form.
         OSError: the candidate's file cannot be read.
-        judge.supervisor.ServerFailed: the judging processes cannot start.
+        judge.launching.ServerFailed: the judging processes cannot start.
     """
     cls = reference if isinstance(reference, type) else type(reference)
     if not issubclass(cls, nn.Module):
