@@ -24,7 +24,6 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from pytest_kernelllm.core.kernel_module import read_supports
 from pytest_kernelllm.discover.live import LiveTarget
 from pytest_kernelllm.runtime import explain
 from pytest_kernelllm.runtime.instance import TextKernel, dispatching, swap
@@ -91,7 +90,6 @@ def _dispatch(entry: Entry, device: Device) -> Dispatched:
 
 def _kernel(entry: Entry, live: LiveTarget) -> TextKernel:
     candidate = compose(entry, live)
-    read_supports(candidate.source)  # raises an error for a header that cannot be read
     return TextKernel(live.cls.__qualname__, candidate.kernel_hash, candidate.source)
 
 

@@ -49,8 +49,6 @@ class Entry:
     device: Literal["any", "cuda"] = "any"
     proof: str = ""
     """Expression for a call that shows what it is about, see ``dispatch``."""
-    unproven: str = ""
-    """Why there is none, where that is said."""
 
     @property
     def escapes(self) -> bool:
@@ -87,9 +85,9 @@ def _entry(file: Path) -> Entry:
         raise ValueError(f"{file.name}: its header is {sorted(header)}, or it has no subject")
     if kind == "honest":
         return Entry("honest", subject, file.stem, text, header["style"])
-    proof, unproven = header.get("proof", ""), ""
-    if proof.startswith("none, "):
-        proof, unproven = "", proof.removeprefix("none, ")
+    proof = header.get("proof", "")
+    if proof.startswith("none, "):  # and why, for those who read the entry
+        proof = ""
     if kind == "fenced":
         return Entry("fenced", subject, file.stem, text, header["trick"], proof=proof)
     rules = tuple(rule.strip() for rule in header.get("rule", "").split("|") if rule.strip())
@@ -112,5 +110,4 @@ def _entry(file: Path) -> Entry:
         excuse,
         device,
         proof,
-        unproven,
     )
