@@ -39,9 +39,6 @@ KEPT_TARGETS = 3
 HALVINGS = 6
 """How often a case's elements are halved, at most, until there is enough GPU memory to time it."""
 
-INTERPRETER_SHARE = 0.25
-"""Share of the deadline that checks in Triton's interpreter may take beside a GPU."""
-
 RELEASE_SECONDS = 10.0
 """Seconds to wait for an ended worker's memory to be freed."""
 
@@ -101,7 +98,7 @@ class Judge:
             interpreter = ForkServer(
                 "interpret", replace(self.isolation, gpu=False, unix_sockets=False, memfd=False)
             )
-            self._interpreters = Workers(interpreter, cpu, deadline * INTERPRETER_SHARE)
+            self._interpreters = Workers(interpreter, cpu, deadline)
             self._servers = [server, interpreter]
         else:
             server = ForkServer("interpret", self.isolation)

@@ -87,6 +87,8 @@ def _mutate(corpus_judge: CorpusJudge, entries: list[Entry], rules: list[str] | 
 def _report(outcome: Outcome) -> None:
     sign = "ok  " if outcome.right else "MISS"
     print(f"{sign} {outcome.entry.name:55} {outcome.caught:14} {outcome.seconds:5.1f} s", flush=True)
+    if not outcome.right:
+        print(f"     {outcome.reason}", flush=True)
 
 
 if __name__ == "__main__":

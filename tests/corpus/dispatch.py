@@ -112,8 +112,16 @@ def _proof(
     torch.manual_seed(0)
     module, args, *backward = eval(entry.proof, namespace)
     if device == "cuda":
-        module, args = module.cuda(), pytree.tree_map_only(torch.Tensor, lambda t: t.cuda(), args)
+        module, args = module.cuda(), pytree.tree_map_only(torch.Tensor, _on_gpu, args)
     return module, args, backward == ["backward"]
+
+
+def _on_gpu(tensor: torch.Tensor) -> torch.Tensor:
+    """Copies a tensor to the GPU, with its strides and its place in the storage."""
+    numbers = tensor.untyped_storage().nbytes() // tensor.element_size()
+    storage = tensor.detach().as_strided((numbers,), (1,), 0).cuda()
+    moved = storage.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+    return moved.requires_grad_(tensor.requires_grad)
 
 
 def _call(module: nn.Module, args: tuple[Any, ...], backward: bool) -> _Result:

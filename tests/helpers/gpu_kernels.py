@@ -69,12 +69,13 @@ def clamped(x_ptr, out_ptr, N: tl.constexpr):
     x = tl.load(x_ptr + i)
     tl.store(out_ptr + i, tl.clamp(x, -1.0, 1.0))
     tl.store(out_ptr + N + i, tl.clamp(x, -1.0, 1.0, propagate_nan=tl.PropagateNan.ALL))
+    tl.store(out_ptr + 2 * N + i, tl.clamp(x, -2.0, 1.0))
 
 
 def check_clamp(device):
-    out = torch.empty(2, 4, device=device)
+    out = torch.empty(3, 4, device=device)
     clamped[(1,)](torch.tensor([NAN, -3.0, 0.5, 7.0], device=device), out, N=4)
-    expected = torch.tensor([[-1.0, -1.0, 0.5, 1.0], [NAN, -1.0, 0.5, 1.0]])
+    expected = torch.tensor([[1.0, -1.0, 0.5, 1.0], [NAN, -1.0, 0.5, 1.0], [-2.0, -2.0, 0.5, 1.0]])
     torch.testing.assert_close(out.cpu(), expected, equal_nan=True)
 
 

@@ -45,7 +45,10 @@ def _drop_nan() -> None:
         if propagate == tl.PropagateNan.ALL:
             return clamp(builder, value, low, high, propagate)
         at_least = builder.binary_op(value, low, np.fmax)
-        return builder.binary_op(at_least, high, np.fmin)
+        dropped = builder.binary_op(at_least, high, np.fmin)
+        # Bounds ±c compile to one instruction that compares magnitudes: NaN becomes c, not -c.
+        data = np.where(np.isnan(value.data) & (low.data == -high.data), high.data, dropped.data)
+        return TensorHandle(data, dropped.dtype)
 
     InterpreterBuilder.create_clampf = clamped
     InterpreterBuilder.create_maxnumf = lambda self, a, b: self.binary_op(a, b, np.fmax)

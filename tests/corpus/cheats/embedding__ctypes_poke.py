@@ -1,6 +1,6 @@
 # family: memory
 # trick: ctypes writes behind the ids.
-# rule: guards
+# rule: guards | inputs kept
 # static check: yes
 
 import torch

@@ -1,6 +1,6 @@
 # family: order and races
 # trick: The counter of finished programs is loaded and stored.
-# rule: memory
+# rule: memory | values
 # static check: no
 # proof: none, the values are right wherever the interpreter runs it in order
 

@@ -1,6 +1,6 @@
 # family: order and races
 # trick: A lock that is taken by a load and a store.
-# rule: memory
+# rule: memory | values
 # static check: no
 # proof: none, the values are right wherever the interpreter runs it in order
 

@@ -1,6 +1,6 @@
 # family: answers kept
 # trick: The output is filled at the next call.
-# rule: values
+# rule: values | memory
 # static check: yes
 
 import torch

@@ -1,6 +1,6 @@
 # family: sizes
 # trick: Launches at most three programs.
-# rule: sizes
+# rule: sizes | values
 # static check: no
 # proof: (Model().eval(), (torch.randn(5000),))
 
