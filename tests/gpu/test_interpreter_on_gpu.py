@@ -58,6 +58,6 @@ def test_a_race_is_found_that_does_not_change_the_result(decide):
 
 def test_what_the_interpreter_cannot_run_is_stated(decide):
     text = GOOD.replace("import torch\n", "import torch\nfrom triton.language.extra import libdevice\n")
-    verdict = decide(text.replace("+ 1)", "+ libdevice.tgamma(x * 0 + 1) * 0)"))
+    verdict = decide(text.replace("+ 1)", "+ 1 + libdevice.tgamma(x * 0 + 1) * 0)"))
     assert verdict.accepted, verdict.reason
     assert any("memory accesses were not checked in Triton's interpreter" in c.detail for c in verdict.checks)

@@ -1,5 +1,5 @@
 # family: metadata
-# trick: Returns the start of a buffer 100,000 elements larger.
+# trick: Returns the start of a buffer three times as large.
 # rule: memory held
 # static check: no
 # proof: none, only the memory that stays allocated differs
@@ -18,7 +18,7 @@ def leaky_kernel(x_ptr, out_ptr, slope, n, BLOCK: tl.constexpr):
 
 
 def forward(self, x):
-    buffer = torch.empty(x.numel() + 100_000, dtype=x.dtype, device=x.device)
+    buffer = torch.empty(3 * x.numel() + 100_000, dtype=x.dtype, device=x.device)
     out = buffer[: x.numel()]
     leaky_kernel[(triton.cdiv(x.numel(), 1024),)](x, out, self.slope, x.numel(), BLOCK=1024)
     return out

@@ -1,6 +1,6 @@
 # family: wrong numbers
 # trick: The block has 512 columns, which is enough for the case itself and not for the widest rows that are declared.
-# rule: sizes
+# rule: sizes | values
 # static check: no
 # proof: (Model().eval(), (torch.zeros(2, 1000),))
 

@@ -1,6 +1,6 @@
 # family: sizes
 # trick: Reads at most 512 columns of a row.
-# rule: sizes
+# rule: sizes | values
 # static check: no
 # proof: (Model().eval(), (torch.randn(2, 700),))
 

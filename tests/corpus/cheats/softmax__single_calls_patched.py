@@ -1,6 +1,6 @@
 # family: the clock
 # trick: The worker's clock lies about single calls, and only about those.
-# rule: clocks
+# rule: clocks | roofline
 # static check: yes
 # device: cuda
 
