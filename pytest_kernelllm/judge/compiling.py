@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pytest_kernelllm.core.records import Check
 from pytest_kernelllm.judge.findings import Decision, Findings, OutOfTime
 from pytest_kernelllm.judge.plans import Plan
-from pytest_kernelllm.judge.reference.outputs import PreparedProbe, ReferenceOutputs
+from pytest_kernelllm.judge.reference.outputs import ReferenceOutputs
+from pytest_kernelllm.judge.reference.prepared import PreparedProbe
 from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.run.call import error_text, upload
 from pytest_kernelllm.judge.workers import Workers

@@ -72,7 +72,7 @@ def examine(
     first = discriminating(main)
     if first is not None:
         check_case(first)
-    every = [*main, *runs(plan.further)]
+    every = [*main, *runs(judging.references.merged(plan.further))]
     if first is None:
         check_case(discriminating(every) or main[0])
     indistinct = [

@@ -126,7 +126,9 @@ def _on_gpu(tensor: torch.Tensor) -> torch.Tensor:
 
 def _call(module: nn.Module, args: tuple[Any, ...], backward: bool) -> _Result:
     torch.manual_seed(0)
-    if torch.cuda.is_available():  # what a call reads beyond its tensors is NaN, and not by chance the right value
+    if (
+        torch.cuda.is_available()
+    ):  # what a call reads beyond its tensors is NaN, and not by chance the right value
         del [[torch.full((64 << size,), math.nan, device="cuda") for size in range(10)] for _ in range(8)][:]
     with torch.set_grad_enabled(backward):
         outputs = module(*args)

@@ -18,7 +18,7 @@ from pytest_kernelllm.judge.benchmark import timing
 from pytest_kernelllm.judge.benchmark.roofline import Roofline, needed_bytes
 from pytest_kernelllm.judge.handle import WorkerDied
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference.outputs import PreparedProbe
+from pytest_kernelllm.judge.reference.prepared import PreparedProbe
 from pytest_kernelllm.judge.run.call import (
     Judging,
     ProbeRun,

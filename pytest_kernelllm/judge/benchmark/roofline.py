@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from pytest_kernelllm.judge.reference.outputs import PreparedProbe
+from pytest_kernelllm.judge.reference.prepared import PreparedProbe
 from pytest_kernelllm.judge.shared.clock import GpuClock
 from pytest_kernelllm.judge.shared.structure import flatten
 

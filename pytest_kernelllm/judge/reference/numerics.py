@@ -79,6 +79,8 @@ class Expected:
     """Whether elements that are finite neither in the original nor in float64 may have any value."""
     note: str = ""
     """Explains in which way the comparison is weaker than usual; empty if it is not."""
+    start: int = 0
+    """Where these are some rows of the outputs: the number of the first one."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,11 @@ def compare(
         for other in bounds:
             wrong &= got != other
         count = int(wrong.sum())
-        detail = _where(int(wrong.reshape(-1).to(torch.uint8).argmax()), got, original) if count else ""
+        detail = (
+            _where(int(wrong.reshape(-1).to(torch.uint8).argmax()), got, original, expected.start)
+            if count
+            else ""
+        )
         return Difference(count == 0, float(count), 0.0, detail or expected.note)
     if got.numel() == 0:
         return Difference(True, 0.0, 0.0, expected.note)
@@ -177,7 +183,7 @@ def compare(
             misplaced = ~close & (g.isfinite() != o.isfinite())
             if bool(misplaced.any()):
                 first = start * t.shape[1] + int(misplaced.reshape(-1).to(torch.uint8).argmax())
-                return Difference(False, math.inf, 0.0, _where(first, got, original))
+                return Difference(False, math.inf, 0.0, _where(first, got, original, expected.start))
             numbers = t.isfinite() & g.isfinite()
             error = torch.where(numbers, error, torch.where(close, 0.0, math.inf))
         wrong += int(close.numel() - close.sum())
@@ -192,7 +198,7 @@ def compare(
         return off or Difference(True, measured, permitted, expected.note)
     if wrong <= bounds.outliers and measured <= bounds.worst:
         return Difference(True, measured, bounds.worst, expected.note)
-    return Difference(False, measured, permitted, _where(place, got, exact))
+    return Difference(False, measured, permitted, _where(place, got, exact, expected.start))
 
 
 def _accepted_nonfinite(
@@ -388,9 +394,10 @@ def _chunks(matrix: torch.Tensor, policy: Policy) -> Iterator[tuple[int, int]]:
         yield start, min(start + step, rows)
 
 
-def _where(place: int, got: torch.Tensor, expected: torch.Tensor) -> str:
+def _where(place: int, got: torch.Tensor, expected: torch.Tensor, start: int) -> str:
     """Describes one element, given by its position in the flattened tensors."""
     index = [int(i) for i in torch.unravel_index(torch.tensor(place), got.shape)]
+    index = [start + index[0], *index[1:]] if index else index
     return (
         f"at {index}: expected {expected.reshape(-1)[place].item():.9g}, "
         f"got {got.reshape(-1)[place].item():.9g}"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
 
-from pytest_kernelllm.core.records import Case
+from pytest_kernelllm.core.records import Case, TensorSpec
 from pytest_kernelllm.judge.memory import make_room
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import calls, numerics, weights
@@ -19,7 +19,15 @@ from pytest_kernelllm.judge.reference.acceptance import Trial
 from pytest_kernelllm.judge.reference.acceptance import Unasked as Unasked
 from pytest_kernelllm.judge.reference.gradients import Gradients, expected_gradients
 from pytest_kernelllm.judge.reference.numerics import Expected
+from pytest_kernelllm.judge.reference.prepared import (
+    Piece,
+    PreparedProbe,
+    Sliced,
+    bytes_of,
+    tensors_of_call,
+)
 from pytest_kernelllm.judge.reference.probes import Probe
+from pytest_kernelllm.judge.reference.slices import Slicing, find_slicing
 from pytest_kernelllm.judge.reference.stress import PLANTED, TRANSFORMS
 from pytest_kernelllm.judge.reference.trivial import passing_trivial_output
 from pytest_kernelllm.judge.reference.unsupported import OriginalError as OriginalError
@@ -32,6 +40,9 @@ from pytest_kernelllm.judge.reference.unsupported import (
 )
 from pytest_kernelllm.judge.reference.variations import OTHERS_FOR_FIXED, Change, allows_nonfinite, vary
 from pytest_kernelllm.judge.shared.structure import flatten
+
+STRIPED = frozenset({"stress", "nonfinite"})
+"""Rules whose probes change rows, so that one call can hold the rows of several."""
 
 SMALL = 64 * 1024 * 1024
 """Bytes; prepared probes up to this size are cached for the next candidate."""
@@ -60,24 +71,6 @@ class Subject(Protocol):
 
 
 @dataclass(frozen=True)
-class PreparedProbe:
-    """One probe with its inputs, module and reference outputs, ready to be uploaded to a worker."""
-
-    probe: Probe
-    module: torch.nn.Module
-    arguments: dict[str, Any]
-    expected: Expected
-    trivial: str | None
-    """Name of a trivial output that would pass, so that this probe cannot tell right from wrong; None if
-    none would."""
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of inputs, parameters, buffers and outputs together."""
-        return _bytes(self.module, self.arguments, self.expected.original)
-
-
-@dataclass(frozen=True)
 class _Modules:
     """A target's module with one set of perturbed weights."""
 
@@ -86,6 +79,17 @@ class _Modules:
     """The same in float64."""
     nearby: tuple[torch.nn.Module, ...]
     """In float64 with slightly perturbed weights: once up or down at random, once the other way."""
+
+
+@dataclass(frozen=True)
+class _SlicedCase:
+    """How a case's calls at some sizes are cut."""
+
+    slicing: Slicing
+    structure: Any
+    """How the leaves of the outputs nest."""
+    forms: tuple[torch.Tensor, ...]
+    """The leaves, without data."""
 
 
 class ReferenceOutputs:
@@ -112,6 +116,7 @@ class ReferenceOutputs:
         self._modules: OrderedDict[Any, _Modules] = OrderedDict()
         self._gradients: OrderedDict[Probe, Gradients] = OrderedDict()
         self._deterministic: set[str] = set()
+        self._sliced: dict[tuple[str, tuple[tuple[str, int], ...]], _SlicedCase | None] = {}
         self._fixed: dict[str, frozenset[str]] = {}
         self._on_cpu: dict[str, torch.nn.Module] = {}
         self._unasked: dict[Probe, str] = {}
@@ -202,17 +207,42 @@ class ReferenceOutputs:
         with original_errors(probe):
             drawn = self._draw(case, probe, probe.seed)
             modules = self._with_weights(case, probe, drawn)
-            changes = self._changes(case, probe, modules, drawn)
+            sliced = self._sliced_case(probe, modules, drawn)
+            if sliced is not None:
+                return self._prepare_slices(probe, modules, drawn, sliced)
+            changes = self._changes(case, probe, modules, drawn, lambda arguments: arguments)
             arguments = _changed(drawn, changes)
             output = calls.call_original(modules.perturbed, arguments)
+        structure, original = self._comparable(probe, modules, arguments, output)
+        enough_memory = self._fits(modules.perturbed, arguments, original, runs=4)
+        expected = self._expect(probe, modules, arguments, structure, original, enough_memory)
+        other = self._other(modules.perturbed, probe, changes, drawn) if enough_memory else None
+        trivial = self._passing_trivial(modules.perturbed, arguments, expected, other, enough_memory)
+        return PreparedProbe(probe, modules.perturbed, arguments, expected, trivial)
+
+    def _comparable(
+        self, probe: Probe, modules: _Modules, arguments: dict[str, Any], output: Any
+    ) -> tuple[Any, list[torch.Tensor]]:
+        """Returns the structure and the leaves of an output, if candidates can be compared with it."""
         refuse_incomparable(output, probe)
         structure, original = flatten(output)
         if probe.case not in self._deterministic:
             refuse_stateful(modules.perturbed, arguments, probe)
             refuse_random(modules.perturbed, arguments, original, self.policy, probe)
             self._deterministic.add(probe.case)
+        return structure, original
+
+    def _expect(
+        self,
+        probe: Probe,
+        modules: _Modules,
+        arguments: dict[str, Any],
+        structure: Any,
+        original: list[torch.Tensor],
+        enough_memory: bool = True,
+    ) -> Expected:
+        """Computes the outputs in float64, also for slightly perturbed inputs, and derives the error bounds."""
         exact, note = self._exact(modules, arguments, original)
-        enough_memory = self._fits(modules.perturbed, arguments, original, runs=4)
         if not enough_memory:
             note += (
                 "; there was too little memory to try small perturbations of the inputs and half precision"
@@ -221,13 +251,108 @@ class ReferenceOutputs:
         note = note.removeprefix("; ")
         free = probe.rule == "stress"
         elements = sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
-        expected = numerics.expect(
+        return numerics.expect(
             structure, original, exact, nearby, self.policy, elements=elements, free=free, note=note
         )
-        del nearby
-        other = self._other(modules.perturbed, probe, changes, drawn) if enough_memory else None
-        trivial = self._passing_trivial(modules.perturbed, arguments, expected, other, enough_memory)
+
+    def _sliced_case(self, probe: Probe, modules: _Modules, drawn: dict[str, Any]) -> _SlicedCase | None:
+        """Returns how large calls are cut; None for small ones, and where rows are not independent."""
+        if bytes_of(tensors_of_call(modules.perturbed, drawn, ())) < self.policy.slice_bytes:
+            return None
+        key = probe.case, probe.sizes
+        if key not in self._sliced:
+            output = calls.call_original(modules.perturbed, drawn)
+            refuse_incomparable(output, probe)
+            structure, leaves = flatten(output)
+            slicing = find_slicing(
+                drawn,
+                leaves,
+                lambda arguments: calls.run_original(modules.perturbed, arguments)[1],
+                lambda arguments: calls.run_in_float64(modules.exact, arguments),
+                self.policy.slice_elements,
+            )
+            forms = tuple(_form(leaf) for leaf in leaves)
+            self._sliced[key] = None if slicing is None else _SlicedCase(slicing, structure, forms)
+        return self._sliced[key]
+
+    def _prepare_slices(
+        self, probe: Probe, modules: _Modules, drawn: dict[str, Any], sliced: _SlicedCase
+    ) -> PreparedProbe:
+        """Prepares a large probe, whose expected outputs are computed slice by slice."""
+        slicing = sliced.slicing
+        first, second, *_ = slicing.slices()
+        unchanged = slicing.cut(drawn, first)
+        if probe.stripes:
+            arguments, pieces = drawn, self._stripe(probe, modules, drawn, slicing)
+        else:
+            case = self.subject.case(probe.case)
+            changes = self._changes(case, probe, modules, drawn, lambda some: slicing.cut(some, first))
+            arguments = _changed(drawn, changes)
+            pieces = tuple(Piece(rows) for rows in slicing.slices())
+
+        def expect(rows: slice) -> Expected:
+            some = slicing.cut(arguments, rows)
+            with original_errors(probe):
+                leaves = calls.run_original(modules.perturbed, some)[1]
+            return replace(self._expect(probe, modules, some, sliced.structure, leaves), start=rows.start)
+
+        some = slicing.cut(arguments, first)
+        self._comparable(probe, modules, some, calls.call_original(modules.perturbed, some))
+        few_changes = probe.stress and probe.stress not in TRANSFORMS and probe.stress not in PLANTED
+        others = unchanged if few_changes else slicing.cut(arguments, second)
+        other = calls.run_original(modules.perturbed, others)[1]
+        trivial = self._passing_trivial(modules.perturbed, some, expect(first), other, True)
+        expected = Sliced(sliced.structure, sliced.forms, pieces, expect)
         return PreparedProbe(probe, modules.perturbed, arguments, expected, trivial)
+
+    def _stripe(
+        self, probe: Probe, modules: _Modules, drawn: dict[str, Any], slicing: Slicing
+    ) -> tuple[Piece, ...]:
+        """Changes inputs in place, each stripe of rows in another way, as far as the original accepts it."""
+        pieces: list[Piece] = []
+        for rows, kind in zip(slicing.stripes(len(probe.stripes)), probe.stripes, strict=True):
+            some = slicing.cut(drawn, rows)
+            few = slice(0, min(slicing.step, rows.stop - rows.start))
+            case = self.subject.case(probe.case)
+            trial = self._trial(case, modules.perturbed, slicing.cut(some, few), lambda _: modules.exact)
+
+            def accepts(
+                arguments: dict[str, Any],
+                names: Collection[str],
+                trial: Trial = trial,
+                few: slice = few,
+                nonfinite: bool = allows_nonfinite(kind),
+            ) -> bool:
+                return trial.accepts_inputs(slicing.cut(arguments, few), names, nonfinite)
+
+            changes = vary(some, kind, probe.seed, (), accepts)
+            for name, change in changes.items():
+                some[name].copy_(change(some[name]))
+            pieces += [Piece(each, kind if changes else "") for each in slicing.slices(rows)]
+        return tuple(pieces)
+
+    def merged(self, probes: Sequence[Probe]) -> list[Probe]:
+        """Returns probes with those merged that can share a call, each in rows of its own.
+
+        Call it when a probe of the case has been prepared: then it is known where rows are independent.
+        """
+        left: list[Probe] = []
+        groups: defaultdict[Probe, list[Probe]] = defaultdict(list)
+        for probe in probes:
+            sliced = self._sliced.get((probe.case, probe.sizes))
+            inputs = self.subject.case(probe.case).domain.inputs
+            tensors = {name for name, value in inputs.items() if isinstance(value, TensorSpec)}
+            if sliced and probe.rule in STRIPED and tensors == sliced.slicing.names:
+                groups[replace(probe, stress="", seed=0)].append(probe)
+            else:
+                left.append(probe)
+        for group in groups.values():
+            sliced = self._sliced[group[0].case, group[0].sizes]
+            assert sliced is not None
+            for start in range(0, len(group), sliced.slicing.rows):
+                some = group[start : start + sliced.slicing.rows]
+                left.append(replace(some[0], stress="", stripes=tuple(probe.stress for probe in some)))
+        return left
 
     def _with_weights(self, case: Case, probe: Probe, drawn: dict[str, Any]) -> _Modules:
         """Returns the module with the probe's weights; built once for successive probes that share them."""
@@ -275,9 +400,14 @@ class ReferenceOutputs:
         return Trial(module, exact, drawn, on_cpu if self.device.startswith("cuda") else None)
 
     def _changes(
-        self, case: Case, probe: Probe, modules: _Modules, drawn: dict[str, Any]
+        self,
+        case: Case,
+        probe: Probe,
+        modules: _Modules,
+        drawn: dict[str, Any],
+        few: Callable[[dict[str, Any]], dict[str, Any]],
     ) -> Mapping[str, Change]:
-        """Returns the changes of the probe's inputs, by name.
+        """Returns the changes of the probe's inputs, by name. ``few`` returns those rows at which they are tried.
 
         Raises:
             Unasked: the original accepts none.
@@ -286,14 +416,14 @@ class ReferenceOutputs:
         if not probe.stress:
             return {}
         fixed = self._fixed_inputs(case, probe, drawn)
-        trial = self._trial(case, modules.perturbed, drawn, lambda _: modules.exact)
+        trial = self._trial(case, modules.perturbed, few(drawn), lambda _: modules.exact)
         nonfinite = allows_nonfinite(probe.stress)
         changes = vary(
             drawn,
             probe.stress,
             probe.seed,
             fixed,
-            lambda arguments, names: trial.accepts_inputs(arguments, names, nonfinite),
+            lambda arguments, names: trial.accepts_inputs(few(arguments), names, nonfinite),
         )
         constant = sorted(fixed - set(changes)) if probe.stress == OTHERS_FOR_FIXED else []
         if constant:
@@ -416,7 +546,7 @@ class ReferenceOutputs:
         elif self.device.startswith("cuda"):
             free = torch.cuda.mem_get_info()[0]
             room = free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-        return runs * 8 * sum(t.numel() for t in _tensors(module, arguments, original)) <= room
+        return runs * 8 * sum(t.numel() for t in tensors_of_call(module, arguments, original)) <= room
 
 
 def _changed(drawn: dict[str, Any], changes: Mapping[str, Change]) -> dict[str, Any]:
@@ -427,13 +557,6 @@ def _exact_copy(module: torch.nn.Module) -> torch.nn.Module:
     return calls.copied(module, calls.to_float64)
 
 
-def _bytes(module: torch.nn.Module, arguments: dict[str, Any], outputs: Iterable[Any]) -> int:
-    return sum(t.numel() * t.itemsize for t in _tensors(module, arguments, outputs))
-
-
-def _tensors(
-    module: torch.nn.Module, arguments: dict[str, Any], outputs: Iterable[Any]
-) -> list[torch.Tensor]:
-    """Returns all tensors that a call reads and writes."""
-    values = [*arguments.values(), *module.parameters(), *module.buffers(), *outputs]
-    return [value for value in values if isinstance(value, torch.Tensor)]
+def _form(leaf: torch.Tensor) -> torch.Tensor:
+    """Returns a tensor of the same shape, strides and dtype without data."""
+    return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device="meta")

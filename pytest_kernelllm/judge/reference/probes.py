@@ -30,12 +30,16 @@ class Probe:
     """Seed of the module's weights; None: ``seed``. Probes that share weights are prepared faster."""
     rule: str = "values"
     """Name of the rule that a wrong output at this probe breaks."""
+    stripes: tuple[str, ...] = ()
+    """Kinds of stress, each for as many rows, instead of ``stress``."""
 
     def describe(self) -> str:
         """Returns the probe in words: ``default-float32, batch=7, seq=13, seed 3, ×0.01 inputs``."""
         parts = [self.case, *(f"{k}={v}" for k, v in self.sizes), f"seed {self.seed}"]
         if self.stress:
             parts.append(f"{self.stress} inputs" if self.rule == "stress" else f"inputs with {self.stress}")
+        if self.stripes:
+            parts.append(f"{len(self.stripes)} kinds of inputs in rows of their own")
         if self.perturbed:
             parts.append(f"{self.values} {', '.join(self.perturbed)}")
         if self.incoming:

@@ -22,6 +22,9 @@ NEAR_DUPLICATES = ("other values in a few even places", "other values in a few o
 """Names of the changes that make a near-duplicate input: other values of the same kind in a few places, so
 that a kernel which recognises inputs by some of their values takes it for an earlier one."""
 
+SEEN = 1 << 22
+"""Elements of a large tensor that show what kind of values it holds."""
+
 NAN, UP, DOWN = math.nan, math.inf, -math.inf
 PLANTED: MappingProxyType[str, tuple[tuple[float, ...], ...]] = MappingProxyType(
     {
@@ -40,6 +43,8 @@ def real_valued(value: Any) -> bool:
     """Whether ``value`` is a tensor of ordinary real numbers, unlike indices, masks or labels."""
     if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.numel() < 2:
         return False
+    if value.is_contiguous():
+        value = value.view(-1)[:SEEN]
     signed = (value < 0).any() & (value > 0).any()
     whole = (value == value.round()).all()
     return bool(signed & ~whole & value.isfinite().all())
@@ -95,7 +100,8 @@ def _few_others(rows: Rows, generator: torch.Generator, parity: int) -> Rows:
         max=len(values) - 1
     )
     factors = torch.rand(count, generator=generator, device=rows.device) * 2 - 1
-    values[places] = (values.abs().max() * (factors + factors.sign()) / 2).to(values.dtype)
+    largest = torch.maximum(values.max(), -values.min())
+    values[places] = (largest * (factors + factors.sign()) / 2).to(values.dtype)
     return values.reshape(rows.shape)
 
 

@@ -8,11 +8,14 @@ import torch
 
 from pytest_kernelllm.judge.findings import Findings
 from pytest_kernelllm.judge.handle import WorkerDied
-from pytest_kernelllm.judge.reference.outputs import PreparedProbe
+from pytest_kernelllm.judge.reference.prepared import PreparedProbe
 from pytest_kernelllm.judge.rules.rule import Rule
 from pytest_kernelllm.judge.run.call import ProbeRun, Uploaded, tensors_of
 
 NAME = "inputs kept"
+
+CHUNK = 1 << 29
+"""Bytes that are compared at once: a comparison takes as much memory again."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +47,15 @@ def check_inputs_kept(uploaded: Uploaded, prepared: PreparedProbe, findings: Fin
         (f"its input `{name}`", buffer, prepared.arguments[name]) for name, buffer in uploaded.inputs.items()
     ]
     pairs += [(f"`self.{name}`", buffer, tensors[name]) for name, buffer in uploaded.state.items()]
-    changed = [
-        name for name, buffer, value in pairs if not torch.equal(_bytes(buffer), _bytes(value.detach()))
-    ]
+    changed = [name for name, buffer, value in pairs if not same_bytes(buffer, value.detach())]
     broken = f"it changes {', '.join(changed)} in place at {prepared.probe.describe()}"
     findings.require(NAME, "leaves its inputs as they were", not changed, broken)
+
+
+def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of equal shape and dtype hold the same bytes."""
+    pairs = zip(_bytes(one).split(CHUNK), _bytes(other).split(CHUNK), strict=True)
+    return all(torch.equal(a, b) for a, b in pairs)
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:

@@ -22,10 +22,11 @@ class Recheck(Rule):
     """Share of singly timed calls whose outputs are checked. Loops are always checked."""
 
     def check_timed_call(self, call: TimedCall) -> None:
-        """Compares the outputs of randomly chosen calls; a candidate cannot know which."""
+        """Compares the outputs of randomly chosen calls, large ones in random places; a candidate cannot know which."""
         judging = call.run.judging
         if not call.looped:
             if judging.rng.random() >= self.share:
                 return
             Types().check_run(call.run)
-        check_outputs(judging, call.run.uploaded, call.run.prepared, self.name, context="in the timed loop, ")
+        run, context = call.run, "in the timed loop, "
+        check_outputs(judging, run.uploaded, run.prepared, self.name, context, sample=judging.rng)

@@ -12,7 +12,7 @@ import torch
 from pytest_kernelllm.core.records import Check
 from pytest_kernelllm.judge.reference import numerics
 from pytest_kernelllm.judge.reference.gradients import Gradients, flat
-from pytest_kernelllm.judge.reference.outputs import PreparedProbe
+from pytest_kernelllm.judge.reference.prepared import PreparedProbe
 from pytest_kernelllm.judge.run.call import Judging, Uploaded, call, poison, upload
 from pytest_kernelllm.judge.shared.buffers import buffer_bytes
 

@@ -12,7 +12,8 @@ from pytest_kernelllm.judge.findings import Decision, Findings, OutOfMemory
 from pytest_kernelllm.judge.handle import WorkerDied, WorkerHandle
 from pytest_kernelllm.judge.memory import is_scarce, ran_out
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference.outputs import PreparedProbe, ReferenceOutputs
+from pytest_kernelllm.judge.reference.outputs import ReferenceOutputs
+from pytest_kernelllm.judge.reference.prepared import PreparedProbe
 from pytest_kernelllm.judge.reference.probes import elements
 from pytest_kernelllm.judge.run.module_tree import given_by, module_tree, plain
 from pytest_kernelllm.judge.shared.buffers import Allocator, buffer_bytes
@@ -192,7 +193,7 @@ def refuse_failure(reply: Reply, prepared: PreparedProbe, where: str) -> None:
     """
     if "error" not in reply:
         return
-    if prepared.expected.original[0].is_cuda and ran_out(reply["error"]) and is_scarce(prepared.bytes):
+    if prepared.on_gpu and ran_out(reply["error"]) and is_scarce(prepared.bytes):
         raise OutOfMemory(where)
     raise Decision("rejected", "run", f"it fails {where}: {error_text(reply)}", "run")
 

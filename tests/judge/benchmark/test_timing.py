@@ -9,7 +9,7 @@ import torch
 from pytest_kernelllm.judge.benchmark import timing
 from pytest_kernelllm.judge.benchmark.roofline import Roofline, needed_bytes
 from pytest_kernelllm.judge.reference.numerics import Expected
-from pytest_kernelllm.judge.reference.outputs import PreparedProbe
+from pytest_kernelllm.judge.reference.prepared import PreparedProbe
 from pytest_kernelllm.judge.reference.probes import Probe
 
 

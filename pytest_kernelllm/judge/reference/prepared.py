@@ -1,0 +1,102 @@
+"""Defines prepared probes: inputs, a module, and the outputs that a candidate must give for them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from types import EllipsisType
+from typing import Any
+
+import torch
+
+from pytest_kernelllm.judge.reference.numerics import Expected
+from pytest_kernelllm.judge.reference.probes import Probe
+
+SAMPLED = 4
+"""Pieces that are compared where a few are enough."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows of a call whose expected outputs are computed when they are needed."""
+
+    rows: slice
+    stress: str = ""
+    """How the inputs of these rows are changed, where each stripe's are changed in another way."""
+
+
+@dataclass(frozen=True)
+class Sliced:
+    """The reference outputs of a large probe, computed piece by piece, see ``slices``."""
+
+    structure: Any
+    """How the leaves nest, see ``shared.structure``."""
+    original: tuple[torch.Tensor, ...]
+    """The leaves' shapes, strides and dtypes: tensors on the meta device."""
+    pieces: tuple[Piece, ...]
+    """Cover all rows."""
+    expect: Callable[[slice], Expected] = field(repr=False)
+    """Computes the expected outputs of some rows."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The expected outputs of some rows, or of all."""
+
+    rows: slice | EllipsisType
+    """Indexes every output's first dimension; an ellipsis: everything."""
+    expected: Expected
+    stress: str = ""
+    """See ``Piece``."""
+
+
+@dataclass(frozen=True)
+class PreparedProbe:
+    """One probe with its inputs, module and reference outputs, ready to be uploaded to a worker."""
+
+    probe: Probe
+    module: torch.nn.Module
+    arguments: dict[str, Any]
+    expected: Expected | Sliced
+    trivial: str | None
+    """Name of a trivial output that would pass, so that this probe cannot tell right from wrong; None if
+    none would."""
+
+    def parts(self, sample: random.Random | None = None) -> Iterator[Part]:
+        """Yields the expected outputs of all rows.
+
+        Args:
+            sample: chooses a few pieces to compare instead of all.
+        """
+        if isinstance(self.expected, Expected):
+            yield Part(..., self.expected)
+            return
+        pieces = self.expected.pieces
+        if sample is not None and len(pieces) > SAMPLED:
+            pieces = tuple(sample.sample(pieces, SAMPLED))
+        for piece in pieces:
+            yield Part(piece.rows, self.expected.expect(piece.rows), piece.stress)
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether its tensors are on a GPU."""
+        return any(t.is_cuda for t in tensors_of_call(self.module, self.arguments, self.expected.original))
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of inputs, parameters, buffers and outputs together."""
+        return bytes_of(tensors_of_call(self.module, self.arguments, self.expected.original))
+
+
+def tensors_of_call(
+    module: torch.nn.Module, arguments: dict[str, Any], outputs: Iterable[Any]
+) -> list[torch.Tensor]:
+    """Returns all tensors that a call reads and writes."""
+    values = [*arguments.values(), *module.parameters(), *module.buffers(), *outputs]
+    return [value for value in values if isinstance(value, torch.Tensor)]
+
+
+def bytes_of(tensors: Iterable[torch.Tensor]) -> int:
+    """Returns the bytes of all elements."""
+    return sum(t.numel() * t.itemsize for t in tensors)

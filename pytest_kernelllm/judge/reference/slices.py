@@ -1,0 +1,122 @@
+"""Cuts large calls into slices along the first dimension, where the original treats each row by itself.
+
+Each slice is computed in float64 and compared alone, so that a comparison needs memory for one slice
+instead of several float64 copies of everything.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+Arguments = dict[str, Any]
+Run = Callable[[Arguments], Sequence[Any]]
+"""Returns the leaves of a call's outputs."""
+
+CLOSE = 1e-9
+"""Relative difference between float64 results that are computed in slices of different sizes."""
+
+
+@dataclass(frozen=True)
+class Slicing:
+    """How a call is cut: row ``i`` of every output depends on row ``i`` of some arguments, and on all of the others."""
+
+    names: frozenset[str]
+    """The arguments whose rows belong to rows of the outputs."""
+    rows: int
+    """Size of the first dimension of these arguments and of every output."""
+    step: int
+    """Rows of a slice."""
+
+    def cut(self, arguments: Arguments, rows: slice) -> Arguments:
+        """Returns the arguments of a call for some of the rows: views."""
+        return {k: v[rows] if k in self.names else v for k, v in arguments.items()}
+
+    def slices(self, rows: slice | None = None) -> Iterator[slice]:
+        """Yields all slices, or those of a range of rows."""
+        start, stop, _ = (rows or slice(None)).indices(self.rows)
+        for first in range(start, stop, self.step):
+            yield slice(first, min(first + self.step, stop))
+
+    def stripes(self, count: int) -> list[slice]:
+        """Returns ``count`` ranges of nearly equal size that cover all rows; fewer where there are fewer rows."""
+        count = min(count, self.rows)
+        bounds = [self.rows * i // count for i in range(count + 1)]
+        return [slice(a, b) for a, b in itertools.pairwise(bounds)]
+
+
+def find_slicing(
+    arguments: Arguments, outputs: Sequence[torch.Tensor], run: Run, exact: Run, elements: int
+) -> Slicing | None:
+    """Finds out whether rows are independent, by runs on some rows alone.
+
+    In float64 a few rows give the same result with and without their neighbours, at the beginning and in the
+    middle; and every slice gives what the whole call gave for its rows.
+
+    Args:
+        arguments: by parameter name.
+        outputs: leaves of the original's outputs for them.
+        run: runs the original.
+        exact: runs it in float64.
+        elements: most elements of a tensor in a slice.
+
+    Returns:
+        None where rows are not independent, or there is only one.
+    """
+    counts = {leaf.shape[0] if leaf.dim() else 0 for leaf in outputs}
+    if len(counts) != 1 or (rows := counts.pop()) < 2:
+        return None
+    fitting = [k for k, v in arguments.items() if isinstance(v, torch.Tensor) and v.dim() and len(v) == rows]
+    for names in dict.fromkeys([tuple(fitting), *((name,) for name in fitting)]):
+        widest = max(t.numel() // rows for t in (*outputs, *(arguments[name] for name in names)))
+        slicing = Slicing(frozenset(names), rows, max(1, min(elements // max(widest, 1), rows // 2)))
+        if names and _independent(slicing, arguments, exact) and _same(slicing, arguments, outputs, run):
+            return slicing
+    return None
+
+
+def _independent(slicing: Slicing, arguments: Arguments, exact: Run) -> bool:
+    few = max(1, min(slicing.step // 2, slicing.rows // 2))
+    middle = max(few, slicing.rows // 2)
+    for first, alone in ((0, 0), (middle - few, middle)):
+        both = slice(first, first + 2 * few)
+        one = slice(alone, alone + few)
+        try:
+            together, apart = (exact(slicing.cut(arguments, rows)) for rows in (both, one))
+        except torch.cuda.OutOfMemoryError:
+            return False
+        except Exception:  # the original may refuse other sizes, in any way
+            return False
+        for whole, part in zip(together, apart, strict=True):
+            expected = whole[alone - first : alone - first + few]
+            if expected.shape != part.shape or not _close(part, expected, CLOSE):
+                return False
+    return True
+
+
+def _same(slicing: Slicing, arguments: Arguments, outputs: Sequence[torch.Tensor], run: Run) -> bool:
+    for rows in slicing.slices():
+        try:
+            leaves = run(slicing.cut(arguments, rows))
+        except Exception:  # as above
+            return False
+        for leaf, whole in zip(leaves, outputs, strict=True):
+            expected = whole[rows]
+            within = torch.finfo(leaf.dtype).eps ** 0.5 if leaf.is_floating_point() else 0.0
+            if (leaf.shape, leaf.dtype) != (expected.shape, expected.dtype):
+                return False
+            if not _close(leaf, expected, within):
+                return False
+    return True
+
+
+def _close(value: torch.Tensor, expected: torch.Tensor, within: float) -> bool:
+    if not value.is_floating_point():
+        return torch.equal(value, expected)
+    finite = expected[expected.isfinite()] if not bool(expected.sum().isfinite()) else expected
+    scale = float(finite.abs().max()) if finite.numel() else 0.0
+    return torch.allclose(value, expected, rtol=within, atol=within * scale, equal_nan=True)

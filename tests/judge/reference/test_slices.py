@@ -1,0 +1,157 @@
+"""Large calls are compared slice by slice where rows are independent, with the same result."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from test_outputs import POLICY, of, references
+from torch import nn
+
+from pytest_kernelllm.core.records import TensorSpec
+from pytest_kernelllm.judge.reference.numerics import compare
+from pytest_kernelllm.judge.reference.prepared import Sliced
+from pytest_kernelllm.judge.reference.probes import Probe
+from pytest_kernelllm.judge.reference.stress import TRANSFORMS
+
+SLICED = replace(POLICY, slice_bytes=1, slice_elements=4 * 64)
+"""Slices of four rows."""
+
+
+SPEC = TensorSpec("float32", ("n", 64))
+
+
+def prepare(target, rows=23, rule="values", **more):
+    return target.prepare(Probe("default", (("n", rows),), 1, rule=rule, **more))
+
+
+def passes(prepared, output):
+    return all(compare(output[part.rows], part.expected, 0, POLICY, None).passed for part in prepared.parts())
+
+
+class Positions(nn.Module):
+    """Adds a number to each row by its position."""
+
+    def forward(self, x):
+        return x + torch.arange(len(x), device=x.device, dtype=x.dtype)[:, None] * 100
+
+
+class Windows(nn.Module):
+    """Adds each row's predecessor."""
+
+    def forward(self, x):
+        return x + torch.cat([torch.zeros_like(x[:1]), x[:-1]])
+
+
+INDEPENDENT = {
+    "elementwise": of(torch.relu),
+    "by row": of(lambda x: x.softmax(-1)),
+    "layer": lambda: nn.Linear(64, 16),
+    "norm": lambda: nn.LayerNorm(64),
+    "reduction": of(lambda x: x.sum(-1)),
+    "indices": of(lambda x: x.argmax(-1)),
+    "batch norm": lambda: nn.BatchNorm1d(64).eval(),
+}
+
+DEPENDENT = {
+    "sum": of(lambda x: x.sum()),
+    "column sums": of(lambda x: x.sum(0, keepdim=True)),
+    "mean of all": of(lambda x: x - x.mean()),
+    "mean of columns": of(lambda x: x - x.mean(0)),
+    "by size": of(lambda x: x / len(x)),
+    "prefix": of(lambda x: x.cumsum(0)),
+    "reversed": of(lambda x: x.flip(0)),
+    "transposed": of(lambda x: x.t() @ x),
+    "positions": Positions,
+    "neighbours": Windows,
+    "first row": of(lambda x: x * x[:1]),
+    "largest": of(lambda x: x / x.abs().max()),
+    "last half": of(lambda x: torch.cat([x[: len(x) // 2], x[len(x) // 2 :] * len(x)])),
+    "beyond ten rows": of(lambda x: x * (2.0 if len(x) > 10 else 1.0)),
+}
+
+
+@pytest.mark.parametrize("name", INDEPENDENT)
+def test_independent_rows_are_compared_in_slices(name):
+    target = references(INDEPENDENT[name], policy=SLICED)
+    prepared = prepare(target)
+    assert isinstance(prepared.expected, Sliced)
+    rows = [i for part in prepared.parts() for i in range(23)[part.rows]]
+    assert rows == list(range(23))
+    output = prepared.module(**prepared.arguments).detach()
+    assert passes(prepared, output)
+    [form] = prepared.expected.original
+    assert (form.shape, form.stride(), form.dtype) == (output.shape, output.stride(), output.dtype)
+    assert prepared.bytes == references(INDEPENDENT[name]).prepare(prepared.probe).bytes
+    assert prepared.trivial is None
+
+
+@pytest.mark.parametrize("name", DEPENDENT)
+def test_rows_that_depend_on_others_are_compared_together(name):
+    prepared = prepare(references(DEPENDENT[name], policy=SLICED))
+    assert not isinstance(prepared.expected, Sliced)
+    assert passes(prepared, prepared.module(**prepared.arguments).detach())
+
+
+def test_a_wrong_element_is_found_in_any_slice_and_named_by_its_place():
+    prepared = prepare(references(lambda: nn.LayerNorm(64), policy=SLICED))
+    right = prepared.module(**prepared.arguments).detach()
+    for row in (0, 3, 4, 22):
+        wrong = right.clone()
+        wrong[row, 5] += 1e-3
+        found = [compare(wrong[p.rows], p.expected, 0, POLICY, None) for p in prepared.parts()]
+        [failed] = [f for f in found if not f.passed]
+        assert failed.detail.startswith(f"at [{row}, 5]: expected")
+
+
+def test_a_second_input_is_cut_only_where_its_rows_belong_to_the_outputs():
+    class Two(nn.Module):
+        def forward(self, a, b):
+            return a @ b
+
+    target = references(Two, lambda n: {"a": torch.randn(64, 64), "b": torch.randn(64, 64)}, SLICED)
+    target.subject.bind = lambda call: call
+    prepared = prepare(target)
+    assert isinstance(prepared.expected, Sliced)
+    assert passes(prepared, prepared.arguments["a"] @ prepared.arguments["b"])
+    wrong = prepared.arguments["b"] @ prepared.arguments["a"]
+    assert not passes(prepared, wrong)
+
+
+def test_stress_shares_one_call_where_rows_are_independent():
+    target = references(of(torch.tanh), policy=SLICED)
+    prepare(target, rows=80)
+    probes = [Probe("default", (("n", 80),), 5 + i, kind, rule="stress") for i, kind in enumerate(TRANSFORMS)]
+    other = Probe("default", (("n", 80),), 3, rule="sizes")
+    target.subject.cases = (
+        replace(
+            target.subject.cases[0],
+            domain=replace(target.subject.cases[0].domain, inputs={"x": SPEC}),
+        ),
+    )
+    single, merged = target.merged([other, *probes])
+    assert single == other
+    assert merged.stripes == tuple(TRANSFORMS)
+    prepared = target.prepare(merged)
+    kinds = dict.fromkeys(part.stress for part in prepared.parts())
+    assert list(kinds) == list(TRANSFORMS)
+    x = prepared.arguments["x"]
+    assert passes(prepared, x.tanh())
+    for part in prepared.parts():
+        if part.stress == "very negative":
+            assert bool((x[part.rows] < -1e4).all())
+    assert bool((x[-1] != 0).any())
+
+
+def test_stress_that_the_original_does_not_accept_leaves_its_rows_as_they_are():
+    target = references(of(torch.log), lambda n: torch.rand(n, 64) + 0.5, SLICED)
+    prepare(target)
+    prepared = target.prepare(
+        Probe("default", (("n", 23),), 2, rule="stress", stripes=("×8", "very negative"))
+    )
+    assert {part.stress for part in prepared.parts()} == {"×8", ""}
+    assert bool((prepared.arguments["x"] > 0).all())
+    assert passes(prepared, prepared.arguments["x"].log())
+
+
+def test_small_calls_are_compared_at_once():
+    assert not isinstance(prepare(references(of(torch.relu))).expected, Sliced)
