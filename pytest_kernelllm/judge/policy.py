@@ -37,9 +37,9 @@ class Policy:
     rounding."""
     chunk_elements: int = 1 << 24
     """Elements that are compared at once."""
-    slice_bytes: int = 1 << 28
+    slice_bytes: int = 1 << 26
     """Bytes of inputs and weights from which on a call is compared in slices, where its rows are independent."""
-    slice_elements: int = 1 << 25
+    slice_elements: int = 1 << 24
     """Most elements of a tensor in such a slice."""
     judge_bytes: int | None = None
     """Bytes that preparing a probe may take; None: the GPU's free memory, and no bound on a CPU."""

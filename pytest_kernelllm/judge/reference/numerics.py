@@ -201,6 +201,24 @@ def compare(
     return Difference(False, measured, permitted, _where(place, got, exact, expected.start))
 
 
+def agrees(got: torch.Tensor, original: torch.Tensor, policy: Policy) -> bool:
+    """Whether an output is so near to the original's that it passes ``compare`` whatever float64 gives.
+
+    Half of the error that is always allowed may lie between both; the original's own error, of which a multiple
+    is allowed, makes up for the rest.
+    """
+    if not got.is_floating_point():
+        return torch.equal(got, original)
+    eps = torch.finfo(got.dtype).eps
+    near = (policy.single_eps if got.dtype in (torch.float32, torch.float64) else policy.half_eps) * eps / 2
+    ours, theirs = _rows(got), _rows(original)
+    for start, stop in _chunks(ours, policy):
+        g, o = ours[start:stop], theirs[start:stop]
+        if not torch.allclose(g, o, rtol=near, atol=0.0, equal_nan=True):
+            return False
+    return True
+
+
 def _accepted_nonfinite(
     got: torch.Tensor, original: torch.Tensor, exact: torch.Tensor, allowed: torch.Tensor, free: bool
 ) -> torch.Tensor:

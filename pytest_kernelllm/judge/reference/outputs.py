@@ -290,11 +290,14 @@ class ReferenceOutputs:
             arguments = _changed(drawn, changes)
             pieces = tuple(Piece(rows) for rows in slicing.slices())
 
+        def run(rows: slice) -> list[torch.Tensor]:
+            with original_errors(probe):
+                return calls.run_original(modules.perturbed, slicing.cut(arguments, rows))[1]
+
         def expect(rows: slice) -> Expected:
             some = slicing.cut(arguments, rows)
-            with original_errors(probe):
-                leaves = calls.run_original(modules.perturbed, some)[1]
-            return replace(self._expect(probe, modules, some, sliced.structure, leaves), start=rows.start)
+            expected = self._expect(probe, modules, some, sliced.structure, run(rows))
+            return replace(expected, start=rows.start)
 
         some = slicing.cut(arguments, first)
         self._comparable(probe, modules, some, calls.call_original(modules.perturbed, some))
@@ -302,7 +305,7 @@ class ReferenceOutputs:
         others = unchanged if few_changes else slicing.cut(arguments, second)
         other = calls.run_original(modules.perturbed, others)[1]
         trivial = self._passing_trivial(modules.perturbed, some, expect(first), other, True)
-        expected = Sliced(sliced.structure, sliced.forms, pieces, expect)
+        expected = Sliced(sliced.structure, sliced.forms, pieces, expect, run)
         return PreparedProbe(probe, modules.perturbed, arguments, expected, trivial)
 
     def _stripe(

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from types import EllipsisType
 from typing import Any
 
 import torch
 
 from pytest_kernelllm.judge.reference.numerics import Expected
 from pytest_kernelllm.judge.reference.probes import Probe
-
-SAMPLED = 4
-"""Pieces that are compared where a few are enough."""
 
 
 @dataclass(frozen=True)
@@ -38,17 +33,8 @@ class Sliced:
     """Cover all rows."""
     expect: Callable[[slice], Expected] = field(repr=False)
     """Computes the expected outputs of some rows."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """The expected outputs of some rows, or of all."""
-
-    rows: slice | EllipsisType
-    """Indexes every output's first dimension; an ellipsis: everything."""
-    expected: Expected
-    stress: str = ""
-    """See ``Piece``."""
+    run: Callable[[slice], Sequence[torch.Tensor]] = field(repr=False)
+    """Runs the original for some rows."""
 
 
 @dataclass(frozen=True)
@@ -62,21 +48,6 @@ class PreparedProbe:
     trivial: str | None
     """Name of a trivial output that would pass, so that this probe cannot tell right from wrong; None if
     none would."""
-
-    def parts(self, sample: random.Random | None = None) -> Iterator[Part]:
-        """Yields the expected outputs of all rows.
-
-        Args:
-            sample: chooses a few pieces to compare instead of all.
-        """
-        if isinstance(self.expected, Expected):
-            yield Part(..., self.expected)
-            return
-        pieces = self.expected.pieces
-        if sample is not None and len(pieces) > SAMPLED:
-            pieces = tuple(sample.sample(pieces, SAMPLED))
-        for piece in pieces:
-            yield Part(piece.rows, self.expected.expect(piece.rows), piece.stress)
 
     @property
     def on_gpu(self) -> bool:

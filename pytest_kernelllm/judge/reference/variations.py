@@ -6,7 +6,7 @@ outputs of the same form, and, unless NaN and infinities are what is asked, as f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -98,30 +98,34 @@ def _changes(value: torch.Tensor, kind: str, seed: int, is_fixed: bool) -> Itera
 def _redrawn(tensor: torch.Tensor, seed: int) -> torch.Tensor:
     """Returns random values: normal ones, integers in the tensor's own range or from 0, or booleans."""
     generator = torch.Generator(tensor.device).manual_seed(seed)
-    if tensor.dtype == torch.bool:
-        return torch.rand(tensor.shape, generator=generator, device=tensor.device) < 0.5
     if not tensor.is_floating_point():
-        low, high = int(tensor.min()), int(tensor.max())
-        low = min(low, 0) if low == high else low
-        return torch.randint(
-            low, high + 1, tensor.shape, generator=generator, device=tensor.device, dtype=tensor.dtype
-        )
+        return _drawn_like(tensor, tensor.shape, generator)
     finite = tensor[tensor.isfinite()]
     scale = float(finite.abs().max()) if finite.numel() else 0.0
     drawn = torch.randn(tensor.shape, generator=generator, device=tensor.device)
     return (drawn * (scale or 1.0)).to(tensor.dtype)
 
 
+def _drawn_like(tensor: torch.Tensor, shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:
+    """Returns random booleans, or integers in the tensor's own range or from 0."""
+    if tensor.dtype == torch.bool:
+        return torch.rand(shape, generator=generator, device=tensor.device) < 0.5
+    low, high = int(tensor.min()), int(tensor.max())
+    low = min(low, 0) if low == high else low
+    return torch.randint(low, high + 1, shape, generator=generator, device=tensor.device, dtype=tensor.dtype)
+
+
 def _few_redrawn(tensor: torch.Tensor, seed: int, parity: int) -> torch.Tensor:
     """Returns the tensor with other values of its own range in a few even or odd places."""
-    places = torch.arange(tensor.numel(), device=tensor.device)
-    step = max(2, 2 * (tensor.numel() // 16))
-    chosen = (places % step == parity).reshape(tensor.shape)
-    if not tensor.is_floating_point():
-        return torch.where(chosen, _redrawn(tensor, seed), tensor)
+    flat = tensor.flatten().clone()
+    places = torch.arange(parity, len(flat), max(2, 2 * (len(flat) // 16)), device=tensor.device)
     generator = torch.Generator(tensor.device).manual_seed(seed)
-    share = torch.rand(tensor.shape, generator=generator, device=tensor.device).to(tensor.dtype)
-    return torch.where(chosen, tensor.min() + share * (tensor.max() - tensor.min()), tensor)
+    if tensor.is_floating_point():
+        share = torch.rand(len(places), generator=generator, device=tensor.device).to(tensor.dtype)
+        flat[places] = flat.min() + share * (flat.max() - flat.min())
+    else:
+        flat[places] = _drawn_like(tensor, places.shape, generator)
+    return flat.reshape(tensor.shape)
 
 
 def _near(tensor: torch.Tensor, seed: int, step: int) -> torch.Tensor:

@@ -29,4 +29,4 @@ class Recheck(Rule):
                 return
             Types().check_run(call.run)
         run, context = call.run, "in the timed loop, "
-        check_outputs(judging, run.uploaded, run.prepared, self.name, context, sample=judging.rng)
+        check_outputs(judging, run.uploaded, run.prepared, self.name, context, sampled=True)

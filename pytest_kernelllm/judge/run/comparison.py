@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 import math
-import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import EllipsisType
+
+import torch
 
 from pytest_kernelllm.core.records import Check
 from pytest_kernelllm.judge.reference import numerics
-from pytest_kernelllm.judge.reference.prepared import PreparedProbe
+from pytest_kernelllm.judge.reference.numerics import Expected
+from pytest_kernelllm.judge.reference.prepared import PreparedProbe, Sliced
 from pytest_kernelllm.judge.run.call import Judging, Uploaded
+
+EXACTLY = 2
+"""Pieces of a large output that are always compared with float64."""
+
+SAMPLED = 4
+"""Pieces that are compared where a few are enough."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Rows of the outputs to compare with what is expected there."""
+
+    rows: slice | EllipsisType
+    """Indexes every output's first dimension; an ellipsis: everything."""
+    expected: Expected
+    where: str
 
 
 def check_outputs(
@@ -17,7 +38,7 @@ def check_outputs(
     prepared: PreparedProbe,
     rule: str,
     context: str = "",
-    sample: random.Random | None = None,
+    sampled: bool = False,
 ) -> None:
     """Compares every output with float64, and records the differences under ``rule``.
 
@@ -27,27 +48,27 @@ def check_outputs(
         prepared: the probe that it was called with.
         rule: the rule that a wrong output breaks.
         context: beginning of the reason, where the probe's description is not enough.
-        sample: compares large outputs in a few places that it chooses.
+        sampled: compares a large output in a few places, chosen at random.
 
     Raises:
         Decision: an output is wrong.
     """
     references = judging.references
+    outputs = [buffer for buffer, _ in uploaded.outputs]
     worst: dict[int, tuple[float, Check]] = {}
-    for part in prepared.parts(sample):
-        where = prepared.probe.describe() + (f", {part.stress} inputs" if part.stress else "")
-        for i, (buffer, _) in enumerate(uploaded.outputs):
+    for part in _parts(judging, prepared, outputs, sampled):
+        for i, buffer in enumerate(outputs):
             found = numerics.compare(
                 buffer[part.rows], part.expected, i, references.policy, references.tolerance
             )
             dtype = str(buffer.dtype).removeprefix("torch.")
             wrong = (
                 f"{context}output {i} ({dtype} {list(buffer.shape)}) is wrong {found.detail}; "
-                f"relative error {found.measured:.3g}, allowed {found.allowed:.3g}, at {where}"
+                f"relative error {found.measured:.3g}, allowed {found.allowed:.3g}, at {part.where}"
             )
             measured = found.measured if math.isfinite(found.measured) else "not finite"
             detail = found.detail if found.passed else wrong
-            check = Check(f"output {i} at {where}", found.passed, measured, found.allowed, detail)
+            check = Check(f"output {i} at {part.where}", found.passed, measured, found.allowed, detail)
             if not found.passed:
                 judging.findings.record(rule, check)
             ratio = found.measured / found.allowed if found.allowed else found.measured
@@ -60,8 +81,32 @@ def check_outputs(
 def outputs_pass(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe) -> bool:
     """Whether all outputs are right, without recording checks."""
     policy, tolerance = judging.references.policy, judging.references.tolerance
+    outputs = [buffer for buffer, _ in uploaded.outputs]
     return all(
         numerics.compare(buffer[part.rows], part.expected, i, policy, tolerance).passed
-        for part in prepared.parts()
-        for i, (buffer, _) in enumerate(uploaded.outputs)
+        for part in _parts(judging, prepared, outputs, sampled=False)
+        for i, buffer in enumerate(outputs)
     )
+
+
+def _parts(
+    judging: Judging, prepared: PreparedProbe, outputs: Sequence[torch.Tensor], sampled: bool
+) -> Iterator[_Part]:
+    """Yields what is to be compared with float64: everything, or those pieces of a large output that need it."""
+    where = prepared.probe.describe()
+    if not isinstance(prepared.expected, Sliced):
+        yield _Part(..., prepared.expected, where)
+        return
+    pieces = prepared.expected.pieces
+    if sampled and len(pieces) > SAMPLED:
+        pieces = tuple(judging.rng.sample(pieces, SAMPLED))
+    exactly = judging.rng.sample(pieces, min(EXACTLY, len(pieces)))
+    for piece in pieces:
+        if piece in exactly or not _agree(prepared.expected, piece.rows, outputs, judging):
+            stressed = f"{where}, {piece.stress} inputs" if piece.stress else where
+            yield _Part(piece.rows, prepared.expected.expect(piece.rows), stressed)
+
+
+def _agree(expected: Sliced, rows: slice, outputs: Sequence[torch.Tensor], judging: Judging) -> bool:
+    pairs = zip(outputs, expected.run(rows), strict=True)
+    return all(numerics.agrees(buffer[rows], leaf, judging.policy) for buffer, leaf in pairs)

@@ -33,6 +33,8 @@ def read_as_compiler() -> None:
     interpreter._patch_builtin(cuda_libdevice, interpreter.interpreter_builder, scope)
     for name in _functions(libdevice):
         setattr(libdevice, name, getattr(cuda_libdevice, name, None) or _missing(name))
+    # Triton before 3.7 converts arrays of one element in a way that NumPy from 2.5 on refuses.
+    tl.tensor.__index__ = lambda tensor: int(tensor.handle.data.item())
     kept = SimpleNamespace(restore=lambda: None)
     interpreter._patch_lang = lambda function: kept
 
