@@ -106,6 +106,7 @@ def expect(
     elements: int = 0,
     free: bool = False,
     note: str = "",
+    elsewhere: tuple[Sequence[torch.Tensor], Sequence[torch.Tensor]] | None = None,
 ) -> Expected:
     """Derives the error bounds of every leaf.
 
@@ -118,6 +119,8 @@ def expect(
         elements: number of elements of all inputs together.
         free: see ``Expected``.
         note: see ``Expected``.
+        elsewhere: leaves of the original and in float64 for other, slightly perturbed inputs: where the inputs are
+            equal numbers, the original's errors may cancel by chance, and there they do not.
     """
     truths: list[torch.Tensor] = []
     bounds: list[ErrorBounds | tuple[torch.Tensor, ...]] = []
@@ -132,7 +135,8 @@ def expect(
             truths.append(leaf)
             continue
         truth = leaf.double() if exact is None else exact[i].contiguous()
-        bounds.append(_bounds(leaf, truth, others, exact is not None, policy, elements))
+        another = None if elsewhere is None else (elsewhere[0][i], elsewhere[1][i])
+        bounds.append(_bounds(leaf, truth, others, exact is not None, policy, elements, another))
         truths.append(truth)
     return Expected(structure, tuple(original), tuple(truths), tuple(bounds), free, note)
 
@@ -247,6 +251,7 @@ def _bounds(
     known: bool,
     policy: Policy,
     elements: int,
+    elsewhere: tuple[torch.Tensor, torch.Tensor] | None,
 ) -> ErrorBounds:
     """Derives the bounds of one floating leaf.
 
@@ -269,6 +274,10 @@ def _bounds(
         scale[start:stop] = _row_scale(torch.where(t.abs() <= largest, t, 0.0))
         unit = _unit(t, scale[start:stop], original.dtype, finite)
         errs[start:stop] = (_distance(wide, t) / unit).amax(1, keepdim=True)
+        if elsewhere is not None:
+            there, exactly = (_rows(leaf)[start:stop].double() for leaf in elsewhere)
+            also = (_distance(there, exactly) / unit).amax(1, keepdim=True)
+            errs[start:stop] = torch.maximum(errs[start:stop], also)
         if sensitivity is not None:
             steps = torch.stack([_distance(_rows(m)[start:stop], t) for m in nearby]).amax(0)
             # By chance a single element may not change; then its row's typical change counts.

@@ -44,6 +44,9 @@ from pytest_kernelllm.judge.shared.structure import flatten
 STRIPED = frozenset({"stress", "nonfinite"})
 """Rules whose probes change rows, so that one call can hold the rows of several."""
 
+EQUAL = frozenset({"equal-row", "equal-value", "two-value", "mixed-row", "low-row"})
+"""Kinds of stress that make inputs equal to each other."""
+
 SMALL = 64 * 1024 * 1024
 """Bytes; prepared probes up to this size are cached for the next candidate."""
 
@@ -251,8 +254,17 @@ class ReferenceOutputs:
         note = note.removeprefix("; ")
         free = probe.rule == "stress"
         elements = sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
+        elsewhere = self._elsewhere(modules, arguments, probe) if exact and nearby and free else None
         return numerics.expect(
-            structure, original, exact, nearby, self.policy, elements=elements, free=free, note=note
+            structure,
+            original,
+            exact,
+            nearby,
+            self.policy,
+            elements=elements,
+            free=free,
+            note=note,
+            elsewhere=elsewhere,
         )
 
     def _sliced_case(self, probe: Probe, modules: _Modules, drawn: dict[str, Any]) -> _SlicedCase | None:
@@ -523,6 +535,23 @@ class ReferenceOutputs:
             ]:
                 nearby.append(leaves)
         return nearby
+
+    def _elsewhere(
+        self, modules: _Modules, arguments: dict[str, Any], probe: Probe
+    ) -> tuple[list[torch.Tensor], list[torch.Tensor]] | None:
+        """Returns the leaves for slightly perturbed inputs, as the original computes them and in float64."""
+        if not EQUAL & {probe.stress, *probe.stripes}:
+            return None
+        change = next(self._perturbations(probe.seed))
+        near = {k: change(v).to(v.dtype) if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
+        try:
+            original = calls.run_original(modules.perturbed, near)[1]
+            exact = calls.run_in_float64(modules.exact, near)
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except Exception:  # user code may check its inputs
+            return None
+        return original, exact
 
     def _passing_trivial(
         self,
