@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -127,6 +128,10 @@ class Settings:
     """What the speedup is measured against: the module as it runs, or compiled by ``torch.compile``."""
     deadline: float = option(60.0, JUDGING, "seconds that one candidate may take (default 60)", "S")
     """Seconds that one candidate may take before it is rejected."""
+    gpu_memory: str = option(
+        "", JUDGING, "GPU memory that judging may take, such as 24GiB (default: nearly all of it)", "SIZE"
+    )
+    """GPU memory that judging may take, such as ``24GiB`` or ``16GB``; empty: nearly all of it."""
     workers: int = option(0, JUDGING, "candidates judged side by side (default: by CPUs and GPUs)", "N")
     """Candidates judged at once; 0 chooses by CPUs and GPUs."""
     isolation: Literal["best", "strict"] = option(
@@ -182,12 +187,30 @@ def _coerce(name: str, value: Any, origin: str) -> Any:
             whole = isinstance(value, str) or number == value  # int(4.7) is 4
             if whole and math.isfinite(number) and number >= _LEAST.get(name, -math.inf):
                 return number
+        if name == "gpu_memory":
+            size_in_bytes(value)
         if kind is str and isinstance(value, str):
             return value
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         pass
+    if name == "gpu_memory":
+        raise ConfigError(f"{origin}: `{name}` cannot be {value!r}; expected a size such as 24GiB.")
     least = f" of at least {_LEAST[name]}" if name in _LEAST else ""
     raise ConfigError(f"{origin}: `{name}` cannot be {value!r}; expected {kind.__name__}{least}.")
+
+
+def size_in_bytes(text: str) -> int:
+    """Returns the bytes of a size such as ``24GiB``, ``16 GB`` or ``800MiB``; 0 for an empty text.
+
+    Raises:
+        ValueError: it is no such size.
+    """
+    if text == "":
+        return 0
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) *([KMGT])(i?)B", text)
+    if not found or not float(found[1]):
+        raise ValueError(f"{text!r} is no size")
+    return int(float(found[1]) * (1024 if found[3] else 1000) ** ("KMGT".index(found[2]) + 1))
 
 
 def load_settings(

@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal
@@ -19,7 +19,9 @@ from pytest_kernelllm.judge.background import beside
 from pytest_kernelllm.judge.compiling import compile_all, require_compiled
 from pytest_kernelllm.judge.examine import examine
 from pytest_kernelllm.judge.findings import Decision, Findings, OutOfMemory
+from pytest_kernelllm.judge.gpu_ledger import UNIT, GpuLedger
 from pytest_kernelllm.judge.isolation.isolation import Isolation, probe_isolation
+from pytest_kernelllm.judge.memory import JUDGE_SHARE, OWN, WORKER_SHARE, release_cache, verdict_bytes
 from pytest_kernelllm.judge.plans import Plan, make_plans
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.outputs import OriginalError, ReferenceOutputs, Subject
@@ -58,6 +60,19 @@ class Criteria:
     """Whether accepted candidates are timed, on a GPU."""
 
 
+@dataclass(frozen=True)
+class _Outcome:
+    """How the judging of a candidate ended."""
+
+    findings: Findings
+    verdict: Status
+    stage: Stage
+    reason: str = ""
+    rule: str = ""
+    out_of_memory: bool = False
+    """Whether it might have ended in another way with more GPU memory."""
+
+
 class Judge:
     """Judges candidates in one environment. Thread-safe; starts its processes on first use."""
 
@@ -68,6 +83,7 @@ class Judge:
         deadline: float = 60.0,
         gpu_uuid: str = "",
         isolation: Isolation | None = None,
+        gpu_memory: int = 0,
         policy: Policy | None = None,
         rules: Sequence[Rule] = RULES,
     ) -> None:
@@ -77,6 +93,7 @@ class Judge:
             environment: what verdicts will hold for.
             deadline: seconds a candidate's worker may take for all its replies.
             gpu_uuid: names the GPU's lock.
+            gpu_memory: bytes of GPU memory that all judges of this GPU may take together; 0: nearly all of it.
             isolation: how workers are isolated; by default as well as this machine allows.
             policy: thresholds other than the published ones, for tests of the judge itself.
             rules: rules other than the published ones, for tests of the judge itself.
@@ -94,7 +111,13 @@ class Judge:
         cpu = torch.device("cpu")
         if self.device.type == "cuda":
             server = ForkServer("cuda", self.isolation)
-            self._workers = Workers(server, self.device, deadline, GpuBlockPool(self.device))
+            total = torch.cuda.get_device_properties(0).total_memory
+            share = WORKER_SHARE
+            if gpu_memory:
+                torch.cuda.set_per_process_memory_fraction(min(1.0, JUDGE_SHARE * gpu_memory / total))
+                share = (1 - JUDGE_SHARE) * gpu_memory / total
+            self._ledger = GpuLedger(gpu_uuid, gpu_memory or total - OWN)
+            self._workers = Workers(server, self.device, deadline, GpuBlockPool(self.device), share)
             interpreter = ForkServer(
                 "interpret", replace(self.isolation, gpu=False, unix_sockets=False, memfd=False)
             )
@@ -124,32 +147,55 @@ class Judge:
             launching.ServerFailed: the judge's own processes cannot start.
         """
         start = time.perf_counter()
-        findings = Findings({rule.name: rule.stage for rule in self.rules})
-        verdict: Status = "accepted"
-        stage: Stage = "timing" if criteria.timing and self.device.type == "cuda" else "correctness"
-        reason = rule = ""
-        try:
-            self._proceed(candidate, criteria, findings)
-        except Decision as decision:
-            verdict, stage, reason, rule = decision.verdict, decision.stage, decision.reason, decision.rule
-        except OriginalError as error:
-            verdict, stage, reason = "inconclusive", "correctness", f"{error}"
-        except torch.cuda.OutOfMemoryError:
-            verdict, stage = "inconclusive", "correctness"
-            reason = "the judge ran out of GPU memory; free some or declare smaller `dims`"
+        needed = verdict_bytes(criteria.subject.cases) if self.device.type == "cuda" else 0
+        with self._leased(needed) as enough:
+            outcome = self._decide(candidate, criteria)
+        if outcome.out_of_memory and not enough:
+            with self._leased(self._ledger.budget):  # alone on the GPU
+                outcome = self._decide(candidate, criteria)
+        reason = outcome.reason
+        if outcome.out_of_memory and needed > self._ledger.budget:
+            reason += f"; about {needed / 2**30:.0f} GiB would do, and {self._ledger.budget / 2**30:.0f} GiB may be used"
+        findings = outcome.findings
         return Verdict(
-            verdict=verdict,
-            stage=stage,
+            verdict=outcome.verdict,
+            stage=outcome.stage,
             reason=reason,
             kernel_hash=candidate.kernel_hash,
             environment=self.environment,
-            rule=rule,
+            rule=outcome.rule,
             checks=tuple(findings.checks),
             timing=tuple(findings.timing),
             cases=tuple(findings.cases),
             seconds=round(time.perf_counter() - start, 3),
             isolation=self.isolation.level,
         )
+
+    @contextlib.contextmanager
+    def _leased(self, needed: int) -> Iterator[bool]:
+        """Holds a lease of GPU memory; yields whether that is all that this judge may take."""
+        if self.device.type == "cpu":
+            yield True
+            return
+        with self._ledger.lease(needed) as leased:
+            yield leased + UNIT > self._ledger.budget
+            release_cache()
+
+    def _decide(self, candidate: Candidate, criteria: Criteria) -> _Outcome:
+        findings = Findings({rule.name: rule.stage for rule in self.rules})
+        stage: Stage = "timing" if criteria.timing and self.device.type == "cuda" else "correctness"
+        try:
+            self._proceed(candidate, criteria, findings)
+        except Decision as end:
+            return _Outcome(
+                findings, end.verdict, end.stage, end.reason, end.rule, isinstance(end, OutOfMemory)
+            )
+        except OriginalError as error:
+            return _Outcome(findings, "inconclusive", "correctness", f"{error}")
+        except torch.cuda.OutOfMemoryError:
+            reason = "the judge ran out of GPU memory; free some or declare smaller `dims`"
+            return _Outcome(findings, "inconclusive", "correctness", reason, out_of_memory=True)
+        return _Outcome(findings, "accepted", stage)
 
     def _proceed(self, candidate: Candidate, criteria: Criteria, findings: Findings) -> None:
         for rule in self.rules:

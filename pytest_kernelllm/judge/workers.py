@@ -29,6 +29,8 @@ class Workers:
     """Seconds that all replies of a worker may take together."""
     pool: GpuBlockPool | None = None
     """Allocates shared memory on a GPU; None on a CPU."""
+    memory_share: float = 0.0
+    """Share of the GPU's memory that a worker may take."""
 
     @contextlib.contextmanager
     def loaded(self, source: str, references: ReferenceOutputs, findings: Findings) -> Iterator[Judging]:
@@ -45,7 +47,7 @@ class Workers:
                 if self.device.type == "cuda":
                     # Before the GPU is locked: drivers create contexts one after the other, for all GPUs
                     # of a machine.
-                    make_context(worker)
+                    make_context(worker, self.memory_share)
                 reply = worker.request("load", source=source)
                 if "error" in reply:
                     reason = f"it cannot be imported: {error_text(reply)}"
@@ -59,12 +61,12 @@ class Workers:
             raise Decision("rejected", "run", reason, "run") from None
 
 
-def make_context(worker: WorkerHandle) -> None:
+def make_context(worker: WorkerHandle, memory_share: float) -> None:
     """Has a worker create its CUDA context. The candidate is not loaded yet, so it cannot be at fault.
 
     Raises:
         Decision: the context cannot be created.
     """
-    reply = worker.request("context")
+    reply = worker.request("context", memory_share=memory_share)
     if "error" in reply:
         raise Decision("inconclusive", "load", f"the worker could not start CUDA: {error_text(reply)}")

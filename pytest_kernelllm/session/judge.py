@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.config.settings import Settings, size_in_bytes
 from pytest_kernelllm.core.errors import SessionError
 from pytest_kernelllm.core.overrides import Overrides
 from pytest_kernelllm.core.records import Candidate, Environment, KernelRecord, Target, Terms, Verdict
@@ -153,5 +153,11 @@ class JudgeStage:
 
         deadline, uuid = self._settings.deadline, self.gpu.uuid if self.gpu else ""
         return self._open.enter_context(
-            Judge(self.environment, deadline=deadline, gpu_uuid=uuid, isolation=self.isolation)
+            Judge(
+                self.environment,
+                deadline=deadline,
+                gpu_uuid=uuid,
+                isolation=self.isolation,
+                gpu_memory=size_in_bytes(self._settings.gpu_memory),
+            )
         )

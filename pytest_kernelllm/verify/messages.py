@@ -18,6 +18,8 @@ class Handshake(Record):
     deadline: float
     """Seconds that one candidate may take."""
     isolation: Literal["best", "strict"]
+    gpu_memory: int = 0
+    """Bytes of GPU memory that judging may take; 0: nearly all of it."""
 
 
 @dataclass(frozen=True)

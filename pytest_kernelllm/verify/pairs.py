@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.config.settings import Settings, size_in_bytes
 from pytest_kernelllm.core.records import Environment, Target, Verdict
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.judge.environment import Gpu, equal_gpus, find_environment, find_gpus
@@ -162,7 +162,9 @@ def _slots(jobs: int, settings: Settings, environment: Environment) -> list[Slot
     slots = []
     for _, uuid in zip(range(count), itertools.cycle(uuids), strict=False):
         variables = {"OMP_NUM_THREADS": threads, "TORCHINDUCTOR_COMPILE_THREADS": threads}
-        handshake = Handshake(environment, uuid, settings.deadline, settings.isolation)
+        handshake = Handshake(
+            environment, uuid, settings.deadline, settings.isolation, size_in_bytes(settings.gpu_memory)
+        )
         if uuid:
             variables["CUDA_VISIBLE_DEVICES"] = uuid
         slots.append(Slot(handshake.to_json(), variables))

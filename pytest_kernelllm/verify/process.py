@@ -135,7 +135,11 @@ def main(argv: list[str]) -> None:
         start = Handshake.from_json(channel.receive())
         isolation = probe_isolation(start.environment.device, start.isolation)
         with Judge(
-            start.environment, deadline=start.deadline, gpu_uuid=start.gpu_uuid, isolation=isolation
+            start.environment,
+            deadline=start.deadline,
+            gpu_uuid=start.gpu_uuid,
+            isolation=isolation,
+            gpu_memory=start.gpu_memory,
         ) as judge:
             channel.send({"ready": True})
             _serve(channel, PairJudge(judge))

@@ -6,7 +6,7 @@ from typing import Literal, get_args, get_origin, get_type_hints
 import pytest
 
 from pytest_kernelllm.config.options import choices, options
-from pytest_kernelllm.config.settings import Settings, load_settings
+from pytest_kernelllm.config.settings import Settings, load_settings, size_in_bytes
 from pytest_kernelllm.core.errors import ConfigError
 
 HINTS = get_type_hints(Settings)
@@ -36,6 +36,7 @@ EXAMPLES = {
     "min_speedup": ("1.5", 1.5, 1.5),
     "baseline": ("compile",) * 3,
     "deadline": ("2.5", 2.5, 2.5),
+    "gpu_memory": ("1.5 GiB",) * 3,
     "workers": ("2", 2, 2),
     "isolation": ("strict",) * 3,
     "require_kernels": ("yes", True, True),
@@ -101,6 +102,9 @@ def test_yes_and_no_have_several_spellings(tmp_path, word, other):
         ("deadline", "inf", "float of at least 0"),
         ("concurrency", 0, "int of at least 1"),
         ("workers", -1, "int of at least 0"),
+        ("gpu_memory", "24", "a size such as 24GiB"),
+        ("gpu_memory", "0GiB", "a size such as 24GiB"),
+        ("gpu_memory", 24, "a size such as 24GiB"),
         ("wake_timeout", -1, "float of at least 0"),
         ("min_speedup", "fast", "float"),
         ("min_speedup", float("nan"), "float"),
@@ -182,3 +186,11 @@ def test_every_option_reaches_its_setting(pytester):
     flags = ["--kernelllm", "--kernelllm-no-timing", "--kernelllm-strict", "--kernelllm-generator=inductor"]
     done = pytester.runpytest_inprocess("-s", *flags, *options)
     done.stdout.fnmatch_lines(["*all there*"])
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("", 0), ("24GiB", 24 << 30), ("16 GB", 16 * 10**9), ("1.5GiB", 3 << 29), ("800MiB", 800 << 20)],
+)
+def test_sizes_are_read_as_people_write_them(text, size):
+    assert size_in_bytes(text) == size

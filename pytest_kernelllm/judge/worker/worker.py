@@ -44,10 +44,6 @@ VENDOR_LAYERS = frozenset(
 )
 """Stock layers that a kernel may call on ``self``: vendor libraries' GEMMs, convolutions and look-ups."""
 
-MEMORY_SHARE = 0.5
-"""Share of the GPU's memory that a worker may allocate."""
-
-
 MOST_CONFIGURATIONS = 4
 """Configurations of an autotuned kernel that are compiled, at most."""
 
@@ -95,7 +91,7 @@ class Worker:
 
     def context(self, request: dict[str, Any]) -> dict[str, Any]:
         """Creates this process's CUDA context and limits its memory: other processes use the GPU, too."""
-        torch.cuda.set_per_process_memory_fraction(MEMORY_SHARE)
+        torch.cuda.set_per_process_memory_fraction(request["memory_share"])
         torch.zeros(1, device="cuda")
         return {"ok": True}
 
