@@ -100,7 +100,7 @@ def _parts(
     pieces = prepared.expected.pieces
     if sampled and len(pieces) > SAMPLED:
         pieces = tuple(judging.rng.sample(pieces, SAMPLED))
-    exactly = judging.rng.sample(pieces, min(EXACTLY, len(pieces)))
+    exactly = () if sampled else judging.rng.sample(pieces, min(EXACTLY, len(pieces)))
     for piece in pieces:
         if piece in exactly or not _agree(prepared.expected, piece.rows, outputs, judging):
             stressed = f"{where}, {piece.stress} inputs" if piece.stress else where

@@ -44,6 +44,10 @@ def view(block: torch.Tensor, offset: int, shape: Sequence[int], dtype: torch.dt
     return block[offset : offset + count * dtype.itemsize].view(dtype).view(tuple(shape))
 
 
+SPARE = 1 << 20
+"""Bytes by which blocks on a GPU are larger than needed at first, so that buffers can be moved a little."""
+
+
 class GpuBlock:
     """GPU memory that is shared with one worker.
 
@@ -135,7 +139,7 @@ class Allocator:
             return {"device": "cpu", "size": size}
         assert self._pool is not None
         # An outgrown block is kept: freeing memory that another process has open is undefined in CUDA.
-        block = self._pool.allocate(size)
+        block = self._pool.allocate(size + SPARE)
         self._held.append(block)
         self._block = block.tensor
         return {
