@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from pytest_kernelllm.core.pins import MISSING, Unpinnable, pinned, ties
+from pytest_kernelllm.core.pins.names import pinned, ties
+from pytest_kernelllm.core.pins.objects import MISSING, Unpinnable
 from pytest_kernelllm.core.records import Domain, TensorSpec, is_pin
 from pytest_kernelllm.runtime.methods import replaced
 

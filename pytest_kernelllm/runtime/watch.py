@@ -11,17 +11,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from pytest_kernelllm.core.pins import (
-    MISSING,
-    SCOPE,
-    Unchanged,
-    cells,
-    function_of,
-    member,
-    settled,
-    start,
-    steps,
-)
+from pytest_kernelllm.core.pins.functions import cells, function_of
+from pytest_kernelllm.core.pins.names import SCOPE, member, start, steps
+from pytest_kernelllm.core.pins.objects import MISSING
+from pytest_kernelllm.core.pins.unchanged import Unchanged, settled
 from pytest_kernelllm.core.targets import is_pin
 from pytest_kernelllm.runtime.ambient import HOOKS, QUIET, QUIET_NAMES
 from pytest_kernelllm.runtime.domain import ORDERED, PLAIN, SCALARS, same_value, split_item

@@ -10,7 +10,7 @@ Scalar = bool | int | float | str | None
 
 
 def is_pin(name: str) -> bool:
-    """Whether a name among a domain's attributes is that of a pin, see ``pins``."""
+    """Whether a name among a domain's attributes is that of a pin, see ``names``."""
     return name.startswith(("value:", "global:", "same:"))
 
 
