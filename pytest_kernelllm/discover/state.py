@@ -18,7 +18,8 @@ from torch import nn
 from pytest_kernelllm.core.pins.functions import is_basic
 from pytest_kernelllm.core.targets import Scalar, TensorSpec
 from pytest_kernelllm.discover.errors import TargetError
-from pytest_kernelllm.discover.reads.walk import Refused, Walk
+from pytest_kernelllm.discover.reads.values import Refused
+from pytest_kernelllm.discover.reads.walk import Walk
 
 
 @contextmanager

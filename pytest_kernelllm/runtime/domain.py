@@ -145,7 +145,14 @@ def _attributes(
 def _pins(domain: Domain, module: nn.Module) -> str | None:
     listed = {name: value for name, value in domain.attributes.items() if is_pin(name)}
     if torch.compiler.is_dynamo_compiling():
-        return "torch.compile cannot compare all values that the original reads" if listed else None
+        if listed.keys() - {"value:__class__"}:
+            return "torch.compile cannot compare all values that the original reads"
+        # The texts are not traced; the module's class is guarded.
+        return (
+            None
+            if listed.get("value:__class__", _named(type(module))) == _named(type(module))
+            else "another class"
+        )
     tied = {name: value for name, value in listed.items() if name.startswith("same:")}
     if differing := tied.items() ^ ties(module).items():
         name = min(differing)[0].partition(":")[2]

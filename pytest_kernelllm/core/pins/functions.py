@@ -9,6 +9,7 @@ import functools
 import hashlib
 import importlib.util
 import inspect
+import re
 import sys
 import textwrap
 import types
@@ -50,7 +51,8 @@ def function_of(value: Any) -> Any:
         value = value.__func__
     if isinstance(value, property | functools.cached_property):
         value = value.fget if isinstance(value, property) else value.func
-    value = getattr(value, "_torchdynamo_orig_callable", value) if callable(value) else value
+    if isinstance(value, types.FunctionType):
+        value = getattr(value, "_torchdynamo_orig_callable", value)
     if isinstance(value, functools._lru_cache_wrapper):
         value = value.__wrapped__
     return getattr(value, _ORIGINAL, value) if isinstance(value, types.FunctionType) else value
@@ -113,7 +115,7 @@ class Reads:
     names: frozenset[str]
     """Every attribute, method and global."""
     strings: frozenset[str]
-    """String constants that may be names, also the parts of dotted ones."""
+    """Words of string constants that may be names."""
     globals: tuple[str, ...]
     imports: tuple[tuple[int, str, tuple[str, ...]], ...]
     """Level, module and names of every import."""
@@ -142,7 +144,7 @@ def reads_of(code: types.CodeType) -> Reads:
             imported += inner.imports
         for item in constant if isinstance(constant, tuple | frozenset) else (constant,):
             if isinstance(item, str):
-                strings |= {part for part in item.split(".") if part.isidentifier()}
+                strings |= {part for part in re.split(r"\W+", item) if part.isidentifier()}
     return Reads(frozenset(names), frozenset(strings), tuple(found), tuple(imported))
 
 

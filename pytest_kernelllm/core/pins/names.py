@@ -5,6 +5,7 @@ A domain holds pins among its attributes, under names that no attribute can have
 - ``value:config.scale``: what an attribute of the module is, however it is built up;
 - ``global:SCALE``: what a name is in the code of ``forward``. Each further part of the name is looked up in the value
   before it; in a function that is what its own code would find: ``global:helper.SCALE``, ``global:self.norm.SCALE``;
+- ``order:norm``: the names of all that a module or object holds, in their order; ``order:`` for the module itself;
 - ``same:head.weight``: the name of an earlier parameter or buffer that is the same object.
 """
 
@@ -16,7 +17,7 @@ from typing import Any
 from torch import nn
 
 from pytest_kernelllm.core.pins.functions import function_of, in_function
-from pytest_kernelllm.core.pins.objects import MISSING, qualified
+from pytest_kernelllm.core.pins.objects import INTERNAL, MISSING, qualified, state_of
 from pytest_kernelllm.core.pins.texts import text_of
 
 
@@ -29,13 +30,15 @@ def pinned(module: nn.Module, name: str) -> str:
 
     Args:
         module: the module that is called.
-        name: ``value:…`` or ``global:…``.
+        name: ``value:…``, ``global:…`` or ``order:…``.
 
     Raises:
         Unpinnable: the value cannot be compared.
     """
     value = found(module, name)
-    return qualified(value) if name.endswith(".__class__") else text_of(value, module)
+    if name.startswith("order:"):
+        return order_of(value)
+    return qualified(value) if name.endswith((".__class__", ":__class__")) else text_of(value, module)
 
 
 def found(module: nn.Module, name: str) -> Any:
@@ -44,6 +47,17 @@ def found(module: nn.Module, name: str) -> Any:
     for step in steps(name):
         value = module if value is SCOPE and step == "self" else member(value, step, module)
     return value
+
+
+def order_of(value: Any) -> str:
+    """Returns the names of all that a module or another object holds, in their order."""
+    names = [*state_of(value)]
+    if isinstance(value, nn.ParameterDict):
+        names = [*value.keys()]
+    elif isinstance(value, nn.Module):
+        names = [n for n in names if n not in INTERNAL]
+        names += [name for each in (value._parameters, value._buffers, value._modules) for name in each]
+    return " ".join(names)
 
 
 def ties(module: nn.Module) -> dict[str, str]:
@@ -57,12 +71,13 @@ def ties(module: nn.Module) -> dict[str, str]:
 
 def start(module: nn.Module, name: str) -> Any:
     """Returns the object in which the first step of a pin's name is looked up."""
-    return module if name.startswith("value:") else SCOPE
+    return SCOPE if name.startswith("global:") else module
 
 
 def steps(name: str) -> list[str]:
     """Returns the parts of a pin's name."""
-    return name.partition(":")[2].split(".")
+    path = name.partition(":")[2]
+    return path.split(".") if path else []
 
 
 def member(owner: Any, step: str, module: nn.Module) -> Any:

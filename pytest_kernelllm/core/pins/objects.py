@@ -12,6 +12,8 @@ from torch import nn
 
 _ITEMS = (list, tuple, dict, set, frozenset, str, bytes, int, float, complex)
 
+INTERNAL = frozenset(vars(nn.Module())) | {"forward", "call_super_init", "dump_patches"}
+"""Attributes of modules that ``nn.Module`` itself keeps."""
 _HOOKS = ("_hooks", "_pre_hooks", "_with_kwargs", "_always_called")
 
 

@@ -229,7 +229,7 @@ def tensor_text(value: torch.Tensor) -> str:
         Unpinnable: its values cannot be compared.
     """
     refuse_gradients(value)
-    name = f"{value.dtype} {tuple(value.shape)}"
+    name = f"{value.dtype} {tuple(value.shape)}" + (" requires_grad" if value.requires_grad else "")
     if value.is_meta or value.is_quantized or value.layout is not torch.strided or value.is_nested:
         raise Unpinnable("is a tensor whose elements cannot be compared")
     if value.is_cuda and torch.cuda.is_current_stream_capturing():

@@ -47,7 +47,7 @@ class Unchanged:
     @staticmethod
     def _state(tensor: torch.Tensor) -> tuple[Any, ...]:
         version = tensor_text(tensor) if tensor.is_inference() else tensor._version
-        return tensor.data_ptr(), version, tensor.shape, tensor.stride(), tensor.dtype
+        return tensor.data_ptr(), version, tensor.shape, tensor.stride(), tensor.dtype, tensor.requires_grad
 
 
 def settled(value: Any) -> bool:

@@ -11,15 +11,13 @@ import torch
 from torch import nn
 
 from pytest_kernelllm.core.pins.functions import is_basic
-from pytest_kernelllm.core.pins.objects import state_of
-
-_INTERNAL = frozenset(vars(nn.Module())) | {"forward", "call_super_init", "dump_patches"}
+from pytest_kernelllm.core.pins.objects import INTERNAL, state_of
 
 
 def own_attributes(part: nn.Module) -> Iterator[tuple[str, Any]]:
     """Yields a module's own attributes, without what ``nn.Module`` itself keeps."""
     for name, value in state_of(part).items():
-        if name not in _INTERNAL:
+        if name not in INTERNAL:
             yield name, value
 
 

@@ -26,6 +26,10 @@ _WHOLE = words(
     "named_buffers named_parameters state_dict _buffers _parameters _modules"
 )
 """Names by which code gets at attributes without naming them."""
+_FORMATS = words("format format_map vformat")
+_CLASSES = words("__class__ type isinstance issubclass __dict__")
+_IN_ORDER = words("children named_children modules named_modules")
+"""Further names by which code goes through the parts of a module in their order."""
 NEVER_RUN = words(
     "__init__ __new__ __post_init__ __repr__ __str__ __setstate__ __getstate__ __reduce__ __reduce_ex__ __deepcopy__ "
     "__copy__ __init_subclass__ __class_getitem__ __del__ __format__ __setattr__ __delattr__ __annotate__ "
@@ -42,10 +46,13 @@ FUNCTIONS = (
 )
 _OUTSIDE = words(
     "environ environb getenv __globals__ __builtins__ f_globals f_back _getframe import_module __import__ read_text "
-    "read_bytes"
+    "read_bytes backends are_deterministic_algorithms_enabled get_num_threads get_float32_matmul_precision initial_seed "
+    "get_rng_state getrecursionlimit"
 )
 """Names by which code reads what no object holds, or holds where nothing is looked for."""
-_OUTSIDE_GLOBALS = words("eval exec globals open __import__ environ getenv import_module")
+_OUTSIDE_GLOBALS = words(
+    "eval exec globals open __import__ environ getenv import_module time datetime threading platform socket"
+)
 
 
 class Mentions:
@@ -64,13 +71,24 @@ class Mentions:
         self.everything = False
         self.by_class = False
         """Whether code reads values of classes other than through their instances."""
+        self.asks_class = False
+        """Whether code may ask which class an object has."""
+        self.in_order = False
+        """Whether code may go through all parts of an object, whose order then matters."""
         self._codes: set[types.CodeType] = set()
         self._visited: dict[int, Any] = {}
         """Values that were looked into by ``id``, kept so that no other object gets the ``id`` of one."""
 
-    def size(self) -> tuple[int, int, bool, bool]:
+    def size(self) -> tuple[int, ...]:
         """Returns what differs as soon as anything is added."""
-        return len(self.names), len(self.asked), self.everything, self.by_class
+        return (
+            len(self.names),
+            len(self.asked),
+            self.everything,
+            self.by_class,
+            self.asks_class,
+            self.in_order,
+        )
 
     def read(self, name: str) -> bool:
         """Whether an attribute of this name counts as read."""
@@ -87,8 +105,12 @@ class Mentions:
             return
         if read.names & _WHOLE:
             self.everything = True
+        self.in_order |= bool(read.names & (_WHOLE | _IN_ORDER))
+        self.asks_class |= bool(read.names & _CLASSES)
         if "type" in read.globals or "__class__" in read.names:
             self.by_class = True
+        if read.names & _FORMATS:
+            self.asked |= read.strings
         if read.names & {*BY_NAME}:
             asked = asked_by_name(code)
             self.everything |= asked is None
