@@ -11,8 +11,8 @@ Scalar = bool | int | float | str | None
 
 
 def is_pin(name: str) -> bool:
-    """Whether a name among a domain's attributes is that of a pin, see ``core.pins``."""
-    return name.startswith(("value:", "global:", "same:"))
+    """Whether a name among a domain's attributes is that of a pin, see ``core.pins.names``."""
+    return name.startswith(("value:", "global:", "order:", "same:"))
 
 
 @dataclass(frozen=True)

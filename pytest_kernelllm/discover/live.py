@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -28,14 +27,12 @@ from pytest_kernelllm.discover.marks import find_marks, kernelbench_mark
 from pytest_kernelllm.discover.reach import dims_within_32_bits
 from pytest_kernelllm.discover.resolve import ProjectSources
 from pytest_kernelllm.discover.state import recording, state
+from pytest_kernelllm.discover.trial import try_original
 from pytest_kernelllm.marker import OPTIONS_ATTRIBUTE, Options
 
 __all__ = ["Call", "LiveTarget", "TargetError", "load_target"]
 
 Makers = Callable[..., Any] | Mapping[str, Callable[..., Any]]
-
-_TRIAL_ELEMENTS = 1 << 22
-"""Inputs with at most this many elements are run through the original once, to see that it works."""
 
 
 @dataclass(frozen=True)
@@ -176,6 +173,11 @@ def live_class(target: Target, cls: type[nn.Module], options: Options) -> LiveTa
         TargetError: it cannot be built or called; the message says what to do.
     """
     where = f"{target.path}: {target.name}"
+    if torch.get_default_dtype() is not torch.float32:
+        raise TargetError(
+            f"{where}: torch's default dtype is {dtype_name(torch.get_default_dtype())}; kernels are verified and run "
+            "only with float32, so do not set it when the file is imported."
+        )
     if not options.inputs:
         raise TargetError(
             f"{where} has no inputs; write triton_candidate(inputs=make_inputs), a callable that returns "
@@ -258,7 +260,7 @@ def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
     with recording(ran):
         for case in cases:
             if case.dtype == tried:
-                _try(live, module, case, where)
+                try_original(module, case, partial(live.inputs, case, 0), live.bind, where)
     # Of another one: calling a module may change it.
     fresh = build.construct(live.cls, options.init, where)
     pins = state(fresh.train(options.training), held[tried], ran, where)
@@ -314,26 +316,3 @@ def _cast(value: TensorSpec | Scalar, dtype: str | None) -> TensorSpec | Scalar:
     if dtype and isinstance(value, TensorSpec) and getattr(torch, value.dtype).is_floating_point:
         return replace(value, dtype=dtype)
     return value
-
-
-def _try(live: LiveTarget, module: nn.Module, case: Case, where: str) -> None:
-    """Runs the original once, on the CPU at small sizes; large inputs are left to the judge."""
-    sizes = {name: max(low, min(high, 4)) for name, (low, high) in case.domain.dims.items()}
-    for value in case.domain.inputs.values():
-        if isinstance(value, TensorSpec):
-            shape = [sizes[entry] if isinstance(entry, str) else entry for entry in value.shape]
-            if math.prod(shape) > _TRIAL_ELEMENTS:
-                return
-    call = live.inputs(case, 0, sizes)
-    try:
-        with seeded(0, "cpu"), torch.no_grad():
-            module(*call.args, **call.kwargs)
-    except Exception as error:
-        shown = ", ".join(f"{name}: {_shown(value)}" for name, value in live.bind(call).items())
-        raise TargetError(
-            f"{where}: forward({shown}) fails: {in_one_line(error)}; check init= and inputs=."
-        ) from error
-
-
-def _shown(value: Any) -> str:
-    return f"{dtype_name(value.dtype)}{list(value.shape)}" if isinstance(value, torch.Tensor) else repr(value)

@@ -8,7 +8,8 @@
       build/torch-cuda/
         metadata.json  __init__.py  layers.py
         scale.py                    the kernel module, byte for byte as it was judged
-        guard.py  ambient.py  domain.py  methods.py  pins.py  records.py
+        guard.py  ambient.py  domain.py  methods.py  records.py
+        names.py  texts.py  functions.py  objects.py
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ _SHIPPED = {
     "records": _PACKAGE / "export" / "shipped" / "records.py",
     "guard": _PACKAGE / "export" / "shipped" / "guard.py",
     "domain": _PACKAGE / "runtime" / "domain.py",
-    "pins": _PACKAGE / "core" / "pins.py",
+    "names": _PACKAGE / "core" / "pins" / "names.py",
+    "texts": _PACKAGE / "core" / "pins" / "texts.py",
+    "functions": _PACKAGE / "core" / "pins" / "functions.py",
+    "objects": _PACKAGE / "core" / "pins" / "objects.py",
     "methods": _PACKAGE / "runtime" / "methods.py",
     "ambient": _PACKAGE / "runtime" / "ambient.py",
 }

@@ -50,6 +50,8 @@ def ambient_reason() -> str | None:
         return "a torch function mode is active"
     if any(HOOKS):
         return "hooks on all modules are registered, which a kernel does not call"
+    if torch.get_default_dtype() is not torch.float32:
+        return "the default dtype is not float32, with which kernels are verified"
     if getattr(forward_ad, "_current_level", -1) >= 0:
         return "forward-mode gradients are active"
     return None
@@ -71,6 +73,7 @@ QUIET = (
     "dispatch_modes()",
     "function_modes() and not only_default_devices()",
     "forward_ad._current_level >= 0",
+    "default_dtype() is not float32",
 )
 """The conditions of ``ambient_reason()`` as expressions for generated code; all must be false for a kernel to run.
 
@@ -86,6 +89,8 @@ QUIET_NAMES: Mapping[str, Any] = MappingProxyType(
         "function_modes": getattr(torch._C, "_len_torch_function_stack", None),
         "only_default_devices": _only_default_devices,
         "forward_ad": forward_ad,
+        "default_dtype": torch.get_default_dtype,
+        "float32": torch.float32,
     }
 )
 """The values of the names in ``QUIET``."""

@@ -69,6 +69,8 @@ class Traced:
             return None
         if torch._C._len_torch_function_stack() or any(map(len, HOOKS)) or forward_ad._current_level >= 0:
             return None
+        if torch.get_default_dtype() is not torch.float32:
+            return None
         if torch.is_autocast_enabled(scope.device_type) or _wants_grad(module, values):
             return None
         if any(map(_negated, _tensors(module, values))) or scope.outside(module, values) is not None:

@@ -10,6 +10,14 @@ from torch import nn
 
 _PLAIN = (types.FunctionType, staticmethod, classmethod, type)
 """Kinds of callables in a class that are the same object at every access, or bound to the instance."""
+_UNUSED = frozenset(
+    f"__{name}__"
+    for name in (
+        *("init", "new", "init_subclass", "del", "repr", "copy", "deepcopy", "getstate", "setstate"),
+        *("reduce", "reduce_ex", "annotate", "annotate_func"),
+    )
+)
+"""Special methods that no ``forward`` calls on its own module."""
 
 
 def overridden(module: nn.Module, cls: type) -> str | None:
@@ -42,8 +50,9 @@ def overridden_by(derived: type, cls: type) -> str | None:
         return f"{derived.__qualname__} is not a {cls.__qualname__}"
     ours = _names(cls)
     for base in mro[: mro.index(cls)]:
-        for name in vars(base):
-            if name in ours and not name.startswith("__"):
+        for name, value in vars(base).items():
+            special = name.startswith("__")
+            if name in ours and not (special and (name in _UNUSED or not _is_code(value))):
                 return f"{base.__qualname__} overrides `{name}` of {cls.__qualname__}"
     return None
 
@@ -64,3 +73,7 @@ def _names(cls: type) -> set[str]:
     bases = (base for base in cls.__mro__ if base is not nn.Module and base is not object)
     ours = {name for base in bases for name in vars(base)}
     return ours - {"forward", "extra_repr", "training", "dump_patches", "call_super_init"}
+
+
+def _is_code(value: object) -> bool:
+    return callable(value) and not isinstance(value, type)

@@ -11,17 +11,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from pytest_kernelllm.core.pins import (
-    MISSING,
-    SCOPE,
-    Unchanged,
-    cells,
-    function_of,
-    member,
-    settled,
-    start,
-    steps,
-)
+from pytest_kernelllm.core.pins.functions import cells, function_of
+from pytest_kernelllm.core.pins.names import SCOPE, member, order_of, start, steps
+from pytest_kernelllm.core.pins.objects import MISSING
+from pytest_kernelllm.core.pins.unchanged import Unchanged, settled
 from pytest_kernelllm.core.targets import is_pin
 from pytest_kernelllm.runtime.ambient import HOOKS, QUIET, QUIET_NAMES
 from pytest_kernelllm.runtime.domain import ORDERED, PLAIN, SCALARS, same_value, split_item
@@ -119,10 +112,15 @@ class _Seen:
         owner, expression, value = start(self.module, name), "", None
         for step in steps(name):
             value = self.module if owner is SCOPE and step == "self" else member(owner, step, self.module)
-            if value is not self.module:
+            if isinstance(owner, torch.Tensor):  # which is not kept alive
+                expression = f"getattr({expression}, {step!r}, {self._name(MISSING)})"
+                self._same(expression, value)
+            elif value is not self.module:
                 expression = self._member(owner, step, value)
             owner = value
-        if not settled(value) and not name.endswith(".__class__"):
+        if name.startswith("order:"):
+            self._add(f"{self._name(order_of)}({expression or 'module'}) == {order_of(owner)!r}")
+        elif not settled(value) and not name.endswith(".__class__"):
             self._add(f"{self._name(Unchanged(value, self.module))}({expression})")
 
     def _member(self, owner: Any, step: str, value: Any) -> str:

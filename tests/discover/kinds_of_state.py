@@ -523,4 +523,106 @@ KINDS = {
         "        parent._a_N = OLD\n    def forward(self):\n        return self._parent[0]._a_N",
     ),
     "signed zero": Kind("self.a_N = (0.0,)", "math.copysign(OLD, self.a_N[0])", "m.a_N = (-0.0,)"),
+    "metaclass attribute": Kind(
+        "",
+        "type(self).a_N",
+        "ns.M_N.a_N = NEW",
+        "class M_N(type):\n    a_N = OLD\nclass B_N(nn.Module, metaclass=M_N):\n    pass\nBase = B_N",
+    ),
+    "metaclass property": Kind(
+        "",
+        "type(self).a_N",
+        "ns.M_N.k_N = NEW",
+        "class M_N(type):\n    k_N = OLD\n    @property\n    def a_N(cls): return cls.k_N\nclass B_N(nn.Module, metaclass=M_N):\n    pass\nBase = B_N",
+    ),
+    "attribute of a parameter": Kind(
+        "self.p_N = nn.Parameter(torch.ones(1), requires_grad=False)\nself.p_N.scale = OLD",
+        "self.p_N.scale",
+        "m.p_N.scale = NEW",
+    ),
+    "missing attribute of a parameter": Kind(
+        "self.p_N = nn.Parameter(torch.ones(1), requires_grad=False)",
+        "getattr(self.p_N, 'scale', OLD)",
+        "m.p_N.scale = NEW",
+    ),
+    "attribute of a buffer": Kind(
+        "self.register_buffer('p_N', torch.ones(1))\nself.p_N.scale = OLD",
+        "self.p_N.scale",
+        "m.p_N.scale = NEW",
+    ),
+    "order of parameters": Kind(
+        "self.a_N = nn.Parameter(torch.tensor(OLD), requires_grad=False)\nself.b_N = nn.Parameter(torch.tensor(NEW), requires_grad=False)",
+        "[*self.parameters()][0]",
+        "p = m._parameters.pop('a_N'); m._parameters['a_N'] = p",
+    ),
+    "order of children": Kind(
+        "self.a_N = nn.Dropout(OLD/100)\nself.b_N = nn.Dropout(NEW/100)",
+        "[*self.children()][0].p",
+        "p = m._modules.pop('a_N'); m._modules['a_N'] = p",
+    ),
+    "order of child's parameters": Kind(
+        "self.c_N = nn.Linear(1,1).requires_grad_(False)\nself.c_N.weight.fill_(OLD); self.c_N.bias.fill_(NEW)",
+        "[*self.c_N.parameters()][0].sum()",
+        "p = m.c_N._parameters.pop('weight'); m.c_N._parameters['weight'] = p",
+    ),
+    "order of parameter dict": Kind(
+        "self.c_N = nn.ParameterDict({'a': nn.Parameter(torch.tensor(OLD)), 'b': nn.Parameter(torch.tensor(NEW))}).requires_grad_(False)",
+        "[*self.c_N.values()][0]",
+        "p = m.c_N.pop('a'); m.c_N['a'] = p",
+    ),
+    "order of attributes": Kind(
+        "self.a_N = OLD\nself.b_N = NEW",
+        "[v for k, v in vars(self).items() if k[1:] == '_N'][0]",
+        "p = vars(m).pop('a_N'); m.a_N = p",
+    ),
+    "order of a namespace": Kind(
+        "self.c_N = types.SimpleNamespace(a_N=OLD, b_N=NEW)",
+        "[*vars(self.c_N).values()][0]",
+        "p = vars(m.c_N).pop('a_N'); m.c_N.a_N = p",
+    ),
+    "gradients of a plain tensor": Kind(
+        "self.p_N = torch.ones(1)", "(OLD if self.p_N.requires_grad else NEW)", "m.p_N.requires_grad_(True)"
+    ),
+    "name of a subclass": Kind(
+        "",
+        "(OLD if self.__class__.__name__ == 'Model' else NEW)",
+        "m.__class__ = type('Sub', (type(m),), {})",
+    ),
+    "object made while it runs": Kind(
+        "",
+        "C_N().v",
+        "ns.B_N['v'] = NEW",
+        "B_N = {'v': OLD}\nclass C_N:\n    def __init__(self): self.v = B_N['v']",
+    ),
+    "default factory": Kind(
+        "",
+        "C_N().w",
+        "ns.B_N['v'] = NEW",
+        "B_N = {'v': OLD}\n@dataclasses.dataclass\nclass C_N:\n    w: float = dataclasses.field(default_factory=lambda: B_N['v'])",
+    ),
+    "exception value": Kind(
+        "",
+        "f_N()",
+        "ns.B_N['v'] = NEW",
+        "B_N = {'v': OLD}\nclass Ex_N(Exception):\n    def __init__(self): self.v = B_N['v']\ndef f_N():\n    try:\n        raise Ex_N\n    except Ex_N as e:\n        return e.v",
+    ),
+    "class made while it runs": Kind(
+        "",
+        "f_N()",
+        "ns.B_N['v'] = NEW",
+        "B_N = {'v': OLD}\nclass C_N:\n    def __init_subclass__(cls): cls.v = B_N['v']\ndef f_N():\n    class Q(C_N): pass\n    return Q.v",
+    ),
+    "format string": Kind("self._a_N = OLD", "float('{0._a_N}'.format(self))", "m._a_N = NEW"),
+    "special name of a class": Kind(
+        "", "self.__scale_N__", "type(m).__scale_N__ = NEW", body="__scale_N__ = OLD"
+    ),
+    "special name of a file": Kind(
+        "import other\nother.__v_N__ = OLD", "other.__v_N__", "ns.other.__v_N__ = NEW", "import other"
+    ),
+    "config, by __getattr__": Kind(
+        "self.cfg_N = {'sc_N': OLD}",
+        "self.sc_N",
+        "m.cfg_N['sc_N'] = NEW",
+        body="def __getattr__(self, n):\n    try:\n        return super().__getattr__(n)\n    except AttributeError:\n        if n not in ('sc_N',):\n            raise\n        return self.cfg_N[n]",
+    ),
 }

@@ -109,7 +109,7 @@ def load(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
-UNCACHED = ("cached property", "attribute of a method")
+UNCACHED = ("cached property", "attribute of a method", "class made while it runs")
 """Kinds in which calling the original changes the module, or an attribute is a new object each time."""
 
 
@@ -143,8 +143,12 @@ def test_another_value_is_outside_the_domain_or_makes_no_difference(load, data) 
     assert loaded.reason() is not None or loaded.result() == before
 
 
-OF_PARTS = {name for name in KINDS if name.startswith("child's")} | {"attribute of a stock layer", "parent"}
-"""Kinds whose value is part of a submodule, which counts as called."""
+OF_PARTS = {name for name in KINDS if name.startswith("child's")} | {
+    "attribute of a stock layer",
+    "parent",
+    "config, by __getattr__",
+}
+"""Kinds whose value is read by code that counts as called."""
 
 
 @pytest.mark.parametrize("name", sorted(KINDS.keys() - OF_PARTS))
@@ -188,6 +192,23 @@ REFUSED = {
         "`Model.forward` reads the environment, a file",
     ),
     "globals()": ("", "globals()['os'] is None", "`Model.forward` reads the environment, a file"),
+    "a flag of torch": (
+        "",
+        "torch.backends.cudnn.benchmark",
+        "`Model.forward` reads the environment, a file, a setting",
+    ),
+    "the time": ("", "time.time() > 0", "`Model.forward` reads the environment, a file, a setting"),
+    "grad mode": ("", "torch.is_grad_enabled()", "forward returns other values where gradients are enabled"),
+    "gradients of an input": (
+        "",
+        "x.requires_grad",
+        "forward returns other values where gradients are enabled",
+    ),
+    "gradients of a parameter": (
+        "self.a = nn.Parameter(torch.ones(1))",
+        "self.a.requires_grad",
+        "forward returns other values where gradients are enabled",
+    ),
     "a hidden tensor on no device": (
         "self.a = [torch.ones(1, device='meta')]",
         "len(self.a)",
@@ -204,7 +225,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_compared_is_named(load, name) -> None:
     init, read, message = REFUSED[name]
-    top = "import os, socket, threading\nLOCK = threading.Lock()"
+    top = "import os, socket, threading, time\nLOCK = threading.Lock()"
     with pytest.raises(TargetError) as caught:
         load([(Kind(init, f"float({read})", "", top), True)])
     assert message in str(caught.value)

@@ -14,6 +14,16 @@ def test_autocast(module) -> None:
     assert used(module, X)
 
 
+def test_another_default_dtype(module) -> None:
+    assert used(module, X)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert not used(module, X)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert used(module, X)
+
+
 def test_default_device_does_no_harm_but_other_modes_rule_the_kernel_out(module) -> None:
     from torch.overrides import TorchFunctionMode
     from torch.utils.flop_counter import FlopCounterMode

@@ -22,10 +22,16 @@ def test_subclasses(cls) -> None:
         def helper(self, x):
             return x * 2
 
-    ready = [each().eval().requires_grad_(False) for each in (Same, Calls, Helps)]
+    class Counts(cls):
+        def __len__(self):
+            return 3
+
+    cls.__len__ = lambda self: 2
+    ready = [each().eval().requires_grad_(False) for each in (Same, Calls, Helps, Counts)]
     assert used(ready[0], X)
     assert ready[1](X).max() > 50
     assert not used(ready[2], X)
+    assert not used(ready[3], X)
 
 
 def test_the_class_is_otherwise_as_it_was(cls, module) -> None:

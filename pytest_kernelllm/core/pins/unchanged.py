@@ -1,0 +1,61 @@
+"""Detects quickly whether a pinned value is still what it was."""
+
+from __future__ import annotations
+
+import enum
+import types
+import weakref
+from typing import Any
+
+import torch
+from torch import nn
+
+from pytest_kernelllm.core.pins.functions import is_basic
+from pytest_kernelllm.core.pins.objects import MISSING
+from pytest_kernelllm.core.pins.texts import ATOMS, BY_REPR, Writer, refuse_gradients, tensor_text
+
+
+class Unchanged:
+    """Whether a value is still what it was. Tensors are compared by identity and version, not by their contents."""
+
+    def __init__(self, value: Any, module: nn.Module) -> None:
+        """Takes the value as it is now; neither the module nor tensors are kept alive."""
+        self._module = weakref.ref(module)
+        self._text, tensors = self._written(value)
+        self._tensors = [(weakref.ref(each), self._state(each)) for each in tensors]
+
+    def __call__(self, value: Any) -> bool:
+        """Returns whether ``value`` is equal to the first one, with the same tensors in it."""
+        text, tensors = self._written(value)
+        return text == self._text and all(
+            then() is now and state == self._state(now)
+            for now, (then, state) in zip(tensors, self._tensors, strict=True)
+        )
+
+    def _written(self, value: Any) -> tuple[str, list[torch.Tensor]]:
+        tensors: list[torch.Tensor] = []
+
+        def number(tensor: torch.Tensor) -> str:
+            refuse_gradients(tensor)
+            tensors.append(tensor)
+            return f"tensor {len(tensors)}"
+
+        module = self._module()
+        assert module is not None  # it is being called
+        return Writer(module, number).shown(value), tensors
+
+    @staticmethod
+    def _state(tensor: torch.Tensor) -> tuple[Any, ...]:
+        version = tensor_text(tensor) if tensor.is_inference() else tensor._version
+        return tensor.data_ptr(), version, tensor.shape, tensor.stride(), tensor.dtype, tensor.requires_grad
+
+
+def settled(value: Any) -> bool:
+    """Whether a value cannot change as long as it is the same object."""
+    if type(value) is tuple:
+        return all(map(settled, value))
+    if isinstance(value, types.BuiltinFunctionType):
+        return value.__self__ is None or isinstance(value.__self__, types.ModuleType | type)
+    if isinstance(value, types.FunctionType):
+        return is_basic(value.__globals__.get("__name__") or "") and not value.__closure__
+    return type(value) in (*ATOMS, float, *BY_REPR) or isinstance(value, enum.Enum) or value is MISSING
