@@ -146,12 +146,12 @@ def test_a_gpu_sees_every_kind_of_stress_and_the_interpreter_a_few():
     policy = Policy()
     ranges = covers(domain(), CASE)
     on_gpu = plan(
-        CASE, ranges, (), policy, Limits(policy.gpu_elements, policy.gpu_longest, policy.gpu_longest), 0
+        CASE, ranges, (), policy, Limits(policy.gpu_elements, policy.gpu_row), 0
     )
     assert {p.stress for p in on_gpu if p.rule == "stress"} == set(TRANSFORMS)
     assert {p.stress for p in on_gpu if p.rule == "nonfinite"} == set(Nonfinite.apart)
     interpreted = plan(
-        CASE, ranges, (), policy, Limits(policy.cpu_elements, policy.cpu_longest, policy.cpu_row), 0
+        CASE, ranges, (), policy, Limits(policy.cpu_elements, policy.cpu_row), 0
     )
     assert {p.stress for p in interpreted if p.rule == "stress"} < set(TRANSFORMS)
     assert len(interpreted) <= 18
@@ -162,8 +162,8 @@ def test_a_gpu_sees_every_kind_of_stress_and_the_interpreter_a_few():
 def test_stress_is_at_small_sizes_with_several_rows():
     policy = Policy()
     for limits in (
-        Limits(policy.gpu_elements, policy.gpu_longest, policy.gpu_longest),
-        Limits(policy.cpu_elements, policy.cpu_longest, policy.cpu_row),
+        Limits(policy.gpu_elements, policy.gpu_row),
+        Limits(policy.cpu_elements, policy.cpu_row),
     ):
         probes = plan(CASE, covers(domain(), CASE), (), policy, limits, 0)
         for probe in probes:
@@ -178,7 +178,7 @@ def test_what_cannot_be_made_small_is_stressed_a_little():
     policy = Policy()
     case = Case("default", None, domain((1 << 15, 1 << 15), {}), {})
     probes = plan(
-        case, {}, (), policy, Limits(policy.gpu_elements, policy.gpu_longest, policy.gpu_longest), 0
+        case, {}, (), policy, Limits(policy.gpu_elements, policy.gpu_row), 0
     )
     assert len(probes) == policy.seeds + len(NEAR_DUPLICATES) + 1 + 2 + len(Stress.few_kinds) + len(
         Nonfinite.together
@@ -209,7 +209,7 @@ def test_long_rows_are_tried_and_those_just_above_a_power_of_two():
         "default", None, domain(("n", "width"), {"n": (1, 4096), "width": (1, 5000)}), {"n": 4, "width": 100}
     )
     policy = Policy()
-    limits = Limits(policy.cpu_elements, policy.cpu_longest, policy.cpu_row)
+    limits = Limits(policy.cpu_elements, policy.cpu_row)
     probes = plan(case, covers(case.domain, case), (), policy, limits, 0)
     sizes = [dict(p.sizes) for p in probes if p.rule == "sizes"]
     assert {"n": 1, "width": policy.cpu_row} in sizes
