@@ -56,7 +56,10 @@ def interpretable(domain: Domain) -> Domain:
             dims[name] = (low, max(low, high // 2))
 
     every = list(dims)
-    halve([name for name in every if name in outer], lambda: max(map(rows, shapes), default=0) > INTERPRETED_ROWS)
+    halve(
+        [name for name in every if name in outer],
+        lambda: max(map(rows, shapes), default=0) > INTERPRETED_ROWS,
+    )
     halve(every, lambda: max(map(size, [*shapes, every])) > INTERPRETED_ELEMENTS)
     return replace(domain, dims=dims)
 

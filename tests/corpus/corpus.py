@@ -155,9 +155,7 @@ class CorpusJudge:
         """
         judged = {outcome.entry: replace(outcome, disabled=frozenset()) for outcome in without}
         chosen = [entry for entry in entries if self.can_judge(entry)]
-        refused = [
-            e for e in chosen if e not in judged or find_violations(self._compose(e).source)
-        ]
+        refused = [e for e in chosen if e not in judged or find_violations(self._compose(e).source)]
         judged |= {outcome.entry: outcome for outcome in self.judge(refused, report=report)}
         return [judged[entry] for entry in chosen]
 

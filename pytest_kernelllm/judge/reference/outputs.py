@@ -6,7 +6,7 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -27,8 +27,8 @@ from pytest_kernelllm.judge.reference.unsupported import (
     original_errors,
     refuse_incomparable,
     refuse_random,
-    refuse_stateful,
     shape_and_kind,
+    updated_buffers,
 )
 from pytest_kernelllm.judge.reference.variations import OTHERS_FOR_FIXED, Change, allows_nonfinite, vary
 from pytest_kernelllm.judge.shared.structure import flatten
@@ -60,6 +60,15 @@ class Subject(Protocol):
 
 
 @dataclass(frozen=True)
+class Updates:
+    """The buffers that the original updates in a call, and what they hold then."""
+
+    names: tuple[str, ...] = ()
+    """Dotted names."""
+    expected: Expected = field(default_factory=lambda: Expected(None, (), (), ()))
+
+
+@dataclass(frozen=True)
 class PreparedProbe:
     """One probe with its inputs, module and reference outputs, ready to be uploaded to a worker."""
 
@@ -70,6 +79,7 @@ class PreparedProbe:
     trivial: str | None
     """Name of a trivial output that would pass, so that this probe cannot tell right from wrong; None if
     none would."""
+    updates: Updates = field(default_factory=Updates)
 
     @property
     def bytes(self) -> int:
@@ -111,7 +121,7 @@ class ReferenceOutputs:
         self._built: dict[str, torch.nn.Module] = {}
         self._modules: OrderedDict[Any, _Modules] = OrderedDict()
         self._gradients: OrderedDict[Probe, Gradients] = OrderedDict()
-        self._deterministic: set[str] = set()
+        self._updated: dict[str, tuple[str, ...]] = {}
         self._fixed: dict[str, frozenset[str]] = {}
         self._on_cpu: dict[str, torch.nn.Module] = {}
         self._unasked: dict[Probe, str] = {}
@@ -207,10 +217,52 @@ class ReferenceOutputs:
             output = calls.call_original(modules.perturbed, arguments)
         refuse_incomparable(output, probe)
         structure, original = flatten(output)
-        if probe.case not in self._deterministic:
-            refuse_stateful(modules.perturbed, arguments, probe)
+        if probe.case not in self._updated:
+            updated = updated_buffers(modules.perturbed, arguments, probe)
             refuse_random(modules.perturbed, arguments, original, self.policy, probe)
-            self._deterministic.add(probe.case)
+            self._updated[probe.case] = updated
+        expected, enough_memory = self._expected(structure, original, modules, arguments, probe)
+        other = self._other(modules.perturbed, probe, changes, drawn) if enough_memory else None
+        trivial = self._passing_trivial(modules.perturbed, arguments, expected, other, enough_memory)
+        updates = self._updates(modules, arguments, probe)
+        return PreparedProbe(probe, modules.perturbed, arguments, expected, trivial, updates)
+
+    def _updates(self, modules: _Modules, arguments: dict[str, Any], probe: Probe) -> Updates:
+        """Returns what the buffers that the original updates hold after the call.
+
+        Raises:
+            OriginalError: they change so little that nothing shows whether they are updated.
+        """
+        names = self._updated[probe.case]
+        if not names:
+            return Updates()
+        after = _Modules(
+            calls.Updating(modules.perturbed, names),
+            calls.Updating(modules.exact, names),
+            tuple(calls.Updating(module, names) for module in modules.nearby),
+        )
+        with original_errors(probe):
+            structure, original = calls.run_original(after.perturbed, arguments)
+        expected, _ = self._expected(structure, original, after, arguments, probe)
+        before = dict(modules.perturbed.named_buffers(remove_duplicate=False))
+        for i, name in enumerate(names):
+            kept = numerics.compare(before[name], expected, i, self.policy, self.tolerance)
+            if probe.rule == "values" and kept.passed:
+                raise OriginalError(
+                    f"the original updates its buffer `{name}` so little, at {probe.describe()}, that a kernel "
+                    "which does not would pass; give inputs that change it more"
+                )
+        return Updates(names, expected)
+
+    def _expected(
+        self,
+        structure: Any,
+        original: list[torch.Tensor],
+        modules: _Modules,
+        arguments: dict[str, Any],
+        probe: Probe,
+    ) -> tuple[Expected, bool]:
+        """Returns what is expected of a candidate, and whether there was enough memory to find all of it out."""
         exact, note = self._exact(modules, arguments, original)
         enough_memory = self._fits(modules.perturbed, arguments, original, runs=4)
         if not enough_memory:
@@ -224,10 +276,7 @@ class ReferenceOutputs:
         expected = numerics.expect(
             structure, original, exact, nearby, self.policy, elements=elements, free=free, note=note
         )
-        del nearby
-        other = self._other(modules.perturbed, probe, changes, drawn) if enough_memory else None
-        trivial = self._passing_trivial(modules.perturbed, arguments, expected, other, enough_memory)
-        return PreparedProbe(probe, modules.perturbed, arguments, expected, trivial)
+        return expected, enough_memory
 
     def _with_weights(self, case: Case, probe: Probe, drawn: dict[str, Any]) -> _Modules:
         """Returns the module with the probe's weights; built once for successive probes that share them."""
@@ -235,6 +284,8 @@ class ReferenceOutputs:
         key = (case.name, seed, probe.perturbed, probe.values, probe.state)
         if key not in self._modules:
             module = calls.perturb(self._fresh(case), seed)
+            pinned = case.domain.attributes
+            calls.count_on(module, [name for name in pinned if f"value:{name}" not in pinned], seed)
             trial = self._trial(case, module, drawn, _exact_copy)
 
             def accepts(other: torch.nn.Module) -> bool:
