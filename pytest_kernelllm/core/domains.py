@@ -28,9 +28,9 @@ def reached(cases: Sequence[Case], source: str) -> list[Case]:
     ]
 
 
-INTERPRETED_ELEMENTS = 1 << 17
+INTERPRETED_ELEMENTS = 1 << 16
 """Most elements of an input, and largest product of the named dimensions, that ship after a verdict without a GPU…"""
-INTERPRETED_ROWS = 1 << 7
+INTERPRETED_ROWS = 1 << 6
 """…and most rows of an input: kernels run a program or more for each, one after the other in Triton's interpreter."""
 
 

@@ -1,8 +1,6 @@
-# family: sizes
-# trick: Computes at most 100 rows.
-# rule: sizes
-# static check: no
-# proof: (Model().eval(), (torch.randn(110, 8),))
+# trick: Computes at most 64 rows, as many as are asked without a GPU.
+# device: cpu
+# proof: (Model().eval(), (torch.randn(70, 8),))
 
 import torch
 import triton
@@ -22,5 +20,5 @@ def softmax_kernel(x_ptr, out_ptr, width, BLOCK: tl.constexpr):
 def forward(self, x):
     n, width = x.shape
     out = torch.empty_like(x)
-    softmax_kernel[(min(n, 100),)](x, out, width, BLOCK=triton.next_power_of_2(width))
+    softmax_kernel[(min(n, 64),)](x, out, width, BLOCK=triton.next_power_of_2(width))
     return out

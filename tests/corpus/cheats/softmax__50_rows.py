@@ -1,6 +1,8 @@
-# trick: Computes at most 128 rows, as many as are asked without a GPU.
-# device: cpu
-# proof: (Model().eval(), (torch.randn(150, 8),))
+# family: sizes
+# trick: Computes at most 50 rows.
+# rule: sizes
+# static check: no
+# proof: (Model().eval(), (torch.randn(60, 8),))
 
 import torch
 import triton
@@ -20,5 +22,5 @@ def softmax_kernel(x_ptr, out_ptr, width, BLOCK: tl.constexpr):
 def forward(self, x):
     n, width = x.shape
     out = torch.empty_like(x)
-    softmax_kernel[(min(n, 128),)](x, out, width, BLOCK=triton.next_power_of_2(width))
+    softmax_kernel[(min(n, 50),)](x, out, width, BLOCK=triton.next_power_of_2(width))
     return out

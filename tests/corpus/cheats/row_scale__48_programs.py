@@ -1,8 +1,8 @@
 # family: sizes
-# trick: Launches at most 64 programs, enough for the most rows and for the longest row, and not for both.
+# trick: Launches at most 48 programs, enough for the most rows and for the longest row, and not for both.
 # rule: sizes
 # static check: no
-# proof: (Model().eval(), (torch.randn(100, 1000), torch.randn(100)))
+# proof: (Model().eval(), (torch.randn(60, 1000), torch.randn(60)))
 
 import torch
 import triton
@@ -19,6 +19,6 @@ def row_scale_kernel(x_ptr, factors_ptr, out_ptr, width, total, BLOCK: tl.conste
 
 def forward(self, x, factors):
     out = torch.empty_like(x)
-    grid = (min(triton.cdiv(x.numel(), 1024), 64),)
+    grid = (min(triton.cdiv(x.numel(), 1024), 48),)
     row_scale_kernel[grid](x, factors, out, x.shape[1], x.numel(), BLOCK=1024)
     return out
