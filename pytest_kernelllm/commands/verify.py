@@ -90,6 +90,8 @@ def _one(pair: Pair, settings: Settings, options: argparse.Namespace) -> int:
 
 def _show(verdict: Verdict) -> None:
     print(f"{verdict.verdict} ({verdict.stage})" + (f": {verdict.reason}" if verdict.reason else ""))
+    if verdict.accepted and verdict.sizes_asked:
+        print(f"  {verdict.sizes_asked}")
     for timing in verdict.timing:
         s = timing.speedup
         print(

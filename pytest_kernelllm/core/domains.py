@@ -6,7 +6,7 @@ Standard library only.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from pytest_kernelllm.core.offsets import offsets_have_64_bits
@@ -26,6 +26,42 @@ def reached(cases: Sequence[Case], source: str) -> list[Case]:
         else replace(case, domain=replace(case.domain, dims=dims))
         for case in cases
     ]
+
+
+INTERPRETED_ELEMENTS = 1 << 16
+"""Most elements of an input, and largest product of the named dimensions, that ship after a verdict without a GPU…"""
+INTERPRETED_ROWS = 1 << 6
+"""…and most rows of an input: kernels run a program or more for each, one after the other in Triton's interpreter."""
+
+
+def interpretable(domain: Domain) -> Domain:
+    """Cuts a domain down to the sizes that ship where Triton's interpreter judges: it is asked about the largest ones.
+
+    The longest dimension that is no input's last is halved until there are few rows, then the longest of all until there are
+    few elements. A domain that is too large even at its smallest sizes keeps these: they are judged as they are.
+    """
+    shapes: list[Sequence[int | str]] = [s.shape for s in domain.inputs.values() if isinstance(s, TensorSpec)]
+    outer = {size for shape in shapes for size in shape[:-1]}
+    dims = dict(domain.dims)
+
+    def size(shape: Sequence[int | str]) -> int:
+        return math.prod(dims[each][1] if isinstance(each, str) else each for each in shape)
+
+    def rows(shape: Sequence[int | str]) -> int:
+        return size(shape[:-1])
+
+    def halve(names: Sequence[str], too_large: Callable[[], bool]) -> None:
+        while too_large() and (free := [name for name in names if dims[name][0] < dims[name][1]]):
+            low, high = dims[name := max(free, key=lambda each: dims[each][1])]
+            dims[name] = (low, max(low, high // 2))
+
+    every = list(dims)
+    halve(
+        [name for name in every if name in outer],
+        lambda: max(map(rows, shapes), default=0) > INTERPRETED_ROWS,
+    )
+    halve(every, lambda: max(map(size, [*shapes, every])) > INTERPRETED_ELEMENTS)
+    return replace(domain, dims=dims)
 
 
 def covers(support: Domain, case: Case) -> Mapping[str, tuple[int, int]] | str:
@@ -98,17 +134,19 @@ def beyond(support: Domain, case: Case) -> str:
     return ""
 
 
-def shipped(declared: Sequence[Domain], cases: Sequence[Case]) -> tuple[Domain, ...]:
+def shipped(declared: Sequence[Domain], cases: Sequence[Case], *, on_gpu: bool) -> tuple[Domain, ...]:
     """Cuts declared domains down to those that judging a target's cases covers.
 
     A domain that lies within a case stays as it is. Any other becomes what it has in common with each case: the case's
     arguments, attributes and modes, and the sizes that both have. One that has nothing in common with any is left out.
+    Where no GPU judges, what is left is cut down to what is ``interpretable``.
     """
     found: list[Domain] = []
     for support in declared:
         whole = not all(beyond(support, case) for case in cases)
         parts = [support] if whole else [_common(support, case) for case in cases]
-        found += [part for part in parts if part is not None and part not in found]
+        cut = [part if on_gpu else interpretable(part) for part in parts if part is not None]
+        found += [part for part in cut if part not in found]
     return tuple(found)
 
 

@@ -15,6 +15,7 @@ from pytest_kernelllm.core.targets import Case, Domain, Scalar, Target, TensorSp
 
 __all__ = [
     "SCHEMA",
+    "SIZES_ASKED",
     "Candidate",
     "CandidateId",
     "Case",
@@ -107,6 +108,10 @@ class Candidate(Record):
 
 
 # --------------------------------------------------------------------------- verdicts
+
+
+SIZES_ASKED = "sizes asked"
+"""Name of the check whose detail says how far a verdict without a GPU reaches."""
 
 
 @dataclass(frozen=True)
@@ -237,6 +242,11 @@ class Verdict(Record):
     def correct(self) -> bool:
         """Right, whatever its speed: accepted, or rejected for nothing but that."""
         return self.accepted or self.rule == "speed"
+
+    @property
+    def sizes_asked(self) -> str:
+        """How far it reaches, in one sentence, where it reaches less far than the target declares; else empty."""
+        return next((check.detail for check in self.checks if check.name == SIZES_ASKED), "")
 
     @property
     def speedup(self) -> Ratio | None:

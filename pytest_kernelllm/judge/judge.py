@@ -14,7 +14,7 @@ from typing import Literal
 
 import torch
 
-from pytest_kernelllm.core.records import Candidate, Environment, Stage, Status, Verdict
+from pytest_kernelllm.core.records import SIZES_ASKED, Candidate, Check, Environment, Stage, Status, Verdict
 from pytest_kernelllm.judge.background import beside
 from pytest_kernelllm.judge.compiling import compile_all, require_compiled
 from pytest_kernelllm.judge.examine import examine
@@ -22,7 +22,7 @@ from pytest_kernelllm.judge.findings import Decision, Findings, OutOfMemory
 from pytest_kernelllm.judge.gpu_ledger import UNIT, GpuLedger
 from pytest_kernelllm.judge.isolation.isolation import Isolation, probe_isolation
 from pytest_kernelllm.judge.memory import JUDGE_SHARE, OWN, WORKER_SHARE, release_cache, verdict_bytes
-from pytest_kernelllm.judge.plans import Plan, make_plans
+from pytest_kernelllm.judge.plans import Plan, make_plans, sizes_asked
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.outputs import OriginalError, ReferenceOutputs, Subject
 from pytest_kernelllm.judge.reference.probes import smaller
@@ -58,6 +58,8 @@ class Criteria:
     """Whether NaN and infinities must come out as in the original."""
     timing: bool = True
     """Whether accepted candidates are timed, on a GPU."""
+    adopted: bool = False
+    """Whether the kernel ships already, see ``plans.make_plans``."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +211,10 @@ class Judge:
             on_gpu=on_gpu,
             seed=self._seed,
             nonfinite=criteria.nonfinite,
+            adopted=criteria.adopted,
         )
+        if not on_gpu and (asked := sizes_asked(plans)):
+            findings.checks.append(Check(SIZES_ASKED, True, None, None, asked))
         references = self._reference_outputs(criteria, str(self.device))
         timed = criteria.timing and on_gpu
         untimed: list[Plan] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_kernelllm.core.domains import beyond, covers, reached
+from pytest_kernelllm.core.domains import beyond, covers, interpretable, reached
 from pytest_kernelllm.core.kernel_module import KernelModuleError, read_supports
 from pytest_kernelllm.core.records import Case
 from pytest_kernelllm.judge.findings import Decision
@@ -56,20 +56,30 @@ def make_plans(
     on_gpu: bool,
     seed: int,
     nonfinite: bool,
+    adopted: bool = False,
 ) -> list[Plan]:
     """Returns the plans for each case that a kernel module supports: one for each domain that lies within the case.
 
+    Args:
+        source: the kernel module.
+        cases: the target's cases.
+        rules: the rules in force.
+        policy: the thresholds.
+        on_gpu: whether the candidate runs on a GPU.
+        seed: the judge's secret first seed.
+        nonfinite: whether NaN and infinities must come out as in the original.
+        adopted: whether the kernel ships already. Without a GPU it then may claim larger sizes than are asked here, because a
+            GPU may have shown that they are right.
+
     Raises:
-        Decision: the module supports no case, claims more than the cases cover, or has no valid ``SUPPORTS``.
+        Decision: the module supports no case, claims more than the cases cover or than is asked, or has no valid ``SUPPORTS``.
     """
     try:
         supports = read_supports(source)
     except KernelModuleError as error:
         raise Decision("rejected", "static check", str(error), "supports") from None
     limits = (
-        Limits(policy.gpu_elements, policy.gpu_longest, policy.gpu_longest)
-        if on_gpu
-        else Limits(policy.cpu_elements, policy.cpu_longest, policy.cpu_row)
+        Limits(policy.gpu_elements, policy.gpu_row) if on_gpu else Limits(policy.cpu_elements, policy.cpu_row)
     )
     cases = reached(cases, source)
     for number, support in enumerate(supports, 1):
@@ -77,10 +87,16 @@ def make_plans(
         if len(refusals) == len(cases):
             reason = f"domain {number} of its SUPPORTS lies within none of the target's cases ({'; '.join(refusals)})"
             raise Decision("rejected", "static check", reason, "supports")
+    asked = supports if on_gpu else tuple(map(interpretable, supports))
+    for number, (support, within) in enumerate(zip(supports, asked, strict=True), 1):
+        if support != within and not adopted:
+            sizes = in_words({k: high for k, (_, high) in within.dims.items() if high < support.dims[k][1]})
+            reason = f"domain {number} of its SUPPORTS has larger sizes than are asked without a GPU: {sizes} at most"
+            raise Decision("rejected", "static check", reason, "supports")
     plans: list[Plan] = []
     for case in cases:
         planned = set()
-        for support in supports:
+        for support in asked:
             ranges = covers(support, case)
             if isinstance(ranges, str) or beyond(support, case):
                 continue
@@ -103,6 +119,18 @@ def make_plans(
     if not plans:
         raise Decision("rejected", "static check", "its SUPPORTS is empty", "supports")
     return plans
+
+
+def sizes_asked(plans: Sequence[Plan]) -> str:
+    """Says up to which sizes a candidate is judged in Triton's interpreter; empty if it is as far as the target declares."""
+    cut = [plan for plan in plans if interpretable(plan.case.domain) != plan.case.domain]
+    ends = {in_words({name: high for name, (_, high) in plan.ranges.items()}) for plan in cut}
+    return f"sizes up to {' or '.join(sorted(ends))} were asked here; a GPU asks more" if ends else ""
+
+
+def in_words(sizes: Mapping[str, int]) -> str:
+    """Returns sizes as in ``batch=8, seq=16``."""
+    return ", ".join(f"{name}={size}" for name, size in sizes.items())
 
 
 def plan_case(supported: SupportedCase, rules: Sequence[Rule]) -> Plan:

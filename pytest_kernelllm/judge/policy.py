@@ -45,15 +45,13 @@ class Policy:
     """Bytes that preparing a probe may take; None: the GPU's free memory, and no bound on a CPU."""
     cpu_elements: int = 1 << 13
     """Most elements of an input in Triton's interpreter, where a probe's free dimensions allow it."""
-    cpu_longest: int = 64
-    """Largest size of a dimension there that is no input's innermost: programs run one after the other, some 10 ms each."""
     cpu_row: int = 1 << 12
     """Largest size of the last dimension there, which most kernels read in a few programs."""
     interpreter_patience: float = 3.0
     """Factor on the deadline there: what is slow in Python need not be slow on a GPU."""
     gpu_elements: int = 1 << 22
     """Most elements of an input on a GPU in most probes, where free dimensions allow it."""
-    gpu_longest: int = 1 << 31
+    gpu_row: int = 1 << 31
     """Largest size of a single dimension on a GPU: in effect unbounded."""
     seeds: int = 2
     """Random draws of inputs at every case's main sizes, besides two near-duplicates of the last."""

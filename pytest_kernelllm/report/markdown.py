@@ -198,7 +198,7 @@ def _details(target: ReportedTarget) -> str:
 
 def _timings(verdict: Verdict) -> Iterable[str]:
     if not verdict.timing:
-        return ["- speed not measured"]
+        return ["- speed not measured", *([f"- {verdict.sizes_asked}"] if verdict.sizes_asked else [])]
     rows = [
         f"| {code(t.case)} | {t.kernel.p50:.4g} | {t.eager.p50:.4g} | {_ratio(t.speedup)} | "
         f"{f'{t.compiled.p50:.4g}' if t.compiled else '–'} | {_percent(t.roofline_share)} |"

@@ -65,8 +65,10 @@ def _result(
         right = adopted.verdict is not None and adopted.verdict.correct
         state = "adopted" if right else f"[red]adopted kernel fails:[/] {_why(adopted)}"
         return f"{state}; patch" if patch else state
-    if best(outcomes) is not None:
-        notes = next((t.note for t in timing if t.note), "") if timing else "speed unknown"
+    if (winner := best(outcomes)) is not None:
+        asked = winner.verdict.sizes_asked if winner.verdict else ""
+        untimed = f"speed unknown; {asked}" if asked else "speed unknown"
+        notes = next((t.note for t in timing if t.note), "") if timing else untimed
         return f"[green]{'patch' if patch else 'verified'}[/]" + (f", {notes}" if notes else "")
     reasons = [o for o in outcomes if o.verdict is not None] or outcomes
     return _why(reasons[0])

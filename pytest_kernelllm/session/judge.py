@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING
 from pytest_kernelllm.config.settings import Settings, size_in_bytes
 from pytest_kernelllm.core.errors import SessionError
 from pytest_kernelllm.core.overrides import Overrides
-from pytest_kernelllm.core.records import Candidate, Environment, KernelRecord, Target, Terms, Verdict
+from pytest_kernelllm.core.records import (
+    ADOPTED,
+    Candidate,
+    Environment,
+    KernelRecord,
+    Target,
+    Terms,
+    Verdict,
+)
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.judge.environment import Gpu, find_environment, find_gpu
 from pytest_kernelllm.judge.isolation.isolation import Isolation, probe_isolation
@@ -112,13 +120,13 @@ class JudgeStage:
         from pytest_kernelllm.judge.launching import ServerFailed
 
         try:
-            verdict = judge.judge(candidate, self._criteria(live))
+            verdict = judge.judge(candidate, self._criteria(live, candidate))
         except ServerFailed as error:
             raise SessionError(str(error)) from None
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         return KernelRecord(live.target.id, live.target.source_hash, candidate, verdict, now, terms)
 
-    def _criteria(self, live: LiveTarget) -> Criteria:
+    def _criteria(self, live: LiveTarget, candidate: Candidate) -> Criteria:
         from pytest_kernelllm.judge.judge import Criteria
 
         stated, settings, options = self._overrides(live.target), self._settings, live.options
@@ -129,6 +137,7 @@ class JudgeStage:
             baseline=settings.baseline,
             nonfinite=options.nonfinite,
             timing=settings.timing,
+            adopted=candidate.generator == ADOPTED.generator,
         )
 
     def _key(self, target: Target, candidate: Candidate) -> VerdictKey:

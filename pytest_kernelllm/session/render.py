@@ -23,6 +23,7 @@ class RenderStage:
         store: Store,
         live: Callable[[Target], LiveTarget],
         inputs: Callable[[Target], str] = lambda target: "",
+        on_gpu: Callable[[], bool] = lambda: False,
     ) -> None:
         """Renders nothing yet.
 
@@ -30,10 +31,12 @@ class RenderStage:
             store: where renderings are kept.
             live: imports a target.
             inputs: fingerprint of the inputs that a conftest gives a target, whose shapes a candidate is made for.
+            on_gpu: whether a GPU judges the candidates; they are made for more sizes then.
         """
         self._memo: Memo[RenderingKey, Candidate | str] = Memo(store.renderings)
         self._live = live
         self._inputs = inputs
+        self._on_gpu = on_gpu
 
     def render(self, target: Target, completion: Completion) -> Candidate | str:
         """Returns the candidate, or the sentence that says why there is none.
@@ -41,7 +44,8 @@ class RenderStage:
         Raises:
             SessionError: the target cannot be imported, built or called.
         """
-        version = " ".join(filter(None, (RENDER_VERSION, self._inputs(target))))
+        device = "gpu" if self._on_gpu() else ""
+        version = " ".join(filter(None, (RENDER_VERSION, device, self._inputs(target))))
         key = RenderingKey(target.source_hash, completion, version)
         return self._memo.get(key, lambda: self._rendered(target, completion))
 
@@ -50,6 +54,6 @@ class RenderStage:
         from pytest_kernelllm.generate.render.render import RenderError, render
 
         try:
-            return render(completion, live)
+            return render(completion, live, on_gpu=self._on_gpu())
         except RenderError as error:
             return str(error)

@@ -84,8 +84,10 @@ class Session:
             return overrides(target).fingerprint
 
         self._completing = CompleteStage(self.store, settings.samples, self.live, progress, inputs)
-        self._rendering = RenderStage(self.store, self.live, inputs)
         self._judging = JudgeStage(settings, self.store, self.live, overrides, progress)
+        self._rendering = RenderStage(
+            self.store, self.live, inputs, lambda: self.environment.device == "cuda"
+        )
 
     @property
     def environment(self) -> Environment:

@@ -7,7 +7,7 @@ import shlex
 from dataclasses import replace
 
 from pytest_kernelllm.core.kernel_module import FIGURE_KEYS, with_figures
-from pytest_kernelllm.core.records import Candidate, Check, Environment, Ratio, Verdict
+from pytest_kernelllm.core.records import Candidate, Check, Ratio, Verdict
 
 
 def shipped(candidate: Candidate, verdict: Verdict) -> Candidate:
@@ -18,7 +18,7 @@ def shipped(candidate: Candidate, verdict: Verdict) -> Candidate:
 
 def figures(verdict: Verdict) -> dict[str, str]:
     """The measured figures by ``kernel_module.FIGURE_KEYS``; what was not measured is left out."""
-    found = {"verified": _where(verdict.environment, timed=bool(verdict.timing))}
+    found = {"verified": _where(verdict)}
     worst = max(
         (c for c in verdict.checks if _share(c) is not None), key=lambda c: _share(c) or 0.0, default=None
     )
@@ -40,12 +40,14 @@ def without_figures(patch: bytes) -> bytes:
 _ADDED = re.compile(rb"^[+]# (?:%s): .*\n" % "|".join(FIGURE_KEYS).encode(), re.MULTILINE)
 
 
-def _where(environment: Environment, *, timed: bool) -> str:
+def _where(verdict: Verdict) -> str:
+    environment = verdict.environment
     versions = f"torch {environment.torch}, triton {environment.triton}, policy {environment.policy}"
     if environment.device == "cpu":
-        return f"in Triton's interpreter, compiled for {environment.arch}, not timed; {versions}"
+        text = f"in Triton's interpreter, compiled for {environment.arch}, not timed; {versions}"
+        return f"{text}; {verdict.sizes_asked}" if verdict.sizes_asked else text
     where = f"on {environment.gpu} ({environment.arch}), driver {environment.driver}"
-    return f"{where}; {versions}" if timed else f"{where}, not timed; {versions}"
+    return f"{where}; {versions}" if verdict.timing else f"{where}, not timed; {versions}"
 
 
 def _compiled(verdict: Verdict) -> str:

@@ -43,7 +43,7 @@ def judge_candidate(
     """
     completion = Completion("files", 0, text, format_of(text), note=note)
     try:
-        candidate = render(completion, live)
+        candidate = render(completion, live, on_gpu=judge.environment.device == "cuda")
     except RenderError as error:
         return "", Verdict("rejected", "render", str(error), "", judge.environment)
     options = live.options

@@ -6,7 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_kernelllm.core.domains import beyond, shipped
+from pytest_kernelllm.core.domains import (
+    INTERPRETED_ELEMENTS,
+    INTERPRETED_ROWS,
+    beyond,
+    interpretable,
+    shipped,
+)
 from pytest_kernelllm.core.records import Case, Domain, TensorSpec
 
 WEIGHT = TensorSpec("float32", (64,))
@@ -38,17 +44,17 @@ def sizes(x, y, **dims):
 )
 def test_what_lies_within_a_case_ships_as_it_is(support):
     assert beyond(support, CASE) == ""
-    assert shipped([support], [CASE]) == (support,)
+    assert shipped([support], [CASE], on_gpu=True) == (support,)
 
 
 def test_pins_of_the_case_ship_whether_a_kernel_names_them_or_not():
     pinned = {**DOMAIN.attributes, "value:table": "{'a': 1, }", "global:SCALE": "2.0", "same:b": "a"}
     case = replace(CASE, domain=replace(DOMAIN, attributes=pinned))
     assert "does not say which `value:table`" in beyond(DOMAIN, case)
-    [part] = shipped([DOMAIN], [case])
+    [part] = shipped([DOMAIN], [case], on_gpu=True)
     assert part.attributes == pinned
     assert beyond(part, case) == ""
-    assert shipped([replace(DOMAIN, attributes={**pinned, "global:SCALE": "3.0"})], [case]) == ()
+    assert shipped([replace(DOMAIN, attributes={**pinned, "global:SCALE": "3.0"})], [case], on_gpu=True) == ()
 
 
 def test_a_float_that_cannot_be_varied_is_not_left_open():
@@ -74,24 +80,50 @@ def test_a_float_that_cannot_be_varied_is_not_left_open():
 )
 def test_what_goes_beyond_is_said_and_cut_off(support, why):
     assert re.search(why, beyond(support, CASE))
-    for part in shipped([support], [CASE]):
+    for part in shipped([support], [CASE], on_gpu=True):
         assert beyond(part, CASE) == ""
 
 
 def test_what_is_cut_down_keeps_its_own_limits_and_open_floats():
     greedy = replace(OPEN, grad=True, dims={"n": (1, 8), "m": (4, 99)})
-    assert shipped([greedy], [CASE]) == (replace(OPEN, dims={"n": (2, 8), "m": (4, 8)}),)
+    assert shipped([greedy], [CASE], on_gpu=True) == (replace(OPEN, dims={"n": (2, 8), "m": (4, 8)}),)
 
 
 def test_each_case_gets_its_part_of_a_domain():
     wide = replace(CASE, name="wide", domain=replace(DOMAIN, dims={"n": (32, 64), "m": (1, 8)}))
     both = replace(DOMAIN, dims={"n": (1, 100), "m": (1, 8)})
-    assert shipped([both, both], [CASE, wide]) == (DOMAIN, wide.domain)
+    assert shipped([both, both], [CASE, wide], on_gpu=True) == (DOMAIN, wide.domain)
 
 
 @pytest.mark.parametrize(
     "change", [{"training": True}, {"inputs": {"x": DOMAIN.inputs["x"]}}, {"attributes": {}}]
 )
 def test_what_no_case_covers_is_left_out(change):
-    assert shipped([replace(DOMAIN, **change)], [CASE]) == ()
-    assert shipped([DOMAIN, replace(DOMAIN, **change)], [CASE]) == (DOMAIN,)
+    assert shipped([replace(DOMAIN, **change)], [CASE], on_gpu=True) == ()
+    assert shipped([DOMAIN, replace(DOMAIN, **change)], [CASE], on_gpu=True) == (DOMAIN,)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "dims", "ends"),
+    [
+        ([("n",)], {"n": (1, 1 << 20)}, {"n": INTERPRETED_ELEMENTS}),
+        ([("n", 64)], {"n": (1, 65536)}, {"n": INTERPRETED_ROWS}),
+        ([("n", "m")], {"n": (1, 65536), "m": (1, 512)}, {"n": INTERPRETED_ROWS, "m": 512}),
+        ([("n", 3, "m")], {"n": (1, 64), "m": (1, 65536)}, {"n": 16, "m": 1024}),
+        ([("b", "s", 4096)], {"b": (1, 64), "s": (16, 4096)}, {"b": 1, "s": 16}),
+        ([("n",), ("m",)], {"n": (1, 65536), "m": (1, 65536)}, {"n": 256, "m": 256}),
+        ([("n", 1 << 20)], {"n": (2, 9)}, {"n": 2}),
+        ([("n", 64)], {"n": (200, 300)}, {"n": 200}),
+        ([], {}, {}),
+    ],
+)
+def test_without_a_gpu_sizes_end_where_they_can_be_asked_together(shapes, dims, ends):
+    inputs = {f"x{i}": TensorSpec("float32", shape) for i, shape in enumerate(shapes)}
+    domain = Domain(inputs, {}, dims)
+    cut = interpretable(domain)
+    assert {name: high for name, (_, high) in cut.dims.items()} == ends
+    assert {name: low for name, (low, _) in cut.dims.items()} == {n: low for n, (low, _) in dims.items()}
+    assert interpretable(cut) == cut
+    case = Case("default", "float32", domain, {})
+    assert shipped([domain], [case], on_gpu=False) == (cut,)
+    assert shipped([domain], [case], on_gpu=True) == (domain,)

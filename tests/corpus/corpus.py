@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pytest_kernelllm.core.domains import may_stay_open
+from pytest_kernelllm.core.domains import interpretable, may_stay_open
 from pytest_kernelllm.core.kernel_module import format_supports
 from pytest_kernelllm.core.records import Candidate, Domain, Verdict
 from pytest_kernelllm.discover.live import LiveTarget, load_target
@@ -82,11 +82,12 @@ def subject(name: str, device: Device) -> LiveTarget:
     return load_target(SUBJECTS, target, makers)
 
 
-def compose(entry: Entry, live: LiveTarget) -> Candidate:
-    """Returns the candidate: the entry's file, with ``SUPPORTS`` for all cases unless it has its own."""
+def compose(entry: Entry, live: LiveTarget, *, on_gpu: bool) -> Candidate:
+    """Returns the candidate: the entry's file, with ``SUPPORTS`` for all that is asked unless it has its own."""
     source = entry.text
     if "\nSUPPORTS = " not in source:
-        domains = [_claimed(case.domain, source) for case in live.cases]
+        claimed = [_claimed(case.domain, source) for case in live.cases]
+        domains = claimed if on_gpu else [interpretable(domain) for domain in claimed]
         source = f"{source}\n\n{format_supports(domains)}"
     return Candidate(live.target.id, source, "corpus", note=entry.story)
 
@@ -154,9 +155,7 @@ class CorpusJudge:
         """
         judged = {outcome.entry: replace(outcome, disabled=frozenset()) for outcome in without}
         chosen = [entry for entry in entries if self.can_judge(entry)]
-        refused = [
-            e for e in chosen if e not in judged or find_violations(compose(e, self._live(e.subject)).source)
-        ]
+        refused = [e for e in chosen if e not in judged or find_violations(self._compose(e).source)]
         judged |= {outcome.entry: outcome for outcome in self.judge(refused, report=report)}
         return [judged[entry] for entry in chosen]
 
@@ -170,12 +169,15 @@ class CorpusJudge:
             self._lives[name] = subject(name, self.device)
         return self._lives[name]
 
+    def _compose(self, entry: Entry) -> Candidate:
+        return compose(entry, self._live(entry.subject), on_gpu=self.device == "cuda")
+
     def _outcome(self, judge: Judge, entry: Entry, disabled: frozenset[str]) -> Outcome:
         live = self._live(entry.subject)
         start = time.perf_counter()
         try:
             verdict: Verdict = judge.judge(
-                compose(entry, live), Criteria(live, timing=self.device == "cuda", min_speedup=0.0)
+                self._compose(entry), Criteria(live, timing=self.device == "cuda", min_speedup=0.0)
             )
         except Exception as error:  # a judge must never raise, whatever a candidate does
             took = time.perf_counter() - start

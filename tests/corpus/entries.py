@@ -16,7 +16,7 @@ SUBJECTS = HERE / "subjects"
 _HEADER = re.compile(r"# ([a-z ]+): (.+)")
 _HEADERS = {
     "honest": ({"style"}, {"style"}),
-    "fenced": ({"trick", "proof"}, {"trick", "proof"}),
+    "fenced": ({"trick", "proof", "device"}, {"trick", "proof"}),
     "cheats": (
         {"family", "trick", "rule", "only static check", "static check", "device", "proof"},
         {"family", "trick"},
@@ -46,7 +46,8 @@ class Entry:
     """Whether the static check must refuse it."""
     only_static_check: str = ""
     """Why nothing but the static check can, where that is so."""
-    device: Literal["any", "cuda"] = "any"
+    device: Literal["any", "cpu", "cuda"] = "any"
+    """Where it can be judged; ``cpu`` if only the sizes that are asked there fence it."""
     proof: str = ""
     """Expression for a call that shows what it is about, see ``dispatch``."""
 
@@ -88,8 +89,11 @@ def _entry(file: Path) -> Entry:
     proof = header.get("proof", "")
     if proof.startswith("none, "):  # and why, for those who read the entry
         proof = ""
+    device: Literal["any", "cpu", "cuda"] = "any"
+    if (named := header.get("device")) == "cuda" or (named == "cpu" and kind == "fenced"):
+        device = named
     if kind == "fenced":
-        return Entry("fenced", subject, file.stem, text, header["trick"], proof=proof)
+        return Entry("fenced", subject, file.stem, text, header["trick"], device=device, proof=proof)
     rules = tuple(rule.strip() for rule in header.get("rule", "").split("|") if rule.strip())
     excuse = header.get("only static check", "")
     if bool(rules) == bool(excuse) or len(rules) > 3 or set(rules) - NAMES - {"static check"}:
@@ -97,7 +101,6 @@ def _entry(file: Path) -> Entry:
             f"{file.name}: it must name one to three rules, or say why only the static check can"
         )
     refused_statically = bool(excuse) or header.get("static check") == "yes"
-    device: Literal["any", "cuda"] = "cuda" if header.get("device") == "cuda" else "any"
     return Entry(
         "cheat",
         subject,

@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from pytest_kernelllm.core.domains import interpretable
 from pytest_kernelllm.core.kernel_module import format_supports
 from pytest_kernelllm.core.records import Case, Domain, TensorSpec
 from pytest_kernelllm.judge.findings import Decision
-from pytest_kernelllm.judge.plans import Plan, make_plans
+from pytest_kernelllm.judge.plans import Plan, make_plans, sizes_asked
 from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.judge.rules.catalog import RULES
 
 DOMAIN = Domain({"x": TensorSpec("float32", ("batch", "seq"))}, {}, {"batch": (1, 64), "seq": (1, 512)})
 CASE = Case("default", "float32", DOMAIN, {"batch": 8, "seq": 256})
@@ -59,6 +61,53 @@ def test_a_candidate_that_claims_more_than_the_cases_cover_is_refused(change, wh
     assert (refused.value.verdict, refused.value.rule) == ("rejected", "supports")
     assert "domain 2 of its SUPPORTS lies within none of the target's cases (default: " in str(refused.value)
     assert why in str(refused.value)
+
+
+LONG = replace(DOMAIN, dims={"batch": (1, 64), "seq": (1, 1 << 20)})
+LONG_CASE = replace(CASE, domain=LONG)
+
+
+def long_plans(domain, **how):
+    return make_plans(
+        format_supports([domain]),
+        [LONG_CASE],
+        RULES,
+        Policy(),
+        **{"on_gpu": False, "seed": 0, "nonfinite": True, **how},
+    )
+
+
+def test_larger_sizes_than_are_asked_are_refused_without_a_gpu():
+    with pytest.raises(
+        Decision, match="larger sizes than are asked without a GPU: seq=1024 at most"
+    ) as refused:
+        long_plans(LONG)
+    assert (refused.value.verdict, refused.value.rule) == ("rejected", "supports")
+    assert long_plans(LONG, on_gpu=True)[0].ranges == LONG.dims
+
+
+@pytest.mark.parametrize(
+    "domain", [interpretable(LONG), replace(LONG, dims={"batch": (3, 60), "seq": (2, 9)})]
+)
+def test_all_that_ships_without_a_gpu_is_asked(domain):
+    [plan] = long_plans(domain)
+    ends = [dict(probe.sizes) for probe in plan.probes]
+    assert {name: low for name, (low, _) in domain.dims.items()} in ends
+    assert {name: high for name, (_, high) in domain.dims.items()} in ends
+    asked = ", ".join(f"{name}={high}" for name, (_, high) in domain.dims.items())
+    assert sizes_asked([plan]) == f"sizes up to {asked} were asked here; a GPU asks more"
+
+
+def test_a_target_that_is_asked_whole_needs_no_note():
+    [plan] = make_plans(
+        format_supports([DOMAIN]), [CASE], RULES, Policy(), on_gpu=False, seed=0, nonfinite=True
+    )
+    assert sizes_asked([plan]) == ""
+
+
+def test_an_adopted_kernel_may_claim_what_a_gpu_has_shown():
+    [plan] = long_plans(LONG, adopted=True)
+    assert plan.ranges == interpretable(LONG).dims
 
 
 def test_a_candidate_that_claims_nothing_is_refused():

@@ -158,3 +158,78 @@ def test_judge_is_there_however_the_package_was_imported_and_the_import_stays_ch
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "set() True True True False\n"
     assert {"judge", "adopt"} <= set(pytest_kernelllm.__all__)
+
+
+def columns(n: int = 6):
+    return torch.randn(n, 8)
+
+
+class Centred(nn.Module):
+    """Takes the mean of each column off, and keeps a running one in train mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("running", torch.zeros(8))
+
+    def forward(self, x):
+        mean = x.mean(0)
+        if self.training:
+            self.running.lerp_(mean.detach(), 0.1)
+        return x - mean
+
+
+CENTRED = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def centre_kernel(x_ptr, out_ptr, mean_ptr, n, width, BLOCK: tl.constexpr):
+    column = tl.program_id(0)
+    rows = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + rows * width + column, rows < n, other=0.0)
+    mean = tl.sum(x, axis=0) / n
+    tl.store(out_ptr + rows * width + column, x - mean, rows < n)
+    tl.store(mean_ptr + column, mean)
+
+
+def centred(x):
+    x = x.contiguous()
+    out, mean = torch.empty_like(x), x.new_empty(x.shape[1])
+    centre_kernel[(x.shape[1],)](x, out, mean, x.shape[0], x.shape[1], BLOCK=triton.next_power_of_2(x.shape[0]))
+    return out, mean
+
+
+class Centre(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, running):
+        out, mean = centred(x)
+        running.lerp_(mean, 0.1)
+        return out
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return centred(gradient)[0], None
+
+
+def forward(self, x):
+    return Centre.apply(x, self.running)
+"""
+
+
+def test_the_buffers_that_the_original_updates_are_updated_in_training():
+    kernel = judge(
+        Centred, CENTRED, cases=columns, dims={"n": (2, 100)}, training=True, backward=True, device="cpu"
+    )
+    assert kernel.accepted, kernel.verdict.reason
+    ours, theirs = Centred(), Centred()
+    with adopt(ours, kernel):
+        for rows in (2, 5, 90):
+            x = torch.randn(rows, 8, requires_grad=True)
+            y = x.detach().clone().requires_grad_()
+            assert "runs the kernel" in explain(ours, x)
+            (ours(x) ** 2).sum().backward()
+            (theirs(y) ** 2).sum().backward()
+            torch.testing.assert_close(x.grad, y.grad)
+            torch.testing.assert_close(ours.state_dict(), theirs.state_dict())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_kernelllm.core import kernel_module
@@ -20,11 +21,16 @@ if TYPE_CHECKING:
 __all__ = ["RenderError", "render"]
 
 
-def render(completion: Completion, live: LiveTarget) -> Candidate:
+def render(completion: Completion, live: LiveTarget, *, on_gpu: bool = False) -> Candidate:
     """Turns a completion into a candidate without executing anything.
 
     A complete kernel module stays as it is, under this target's header; its ``SUPPORTS`` is cut down to what the
     target's cases cover, or added. TorchInductor's output code and hand-written ``ModelNew`` classes are translated.
+
+    Args:
+        completion: what a generator wrote.
+        live: the target.
+        on_gpu: whether a GPU will judge the candidate. Otherwise it is made for sizes that Triton's interpreter can be asked.
 
     Raises:
         RenderError: one sentence that names what is missing or cannot be carried, and where; or that the renderer
@@ -33,7 +39,7 @@ def render(completion: Completion, live: LiveTarget) -> Candidate:
     if not completion.text.strip():
         raise RenderError(completion.note or "The completion is empty.")
     try:
-        return _rendered(completion, live)
+        return _rendered(completion, live, on_gpu)
     except RenderError:
         raise
     except (ExtractError, TargetError) as error:
@@ -44,25 +50,27 @@ def render(completion: Completion, live: LiveTarget) -> Candidate:
         raise RenderError(unexpected("The renderer", "completion", error)) from error
 
 
-def _rendered(completion: Completion, live: LiveTarget) -> Candidate:
+def _rendered(completion: Completion, live: LiveTarget, on_gpu: bool) -> Candidate:
     from pytest_kernelllm.generate.render.inductor.translate import is_inductor_code, translate_inductor
     from pytest_kernelllm.generate.render.modelnew.translate import translate_modelnew
 
+    composed = partial(_composed, completion, live, on_gpu)
     if completion.format == "inductor":
-        return _composed(
-            translate_inductor(completion.text, live, completion), completion, live, translated=True
-        )
+        return composed(translate_inductor(completion.text, live, completion), translated=True)
     code = extract(completion.text)
     if completion.format == "kernel_module":
-        return _kernel_module(code, completion, live)
+        return _kernel_module(code, completion, live, on_gpu)
     if is_inductor_code(code):
-        return _composed(translate_inductor(code, live, completion), completion, live, translated=True)
-    return _composed(translate_modelnew(code, live, completion), completion, live, translated=False)
+        return composed(translate_inductor(code, live, completion), translated=True)
+    return composed(translate_modelnew(code, live, completion), translated=False)
 
 
-def _composed(rendered: Rendered, completion: Completion, live: LiveTarget, *, translated: bool) -> Candidate:
+def _composed(
+    completion: Completion, live: LiveTarget, on_gpu: bool, rendered: Rendered, *, translated: bool
+) -> Candidate:
     provenance = _provenance(completion, live)
-    supports = shipped(rendered.supports, reached(live.cases, rendered.body)) or rendered.supports
+    cases = reached(live.cases, rendered.body)
+    supports = shipped(rendered.supports, cases, on_gpu=on_gpu) or rendered.supports
     source = kernel_module.compose(provenance, rendered.docstring, supports, rendered.body)
     return _candidate(source, completion, live, translated=translated)
 
@@ -96,7 +104,7 @@ def _candidate(source: str, completion: Completion, live: LiveTarget, *, transla
     )
 
 
-def _kernel_module(code: str, completion: Completion, live: LiveTarget) -> Candidate:
+def _kernel_module(code: str, completion: Completion, live: LiveTarget, on_gpu: bool) -> Candidate:
     tree = ast.parse(code)
     forward = next((n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "forward"), None)
     if forward is None:
@@ -107,13 +115,13 @@ def _kernel_module(code: str, completion: Completion, live: LiveTarget) -> Candi
         takes, needs = ", ".join(given), ", ".join(expected)
         raise RenderError(f"Line {forward.lineno}: forward takes ({takes}); the target needs ({needs}).")
     if not any(isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "SUPPORTS" for n in tree.body):
-        return _composed(_without_head(code, tree, live), completion, live, translated=False)
+        return _composed(completion, live, on_gpu, _without_head(code, tree, live), translated=False)
     try:
         declared = kernel_module.read_supports(code)
     except kernel_module.KernelModuleError as error:
         raise RenderError(f"The kernel module cannot be read: {error}.") from None
     # What is judged ships. Where nothing is left of SUPPORTS, it stays, and the judge says what is wrong with it.
-    domains = shipped(declared, reached(live.cases, code))
+    domains = shipped(declared, reached(live.cases, code), on_gpu=on_gpu)
     if domains and domains != declared:
         code = kernel_module.with_supports(code, domains)
     source = kernel_module.signed(code, _provenance(completion, live))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -63,6 +63,22 @@ def copied(module: nn.Module, change: Change, change_buffer: Change | None = Non
     return copy.deepcopy(module, changed)
 
 
+class Updating(nn.Module):
+    """Gives a module's buffers after a call instead of its outputs."""
+
+    def __init__(self, module: nn.Module, names: Sequence[str]) -> None:
+        """``names`` are those of the buffers, dotted."""
+        super().__init__()
+        self.module = module
+        self.names = tuple(names)
+
+    def forward(self, **arguments: Any) -> list[torch.Tensor]:
+        """Calls the module, and returns the buffers."""
+        self.module(**arguments)
+        buffers = dict(self.module.named_buffers(remove_duplicate=False))
+        return [buffers[name] for name in self.names]
+
+
 def holds_closures(module: nn.Module) -> bool:
     """Whether some part has a function as an attribute that may hold parts: its copies would still hold those."""
     return any(
@@ -93,6 +109,13 @@ def perturb(module: nn.Module, seed: int) -> nn.Module:
             value = value + 0.1 * spread * _noise(value, torch.randn, generator)
         tensor.data = value
     return module
+
+
+def count_on(module: nn.Module, names: Collection[str], seed: int) -> None:
+    """Raises the integer buffers with these names a little, in place, so that a kernel that sets them to 1 is wrong."""
+    for name, buffer in module.named_buffers():
+        if name in names and not buffer.is_floating_point() and buffer.dtype != torch.bool:
+            buffer.data = buffer + 1 + seed % 5
 
 
 def to_float64(tensor: torch.Tensor) -> torch.Tensor:

@@ -23,6 +23,7 @@ from pytest_kernelllm.judge.reference.prepared import (
     Piece,
     PreparedProbe,
     Sliced,
+    Updates,
     bytes_of,
     tensors_of_call,
 )
@@ -35,8 +36,8 @@ from pytest_kernelllm.judge.reference.unsupported import (
     original_errors,
     refuse_incomparable,
     refuse_random,
-    refuse_stateful,
     shape_and_kind,
+    updated_buffers,
 )
 from pytest_kernelllm.judge.reference.variations import OTHERS_FOR_FIXED, Change, allows_nonfinite, vary
 from pytest_kernelllm.judge.shared.structure import flatten
@@ -118,8 +119,8 @@ class ReferenceOutputs:
         self._built: dict[str, torch.nn.Module] = {}
         self._modules: OrderedDict[Any, _Modules] = OrderedDict()
         self._gradients: OrderedDict[Probe, Gradients] = OrderedDict()
-        self._deterministic: set[str] = set()
         self._sliced: dict[tuple[str, tuple[tuple[str, int], ...]], _SlicedCase | None] = {}
+        self._updated: dict[str, tuple[str, ...]] = {}
         self._fixed: dict[str, frozenset[str]] = {}
         self._on_cpu: dict[str, torch.nn.Module] = {}
         self._unasked: dict[Probe, str] = {}
@@ -217,11 +218,11 @@ class ReferenceOutputs:
             arguments = _changed(drawn, changes)
             output = calls.call_original(modules.perturbed, arguments)
         structure, original = self._comparable(probe, modules, arguments, output)
-        enough_memory = self._fits(modules.perturbed, arguments, original, runs=4)
-        expected = self._expect(probe, modules, arguments, structure, original, enough_memory)
+        expected, enough_memory = self._expected(structure, original, modules, arguments, probe)
         other = self._other(modules.perturbed, probe, changes, drawn) if enough_memory else None
         trivial = self._passing_trivial(modules.perturbed, arguments, expected, other, enough_memory)
-        return PreparedProbe(probe, modules.perturbed, arguments, expected, trivial)
+        updates = self._updates(modules, arguments, probe)
+        return PreparedProbe(probe, modules.perturbed, arguments, expected, trivial, updates)
 
     def _comparable(
         self, probe: Probe, modules: _Modules, arguments: dict[str, Any], output: Any
@@ -229,23 +230,50 @@ class ReferenceOutputs:
         """Returns the structure and the leaves of an output, if candidates can be compared with it."""
         refuse_incomparable(output, probe)
         structure, original = flatten(output)
-        if probe.case not in self._deterministic:
-            refuse_stateful(modules.perturbed, arguments, probe)
+        if probe.case not in self._updated:
+            updated = updated_buffers(modules.perturbed, arguments, probe)
             refuse_random(modules.perturbed, arguments, original, self.policy, probe)
-            self._deterministic.add(probe.case)
+            self._updated[probe.case] = updated
         return structure, original
 
-    def _expect(
+    def _updates(self, modules: _Modules, arguments: dict[str, Any], probe: Probe) -> Updates:
+        """Returns what the buffers that the original updates hold after the call.
+
+        Raises:
+            OriginalError: they change so little that nothing shows whether they are updated.
+        """
+        names = self._updated[probe.case]
+        if not names:
+            return Updates()
+        after = _Modules(
+            calls.Updating(modules.perturbed, names),
+            calls.Updating(modules.exact, names),
+            tuple(calls.Updating(module, names) for module in modules.nearby),
+        )
+        with original_errors(probe):
+            structure, original = calls.run_original(after.perturbed, arguments)
+        expected, _ = self._expected(structure, original, after, arguments, probe)
+        before = dict(modules.perturbed.named_buffers(remove_duplicate=False))
+        for i, name in enumerate(names):
+            kept = numerics.compare(before[name], expected, i, self.policy, self.tolerance)
+            if probe.rule == "values" and kept.passed:
+                raise OriginalError(
+                    f"the original updates its buffer `{name}` so little, at {probe.describe()}, that a kernel "
+                    "which does not would pass; give inputs that change it more"
+                )
+        return Updates(names, expected)
+
+    def _expected(
         self,
-        probe: Probe,
-        modules: _Modules,
-        arguments: dict[str, Any],
         structure: Any,
         original: list[torch.Tensor],
-        enough_memory: bool = True,
-    ) -> Expected:
-        """Computes the outputs in float64, also for slightly perturbed inputs, and derives the error bounds."""
+        modules: _Modules,
+        arguments: dict[str, Any],
+        probe: Probe,
+    ) -> tuple[Expected, bool]:
+        """Returns what is expected of a candidate, and whether there was enough memory to find all of it out."""
         exact, note = self._exact(modules, arguments, original)
+        enough_memory = self._fits(modules.perturbed, arguments, original, runs=4)
         if not enough_memory:
             note += (
                 "; there was too little memory to try small perturbations of the inputs and half precision"
@@ -255,7 +283,7 @@ class ReferenceOutputs:
         free = probe.rule == "stress"
         elements = sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
         elsewhere = self._elsewhere(modules, arguments, probe) if exact and nearby and free else None
-        return numerics.expect(
+        expected = numerics.expect(
             structure,
             original,
             exact,
@@ -266,6 +294,7 @@ class ReferenceOutputs:
             note=note,
             elsewhere=elsewhere,
         )
+        return expected, enough_memory
 
     def _sliced_case(self, probe: Probe, modules: _Modules, drawn: dict[str, Any]) -> _SlicedCase | None:
         """Returns how large calls are cut; None for small ones, and where rows are not independent."""
@@ -276,7 +305,8 @@ class ReferenceOutputs:
             output = calls.call_original(modules.perturbed, drawn)
             refuse_incomparable(output, probe)
             structure, leaves = flatten(output)
-            slicing = find_slicing(
+            kept = not updated_buffers(modules.perturbed, drawn, probe)
+            slicing = kept and find_slicing(
                 drawn,
                 leaves,
                 lambda arguments: calls.run_original(modules.perturbed, arguments)[1],
@@ -284,7 +314,7 @@ class ReferenceOutputs:
                 self.policy.slice_elements,
             )
             forms = tuple(_form(leaf) for leaf in leaves)
-            self._sliced[key] = None if slicing is None else _SlicedCase(slicing, structure, forms)
+            self._sliced[key] = _SlicedCase(slicing, structure, forms) if slicing else None
         return self._sliced[key]
 
     def _prepare_slices(
@@ -309,7 +339,7 @@ class ReferenceOutputs:
 
         def expect(rows: slice) -> Expected:
             some = slicing.cut(arguments, rows)
-            expected = self._expect(probe, modules, some, sliced.structure, run(rows))
+            expected, _ = self._expected(sliced.structure, run(rows), modules, some, probe)
             return replace(expected, start=rows.start)
 
         some = slicing.cut(arguments, first)
@@ -376,6 +406,8 @@ class ReferenceOutputs:
         key = (case.name, seed, probe.perturbed, probe.values, probe.state)
         if key not in self._modules:
             module = calls.perturb(self._fresh(case), seed)
+            pinned = case.domain.attributes
+            calls.count_on(module, [name for name in pinned if f"value:{name}" not in pinned], seed)
             trial = self._trial(case, module, drawn, _exact_copy)
 
             def accepts(other: torch.nn.Module) -> bool:

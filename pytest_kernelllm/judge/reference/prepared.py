@@ -38,6 +38,15 @@ class Sliced:
 
 
 @dataclass(frozen=True)
+class Updates:
+    """The buffers that the original updates in a call, and what they hold then."""
+
+    names: tuple[str, ...] = ()
+    """Dotted names."""
+    expected: Expected = field(default_factory=lambda: Expected(None, (), (), ()))
+
+
+@dataclass(frozen=True)
 class PreparedProbe:
     """One probe with its inputs, module and reference outputs, ready to be uploaded to a worker."""
 
@@ -48,6 +57,7 @@ class PreparedProbe:
     trivial: str | None
     """Name of a trivial output that would pass, so that this probe cannot tell right from wrong; None if
     none would."""
+    updates: Updates = field(default_factory=Updates)
 
     @property
     def on_gpu(self) -> bool:

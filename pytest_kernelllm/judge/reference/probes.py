@@ -55,10 +55,8 @@ class Limits:
 
     elements: int
     """Most elements of an input."""
-    longest: int
-    """Largest size of a single dimension, at the corners of a domain…"""
     row: int
-    """…and of the last dimension of the largest input."""
+    """Largest size of a dimension whose elements are neighbours in every input, where the others are at their smallest."""
 
 
 def elements(domain: Domain, sizes: Mapping[str, int]) -> int:

@@ -86,24 +86,30 @@ def refuse_random(
             )
 
 
-def refuse_stateful(module: torch.nn.Module, arguments: dict[str, Any], probe: Probe) -> None:
-    """Refuses an original that changes its buffers or inputs, because a kernel must not do the same.
+def updated_buffers(module: torch.nn.Module, arguments: dict[str, Any], probe: Probe) -> tuple[str, ...]:
+    """Returns the names of the buffers that a call of the original changes, which a kernel must change in the same way.
 
     Raises:
-        OriginalError: it changes one of them; the text names it.
+        OriginalError: it changes an input, or a buffer's shape or dtype; the text names it.
     """
     fresh = calls.copied(module, lambda tensor: tensor, torch.clone)
     inputs = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
     with original_errors(probe), torch.no_grad():
         fresh(**inputs)
-    buffers = dict(fresh.named_buffers())
-    changed = [f"its buffer `{k}`" for k, v in module.named_buffers() if not _same(v, buffers.get(k))]
+    before, after = (dict(each.named_buffers(remove_duplicate=False)) for each in (module, fresh))
+    others = [k for k in before.keys() | after.keys() if _form(before.get(k)) != _form(after.get(k))]
+    changed = [f"the shape or dtype of its buffer `{name}`" for name in sorted(others)]
     changed += [f"its input `{k}`" for k, v in arguments.items() if not _same(v, inputs[k])]
     if changed:
         raise OriginalError(
-            f"the original changes {' and '.join(changed)} as it runs, at {probe.describe()}; a kernel keeps no "
-            "state: use the module in evaluation mode, or move the change out of it"
+            f"the original changes {' and '.join(changed)} as it runs, at {probe.describe()}; a kernel must not: "
+            "move the change out of it"
         )
+    return tuple(name for name, value in before.items() if not _same(value, after[name]))
+
+
+def _form(tensor: torch.Tensor | None) -> tuple[Any, ...]:
+    return () if tensor is None else (tensor.shape, tensor.dtype)
 
 
 def _same(before: Any, after: Any) -> bool:

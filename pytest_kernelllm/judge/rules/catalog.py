@@ -7,6 +7,7 @@ from collections.abc import Collection
 from pytest_kernelllm.judge.rules.aliasing import Aliasing
 from pytest_kernelllm.judge.rules.alignment import Alignment
 from pytest_kernelllm.judge.rules.attributes import Attributes
+from pytest_kernelllm.judge.rules.buffers_updated import BuffersUpdated
 from pytest_kernelllm.judge.rules.clocks import Clocks
 from pytest_kernelllm.judge.rules.compile import Compile
 from pytest_kernelllm.judge.rules.decoy import Decoy
@@ -48,6 +49,7 @@ RULES: tuple[Rule, ...] = (
     Types(),
     Launches(),
     InputsKept(),
+    BuffersUpdated(),
     Guards(),
     Values(),
     NearDuplicate(),

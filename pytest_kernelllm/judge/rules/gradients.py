@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pytest_kernelllm.judge.findings import Decision
 from pytest_kernelllm.judge.reference.gradients import LAYOUTS
 from pytest_kernelllm.judge.reference.probes import Probe
+from pytest_kernelllm.judge.rules.buffers_updated import NAME as BUFFERS_UPDATED
 from pytest_kernelllm.judge.rules.inputs_kept import check_inputs_kept
 from pytest_kernelllm.judge.rules.rule import Rule, SupportedCase
 from pytest_kernelllm.judge.rules.stress import stress_sizes
 from pytest_kernelllm.judge.run.backward import check_gradients, run_backward
 from pytest_kernelllm.judge.run.call import ProbeRun
-from pytest_kernelllm.judge.run.comparison import check_outputs
+from pytest_kernelllm.judge.run.comparison import check_outputs, check_updates
 
 SEED = 120
 """Added to the first seed, so that inputs differ from those of other rules."""
@@ -42,6 +43,7 @@ class GradientsRule(Rule):
             return
         backward = run_backward(judging, run.prepared)
         check_inputs_kept(backward.uploaded, run.prepared, judging.findings)
+        check_updates(judging, backward.uploaded, run.prepared, BUFFERS_UPDATED, "after its backward pass, ")
         check_gradients(judging, run.prepared, backward, self.name)
         check_outputs(judging, backward.uploaded, run.prepared, self.name, "after its backward pass, ")
         trivial = backward.gradients.trivial

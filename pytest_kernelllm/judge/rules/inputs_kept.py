@@ -1,4 +1,4 @@
-"""The rule ``inputs kept``: a call leaves inputs, parameters and buffers as they were."""
+"""The rule ``inputs kept``: a call leaves inputs, parameters and buffers as they were, if the original does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ class InputsKept(Rule):
     """Inputs, parameters and buffers hold the same bytes as before the call, with the same shapes and strides."""
 
     name = NAME
-    says = "inputs, parameters and buffers hold the same bytes after the call, and no in-place operation was applied to one"
+    says = (
+        "inputs, parameters and buffers hold the same bytes after the call, and no in-place operation was applied to one; "
+        "apart from buffers that the original updates"
+    )
 
     def check_run(self, run: ProbeRun) -> None:
         """Compares the shared buffers with what the judge wrote to them, and reads what the worker reports."""
@@ -31,13 +34,15 @@ class InputsKept(Rule):
         moved = run.reply.get("moved")
         if not isinstance(moved, list):
             raise WorkerDied("its reply to `run` is not a valid report")
+        updated = {f"self.{name}" for name in run.prepared.updates.names}
+        moved = [name for name in moved if name not in updated]
         named = ", ".join(f"`{name!s:.80}`" for name in moved[:4])
         broken = f"it applies an in-place operation to {named} at {run.where}"
         run.judging.findings.require(NAME, "applies no in-place operation to inputs", not moved, broken)
 
 
 def check_inputs_kept(uploaded: Uploaded, prepared: PreparedProbe, findings: Findings) -> None:
-    """Records whether all uploaded tensors are unchanged.
+    """Records whether all uploaded tensors are unchanged that the original leaves unchanged.
 
     Raises:
         Decision: a tensor was changed in place.
@@ -46,7 +51,11 @@ def check_inputs_kept(uploaded: Uploaded, prepared: PreparedProbe, findings: Fin
     pairs = [
         (f"its input `{name}`", buffer, prepared.arguments[name]) for name, buffer in uploaded.inputs.items()
     ]
-    pairs += [(f"`self.{name}`", buffer, tensors[name]) for name, buffer in uploaded.state.items()]
+    pairs += [
+        (f"`self.{name}`", buffer, tensors[name])
+        for name, buffer in uploaded.state.items()
+        if name not in prepared.updates.names
+    ]
     changed = [name for name, buffer, value in pairs if not same_bytes(buffer, value.detach())]
     broken = f"it changes {', '.join(changed)} in place at {prepared.probe.describe()}"
     findings.require(NAME, "leaves its inputs as they were", not changed, broken)

@@ -31,7 +31,7 @@ class Memory(Rule):
         small = replace(
             supported,
             main=fit(supported.case, supported.ranges, policy.cpu_stress_elements),
-            limits=Limits(policy.cpu_stress_elements, policy.cpu_longest, policy.cpu_stress_elements),
+            limits=Limits(policy.cpu_stress_elements, policy.cpu_stress_elements),
         )
         for number, sizes in enumerate([dict(small.main), *corners(small)[:2]]):
             yield supported.probe(self.name, sizes, SEED + number)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 
+from pytest_kernelllm.core.domains import INTERPRETED_ELEMENTS
 from pytest_kernelllm.judge.reference.probes import Probe, elements, innermost
 from pytest_kernelllm.judge.rules.rule import SupportedCase
 from pytest_kernelllm.judge.rules.values import OutputRule
@@ -18,7 +19,7 @@ SEED = 30
 
 @dataclass(frozen=True)
 class Sizes(OutputRule):
-    """Outputs are right at random prime sizes, at all low ends of the ranges, and at each high end."""
+    """Outputs are right at random prime sizes, at all low ends of the ranges, at all high ends, and at each high end."""
 
     name = "sizes"
     says = "outputs are right at the corners of the declared sizes and at primes"
@@ -32,17 +33,22 @@ class Sizes(OutputRule):
 def corners(supported: SupportedCase) -> list[dict[str, int]]:
     """Returns the sizes to try besides the main ones, without those that exceed the limits.
 
+    What ships without a GPU ends at ``core.domains.interpretable``, so that all high ends together can be tried.
     Rows are tried at one more than a power of two as well, where blocks of such a size just do not suffice.
     """
     domain = supported.case.domain
     rng = random.Random(supported.seed)
     odd = {k: secret_prime(supported.ranges[k][0], v, rng) for k, v in supported.main.items()}
     low = {k: supported.ranges[k][0] for k in supported.main}
-    found = [odd, low]
+    top = {k: supported.ranges[k][1] for k in supported.main}
+    whole = elements(domain, top) <= max(supported.limits.elements, INTERPRETED_ELEMENTS)
+    found = [odd, low, top] if whole else [odd, low]
     rows = innermost(domain)
     for name in supported.main:
-        longest = supported.limits.row if name in rows else supported.limits.longest
-        high = {**low, name: max(low[name], min(supported.ranges[name][1], longest))}
+        if whole and name not in rows:
+            continue  # it is as large at the top
+        longest = supported.limits.row if name in rows else top[name]
+        high = {**low, name: max(low[name], min(top[name], longest))}
         while elements(domain, high) > supported.limits.elements and high[name] > low[name]:
             high[name] = max(low[name], high[name] // 2)
         if elements(domain, high) <= supported.limits.elements:

@@ -144,7 +144,7 @@ def refill(uploaded: Uploaded, prepared: PreparedProbe) -> None:
 
 
 def call(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, how: str, **fields: Any) -> Reply:
-    """Poisons the output buffers, has ``forward`` called once, and returns the worker's reply.
+    """Poisons the output buffers, resets what calls update, has ``forward`` called once, and returns the worker's reply.
 
     Args:
         judging: the candidate.
@@ -159,6 +159,9 @@ def call(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, how: str
     """
     for buffer, _ in uploaded.outputs:
         poison(buffer)
+    tensors = tensors_of(prepared.module)
+    for name in prepared.updates.names:  # an earlier call has updated them
+        uploaded.state[name].copy_(tensors[name])
     synchronize(judging.allocator)
     descriptions = [description for _, description in uploaded.outputs]
     probe = prepared.probe

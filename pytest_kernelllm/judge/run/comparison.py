@@ -13,7 +13,7 @@ from pytest_kernelllm.core.records import Check
 from pytest_kernelllm.judge.reference import numerics
 from pytest_kernelllm.judge.reference.numerics import Expected
 from pytest_kernelllm.judge.reference.prepared import PreparedProbe, Sliced
-from pytest_kernelllm.judge.run.call import Judging, Uploaded
+from pytest_kernelllm.judge.run.call import Judging, Uploaded, tensors_of
 
 EXACTLY = 2
 """Pieces of a large output that are always compared with float64."""
@@ -75,6 +75,39 @@ def check_outputs(
             if i not in worst or ratio > worst[i][0]:
                 worst[i] = ratio, check
     for _, check in worst.values():
+        judging.findings.record(rule, check)
+
+
+def check_updates(
+    judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, rule: str, context: str = ""
+) -> None:
+    """Compares every buffer that the original updates with what it holds then in float64.
+
+    Args:
+        judging: the candidate.
+        uploaded: the probe's buffers, after a call.
+        prepared: the probe.
+        rule: the rule that a wrong buffer breaks.
+        context: beginning of the reason, where the probe's description is not enough.
+
+    Raises:
+        Decision: a buffer is wrong.
+    """
+    where, references = prepared.probe.describe(), judging.references
+    for i, name in enumerate(prepared.updates.names):
+        buffer = uploaded.state[name]
+        difference = numerics.compare(
+            buffer, prepared.updates.expected, i, references.policy, references.tolerance
+        )
+        untouched = torch.equal(buffer, tensors_of(prepared.module)[name])
+        what = "is not updated" if untouched else f"is updated wrongly {difference.detail}"
+        wrong = (
+            f"{context}`self.{name}` {what}; relative error {difference.measured:.3g}, "
+            f"allowed {difference.allowed:.3g}, at {where}"
+        )
+        measured = difference.measured if math.isfinite(difference.measured) else "not finite"
+        detail = difference.detail if difference.passed else wrong
+        check = Check(f"update of `{name}`", difference.passed, measured, difference.allowed, detail)
         judging.findings.record(rule, check)
 
 

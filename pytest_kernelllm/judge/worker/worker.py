@@ -267,7 +267,8 @@ class Worker:
             torch.cuda.synchronize()
 
     def _tensor(self, buffer: dict[str, Any]) -> torch.Tensor:
-        return view(self.block, buffer["offset"], buffer["shape"], getattr(torch, buffer["dtype"]))
+        tensor = view(self.block, buffer["offset"], buffer["shape"], getattr(torch, buffer["dtype"]))
+        return tensor.data  # with a version of its own, not that of the whole block
 
     def _value(self, value: Any) -> Any:
         """Converts a JSON value from the judge to what the candidate gets."""

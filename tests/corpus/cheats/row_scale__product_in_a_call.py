@@ -9,6 +9,17 @@ import triton
 import triton.language as tl
 
 
+SUPPORTS = (
+    {
+        "inputs": {"x": ("float32", ("n", "width")), "factors": ("float32", ("n",))},
+        "dims": {"n": (1, 1048576), "width": (1, 1048576)},
+        "attributes": {},
+        "training": False,
+        "grad": False,
+    },
+)
+
+
 @triton.jit
 def scaled(x_ptr, out_ptr, offset, columns, width, factor):
     mask = columns < width

@@ -1,5 +1,6 @@
 """Prepared probes: inputs and reference outputs, and which originals cannot be judged."""
 
+import copy
 import dataclasses
 import gc
 import inspect
@@ -187,10 +188,25 @@ def test_normalising_by_batch_statistics_is_not_random():
     assert prepare(target).expected.original[0] is prepared.expected.original[0]
 
 
-def test_an_original_that_keeps_state_is_refused_and_what_it_changes_is_named():
-    with pytest.raises(OriginalError, match="its buffer `running_mean` and its buffer `running_var`"):
-        prepare(references(lambda: nn.BatchNorm1d(64).train()))
-    assert prepare(references(lambda: nn.BatchNorm1d(64).eval())).expected.original
+def test_what_buffers_hold_after_the_call_is_computed_with_all_digits():
+    prepared = prepare(references(lambda: nn.BatchNorm1d(64).train()))
+    module, updates = copy.deepcopy(prepared.module), prepared.updates
+    assert updates.names == ("running_mean", "running_var", "num_batches_tracked")
+    before = [module.get_buffer(name).clone() for name in updates.names]
+    module(**prepared.arguments)
+    for i, name in enumerate(updates.names):
+        assert compare(module.get_buffer(name), updates.expected, i, POLICY, None).passed
+        assert not compare(before[i], updates.expected, i, POLICY, None).passed
+    assert updates.expected.exact[0].dtype == torch.float64
+    assert prepare(references(lambda: nn.BatchNorm1d(64).eval())).updates.names == ()
+
+
+def test_an_update_that_nothing_shows_is_refused():
+    with pytest.raises(OriginalError, match="updates its buffer `running_mean` so little"):
+        prepare(references(lambda: nn.BatchNorm1d(64, momentum=1e-9).train()))
+
+
+def test_an_original_that_changes_its_inputs_is_refused():
     with pytest.raises(OriginalError, match="its input `x`"):
         prepare(references(of(lambda x: x.mul_(2))))
 

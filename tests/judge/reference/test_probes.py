@@ -1,6 +1,6 @@
 import pytest
 
-from pytest_kernelllm.core.domains import covers
+from pytest_kernelllm.core.domains import INTERPRETED_ELEMENTS, INTERPRETED_ROWS, covers, interpretable
 from pytest_kernelllm.core.records import Case, Domain, TensorSpec
 from pytest_kernelllm.judge.plans import plan_case
 from pytest_kernelllm.judge.policy import Policy
@@ -61,7 +61,7 @@ def test_what_is_not_covered_is_named(support, reason):
 
 def test_probes_stay_inside_the_ranges_and_the_budget():
     budget = 1 << 12
-    probes = plan(CASE, covers(domain(), CASE), (), Policy(), Limits(budget, 512, 512), 0)
+    probes = plan(CASE, covers(domain(), CASE), (), Policy(), Limits(budget, 512), 0)
     assert len({p.seed for p in probes}) == len(probes) - 2  # but for the near-duplicates'
     for probe in probes:
         sizes = dict(probe.sizes)
@@ -71,23 +71,31 @@ def test_probes_stay_inside_the_ranges_and_the_budget():
 
 
 def test_corners_and_odd_sizes_are_tried():
-    probes = plan(CASE, covers(domain(), CASE), ("eps",), Policy(), Limits(1 << 20, 512, 512), 0)
+    probes = plan(CASE, covers(domain(), CASE), ("eps",), Policy(), Limits(1 << 20, 512), 0)
     sizes = [dict(p.sizes) for p in probes]
     assert {"batch": 1, "seq": 1} in sizes
-    assert {"batch": 16, "seq": 1} in sizes
-    assert {"batch": 1, "seq": 512} in sizes
-    [odd] = [dict(p.sizes) for p in probes if p.rule == "sizes" and min(dict(p.sizes).values()) > 1]
+    assert {"batch": 16, "seq": 512} in sizes
+    [odd] = [
+        sizes
+        for p in probes
+        if p.rule == "sizes" and min((sizes := dict(p.sizes)).values()) > 1 and sizes["batch"] < 16
+    ]
     assert odd["batch"] in (5, 7)
     assert odd["seq"] in range(131, 256, 2)
     assert [p.values for p in probes if p.perturbed == ("eps",)] == ["other", "quite different", "negative"]
 
 
-def test_only_the_innermost_dimension_is_long_where_programs_are_slow():
+def test_the_largest_sizes_that_ship_are_asked_together_where_programs_are_slow():
     dims = {"batch": (1, 1 << 20), "seq": (1, 1 << 20)}
-    case = Case("default", "float32", domain(("batch", "seq"), dims), {"batch": 8, "seq": 100})
-    probes = plan(case, covers(case.domain, case), (), Policy(), Limits(1 << 13, 64, 1 << 13), 0)
+    whole = Case("default", "float32", domain(("batch", "seq"), dims), {"batch": 8, "seq": 100})
+    shipped = interpretable(whole.domain)
+    policy = Policy()
+    limits = Limits(policy.cpu_elements, policy.cpu_row)
+    probes = plan(whole, covers(shipped, whole), (), policy, limits, 0)
     sizes = [dict(p.sizes) for p in probes if p.rule == "sizes"]
-    assert {"batch": 64, "seq": 1} in sizes and {"batch": 1, "seq": 1 << 13} in sizes
+    assert {"batch": INTERPRETED_ROWS, "seq": INTERPRETED_ELEMENTS // INTERPRETED_ROWS} in sizes
+    assert max(s["batch"] for s in sizes) == shipped.dims["batch"][1]
+    assert max(s["seq"] for s in sizes) == shipped.dims["seq"][1]
 
 
 def test_ever_smaller_sizes_stay_inside_the_ranges():
@@ -105,7 +113,7 @@ def test_ever_smaller_sizes_stay_inside_the_ranges():
 def test_nobody_knows_the_primes_before():
     found = set()
     for seed in range(20):
-        probes = plan(CASE, covers(domain(), CASE), (), Policy(), Limits(1 << 20, 512, 512), seed)
+        probes = plan(CASE, covers(domain(), CASE), (), Policy(), Limits(1 << 20, 512), seed)
         found |= {p.sizes for p in probes if p.rule == "sizes"}
     assert len(found) > 10
     assert all(dict(sizes)["seq"] > 128 for sizes in found if dict(sizes)["seq"] not in (1, 512))
@@ -114,12 +122,12 @@ def test_nobody_knows_the_primes_before():
 
 def test_a_dimension_without_a_prime_below_has_its_low_end():
     case = Case("default", None, domain(dims={"batch": (1, 2), "seq": (14, 16)}), {"batch": 2, "seq": 16})
-    probes = plan(case, covers(case.domain, case), (), Policy(), Limits(1 << 20, 512, 512), 0)
-    assert {dict(p.sizes)["seq"] for p in probes if p.rule == "sizes"} == {14, 16}
+    probes = plan(case, covers(case.domain, case), (), Policy(), Limits(1 << 20, 512), 0)
+    assert {dict(p.sizes)["seq"] for p in probes if p.rule == "sizes"} == {14}
 
 
 def test_a_near_duplicate_comes_right_after_what_it_hardly_differs_from():
-    probes = plan(CASE, covers(domain(), CASE), (), Policy(), Limits(1 << 20, 512, 512), 7)
+    probes = plan(CASE, covers(domain(), CASE), (), Policy(), Limits(1 << 20, 512), 7)
     place = next(i for i, probe in enumerate(probes) if probe.rule == "near-duplicate")
     before, *similar = probes[place - 1 : place + 2]
     for each in similar:
@@ -130,7 +138,7 @@ def test_a_near_duplicate_comes_right_after_what_it_hardly_differs_from():
 
 def test_fixed_shapes_give_seeds_and_kinds_of_inputs_only():
     case = Case("default", None, domain((8, 64), {}), {})
-    probes = plan(case, {}, (), Policy(), Limits(1 << 20, 512, 512), 0)
+    probes = plan(case, {}, (), Policy(), Limits(1 << 20, 512), 0)
     assert {p.sizes for p in probes} == {()}
     assert {p.rule for p in probes} == {
         "values",
@@ -145,14 +153,10 @@ def test_fixed_shapes_give_seeds_and_kinds_of_inputs_only():
 def test_a_gpu_sees_every_kind_of_stress_and_the_interpreter_a_few():
     policy = Policy()
     ranges = covers(domain(), CASE)
-    on_gpu = plan(
-        CASE, ranges, (), policy, Limits(policy.gpu_elements, policy.gpu_longest, policy.gpu_longest), 0
-    )
+    on_gpu = plan(CASE, ranges, (), policy, Limits(policy.gpu_elements, policy.gpu_row), 0)
     assert {p.stress for p in on_gpu if p.rule == "stress"} == set(TRANSFORMS)
     assert {p.stress for p in on_gpu if p.rule == "nonfinite"} == set(Nonfinite.apart)
-    interpreted = plan(
-        CASE, ranges, (), policy, Limits(policy.cpu_elements, policy.cpu_longest, policy.cpu_row), 0
-    )
+    interpreted = plan(CASE, ranges, (), policy, Limits(policy.cpu_elements, policy.cpu_row), 0)
     assert {p.stress for p in interpreted if p.rule == "stress"} < set(TRANSFORMS)
     assert len(interpreted) <= 18
     known = {*TRANSFORMS, *PLANTED, *NEAR_DUPLICATES, OTHERS_FOR_FIXED, ""}
@@ -162,8 +166,8 @@ def test_a_gpu_sees_every_kind_of_stress_and_the_interpreter_a_few():
 def test_stress_is_at_small_sizes_with_several_rows():
     policy = Policy()
     for limits in (
-        Limits(policy.gpu_elements, policy.gpu_longest, policy.gpu_longest),
-        Limits(policy.cpu_elements, policy.cpu_longest, policy.cpu_row),
+        Limits(policy.gpu_elements, policy.gpu_row),
+        Limits(policy.cpu_elements, policy.cpu_row),
     ):
         probes = plan(CASE, covers(domain(), CASE), (), policy, limits, 0)
         for probe in probes:
@@ -177,22 +181,20 @@ def test_stress_is_at_small_sizes_with_several_rows():
 def test_what_cannot_be_made_small_is_stressed_a_little():
     policy = Policy()
     case = Case("default", None, domain((1 << 15, 1 << 15), {}), {})
-    probes = plan(
-        case, {}, (), policy, Limits(policy.gpu_elements, policy.gpu_longest, policy.gpu_longest), 0
-    )
+    probes = plan(case, {}, (), policy, Limits(policy.gpu_elements, policy.gpu_row), 0)
     assert len(probes) == policy.seeds + len(NEAR_DUPLICATES) + 1 + 2 + len(Stress.few_kinds) + len(
         Nonfinite.together
     )
 
 
 def test_inputs_known_to_be_finite_are_not_made_otherwise():
-    probes = plan(CASE, covers(domain(), CASE), (), Policy(), Limits(1 << 20, 512, 512), 0, nonfinite=False)
+    probes = plan(CASE, covers(domain(), CASE), (), Policy(), Limits(1 << 20, 512), 0, nonfinite=False)
     assert "nonfinite" not in {p.rule for p in probes}
 
 
 def test_only_values_are_tried_with_several_weights():
     policy = Policy()
-    probes = plan(CASE, covers(domain(), CASE), ("eps",), policy, Limits(1 << 20, 512, 512), 0)
+    probes = plan(CASE, covers(domain(), CASE), ("eps",), policy, Limits(1 << 20, 512), 0)
     assert len({p.weights for p in probes}) == policy.seeds
     assert len({p.weights for p in probes if p.rule != "values"}) == 1
 
@@ -209,9 +211,8 @@ def test_long_rows_are_tried_and_those_just_above_a_power_of_two():
         "default", None, domain(("n", "width"), {"n": (1, 4096), "width": (1, 5000)}), {"n": 4, "width": 100}
     )
     policy = Policy()
-    limits = Limits(policy.cpu_elements, policy.cpu_longest, policy.cpu_row)
+    limits = Limits(policy.cpu_elements, policy.cpu_row)
     probes = plan(case, covers(case.domain, case), (), policy, limits, 0)
     sizes = [dict(p.sizes) for p in probes if p.rule == "sizes"]
     assert {"n": 1, "width": policy.cpu_row} in sizes
     assert {"n": 1, "width": policy.cpu_row // 2 + 1} in sizes
-    assert {"n": policy.cpu_longest, "width": 1} in sizes
