@@ -7,6 +7,7 @@ of their published form (``docs/schema/``), and ``from_json`` refuses any other.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -230,6 +231,8 @@ class Verdict(Record):
     cases: tuple[str, ...] = ()
     """Names of the cases that counted."""
     seconds: float = 0.0
+    durations: Mapping[str, float] = field(default_factory=dict)
+    """The seconds by part, the longest first; together less than ``seconds``, which has waiting for others too."""
     isolation: str = ""
     schema: int = SCHEMA
 

@@ -41,21 +41,26 @@ def examine(
         WorkerDied: the worker process ended.
     """
 
+    durations = judging.findings.durations
+
     def runs(probes: Iterable[Probe]) -> list[ProbeRun]:
         done = []
         for probe in probes:
             before_each()
             with sharing():
                 try:
-                    prepared = judging.references.prepare(probe)
+                    with durations.part("reference outputs"):
+                        prepared = judging.references.prepare(probe)
                 except Unasked as nothing:
                     if f"{nothing}":
                         check = Check(f"not asked: {probe.describe()}", True, None, None, f"{nothing}")
                         judging.findings.checks.append(check)
                     continue
-                run = run_probe(judging, prepared)
-                for rule in rules:
-                    rule.check_run(run)
+                with durations.part("calls"):
+                    run = run_probe(judging, prepared)
+                with durations.part("checks"):
+                    for rule in rules:
+                        rule.check_run(run)
             done.append(run)
         return done
 
@@ -63,7 +68,7 @@ def examine(
         return next((run for run in done if run.prepared.trivial is None), None)
 
     def check_case(run: ProbeRun) -> None:
-        with sharing():
+        with sharing(), durations.part("further calls"):
             for rule in rules:
                 rule.check_case(CaseRun(run))
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pytest_kernelllm.core.records import Check, Stage, Status, Timing
+from pytest_kernelllm.judge.durations import Durations
 
 
 class Decision(Exception):
@@ -47,6 +48,8 @@ class Findings:
     timing: list[Timing] = field(default_factory=list)
     cases: list[str] = field(default_factory=list)
     """Names of the cases with a discriminating probe."""
+    durations: Durations = field(default_factory=Durations)
+    """What the judging took."""
 
     def record(self, rule: str, check: Check) -> None:
         """Records a check made under ``rule``, if that rule is in force.

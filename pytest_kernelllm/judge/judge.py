@@ -170,6 +170,7 @@ class Judge:
             timing=tuple(findings.timing),
             cases=tuple(findings.cases),
             seconds=round(time.perf_counter() - start, 3),
+            durations=findings.durations.rounded(),
             isolation=self.isolation.level,
         )
 

@@ -44,13 +44,21 @@ class Timer:
         """
         references = judging.references
         probes = [Probe(case, tuple(sizes.items()), self._seed + SEED + i) for i in range(2)]
+        durations = judging.findings.durations
         with self.sharing():
-            prepared = [references.prepare(probe) for probe in probes]
-            run = run_probe(judging, prepared[0])
-            for rule in rules:
-                rule.check_run(run)
-            references.compiled(prepared[0])
-        with hold_gpu(self._gpu_uuid, alone=True):
+            with durations.part("reference outputs"):
+                prepared = [references.prepare(probe) for probe in probes]
+            with durations.part("calls"):
+                run = run_probe(judging, prepared[0])
+            with durations.part("checks"):
+                for rule in rules:
+                    rule.check_run(run)
+            with durations.part("torch.compile"):
+                references.compiled(prepared[0])
+        with contextlib.ExitStack() as stack:
+            with durations.part("waiting for the GPU"):
+                stack.enter_context(hold_gpu(self._gpu_uuid, alone=True))
+            stack.enter_context(durations.part("timing"))
             if self._roofline is None:
                 self._roofline = measure_roofline(self._clock)
             uploaded = upload(judging, prepared[0])

@@ -44,11 +44,12 @@ class Workers:
         allocator = Allocator(self.device, self.pool)
         try:
             with self.server.worker(self.seconds, allocator.fd, allocator.close) as worker:
-                if self.device.type == "cuda":
-                    # Before the GPU is locked: drivers create contexts one after the other, for all GPUs
-                    # of a machine.
-                    make_context(worker, self.memory_share)
-                reply = worker.request("load", source=source)
+                with findings.durations.part("starting a worker"):
+                    if self.device.type == "cuda":
+                        # Before the GPU is locked: drivers create contexts one after the other, for all GPUs
+                        # of a machine.
+                        make_context(worker, self.memory_share)
+                    reply = worker.request("load", source=source)
                 if "error" in reply:
                     reason = f"it cannot be imported: {error_text(reply)}"
                     raise Decision("rejected", "load", reason, "load")
