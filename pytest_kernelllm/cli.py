@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+import traceback
 from collections.abc import Sequence
 
 from pytest_kernelllm.commands.common import UNJUDGED, CommandError
@@ -37,6 +38,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("kernelllm: interrupted; what was finished is kept.", file=sys.stderr)
         return 130
+    except OSError as error:  # a full disk, a folder that is not there
+        print(f"kernelllm: {error}", file=sys.stderr)
+        return UNJUDGED
+    except (
+        BaseException
+    ):  # also a user's sys.exit(): Python's own exit code for it would be that of a verdict
+        traceback.print_exc()
+        print("kernelllm: this should not have happened; please report it.", file=sys.stderr)
+        return UNJUDGED
 
 
 def _parser() -> argparse.ArgumentParser:

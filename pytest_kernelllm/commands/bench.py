@@ -8,7 +8,6 @@ from pathlib import Path
 
 from pytest_kernelllm.commands.common import (
     OK,
-    REJECTED,
     UNJUDGED,
     CommandError,
     add_generator_options,
@@ -21,7 +20,11 @@ from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.passk.command import measure
 from pytest_kernelllm.passk.errors import BenchError
 
-HELP = "Measure a generator: pass@k and fast_p over marked targets and files in KernelBench's form. A second run continues the first."
+HELP = (
+    "Measure a generator: pass@k and fast_p over marked targets and files in KernelBench's form. "
+    "A second run continues the first. "
+    "Exit code: 0 every target counted and every candidate decided, 2 some were not or the run failed."
+)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -40,17 +43,19 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs the command; exit code 0 if every sample counted, 1 without a target, 2 otherwise."""
+    """Runs the command; exit code 0 if every target was counted and every candidate decided, else 2."""
     settings = settings_of(options)
+    for path in options.paths:
+        if not Path(path).exists():
+            raise CommandError(f"There is no file or folder {path}.")
     found = scan([Path(p) for p in options.paths], Path.cwd(), kernelbench=True)
     for problem in found.problems:
         print(f"kernelllm: {problem}", file=sys.stderr)
     if not found.targets:
-        print(f"kernelllm: no target in {' '.join(options.paths)}", file=sys.stderr)
-        return REJECTED
+        raise CommandError(f"There is no target in {' '.join(options.paths)}.")
     plot = Path(options.plot) if options.plot else None
     try:
         whole = measure(Path.cwd(), settings, found.targets, options.at, options.json, plot)
     except (BenchError, SessionError, GenerateError) as error:
         raise CommandError(str(error)) from None
-    return OK if whole else UNJUDGED
+    return OK if whole and not found.problems else UNJUDGED

@@ -20,7 +20,10 @@ from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.records import Verdict
 from pytest_kernelllm.verify.pairs import Judged, Pair, VerifyError, find_pairs, verify_all
 
-HELP = "Judge a candidate file against a reference: exit 0 accepted, 1 rejected, 2 could not be judged."
+HELP = (
+    "Judge candidate files against references. "
+    "Exit code: 0 all accepted, 1 some rejected, 2 some undecided or the run failed."
+)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +35,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="reference.py in KernelBench's form or file.py::Class, then candidate.py",
     )
     parser.add_argument(
-        "--pairs", metavar="DIR", help="judge every subfolder that contains reference.py and candidate.py"
+        "--pairs", metavar="DIR", help="judge every subfolder, which contains reference.py and candidate.py"
     )
     parser.add_argument(
         "--min-speedup",
@@ -51,7 +54,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs the command; exit code 0 if all were accepted, 1 if some were rejected, 2 if some could not be judged."""
+    """Runs the command; exit code 0 if all were accepted, else 1 if all were decided, else 2."""
     if bool(options.pairs) == bool(options.files) or (options.files and len(options.files) != 2):
         raise CommandError("verify takes REFERENCE.py CANDIDATE.py, or --pairs DIR.")
     settings = settings_of(options)
@@ -70,7 +73,7 @@ def _pairs(folder: Path) -> list[Pair]:
         raise CommandError(f"There is no folder {folder}.")
     pairs = find_pairs(folder)
     if not pairs:
-        raise CommandError(f"No subfolder of {folder} contains reference.py and candidate.py.")
+        raise CommandError(f"{folder} has no subfolders; each holds one pair: reference.py and candidate.py.")
     return pairs
 
 

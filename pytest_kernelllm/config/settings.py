@@ -132,6 +132,14 @@ class Settings:
         "", JUDGING, "GPU memory that judging may take, such as 24GiB (default: nearly all of it)", "SIZE"
     )
     """GPU memory that judging may take, such as ``24GiB`` or ``16GB``; empty: nearly all of it."""
+    reference_deadline: float = option(
+        120.0,
+        JUDGING,
+        "seconds that the original may take to import, build, draw inputs or run (default 120)",
+        "S",
+    )
+    """Seconds that the original may take for each of its stages: being imported, being built, drawing inputs, one run. Then its
+    process is replaced, and its verdict is inconclusive. Holds where processes of their own judge: ``kernelllm verify``."""
     workers: int = option(0, JUDGING, "candidates judged side by side (default: by CPUs and GPUs)", "N")
     """Candidates judged at once; 0 chooses by CPUs and GPUs."""
     isolation: Literal["best", "strict"] = option(
@@ -162,7 +170,14 @@ _WORDS = {
 }
 
 
-_LEAST = {"samples": 1, "concurrency": 1, "workers": 0, "deadline": 0, "wake_timeout": 0}
+_LEAST = {
+    "samples": 1,
+    "concurrency": 1,
+    "workers": 0,
+    "deadline": 0,
+    "reference_deadline": 1,
+    "wake_timeout": 0,
+}
 
 
 def _coerce(name: str, value: Any, origin: str) -> Any:

@@ -39,7 +39,7 @@ def init_arguments(init: Any, where: str) -> Call | nn.Module:
         try:
             with seeded(_SEED, "cpu"):
                 made = init()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise TargetError(f"{where}: its init callable fails: {in_one_line(error)}.") from error
         if isinstance(made, nn.Module):
             return copy.deepcopy(made)
@@ -63,7 +63,7 @@ def construct(cls: type[nn.Module], init: Any, where: str) -> nn.Module:
         try:
             with seeded(_SEED, "cpu"):
                 made = cls(*made.args, **made.kwargs)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             missing = init == () and isinstance(error, TypeError)
             hint = "give its constructor's arguments with init=(...)" if missing else "check init="
             raise TargetError(f"{where} cannot be built: {in_one_line(error)}; {hint}.") from error

@@ -15,6 +15,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from pytest_kernelllm.core.parts import Parts, parts_of
+from pytest_kernelllm.core.stages import BUILDING, DRAWING, IMPORTING, RUNNING, InStage, unwatched
 from pytest_kernelllm.core.syntax import Chain
 from pytest_kernelllm.core.targets import Case, Domain, Scalar, Target, TensorSpec
 from pytest_kernelllm.discover import build
@@ -49,6 +50,7 @@ class LiveTarget:
     """How kernel modules write the names of the module's parts."""
     _makers: Mapping[str, Callable[..., Any]] = field(default_factory=dict, repr=False)
     """The callable that makes the inputs of each case, by the case's name."""
+    _in_stage: InStage = field(default=unwatched, repr=False)
 
     def case(self, name: str) -> Case:
         """Returns the case with a name.
@@ -73,7 +75,7 @@ class LiveTarget:
         Raises:
             TargetError: the user's constructor fails.
         """
-        module = build.construct(self.cls, self.options.init, self._where)
+        module = self._construct()
         return build.finished(module, case.dtype, device, self.options.training)
 
     def inputs(
@@ -119,12 +121,16 @@ class LiveTarget:
     def _where(self) -> str:
         return f"{self.target.path}: {self.target.name}"
 
+    def _construct(self) -> nn.Module:
+        with self._in_stage(BUILDING):
+            return build.construct(self.cls, self.options.init, self._where)
+
     def _make(self, make: Callable[..., Any], sizes: Mapping[str, int], seed: int, device: str) -> Call:
         given = ", ".join(f"{name}={size}" for name, size in sizes.items())
         try:
-            with seeded(seed, device):
+            with self._in_stage(DRAWING), seeded(seed, device):
                 made = make(**sizes)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             text = f"{self._where}: its inputs callable fails when called with ({given}) on {device}"
             raise TargetError(f"{text}: {in_one_line(error)}.") from error
         call = as_call(made)
@@ -142,32 +148,40 @@ class LiveTarget:
         return call
 
 
-def load_target(root: Path, target: Target, inputs: Makers | None = None) -> LiveTarget:
+def load_target(
+    root: Path, target: Target, inputs: Makers | None = None, in_stage: InStage = unwatched
+) -> LiveTarget:
     """Imports a target's file, builds its module once and finds its cases.
 
     Args:
         root: the project root.
         target: the target as the scan found it.
         inputs: replaces the marker's ``inputs``.
+        in_stage: gives the context for each stage of the user's code, here and later.
 
     Raises:
         TargetError: the target cannot be imported, built or called; the message says what to do.
     """
     root = root.absolute()
     file = (root / target.path).resolve()
-    cls, options = _marked_class(import_file(file, root), target, file, root)
+    with in_stage(IMPORTING):
+        module = import_file(file, root)
+    cls, options = _marked_class(module, target, file, root)
     if inputs is not None:
         options = replace(options, inputs={"default": inputs} if callable(inputs) else dict(inputs))
-    return live_class(target, cls, options)
+    return live_class(target, cls, options, in_stage)
 
 
-def live_class(target: Target, cls: type[nn.Module], options: Options) -> LiveTarget:
+def live_class(
+    target: Target, cls: type[nn.Module], options: Options, in_stage: InStage = unwatched
+) -> LiveTarget:
     """Builds a class's module once and finds its cases.
 
     Args:
         target: names the class in messages.
         cls: the class.
         options: how to build and call it.
+        in_stage: gives the context for each stage of the user's code, here and later.
 
     Raises:
         TargetError: it cannot be built or called; the message says what to do.
@@ -185,7 +199,7 @@ def live_class(target: Target, cls: type[nn.Module], options: Options) -> LiveTa
         )
     _check_options(options, where)
     parameters = list(inspect.signature(build.original_forward(cls)).parameters.values())
-    live = LiveTarget(target, cls, options, inspect.Signature(parameters[1:]))
+    live = LiveTarget(target, cls, options, inspect.Signature(parameters[1:]), _in_stage=in_stage)
     return _with_cases(live, where)
 
 
@@ -237,7 +251,7 @@ def _check_options(options: Options, where: str) -> None:
 def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
     """Adds a case for every inputs callable and dtype, and tries each callable once."""
     options = live.options
-    module = build.construct(live.cls, options.init, where)
+    module = live._construct()
     held = {dtype: attributes(module, dtype) for dtype in options.dtypes or (None,)}
     cases: list[Case] = []
     makers: dict[str, Callable[..., Any]] = {}
@@ -260,12 +274,14 @@ def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
     with recording(ran):
         for case in cases:
             if case.dtype == tried:
-                try_original(module, case, partial(live.inputs, case, 0), live.bind, where)
+                with live._in_stage(RUNNING):
+                    try_original(module, case, partial(live.inputs, case, 0), live.bind, where)
     # Of another one: calling a module may change it.
-    fresh = build.construct(live.cls, options.init, where)
+    fresh = live._construct()
     pins = state(fresh.train(options.training), held[tried], ran, where)
     meta = module.to("meta")
-    return replace(live, cases=tuple(_within_reach(meta, _pinned(case, pins)) for case in live.cases))
+    with live._in_stage(RUNNING):
+        return replace(live, cases=tuple(_within_reach(meta, _pinned(case, pins)) for case in live.cases))
 
 
 def _pinned(case: Case, pins: Mapping[str, str]) -> Case:

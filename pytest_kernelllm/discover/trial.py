@@ -48,7 +48,7 @@ def try_original(
     call = make(sizes)
     try:
         results = _results(module, call, grad=False)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         shown = ", ".join(f"{name}: {_shown(value)}" for name, value in bind(call).items())
         raise TargetError(
             f"{where}: forward({shown}) fails: {in_one_line(error)}; check init= and inputs=."

@@ -15,6 +15,7 @@ from typing import Literal
 import torch
 
 from pytest_kernelllm.core.records import SIZES_ASKED, Candidate, Check, Environment, Stage, Status, Verdict
+from pytest_kernelllm.core.stages import InStage, unwatched
 from pytest_kernelllm.judge.background import beside
 from pytest_kernelllm.judge.compiling import compile_all, require_compiled
 from pytest_kernelllm.judge.examine import examine
@@ -88,6 +89,7 @@ class Judge:
         gpu_memory: int = 0,
         policy: Policy | None = None,
         rules: Sequence[Rule] = RULES,
+        in_stage: InStage = unwatched,
     ) -> None:
         """Probes the machine's isolation; no process is started yet.
 
@@ -99,6 +101,7 @@ class Judge:
             isolation: how workers are isolated; by default as well as this machine allows.
             policy: thresholds other than the published ones, for tests of the judge itself.
             rules: rules other than the published ones, for tests of the judge itself.
+            in_stage: gives the context for each stage in which the user's original runs.
         """
         self.environment = environment
         self.policy = policy or Policy()
@@ -108,6 +111,7 @@ class Judge:
         self._seed = secrets.randbelow(1 << 30)
         self._lock = threading.Lock()
         self._preparing = threading.Lock()
+        self._in_stage = in_stage
         self._references: OrderedDict[tuple[int, str], tuple[Subject, ReferenceOutputs]] = OrderedDict()
         self._timer = Timer(gpu_uuid, self._seed)
         cpu = torch.device("cpu")
@@ -246,7 +250,12 @@ class Judge:
             kept = self._references.get(key)
             if kept is None:
                 references = ReferenceOutputs(
-                    criteria.subject, device, self.policy, criteria.tolerance, self._preparing
+                    criteria.subject,
+                    device,
+                    self.policy,
+                    criteria.tolerance,
+                    self._preparing,
+                    self._in_stage,
                 )
                 kept = self._references[key] = (criteria.subject, references)
                 while len(self._references) > 2 * KEPT_TARGETS:

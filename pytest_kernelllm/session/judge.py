@@ -117,12 +117,16 @@ class JudgeStage:
         return self._memo.get(key, lambda: self._judged(judge, live, candidate, key.terms), alone)
 
     def _judged(self, judge: Judge, live: LiveTarget, candidate: Candidate, terms: Terms) -> KernelRecord:
+        from pytest_kernelllm.generate.render.errors import unexpected
         from pytest_kernelllm.judge.launching import ServerFailed
 
         try:
             verdict = judge.judge(candidate, self._criteria(live, candidate))
         except ServerFailed as error:
             raise SessionError(str(error)) from None
+        except (Exception, SystemExit) as error:  # costs one verdict, not the run
+            reason = unexpected("The judge", "candidate", error)
+            verdict = Verdict("inconclusive", "correctness", reason, candidate.kernel_hash, self.environment)
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         return KernelRecord(live.target.id, live.target.source_hash, candidate, verdict, now, terms)
 

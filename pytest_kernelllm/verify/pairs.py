@@ -21,10 +21,11 @@ from pytest_kernelllm.core.records import Environment, Target, Verdict
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.judge.environment import Gpu, equal_gpus, find_environment, find_gpus
 from pytest_kernelllm.verify.messages import Handshake, JudgeRequest
-from pytest_kernelllm.verify.pool import PoolFailed, PoolJob, ProcessLost, ProcessPool, Slot
+from pytest_kernelllm.verify.pool import PoolFailed, PoolJob, ProcessLost, ProcessPool
+from pytest_kernelllm.verify.pool_process import Slot, StageOverdue
 
 LARGEST = 4 * 1024 * 1024
-"""Bytes; no larger candidate is read."""
+"""Bytes; no larger file is read."""
 
 PER_GPU = 6
 """Judging processes for each GPU at most, or in all without one: while one prepares inputs, another's kernel runs or compiles."""
@@ -101,12 +102,16 @@ def verify_all(
             equal[job.name].append(pair)
     try:
         slots = _slots(len(jobs), settings, environment)
-        with ProcessPool("pytest_kernelllm.verify.process", slots) as pool:
-            for job, reply in pool.run(list(jobs.values())):
-                if isinstance(reply, ProcessLost):
-                    verdict = unjudged(f"the judging process ended: {reply}")
-                else:
-                    verdict = Verdict.from_json(reply["verdict"])
+        process = "pytest_kernelllm.verify.process"
+        with ProcessPool(process, slots, settings.reference_deadline) as pool:
+            for job, answer in pool.run(list(jobs.values())):
+                match answer:
+                    case ProcessLost():
+                        verdict = unjudged(f"the judging process was lost: {answer}")
+                    case StageOverdue():
+                        verdict = unjudged(f"{answer}; if it needs longer, raise --reference-deadline")
+                    case reply:
+                        verdict = Verdict.from_json(reply["verdict"])
                 first, *others = equal[job.name]
                 done(Judged(first, verdict))
                 for pair in others:
@@ -117,23 +122,24 @@ def verify_all(
 
 def _job(pair: Pair, settings: Settings, min_speedup: float) -> PoolJob | str:
     """What a judging process has to do, named by the bytes of both files; or why it cannot be done."""
-    target = find_reference(pair.reference)
+    file = Path(pair.reference.partition("::")[0])
+    try:
+        reference, candidate = _read(file), _read(pair.candidate)
+        target = find_reference(pair.reference)
+        text = candidate.decode("utf-8")
+    except _Unreadable as error:
+        return str(error)
+    except UnicodeDecodeError as error:
+        return (
+            f"{_shown(pair.candidate)} cannot be read: it is not UTF-8 ({error.reason} at byte {error.start})"
+        )
     if isinstance(target, str):
         return target
-    file = Path(pair.reference.partition("::")[0]).absolute()
-    try:
-        candidate = pair.candidate.read_bytes()
-        text = candidate.decode("utf-8")
-        reference = file.read_bytes()
-    except (OSError, UnicodeDecodeError) as error:
-        return f"{pair.candidate} cannot be read: {error}"
-    if len(candidate) > LARGEST:
-        return f"{pair.candidate} cannot be read: it is larger than {LARGEST >> 20} MiB"
     # The source hash stands for what the reference imports from files beside it.
     reference_hash = _hash(reference, target.name.encode(), target.source_hash.encode())
     request = JudgeRequest(
         reference=reference_hash,
-        root=str(file.parent),
+        root=str(file.absolute().parent),
         target=target,
         text=text,
         note=pair.candidate.name,
@@ -142,6 +148,28 @@ def _job(pair: Pair, settings: Settings, min_speedup: float) -> PoolJob | str:
         timing=settings.timing,
     )
     return PoolJob(_hash(reference_hash.encode(), candidate), reference_hash, request.to_json())
+
+
+class _Unreadable(Exception):
+    """A file cannot be read; the text says why."""
+
+
+def _read(file: Path) -> bytes:
+    shown = _shown(file)
+    try:
+        if not file.exists():
+            raise _Unreadable(
+                f"there is no file {shown}" + (", only a broken link" if file.is_symlink() else "")
+            )
+        if not file.is_file():
+            raise _Unreadable(f"{shown} cannot be read: it is no regular file")
+        with file.open("rb") as opened:
+            content = opened.read(LARGEST + 1)
+    except OSError as error:
+        raise _Unreadable(f"{shown} cannot be read: {error.strerror}") from None
+    if len(content) > LARGEST:
+        raise _Unreadable(f"{shown} cannot be read: it is larger than {LARGEST >> 20} MiB")
+    return content
 
 
 def _hash(*parts: bytes) -> str:
@@ -184,6 +212,8 @@ def find_reference(reference: str) -> Target | str:
     if not path.is_file():
         return f"There is no file {file}."
     found = scan_file(path, path.parent, kernelbench=not name)
+    if found.problems and not found.targets:
+        return _shown(str(found.problems[0]))
     if name:
         match = [t for t in found.targets if t.name == name]
         return match[0] if match else f"{file} marks no class {name}; it marks {_names(found.targets)}."
@@ -196,12 +226,24 @@ def find_reference(reference: str) -> Target | str:
 
 
 def find_pairs(folder: Path) -> list[Pair]:
-    """Returns every subfolder that holds ``reference.py`` and ``candidate.py``, sorted by name."""
+    """Returns a pair for every subfolder, sorted by name, whether or not its files are there.
+
+    Hidden folders and ``__pycache__`` are no pairs; broken links in the place of a folder are.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
     return [
-        Pair(sub.name, str(sub / "reference.py"), sub / "candidate.py")
+        Pair(_shown(sub.name), str(sub / "reference.py"), sub / "candidate.py")
         for sub in sorted(folder.iterdir())
-        if (sub / "reference.py").is_file() and (sub / "candidate.py").is_file()
+        if (sub.is_dir() or (sub.is_symlink() and not sub.exists()))
+        and not sub.name.startswith((".", "__pycache__"))
     ]
+
+
+def _shown(path: Path | str) -> str:
+    """A path with what is not UTF-8 in it escaped, so that it can be printed."""
+    return str(path).encode(errors="backslashreplace").decode()
 
 
 def _names(targets: tuple[Target, ...]) -> str:

@@ -1,35 +1,28 @@
 """A pool of processes that do jobs: spread over GPUs, each taking the next job when it is free, replaced when they die.
 
-The pool does not know what a job is: requests and replies are JSON. The processes speak over a ``Channel`` on the socket
-whose descriptor is their only argument.
+The pool does not know what a job is: requests and replies are JSON. No job is lost with a process or a slot.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
+import math
 import queue
-import signal
-import socket
-import subprocess
-import sys
-import tempfile
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_kernelllm.judge.shared.channel import Channel, ChannelClosed, ChannelError
-from pytest_kernelllm.store.signing import VARIABLE as STORE_KEY
-
-Reply = dict[str, Any]
+from pytest_kernelllm.judge.shared.channel import ChannelClosed, ChannelError
+from pytest_kernelllm.verify.pool_process import PoolProcess, Reply, Slot, StageOverdue
 
 UNFIT = "unfit"
 """Key of the reply by which a process asks to be replaced before it does this job."""
 
-GRACE = 15.0
-"""Seconds a process has for ending its own children before it is killed."""
+STARTS, RESTARTS = 2, 6
+"""How often a process is started in a slot before the slot is given up: at first, and after one has started there.
+
+Some may be killed from outside; and where one has started, others probably can."""
 
 
 @dataclass(frozen=True)
@@ -44,29 +37,23 @@ class PoolJob:
     """The message to the process."""
 
 
-@dataclass(frozen=True)
-class Slot:
-    """A place for one process."""
-
-    handshake: dict[str, Any]
-    """The first message to each process here; it replies when it is ready."""
-    environment: Mapping[str, str]
-    """Environment variables that differ from this process's."""
-
-
 class ProcessLost(Exception):
-    """A process ended before it replied; the text says how."""
+    """No process lives to reply: two ended, or none starts any more; the text says how."""
 
 
 class PoolFailed(RuntimeError):
     """No process can be started; the text says why."""
 
 
-_Done = queue.SimpleQueue[tuple[PoolJob, Reply | ProcessLost | PoolFailed]]
+class _CannotStart(Exception):
+    """No process starts in a slot; the text says why."""
+
+
+Answer = Reply | ProcessLost | StageOverdue
 
 
 class JobQueue:
-    """The jobs that are left. Every job is taken once. Thread-safe."""
+    """The jobs that are left. Every job is taken once, or again after it was put back. Thread-safe."""
 
     def __init__(self, jobs: Sequence[PoolJob]) -> None:
         """Holds all of ``jobs``; groups in the order in which they first appear."""
@@ -97,13 +84,29 @@ class JobQueue:
                 del self._begun[group]
             return job
 
+    def put_back(self, job: PoolJob) -> None:
+        """Takes back a job that was taken and not done."""
+        with self._lock:
+            self._begun.setdefault(job.group, deque()).appendleft(job)
+
+    def __bool__(self) -> bool:
+        """Whether there are jobs to take."""
+        with self._lock:
+            return bool(self._new or self._begun)
+
 
 class ProcessPool:
     """One process in each slot. Close it with ``with``; that ends them all."""
 
-    def __init__(self, module: str, slots: Sequence[Slot]) -> None:
-        """``module`` is run as ``python -m module FD``, once for each slot, when there is something to do."""
-        self._runners = [_SlotRunner(module, slot) for slot in slots]
+    def __init__(self, module: str, slots: Sequence[Slot], stage_seconds: float = math.inf) -> None:
+        """Starts nothing yet.
+
+        Args:
+            module: run as ``python -m module FD``, once for each slot, when there is something to do.
+            slots: places for processes.
+            stage_seconds: how long a process may stay in a stage that it reports.
+        """
+        self._runners = [_SlotRunner(module, slot, stage_seconds) for slot in slots]
         self._threads: list[threading.Thread] = []
 
     def __enter__(self) -> ProcessPool:
@@ -117,23 +120,79 @@ class ProcessPool:
         for thread in self._threads:
             thread.join()
 
-    def run(self, jobs: Sequence[PoolJob]) -> Iterator[tuple[PoolJob, Reply | ProcessLost]]:
-        """Does all jobs, once; yields each with its reply, or with how its process was lost, as they are done.
+    def run(self, jobs: Sequence[PoolJob]) -> Iterator[tuple[PoolJob, Answer]]:
+        """Does all jobs; yields each with its reply, or with what kept it from having one, as they are done.
+
+        A job whose process ends is done once more, as the first one of a fresh process. A slot in which no process
+        starts leaves its job to the others.
 
         Raises:
-            PoolFailed: the first process of a slot does not start.
+            PoolFailed: no process starts in any slot, from the beginning; or the pool itself failed.
         """
         left = JobQueue(jobs)
-        done: _Done = queue.SimpleQueue()
-        for runner in self._runners[: len(jobs)]:
-            # Daemons: waiting for a process must not hold up a command that is interrupted twice.
-            self._threads.append(threading.Thread(target=runner.work, args=(left, done), daemon=True))
-            self._threads[-1].start()
-        for _ in jobs:
-            job, reply = done.get()
-            if isinstance(reply, PoolFailed):
-                raise reply
-            yield job, reply
+        events: _Events = queue.SimpleQueue()
+        idle = self._runners[: len(jobs)]
+        working, unanswered = 0, len(jobs)
+        why = ""
+        while unanswered:
+            while idle and left:
+                self._work(idle.pop(0), left, events)
+                working += 1
+            if not working:
+                yield from self._given_up(left, why)
+                return
+            event = events.get()
+            match event:
+                case _Answered(job, answer):
+                    unanswered -= 1
+                    yield job, answer
+                case _Idle(runner):
+                    working -= 1
+                    idle.append(runner)
+                case _GivenUp(job, why):
+                    working -= 1
+                    left.put_back(job)
+                case PoolFailed():
+                    raise event
+
+    def _work(self, runner: _SlotRunner, left: JobQueue, events: _Events) -> None:
+        # Daemons: waiting for a process must not hold up a command that is interrupted twice.
+        thread = threading.Thread(target=runner.work, args=(left, events), daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _given_up(self, left: JobQueue, why: str) -> Iterator[tuple[PoolJob, ProcessLost]]:
+        """Yields all jobs that are left when no slot is."""
+        if not any(runner.started for runner in self._runners):
+            raise PoolFailed(f"A judging process cannot start: {why}")
+        while (job := left.take("")) is not None:
+            yield job, ProcessLost(f"no other one starts: {why}")
+
+
+@dataclass(frozen=True)
+class _Answered:
+    """A job is done, or given up."""
+
+    job: PoolJob
+    answer: Answer
+
+
+@dataclass(frozen=True)
+class _Idle:
+    """A slot has nothing to do, and no process any more."""
+
+    runner: _SlotRunner
+
+
+@dataclass(frozen=True)
+class _GivenUp:
+    """In a slot no process starts. It leaves a job, and does no more."""
+
+    job: PoolJob
+    why: str
+
+
+_Events = queue.SimpleQueue[_Answered | _Idle | _GivenUp | PoolFailed]
 
 
 class _SlotRunner:
@@ -142,26 +201,33 @@ class _SlotRunner:
     One thread, because the system ends a process when the thread that started it ends.
     """
 
-    def __init__(self, module: str, slot: Slot) -> None:
+    def __init__(self, module: str, slot: Slot, stage_seconds: float) -> None:
+        self.started = False
+        """Whether a process has started here."""
         self._module = module
         self._slot = slot
-        self._process: _WorkerProcess | None = None
-        self._started = False
+        self._stage_seconds = stage_seconds
+        self._process: PoolProcess | None = None
         self._closed = False
         self._lock = threading.Lock()
 
-    def work(self, left: JobQueue, done: _Done) -> None:
+    def work(self, left: JobQueue, events: _Events) -> None:
         """Does jobs until none is left."""
         group = ""
-        while not self._closed and (job := left.take(group)) is not None:
-            group = job.group
-            try:
-                done.put((job, self._do(job)))
-            except (ProcessLost, PoolFailed) as failure:
-                done.put((job, failure))
-            except Exception as error:  # whoever waits for this job must get it
-                done.put((job, PoolFailed(f"The pool failed: {type(error).__name__}: {error}")))
-        self._end()
+        try:
+            while not self._closed and (job := left.take(group)) is not None:
+                group = job.group
+                try:
+                    events.put(_Answered(job, self._do(job)))
+                except (ProcessLost, StageOverdue) as failure:
+                    events.put(_Answered(job, failure))
+                except _CannotStart as failure:
+                    events.put(_GivenUp(job, str(failure)))
+                    return
+            self._end()
+            events.put(_Idle(self))
+        except Exception as error:  # whoever waits must get it
+            events.put(PoolFailed(f"The pool failed: {type(error).__name__}: {error}"))
 
     def close(self) -> None:
         """From any thread: starts nothing more, and asks the process to end."""
@@ -171,6 +237,15 @@ class _SlotRunner:
                 self._process.terminate()
 
     def _do(self, job: PoolJob) -> Reply:
+        try:
+            return self._reply(job)
+        except ProcessLost as first:  # perhaps through an earlier job, or from outside
+            try:
+                return self._reply(job)
+            except ProcessLost as second:
+                raise ProcessLost(f"{first}; a fresh one: {second}") from None
+
+    def _reply(self, job: PoolJob) -> Reply:
         reply = self._ask(job)
         if UNFIT in reply:
             self._end()
@@ -180,26 +255,29 @@ class _SlotRunner:
     def _ask(self, job: PoolJob) -> Reply:
         process = self._process or self._start()
         try:
-            process.channel.send(job.request)
-            return process.channel.receive()
+            return process.ask(job.request, self._stage_seconds)
         except (ChannelClosed, ChannelError):
             raise ProcessLost(self._end(by_itself=True)) from None
+        except StageOverdue:
+            self._end()
+            raise
 
-    def _start(self) -> _WorkerProcess:
-        with self._lock:
-            if self._closed:
-                raise ProcessLost("the pool is being closed")
-            process = self._process = _WorkerProcess(self._module, self._slot)
-        try:
-            process.channel.send(self._slot.handshake)
-            process.channel.receive()
-        except (ChannelClosed, ChannelError):
-            how = self._end(by_itself=True)
-            if not self._started:
-                raise PoolFailed(f"A judging process cannot start: {how}") from None
-            raise ProcessLost(how) from None
-        self._started = True
-        return process
+    def _start(self) -> PoolProcess:
+        how = ""
+        for _ in range(RESTARTS if self.started else STARTS):
+            try:
+                with self._lock:
+                    if self._closed:
+                        raise ProcessLost("the pool is being closed")
+                    process = self._process = PoolProcess(self._module, self._slot)
+                process.ask(self._slot.handshake)
+                self.started = True
+                return process
+            except (ChannelClosed, ChannelError):
+                how = self._end(by_itself=True)
+            except OSError as error:  # no memory or no descriptor for a process
+                how = f"{error}"
+        raise _CannotStart(how)
 
     def _end(self, *, by_itself: bool = False) -> str:
         """Waits until the process has ended, if there is one, and says how.
@@ -216,61 +294,3 @@ class _SlotRunner:
             self._process = None
             process.reap()
         return how
-
-
-class _WorkerProcess:
-    """One process. It is reaped last, so that no other process gets its number before."""
-
-    def __init__(self, module: str, slot: Slot) -> None:
-        ours, theirs = socket.socketpair()
-        self.channel = Channel(ours)
-        self._killer: threading.Timer | None = None
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115  # closed by reap
-        path = [os.path.abspath(entry) for entry in sys.path]  # noqa: PTH100  # "" is the working directory
-        self._popen = subprocess.Popen(
-            [sys.executable, "-P", "-m", module, str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
-            # It runs references and stores nothing, so it gets no key to the store.
-            env={**os.environ, **slot.environment, STORE_KEY: "", "PYTHONPATH": os.pathsep.join(path)},
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=self._log,
-            start_new_session=True,  # Ctrl-C is for the command, which then ends its processes in good order
-        )
-        theirs.close()
-
-    def terminate(self) -> None:
-        """Asks it to end its children and itself, and kills it if it does not."""
-        os.kill(self._popen.pid, signal.SIGTERM)
-        self.kill_later()
-
-    def kill_later(self) -> None:
-        """Kills it if it has not ended after ``GRACE``. Two threads must not call this at once."""
-        if self._killer is None:
-            self._killer = threading.Timer(GRACE, _kill, (self._popen.pid,))
-            self._killer.daemon = True
-            self._killer.start()
-
-    def wait(self) -> str:
-        """Waits until it has ended, kills what it left in its session, and says how it ended."""
-        how = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
-        assert how is not None  # it is only None with WNOHANG
-        _kill(self._popen.pid)
-        if how.si_code != os.CLD_EXITED:
-            return f"it was killed by {signal.Signals(how.si_status).name}"
-        self._log.seek(0)
-        last_line = self._log.read().decode(errors="replace").strip().rpartition("\n")[2][:300]
-        return f"it exited with status {how.si_status}" + (f": {last_line}" if last_line else "")
-
-    def reap(self) -> None:
-        """Releases everything that belongs to it."""
-        if self._killer is not None:
-            self._killer.cancel()
-        self._popen.wait()
-        self.channel.close()
-        self._log.close()
-
-
-def _kill(group: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(group, signal.SIGKILL)

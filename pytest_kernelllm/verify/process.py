@@ -10,12 +10,15 @@ import ctypes
 import signal
 import socket
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from pytest_kernelllm.core.records import Verdict
+from pytest_kernelllm.core.stages import InStage, unwatched
 from pytest_kernelllm.discover.live import LiveTarget, TargetError, load_target
 from pytest_kernelllm.judge.isolation.isolation import probe_isolation
 from pytest_kernelllm.judge.judge import Judge
@@ -23,6 +26,7 @@ from pytest_kernelllm.judge.shared.channel import Channel, ChannelClosed
 from pytest_kernelllm.verify.candidate import Speed, judge_candidate
 from pytest_kernelllm.verify.messages import Handshake, JudgeRequest
 from pytest_kernelllm.verify.pool import UNFIT
+from pytest_kernelllm.verify.pool_process import STAGE
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -34,12 +38,42 @@ class _Terminated(BaseException):
     """The pool asked this process to end."""
 
 
+class StageReports:
+    """Reports to the pool in which stage each thread is; sends all that this process sends."""
+
+    def __init__(self, channel: Channel) -> None:
+        """Takes over what is sent over ``channel``."""
+        self._channel = channel
+        self._sending = threading.Lock()
+        self._here = threading.local()
+
+    @contextlib.contextmanager
+    def in_stage(self, stage: str) -> Iterator[None]:
+        """Reports that this thread is in a stage, and afterwards that it is where it was before."""
+        outer = getattr(self._here, "stage", "")
+        self._enter(stage)
+        try:
+            yield
+        finally:
+            self._enter(outer)
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Sends one message; several threads may."""
+        with self._sending:
+            self._channel.send(message)
+
+    def _enter(self, stage: str) -> None:
+        self._here.stage = stage
+        self.send({STAGE: stage, "thread": threading.get_ident()})
+
+
 class PairJudge:
     """Judges pairs with one judge, and keeps the last reference, so that its reference outputs are computed once."""
 
-    def __init__(self, judge: Judge) -> None:
-        """``judge`` is started and ended by the caller."""
+    def __init__(self, judge: Judge, in_stage: InStage = unwatched) -> None:
+        """``judge`` is started and ended by the caller; ``in_stage`` is its own."""
         self._judge = judge
+        self._in_stage = in_stage
         self._reference = ""
         self._live: LiveTarget | str = ""
         self._spent = False
@@ -56,7 +90,7 @@ class PairJudge:
             if request.reference != self._reference:
                 sys.path[:] = self._path
                 before, known = _global_settings(), set(sys.modules)
-                self._reference, self._live = request.reference, _load(request)
+                self._reference, self._live = request.reference, self._load(request)
                 self._spent = _global_settings() != before or _brought_helpers(request, known)
             if isinstance(self._live, str):
                 return self._unjudged(self._live)
@@ -65,6 +99,13 @@ class PairJudge:
         except (Exception, SystemExit) as error:  # a run of thousands goes on
             text = " ".join(str(error).split())[:300]
             return self._unjudged(f"the judge failed: {type(error).__name__}: {text}")
+
+    def _load(self, request: JudgeRequest) -> LiveTarget | str:
+        """The reference, ready to be called; or the sentence that says why not."""
+        try:
+            return load_target(Path(request.root), request.target, in_stage=self._in_stage)
+        except TargetError as error:
+            return str(error)
 
     def _unjudged(self, reason: str) -> Verdict:
         return Verdict("inconclusive", "render", reason, "", self._judge.environment)
@@ -78,14 +119,6 @@ class PairJudge:
         except RuntimeError:
             return False
         return True
-
-
-def _load(request: JudgeRequest) -> LiveTarget | str:
-    """The reference, ready to be called; or the sentence that says why not."""
-    try:
-        return load_target(Path(request.root), request.target)
-    except TargetError as error:
-        return str(error)
 
 
 def _global_settings() -> tuple[object, ...]:
@@ -114,12 +147,12 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     raise _Terminated
 
 
-def _serve(channel: Channel, judge: PairJudge) -> None:
+def _serve(channel: Channel, reports: StageReports, judge: PairJudge) -> None:
     """Judges what comes, until this process is no longer fit for it."""
     try:
         while judge.fit_for(request := JudgeRequest.from_json(channel.receive())):
-            channel.send({"verdict": judge.verdict(request).to_json()})
-        channel.send({UNFIT: True})
+            reports.send({"verdict": judge.verdict(request).to_json()})
+        reports.send({UNFIT: True})
     finally:
         # From here on the judge ends its own processes, and must not be interrupted.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -134,15 +167,17 @@ def main(argv: list[str]) -> None:
     with contextlib.suppress(_Terminated, ChannelClosed):
         start = Handshake.from_json(channel.receive())
         isolation = probe_isolation(start.environment.device, start.isolation)
+        reports = StageReports(channel)
         with Judge(
             start.environment,
             deadline=start.deadline,
             gpu_uuid=start.gpu_uuid,
             isolation=isolation,
             gpu_memory=start.gpu_memory,
+            in_stage=reports.in_stage,
         ) as judge:
-            channel.send({"ready": True})
-            _serve(channel, PairJudge(judge))
+            reports.send({"ready": True})
+            _serve(channel, reports, PairJudge(judge, reports.in_stage))
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ def test_verify_takes_a_marked_class_too(tmp_path):
     ("arguments", "sentence"),
     [
         (("gone.py", "candidate.py"), "no file gone.py"),
-        (("reference.py", "gone.py"), "cannot be read"),
+        (("reference.py", "gone.py"), "no file gone.py"),
         (("candidate.py", "candidate.py"), "KernelBench"),
     ],
 )

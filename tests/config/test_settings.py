@@ -37,6 +37,7 @@ EXAMPLES = {
     "baseline": ("compile",) * 3,
     "deadline": ("2.5", 2.5, 2.5),
     "gpu_memory": ("1.5 GiB",) * 3,
+    "reference_deadline": ("300", 300, 300.0),
     "workers": ("2", 2, 2),
     "isolation": ("strict",) * 3,
     "require_kernels": ("yes", True, True),

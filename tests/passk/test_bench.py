@@ -137,6 +137,35 @@ def test_a_folder_in_kernelbenchs_form_is_judged_alike(tmp_path):
     assert "not counted: problems/3_broken.py::Model" in done.stdout
 
 
+def test_an_original_that_fails_where_nothing_expects_it_costs_its_own_verdicts(tmp_path):
+    lay_out(tmp_path, {"Scale_0.py": GOOD, "Odd_0.py": GOOD, "Exits_0.py": GOOD})
+    fails = "import inspect\n        if any(f.filename.endswith('run/original.py') for f in inspect.stack()):"
+    odd = LAYERS.replace("class Scale", "class Odd").replace(
+        "return x *", f"{fails}\n            raise RuntimeError('of all moments')\n        return x *"
+    )
+    (tmp_path / "odd.py").write_text(odd)
+    (tmp_path / "exits.py").write_text(
+        LAYERS.replace("class Scale", "class Exits").replace(
+            "return x *", "raise SystemExit(0)\n        return x *"
+        )
+    )
+    done = bench(tmp_path, "odd.py", "exits.py", "layers.py", "-k", "1", "--json", "-")
+    assert done.returncode == 2, done.stderr
+    report = json.loads(done.stdout)
+    assert [s["result"] for t in report["targets"] for s in t["samples"]] == ["inconclusive", "correct"]
+    reason = report["targets"][0]["samples"][0]["reason"]
+    assert reason.startswith("The judge failed on this candidate: RuntimeError: of all moments")
+    assert "forward(x: float32[4, 64]) fails: SystemExit: 0" in report["left_out"][0]["reason"]
+
+
+def test_what_ends_the_run_is_no_rejection(tmp_path):
+    lay_out(tmp_path, {"Scale_0.py": GOOD})
+    (tmp_path / "layers.py").write_text(LAYERS + "\n\nclass Stop(BaseException):\n    pass\n\n\nraise Stop\n")
+    done = bench(tmp_path, "layers.py", "-k", "1")
+    assert done.returncode == 2
+    assert done.stderr.endswith("kernelllm: this should not have happened; please report it.\n")
+
+
 def test_what_needed_translation_is_told_apart(tmp_path):
     (tmp_path / "modules.py").write_bytes((TESTS / "data" / "fusing" / "modules.py").read_bytes())
     folder = tmp_path / "candidates"
@@ -167,7 +196,8 @@ def test_what_needed_translation_is_told_apart(tmp_path):
         (("layers.py", "-k", "2", "--at", "x"), 2, "not 'x'"),
         (("layers.py", "-k", "0"), 2, "`samples` cannot be 0; expected int of at least 1"),
         (("layers.py", "--plot", "p.pdf"), 2, "p.pdf: a plot is written as .svg or .png"),
-        (("candidates",), 1, "no target in candidates"),
+        (("candidates",), 2, "no target in candidates"),
+        (("layers.py", "lost.py"), 2, "no file or folder lost.py"),
         (("layers.py", "--generator", "files,inductor"), 2, "not of files and inductor"),
     ],
 )

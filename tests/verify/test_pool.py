@@ -1,32 +1,61 @@
 """The pool, with real processes that do simple jobs."""
 
+import math
 import os
+import signal
 import threading
 from collections import Counter
 
 import pytest
 from waiting import wait_until
 
-from pytest_kernelllm.verify import pool as pool_module
-from pytest_kernelllm.verify.pool import JobQueue, PoolFailed, PoolJob, ProcessLost, ProcessPool, Slot
+from pytest_kernelllm.verify import pool_process
+from pytest_kernelllm.verify.pool import JobQueue, PoolFailed, PoolJob, ProcessLost, ProcessPool
+from pytest_kernelllm.verify.pool_process import Slot, StageOverdue
 
 WORKER = """
-import ctypes, os, signal, socket, sys, threading
+import ctypes, os, pathlib, signal, socket, sys, threading
 from pytest_kernelllm.judge.shared.channel import Channel
 
 channel = Channel(socket.socket(fileno=int(sys.argv[1])))
 handshake = channel.receive()
-if handshake.get("broken"):
+place = os.environ["PLACE"]
+burnt = pathlib.Path(handshake.get("burnt", "")) / place
+if handshake.get("broken") or burnt.is_file():
     sys.exit("the GPU is on fire")
+
+
+def stage(name, seconds, thread=1):
+    channel.send({"stage": name, "thread": thread})
+    threading.Event().wait(seconds)
+
+
 channel.send({"ready": True})
-group = None
+group, done = None, 0
 while True:
     request = channel.receive()
+    done += 1
     match request["do"]:
         case "exit":
             os._exit(3)
         case "crash":
             ctypes.string_at(0)
+        case "kill once":
+            if not os.path.exists(request["at"]):
+                open(request["at"], "w").close()
+                os.kill(os.getpid(), request["signal"])
+        case "burn":
+            if place == "0":
+                burnt.touch()
+                os._exit(3)
+        case "stages":
+            for _ in range(7):
+                stage("one of seven", 0.2)
+            stage("", 1.3)
+        case "two threads":
+            stage("the other thread", 0, thread=2)
+            stage("this thread", 0)
+            stage("", None)
         case "hang":
             if request["deaf"]:
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -36,7 +65,7 @@ while True:
             channel.send({"unfit": True})
             sys.exit()
     group = request.get("group")
-    channel.send({"pid": os.getpid(), "place": os.environ["PLACE"], "handshake": handshake})
+    channel.send({"pid": os.getpid(), "place": place, "handshake": handshake, "done": done})
 """
 
 
@@ -45,16 +74,15 @@ def start(tmp_path, monkeypatch):
     (tmp_path / "simple_worker.py").write_text(WORKER)
     monkeypatch.syspath_prepend(str(tmp_path))
 
-    def start(count=1, **handshake):
-        return ProcessPool(
-            "simple_worker", [Slot({"n": n, **handshake}, {"PLACE": str(n)}) for n in range(count)]
-        )
+    def start(count=1, seconds=math.inf, **handshake):
+        slots = [Slot({"n": n, **handshake}, {"PLACE": str(n)}) for n in range(count)]
+        return ProcessPool("simple_worker", slots, seconds)
 
     return start
 
 
-def jobs(*requests, group="g"):
-    return [PoolJob(str(n), group, {"do": do}) for n, do in enumerate(requests)]
+def jobs(*requests, group="g", **fields):
+    return [PoolJob(str(n), group, {"do": do, **fields}) for n, do in enumerate(requests)]
 
 
 def gone(pid):
@@ -81,8 +109,50 @@ def test_a_process_that_dies_costs_the_job_it_held(start, do, words):
     with start() as pool:
         done = {job.name: answer for job, answer in pool.run(jobs("work", do, "work", "work"))}
     assert isinstance(done["1"], ProcessLost)
-    assert str(done["1"]) == words
+    assert str(done["1"]) == f"{words}; a fresh one: {words}"
     assert done["0"]["pid"] != done["2"]["pid"] == done["3"]["pid"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGRTMIN + 3])
+def test_the_job_of_a_process_that_dies_is_the_first_of_a_fresh_one(start, tmp_path, number):
+    wanted = jobs("work", "kill once", "work", at=str(tmp_path / "killed"), signal=number)
+    with start() as pool:
+        done = {job.name: answer for job, answer in pool.run(wanted)}
+    assert [done[name]["done"] for name in "012"] == [1, 1, 2]
+    assert done["0"]["pid"] != done["1"]["pid"] == done["2"]["pid"]
+
+
+def test_a_slot_that_cannot_start_any_more_leaves_its_job_to_others(start, tmp_path):
+    # The other slot has perhaps found nothing to do by then, and has ended its process.
+    with start(2, burnt=str(tmp_path)) as pool:
+        done = list(pool.run(jobs("burn", "burn")))
+    assert sorted(job.name for job, _ in done) == ["0", "1"]
+    assert [answer["place"] for _, answer in done] == ["1", "1"]
+    assert (tmp_path / "0").exists()
+
+
+def test_where_no_slot_is_left_every_job_says_why(start, tmp_path):
+    with start(burnt=str(tmp_path)) as pool:
+        done = {job.name: answer for job, answer in pool.run(jobs("work", "burn", "work", "work"))}
+    assert done["0"]["place"] == "0"
+    assert all(isinstance(done[name], ProcessLost) for name in "123")
+    assert {str(done[name]) for name in "123"} == {
+        "no other one starts: it exited with status 1: the GPU is on fire"
+    }
+
+
+def test_many_slow_stages_are_not_one_and_the_time_between_them_is_free(start):
+    with start(seconds=1.0) as pool:
+        [(_, answer)] = pool.run(jobs("stages"))
+    assert answer["done"] == 1
+
+
+def test_a_stage_that_takes_too_long_costs_its_job_only(start):
+    with start(seconds=0.5) as pool:
+        done = {job.name: answer for job, answer in pool.run(jobs("work", "two threads", "work"))}
+    assert isinstance(done["1"], StageOverdue)
+    assert str(done["1"]) == "the other thread took more than 0.5 s"
+    assert done["0"]["pid"] != done["2"]["pid"]
 
 
 def test_a_process_that_finds_itself_unfit_is_replaced_first(start):
@@ -99,7 +169,7 @@ def test_processes_that_cannot_start_end_the_run_with_their_last_words(start):
 
 @pytest.mark.parametrize("deaf", [False, True])
 def test_closing_ends_processes_that_are_busy(start, tmp_path, monkeypatch, deaf):
-    monkeypatch.setattr(pool_module, "GRACE", 0.2)
+    monkeypatch.setattr(pool_process, "GRACE", 0.2)
     wanted = [
         PoolJob("quick", "a", {"do": "work"}),
         PoolJob("slow", "a", {"do": "hang", "deaf": deaf, "at": str(tmp_path / "hanging")}),

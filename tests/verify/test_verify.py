@@ -2,8 +2,10 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -71,6 +73,13 @@ def descendants(pid):
     for parent in found:
         found += [child for child, (above, _) in parents.items() if above == parent]
     return found[1:]
+
+
+def cmdline(pid):
+    try:
+        return (Path("/proc") / str(pid) / "cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
 
 
 def running(pid):
@@ -152,12 +161,122 @@ def test_verdicts_do_not_depend_on_what_was_judged_before(tmp_path, backwards):
     }
 
 
-def test_what_cannot_be_read_costs_no_process(tmp_path):
-    pairs = lay_out(tmp_path, a=("x = 1\n", ANSWER), b=(PROBLEM, "# " + "long " * 1_000_000))
-    (tmp_path / "a" / "candidate.py").write_bytes(b"\xff\xfe")
-    reasons = {name: j.verdict.reason for name, j in judge(pairs).items()}
-    assert "KernelBench's form" in reasons["a"]
-    assert "larger than 4 MiB" in reasons["b"]
+def test_what_cannot_be_read_is_a_line_with_its_reason_and_costs_no_process(tmp_path):
+    folder = tmp_path / "pairs"
+    good = (PROBLEM, ANSWER)
+    names = "latin", "no_candidate", "no_reference", "a_folder", "broken", "pipe", "device", "unreadable"
+    lay_out(folder, form=("x = 1\n", ANSWER), long=(PROBLEM, "# " + "long " * 1_000_000))
+    lay_out(folder, no_python=("def get_init_inputs(:", ANSWER), **dict.fromkeys(names, good))
+    for name in ("latin", "a_folder", "broken", "pipe", "device", "unreadable", "no_candidate"):
+        (folder / name / "candidate.py").unlink()
+    (folder / "latin" / "candidate.py").write_bytes(b"# caf\xe9\n")
+    (folder / "no_reference" / "reference.py").unlink()
+    (folder / "a_folder" / "candidate.py").mkdir()
+    (folder / "broken" / "candidate.py").symlink_to("nowhere.py")
+    os.mkfifo(folder / "pipe" / "candidate.py")
+    (folder / "device" / "candidate.py").symlink_to("/dev/zero")
+    (folder / "unreadable" / "candidate.py").symlink_to("/proc/self/mem")  # also for root
+    (folder / "empty").mkdir()
+    (folder / "broken_folder").symlink_to("nowhere")
+    (folder / os.fsdecode(b"caf\xe9")).mkdir()
+    for skipped in (".git", "__pycache__"):
+        (folder / skipped).mkdir()
+    (folder / "notes.txt").touch()
+    command = [*COMMAND, "verify", "--pairs", "pairs", "--device", "cpu"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "kernelllm: 0 accepted, 0 rejected, 14 inconclusive\n")
+    reasons = dict(line.split(": inconclusive: ") for line in done.stdout.splitlines())
+    ends = {
+        "broken": "there is no file pairs/broken/candidate.py, only a broken link",
+        "broken_folder": "broken_folder/reference.py",
+        "caf\\udce9": "reference.py",
+        "device": "pairs/device/candidate.py cannot be read: it is no regular file",
+        "empty": "empty/reference.py",
+        "a_folder": "pairs/a_folder/candidate.py cannot be read: it is no regular file",
+        "form": "is not in KernelBench's form (Model, get_inputs); name a marked class as pairs/form/reference.py::Class.",
+        "latin": "it is not UTF-8 (invalid continuation byte at byte 5)",
+        "long": "larger than 4 MiB",
+        "no_candidate": "there is no file pairs/no_candidate/candidate.py",
+        "no_python": "reference.py:1: cannot be read as Python (invalid syntax).",
+        "no_reference": "no_reference/reference.py",
+        "pipe": "pairs/pipe/candidate.py cannot be read: it is no regular file",
+        "unreadable": "pairs/unreadable/candidate.py cannot be read: Input/output error",
+    }
+    assert reasons.keys() == ends.keys()
+    assert {name: reason for name, reason in reasons.items() if not reason.endswith(ends[name])} == {}
+
+
+def test_a_reference_that_hangs_costs_its_own_verdict_and_the_line_names_the_stage(tmp_path):
+    forever = "while True:\n            pass\n"
+    pairs = lay_out(
+        tmp_path,
+        imported=(PROBLEM + "\nimport time\ntime.sleep(1000)\n", ANSWER),
+        built=(PROBLEM.replace("super()", forever + "        super()"), ANSWER),
+        drawn=(
+            PROBLEM.replace("return [torch", "\n    while True:\n        pass\n    return [torch"),
+            ANSWER,
+        ),
+        # Only the judge draws so many and runs it; and it does not end when it is asked to.
+        run=(
+            PROBLEM.replace(
+                "return x *", "import ctypes\n        ctypes.CDLL(None).pause()\n        return x *"
+            ),
+            ANSWER,
+        ),
+        right=(PROBLEM, ANSWER),
+        wrong=(PROBLEM, WRONG),
+    )
+    judged = []
+    verify_all(pairs, Settings(device="cpu", workers=2, reference_deadline=6), judged.append)
+    verdicts = {j.pair.name: j.verdict for j in judged}
+    hint = "took more than 6 s; if it needs longer, raise --reference-deadline"
+    assert {name: v.reason for name, v in verdicts.items() if v.verdict == "inconclusive"} == {
+        "imported": f"importing the original {hint}",
+        "built": f"building the original {hint}",
+        "drawn": f"drawing inputs {hint}",
+        "run": f"running the original {hint}",
+    }
+    assert verdicts["right"].accepted and verdicts["wrong"].rule == "values"
+
+
+def test_a_full_disk_is_one_sentence_and_no_rejection(tmp_path):
+    lay_out(tmp_path / "pairs", a=("x = 1\n", ANSWER))
+    command = [*COMMAND, "verify", "--pairs", "pairs", "--device", "cpu", "--json", "/dev/full"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "kernelllm: [Errno 28] No space left on device\n")
+
+
+@pytest.mark.slow
+def test_killed_judging_processes_change_no_verdict(tmp_path):
+    """The one process dies four times at random moments, each time after the job of the time before was answered."""
+    rng = random.Random()
+    answers = [ANSWER.replace("+ 1)", f"+ {n % 3})") for n in range(10)]
+    for n, answer in enumerate(answers):
+        lay_out(tmp_path / "pairs", **{f"p{n}": (PROBLEM, answer + f"\n# {n}\n"), f"q{n}": (OTHER, answer)})
+    command = [*COMMAND, "verify", "--pairs", "pairs", "--device", "cpu", "--workers", "1", "--json"]
+    subprocess.run([*command, "calm.jsonl"], cwd=tmp_path, capture_output=True, check=False)
+    process = subprocess.Popen([*command, "out.jsonl"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+
+    def answered():
+        return (
+            len((tmp_path / "out.jsonl").read_text().splitlines()) if (tmp_path / "out.jsonl").exists() else 0
+        )
+
+    for number in (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGKILL):
+        before = answered()
+        wait_until(lambda before=before: answered() > before, process)
+        threading.Event().wait(rng.uniform(0, 1.5))
+        children = [pid for pid in descendants(process.pid) if b"verify.process" in cmdline(pid)]
+        os.kill(children[0], number)
+    _, errors = process.communicate()
+    assert process.returncode == 1, errors
+
+    def lines(name):
+        found = [json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
+        return sorted((line["name"], line["verdict"], line["rule"]) for line in found)
+
+    assert lines("out.jsonl") == lines("calm.jsonl")
+    assert len(lines("out.jsonl")) == 20
 
 
 def test_a_verdict_with_an_infinite_number_is_a_line_like_the_others(tmp_path):

@@ -44,8 +44,10 @@ def render(completion: Completion, live: LiveTarget, *, on_gpu: bool = False) ->
         raise
     except (ExtractError, TargetError) as error:
         raise RenderError(str(error)) from None
-    except RecursionError:
+    except (RecursionError, MemoryError):  # the parser raises either
         raise RenderError("The completion's code is nested too deeply to be read.") from None
+    except UnicodeEncodeError:
+        raise RenderError("The completion is not Unicode: it holds half of a surrogate pair.") from None
     except Exception as error:
         raise RenderError(unexpected("The renderer", "completion", error)) from error
 

@@ -26,7 +26,7 @@ def original_errors(probe: Probe) -> Iterator[None]:
         yield
     except (torch.cuda.OutOfMemoryError, Unasked):
         raise
-    except Exception as error:  # the user's code may raise anything
+    except (Exception, SystemExit) as error:  # the user's code may raise anything
         text = " ".join(str(error).split())[:300]
         where = probe.describe()
         raise OriginalError(f"the original fails at {where}: {type(error).__name__}: {text}") from error

@@ -68,7 +68,7 @@ def cast_sizes(function: ast.FunctionDef) -> None:
 
 def base_pointer(call: ast.Call) -> str:
     """Returns the pointer that a load, store or atomic works on: ``in_ptr0`` for ``in_ptr0 + (x0)``."""
-    node = call.args[0]
+    node = call.args[0] if call.args else None
     while isinstance(node, ast.BinOp):
         node = node.left
     return node.id if isinstance(node, ast.Name) else ""
@@ -126,18 +126,17 @@ class _Casts(ast.NodeTransformer):
             return True
         name = call_name(node)
         if name == "tl.cast":
-            return ast.unparse(node.args[1]) == "tl.float32"
+            return [ast.unparse(a) for a in node.args[1:2]] == ["tl.float32"]
         if name == "tl.full":
-            return ast.unparse(node.args[-1]) == "tl.float32"
+            return [ast.unparse(a) for a in node.args[-1:]] == ["tl.float32"]
         if name == "tl.load":
             return base_pointer(node) in self.pointers
         if name == "tl.where":
             return self._agree(node.args[1:])
         short = name.removeprefix("tl.")
         if short in (_ELEMENTWISE | _SHAPING if name.startswith("tl.") else _DEVICE):
-            return self.is_float(node.args[0]) and (
-                short not in ("maximum", "minimum") or self._agree(node.args)
-            )
+            floating = bool(node.args) and self.is_float(node.args[0])
+            return floating and (short not in ("maximum", "minimum") or self._agree(node.args))
         return False
 
     def _agree(self, nodes: list[ast.expr]) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from pytest_kernelllm.core.records import Domain, TensorSpec
 from pytest_kernelllm.core.syntax import constant_int, expression, read_names, rename, stored_names
+from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.inductor import launch, torch_calls
 from pytest_kernelllm.generate.render.inductor.int64_offsets import needs_int64, with_int64_offsets
 from pytest_kernelllm.generate.render.inductor.kernel_text import call_text, function_text
@@ -94,7 +95,10 @@ class _Emitter:
 
     def emit(self) -> ProgramText:
         """Writes the whole program."""
-        returned = {i: self.program.returns[i] for i in outputs(self.binding.output)}
+        needed, given = list(outputs(self.binding.output)), self.program.returns
+        if missing := [i for i in needed if i >= len(given)]:
+            raise RenderError(f"ModelNew returns result {missing[0]} of `call`, which returns {len(given)}.")
+        returned = {i: given[i] for i in needed}
         lowered = {
             name: lower(kernel.function, kernel.helpers, self.binding.scalars)
             for name, kernel in self.program.kernels.items()

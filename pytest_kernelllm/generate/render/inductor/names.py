@@ -145,7 +145,7 @@ def _local(target: str, node: ast.stmt, known: Mapping[str, str], renamed: Mappi
     for call in (n for n in ast.walk(value) if isinstance(n, ast.Call)):
         name = call_name(call)
         if name == "tl.load":
-            pointer = next((n.id for n in ast.walk(call.args[0]) if isinstance(n, ast.Name)), "")
+            pointer = next((n.id for a in call.args[:1] for n in ast.walk(a) if isinstance(n, ast.Name)), "")
             return renamed.get(pointer, "value_ptr").removesuffix("_ptr")
         if name in _RESULTS:
             return _RESULTS[name]

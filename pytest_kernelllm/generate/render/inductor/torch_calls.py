@@ -37,15 +37,11 @@ def is_attention(node: ast.expr) -> bool:
 
 def allocation(call: ast.Call) -> tuple[Sequence[ast.expr], Sequence[ast.expr], str]:
     """Returns the shape, strides and dtype (``torch.float32``) of an allocation."""
-    shape, strides = call.args[:2]
-    dtype = (
-        call.args[2]
-        if len(call.args) > 2
-        else next((k.value for k in call.keywords if k.arg == "dtype"), None)
-    )
-    if not (isinstance(shape, ast.Tuple) and isinstance(strides, ast.Tuple) and dtype is not None):
-        raise RenderError(f"The allocation `{ast.unparse(call)}` is not understood.")
-    return shape.elts, strides.elts, ast.unparse(dtype)
+    named = [k.value for k in call.keywords if k.arg == "dtype"]
+    match [*call.args, *named]:
+        case [ast.Tuple(shape), ast.Tuple(strides), dtype, *_] if len(shape) == len(strides):
+            return shape, strides, ast.unparse(dtype)
+    raise RenderError(f"The allocation `{ast.unparse(call)}` is not understood.")
 
 
 def contiguous_strides(shape: Sequence[ast.expr]) -> list[ast.expr]:
@@ -128,7 +124,9 @@ def vendor_call(call: ast.Call, view: Callable[[ast.expr], ast.expr]) -> ast.Cal
 def _attention(call: ast.Call, view: Callable[[ast.expr], ast.expr], ordered: str) -> ast.Call:
     options = dict(zip(("attn_mask", "dropout_p", "is_causal"), call.args[3:], strict=False))
     options |= {k.arg: k.value for k in call.keywords if k.arg}
-    kept = [ast.keyword(k, view(v)) for k, v in options.items() if ast.unparse(v) != _ATTENTION_DEFAULTS[k]]
+    kept = [
+        ast.keyword(k, view(v)) for k, v in options.items() if ast.unparse(v) != _ATTENTION_DEFAULTS.get(k)
+    ]
     function = expression("torch.nn.functional.scaled_dot_product_attention")
     result = ast.Call(function, [view(tensor) for tensor in call.args[:3]], kept)
     whole = expression(ordered.format(ast.unparse(result)))

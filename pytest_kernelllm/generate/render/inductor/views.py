@@ -7,6 +7,7 @@ import copy
 from collections.abc import Mapping, Sequence
 
 from pytest_kernelllm.core.syntax import Substitute, call_name, constant_int, expression
+from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.inductor.torch_calls import (
     contiguous_strides,
     elements,
@@ -55,7 +56,12 @@ class Buffers:
 
     def pointer(self, node: ast.expr) -> ast.expr:
         """Writes a tensor as a kernel's argument, of which only the start of the data matters."""
-        while isinstance(node, ast.Call) and call_name(node) == "reinterpret_tensor" and _offset(node) == 0:
+        while (
+            isinstance(node, ast.Call)
+            and call_name(node) == "reinterpret_tensor"
+            and _offset(node) == 0
+            and node.args
+        ):
             node = node.args[0]
         return self.tensor(node)
 
@@ -96,16 +102,20 @@ class _Views(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         if call_name(node) != "reinterpret_tensor":
             return self.generic_visit(node)
-        base, shape, strides, *_ = node.args
-        assert isinstance(shape, ast.Tuple) and isinstance(strides, ast.Tuple)
-        offset = node.args[3] if len(node.args) > 3 else ast.Constant(0)
+        match node.args:
+            case [base, ast.Tuple(shape), ast.Tuple(strides), *offsets] if len(shape) == len(strides):
+                offset = offsets[0] if offsets else ast.Constant(0)
+            case _:
+                raise RenderError(
+                    f"Line {node.lineno}: `{ast.unparse(node)}` is not reinterpret_tensor(tensor, shape, strides, offset)."
+                )
         inner_start = 0
-        while isinstance(base, ast.Call) and call_name(base) == "reinterpret_tensor":
+        while isinstance(base, ast.Call) and call_name(base) == "reinterpret_tensor" and base.args:
             inner_start += _offset(base)
             base = base.args[0]
         if inner_start:
             offset = ast.BinOp(offset, ast.Add(), ast.Constant(inner_start))
-        return self.buffers.view(base, shape.elts, strides.elts, offset)
+        return self.buffers.view(base, shape, strides, offset)
 
 
 def _offset(call: ast.Call) -> int:

@@ -94,13 +94,11 @@ def _kernels(tree: ast.Module) -> Iterator[tuple[str, KernelSource]]:
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             name = ast.unparse(node.targets[0])
-            if call_name(node.value) == "async_compile.triton" and isinstance(
-                node.value.args[1], ast.Constant
-            ):
-                inner = parse(str(node.value.args[1].value))
-                yield name, _from_string(name, inner)
-            elif call_name(node.value).startswith("async_compile."):
-                raise RenderError(f"`{name}` is not a Triton kernel ({call_name(node.value)}).")
+            match call_name(node.value), node.value.args:
+                case "async_compile.triton", [_, ast.Constant(text), *_]:
+                    yield name, _from_string(name, parse(str(text)))
+                case called, _ if called.startswith("async_compile."):
+                    raise RenderError(f"`{name}` is not a Triton kernel ({called}).")
 
 
 def _from_string(name: str, tree: ast.Module) -> KernelSource:
@@ -120,12 +118,12 @@ def _kernel(name: str, function: ast.FunctionDef, helpers: tuple[ast.FunctionDef
         if heuristic not in _KINDS:
             raise RenderError(f"`{name}` is a kernel of kind `{heuristic}`, which is not supported.")
         options = {k.arg: k.value for k in decorator.keywords}
-        grid = _literal_entry(options.get("inductor_meta"), "grid_type") or "Grid1D"
+        grid = _entries(options.get("inductor_meta")).get("grid_type", "Grid1D")
         if grid not in ("Grid1D", "Grid2D", "Grid3D", "Grid2DWithYZOverflow"):
             raise RenderError(f"`{name}` needs a launch grid of kind `{grid}`, which is not supported.")
-        hints = ast.literal_eval(options["size_hints"]) if "size_hints" in options else {}
-        sizes = {str(k).rstrip("_")[0]: int(v) for k, v in dict(hints).items()}
-        if len([k for k in hints if str(k).startswith("r")]) > 1:
+        hints = _entries(options.get("size_hints"))
+        sizes = {k.rstrip("_")[:1]: v for k, v in hints.items() if isinstance(v, int)}
+        if len([k for k in hints if k.startswith("r")]) > 1:
             raise RenderError(f"`{name}` reduces over two blocked dimensions, which is not supported.")
         hint = ast.unparse(options["reduction_hint"]) if "reduction_hint" in options else "INNER"
         inner = hint.endswith(("INNER", "DEFAULT"))
@@ -138,21 +136,24 @@ def _kernel(name: str, function: ast.FunctionDef, helpers: tuple[ast.FunctionDef
     return KernelSource(name, function, helpers, kind)
 
 
-def _literal_entry(node: ast.expr | None, key: str) -> str | None:
-    if isinstance(node, ast.Dict):
-        for k, v in zip(node.keys, node.values, strict=True):
-            if isinstance(k, ast.Constant) and k.value == key and isinstance(v, ast.Constant):
-                return str(v.value)
-    return None
-
-
 def _types(meta: ast.expr | None) -> Mapping[str, str]:
     """Returns Triton's type of each parameter from ``triton_meta={"signature": {...}}``."""
     if isinstance(meta, ast.Dict):
         for key, value in zip(meta.keys, meta.values, strict=True):
-            if isinstance(key, ast.Constant) and key.value == "signature" and isinstance(value, ast.Dict):
-                return {str(k): str(v) for k, v in ast.literal_eval(value).items()}
+            if isinstance(key, ast.Constant) and key.value == "signature":
+                return {k: str(v) for k, v in _entries(value).items()}
     return {}
+
+
+def _entries(node: ast.expr | None) -> Mapping[str, object]:
+    """Returns the entries of a dict that have a constant for key and value; nothing for another expression."""
+    if not isinstance(node, ast.Dict):
+        return {}
+    return {
+        str(k.value): v.value
+        for k, v in zip(node.keys, node.values, strict=True)
+        if isinstance(k, ast.Constant) and isinstance(v, ast.Constant)
+    }
 
 
 # --------------------------------------------------------------------------- call
@@ -235,12 +236,10 @@ class _Reader:
             self.steps.append(Do(value))
 
     def _layout(self, call: ast.Call) -> None:
-        what = self._resolve(call.args[0])
-        if isinstance(what, ast.Name) and len(call.args) >= 3:
-            shape, strides = (self._resolve(a) for a in call.args[1:3])
-            if isinstance(shape, ast.Tuple) and isinstance(strides, ast.Tuple):
-                layout = Layout(tuple(map(ast.unparse, shape.elts)), tuple(map(ast.unparse, strides.elts)))
-                self.layouts.setdefault(what.id, layout)
+        match [self._resolve(a) for a in call.args[:3]]:
+            case [ast.Name(name), ast.Tuple(shape), ast.Tuple(strides)]:
+                layout = Layout(tuple(map(ast.unparse, shape)), tuple(map(ast.unparse, strides)))
+                self.layouts.setdefault(name, layout)
 
     def _run(self, kernel: KernelSource, call: ast.Call) -> None:
         arguments = tuple(self._resolve(a) for a in call.args)

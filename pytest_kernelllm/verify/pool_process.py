@@ -1,0 +1,140 @@
+"""One process of a pool: started in its slot, asked, ended and reaped.
+
+The process speaks over a ``Channel`` on the socket whose descriptor is its only argument.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_kernelllm.judge.shared.channel import Channel, ChannelTimeout
+from pytest_kernelllm.store.signing import VARIABLE as STORE_KEY
+
+Reply = dict[str, Any]
+
+STAGE = "stage"
+"""Key of the messages by which a process reports, before its reply, which stage of a job it enters: one that has a deadline.
+
+The empty name leaves it. ``thread`` numbers the thread that reports, which is in one stage at a time."""
+
+PENDING = 0.1
+"""Seconds to read what a process reported while this one could not run, before it is found to be late."""
+
+GRACE = 15.0
+"""Seconds a process has for ending its own children before it is killed."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place for one process."""
+
+    handshake: dict[str, Any]
+    """The first message to each process here; it replies when it is ready."""
+    environment: Mapping[str, str]
+    """Environment variables that differ from this process's."""
+
+
+class StageOverdue(Exception):
+    """A process did not leave a stage of the job in time, and was ended; the text names stage and seconds."""
+
+
+class PoolProcess:
+    """One process. It is reaped last, so that no other process gets its number before."""
+
+    def __init__(self, module: str, slot: Slot) -> None:
+        """Starts ``python -m module FD`` in a slot.
+
+        Raises:
+            OSError: there is no memory or no descriptor for it.
+        """
+        ours, theirs = socket.socketpair()
+        self.channel = Channel(ours)
+        self._killer: threading.Timer | None = None
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  # closed by reap
+        path = [os.path.abspath(entry) for entry in sys.path]  # noqa: PTH100  # "" is the working directory
+        self._popen = subprocess.Popen(
+            [sys.executable, "-P", "-m", module, str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            # It runs references and stores nothing, so it gets no key to the store.
+            env={**os.environ, **slot.environment, STORE_KEY: "", "PYTHONPATH": os.pathsep.join(path)},
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            start_new_session=True,  # Ctrl-C is for the command, which then ends its processes in good order
+        )
+        theirs.close()
+
+    def ask(self, request: dict[str, Any], stage_seconds: float = math.inf) -> Reply:
+        """Sends a message and waits for the reply.
+
+        Raises:
+            StageOverdue: it stays in a stage that it reported for longer than ``stage_seconds``.
+            ChannelClosed: it ended.
+            ChannelError: it sent something else than messages.
+        """
+        self.channel.send(request)
+        stages: dict[int, tuple[str, float]] = {}
+        """By thread, with the time at which it is over."""
+        while True:
+            stage, end = min(stages.values(), key=lambda each: each[1], default=("", math.inf))
+            wait = None if end == math.inf else max(end - time.monotonic(), PENDING)
+            try:
+                message = self.channel.receive(wait)
+            except ChannelTimeout:
+                raise StageOverdue(f"{stage} took more than {stage_seconds:g} s") from None
+            if STAGE not in message:
+                return message
+            stages.pop(message["thread"], None)
+            if message[STAGE]:
+                stages[message["thread"]] = message[STAGE], time.monotonic() + stage_seconds
+
+    def terminate(self) -> None:
+        """Asks it to end its children and itself, and kills it if it does not."""
+        os.kill(self._popen.pid, signal.SIGTERM)
+        self.kill_later()
+
+    def kill_later(self) -> None:
+        """Kills it if it has not ended after ``GRACE``. Two threads must not call this at once."""
+        if self._killer is None:
+            self._killer = threading.Timer(GRACE, _kill, (self._popen.pid,))
+            self._killer.daemon = True
+            self._killer.start()
+
+    def wait(self) -> str:
+        """Waits until it has ended, kills what it left in its session, and says how it ended."""
+        how = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
+        assert how is not None  # it is only None with WNOHANG
+        _kill(self._popen.pid)
+        if how.si_code != os.CLD_EXITED:
+            return f"it was killed by {_SIGNALS.get(how.si_status, f'signal {how.si_status}')}"
+        self._log.seek(0)
+        last_line = self._log.read().decode(errors="replace").strip().rpartition("\n")[2][:300]
+        return f"it exited with status {how.si_status}" + (f": {last_line}" if last_line else "")
+
+    def reap(self) -> None:
+        """Releases everything that belongs to it."""
+        if self._killer is not None:
+            self._killer.cancel()
+        self._popen.wait()
+        self.channel.close()
+        self._log.close()
+
+
+_SIGNALS = {each.value: each.name for each in signal.Signals}
+
+
+def _kill(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
