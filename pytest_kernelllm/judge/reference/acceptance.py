@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from pytest_kernelllm.core.stages import RUNNING, InStage, unwatched
 from pytest_kernelllm.judge.reference import calls
 from pytest_kernelllm.judge.shared.structure import flatten
 from pytest_kernelllm.judge.shared.watch import OperationWatch
@@ -40,6 +41,8 @@ class Trial:
     arguments: dict[str, Any]
     on_cpu: Callable[[], nn.Module] | None
     """Builds the original on the CPU, where invalid inputs raise errors and harm nothing; None: it is there."""
+    in_stage: InStage = unwatched
+    """Gives the context for each run of the original."""
 
     @cached_property
     def usual(self) -> tuple[list[Any], frozenset[str]]:
@@ -63,7 +66,8 @@ class Trial:
                 return False
             moved = {k: v.cpu() if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
             try:
-                calls.call_original(self.on_cpu(), moved)
+                with self.in_stage(RUNNING):
+                    calls.call_original(self.on_cpu(), moved)
             except Exception:  # the user's code may raise anything
                 return False
         return self.accepts(self.module, arguments, nonfinite)
@@ -72,7 +76,8 @@ class Trial:
         """Whether ``module`` gives outputs of the usual form, as finite and as exact as usual."""
         usual = self.usual[0]
         try:
-            leaves = flatten(calls.call_original(module, arguments))[1]
+            with self.in_stage(RUNNING):
+                leaves = flatten(calls.call_original(module, arguments))[1]
             if not _same_form(leaves, usual):
                 return False
             if nonfinite:

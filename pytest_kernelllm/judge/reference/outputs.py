@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 import torch
 
 from pytest_kernelllm.core.records import Case, TensorSpec
+from pytest_kernelllm.core.stages import RUNNING, InStage, unwatched
 from pytest_kernelllm.judge.memory import make_room
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import calls, numerics, weights
@@ -41,6 +43,9 @@ from pytest_kernelllm.judge.reference.unsupported import (
 )
 from pytest_kernelllm.judge.reference.variations import OTHERS_FOR_FIXED, Change, allows_nonfinite, vary
 from pytest_kernelllm.judge.shared.structure import flatten
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 STRIPED = frozenset({"stress", "nonfinite"})
 """Rules whose probes change rows, so that one call can hold the rows of several."""
@@ -96,6 +101,17 @@ class _SlicedCase:
     """The leaves, without data."""
 
 
+def _runs_original(method: Callable[P, R]) -> Callable[P, R]:
+    """Makes a method of ``ReferenceOutputs`` a stage of its own, so that many runs are not taken for one slow one."""
+
+    @functools.wraps(method)
+    def staged(*args: P.args, **kwargs: P.kwargs) -> R:
+        with cast(ReferenceOutputs, args[0])._in_stage(RUNNING):
+            return method(*args, **kwargs)
+
+    return staged
+
+
 class ReferenceOutputs:
     """Prepares the probes of one target, and caches the small ones. Thread-safe."""
 
@@ -106,14 +122,25 @@ class ReferenceOutputs:
         policy: Policy,
         tolerance: float | None,
         preparing: threading.Lock | None = None,
+        in_stage: InStage = unwatched,
     ) -> None:
-        """``tolerance`` is the marker's, or None; ``preparing`` is a lock to share with others, see ``prepare``."""
+        """Prepares nothing yet.
+
+        Args:
+            subject: the target.
+            device: where the original runs.
+            policy: thresholds.
+            tolerance: the marker's, or None.
+            preparing: a lock to share with others, see ``prepare``.
+            in_stage: gives the context for each run of the original.
+        """
         self.subject = subject
         self.device = device
         self.policy = policy
         self.tolerance = tolerance
         self._keeping = threading.Lock()
         self._preparing = preparing or threading.Lock()
+        self._in_stage = in_stage
         self._compiling = threading.Lock()
         self._kept: OrderedDict[Probe, PreparedProbe] = OrderedDict()
         self._built: dict[str, torch.nn.Module] = {}
@@ -168,7 +195,7 @@ class ReferenceOutputs:
         with self._preparing:
             if probe in self._gradients:
                 return self._gradients[probe]
-            with original_errors(probe):
+            with original_errors(probe), self._in_stage(RUNNING):
                 perturbations = list(self._perturbations(probe.seed))
                 gradients = expected_gradients(
                     prepared.module,
@@ -206,6 +233,7 @@ class ReferenceOutputs:
         with self._keeping:
             return self._kept.get(probe)
 
+    @_runs_original
     def _prepare(self, probe: Probe) -> PreparedProbe:
         case = self.subject.case(probe.case)
         with original_errors(probe):
@@ -224,6 +252,7 @@ class ReferenceOutputs:
         updates = self._updates(modules, arguments, probe)
         return PreparedProbe(probe, modules.perturbed, arguments, expected, trivial, updates)
 
+    @_runs_original
     def _comparable(
         self, probe: Probe, modules: _Modules, arguments: dict[str, Any], output: Any
     ) -> tuple[Any, list[torch.Tensor]]:
@@ -334,7 +363,7 @@ class ReferenceOutputs:
 
         def run(rows: slice) -> list[torch.Tensor]:
             # Neither copied nor seeded: the original changes nothing, and draws nothing that matters.
-            with original_errors(probe), torch.no_grad():
+            with original_errors(probe), self._in_stage(RUNNING), torch.no_grad():
                 return flatten(modules.perturbed(**slicing.cut(arguments, rows)))[1]
 
         def expect(rows: slice) -> Expected:
@@ -445,7 +474,8 @@ class ReferenceOutputs:
                 self._on_cpu[case.name] = self.subject.build(case)
             return self._on_cpu[case.name]
 
-        return Trial(module, exact, drawn, on_cpu if self.device.startswith("cuda") else None)
+        on_gpu = self.device.startswith("cuda")
+        return Trial(module, exact, drawn, on_cpu if on_gpu else None, self._in_stage)
 
     def _changes(
         self,
@@ -509,6 +539,7 @@ class ReferenceOutputs:
     def _draw(self, case: Case, probe: Probe, seed: int) -> dict[str, Any]:
         return self.subject.bind(self.subject.inputs(case, seed, dict(probe.sizes), device=self.device))
 
+    @_runs_original
     def _other(
         self,
         module: torch.nn.Module,
@@ -533,6 +564,7 @@ class ReferenceOutputs:
                 return None
             raise OriginalError(f"the original fails at {probe.describe()}: {error}") from error
 
+    @_runs_original
     def _exact(
         self, modules: _Modules, arguments: dict[str, Any], original: list[torch.Tensor]
     ) -> tuple[list[Any] | None, str]:
@@ -558,7 +590,8 @@ class ReferenceOutputs:
         nearby = []
         for module, change in zip(modules.nearby, self._perturbations(seed), strict=True):
             try:
-                leaves = calls.run_in_float64(module, arguments, change) if exact else []
+                with self._in_stage(RUNNING):
+                    leaves = calls.run_in_float64(module, arguments, change) if exact else []
             except torch.cuda.OutOfMemoryError:
                 raise  # without the sensitivity, honest kernels would be rejected
             except Exception:  # user code may check its inputs
@@ -569,6 +602,7 @@ class ReferenceOutputs:
                 nearby.append(leaves)
         return nearby
 
+    @_runs_original
     def _elsewhere(
         self, modules: _Modules, arguments: dict[str, Any], probe: Probe
     ) -> tuple[list[torch.Tensor], list[torch.Tensor]] | None:
@@ -586,6 +620,7 @@ class ReferenceOutputs:
             return None
         return original, exact
 
+    @_runs_original
     def _passing_trivial(
         self,
         module: torch.nn.Module,
