@@ -89,7 +89,9 @@ def _targets(options: argparse.Namespace, settings: Settings) -> tuple[Scan, dic
     """The targets of the paths; or KernelBench's, with its problems by ``Target.path``."""
     root = Path.cwd()
     if options.kernelbench is None:
-        if given := [name for name in ("path", "revision", "results") if getattr(options, f"kernelbench_{name}")]:
+        if given := [
+            name for name in ("path", "revision", "results") if getattr(options, f"kernelbench_{name}")
+        ]:
             raise CommandError(f"--kernelbench-{given[0]} goes with --kernelbench.")
         if not options.paths:
             raise CommandError("bench takes files and folders, or --kernelbench.")

@@ -95,7 +95,9 @@ def examine(
             if drawn
             else "give inputs whose outputs differ"
         )
-        detail = f"the inputs of case {plan.case.name} cannot tell right from wrong: {indistinct[-1]}; {advice}"
+        detail = (
+            f"the inputs of case {plan.case.name} cannot tell right from wrong: {indistinct[-1]}; {advice}"
+        )
     elif given is None:
         telling = discriminating(every)
         detail = (

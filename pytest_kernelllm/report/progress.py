@@ -96,7 +96,11 @@ class Pace:
         """``37 of 250, about 6 min left``; without the time until a target took some."""
         count = f"{self._done} of {self._total}"
         left = self._total - self._done
-        return f"{count}, about {_span(self._seconds / self._worked * left)} left" if self._worked and left else count
+        return (
+            f"{count}, about {_span(self._seconds / self._worked * left)} left"
+            if self._worked and left
+            else count
+        )
 
 
 def _span(seconds: float) -> str:

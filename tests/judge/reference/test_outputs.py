@@ -296,7 +296,7 @@ def test_half_precision_is_no_trivial_output_where_a_sum_may_drift_as_much():
         return x.bfloat16().sin().float()
 
     # So many terms as would allow such errors fill gigabytes; here each one allows as much as those together.
-    many = references(of(in_half), policy=replace(POLICY, terms_eps=1e4))
+    many = references(of(in_half), policy=dataclasses.replace(POLICY, terms_eps=1e4))
     assert prepare(many).trivial is None
 
 
