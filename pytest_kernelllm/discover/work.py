@@ -65,7 +65,7 @@ class _Bounded(TorchDispatchMode):
     """Counts the elements of operations' outputs, and ends a run with too many."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         self.elements = 0
 
     @classmethod
