@@ -14,11 +14,15 @@ from pytest_kernelllm.commands.common import (
     add_judge_options,
     settings_of,
 )
+from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.errors import SessionError
-from pytest_kernelllm.discover.scan import scan
+from pytest_kernelllm.discover.scan import Scan, scan
 from pytest_kernelllm.generate.protocol import GenerateError
-from pytest_kernelllm.passk.command import measure
+from pytest_kernelllm.passk.command import Wanted, measure, scan_problems
+from pytest_kernelllm.passk.dataset import DATASET, fetch_problems
 from pytest_kernelllm.passk.errors import BenchError
+from pytest_kernelllm.passk.problems import LEVELS, Problem, find_problems, parse_levels
+from pytest_kernelllm.store import Store
 
 HELP = (
     "Measure a generator: pass@k and fast_p over marked targets and files in KernelBench's form. "
@@ -29,7 +33,25 @@ HELP = (
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="files and folders")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="files and folders")
+    parser.add_argument(
+        "--kernelbench",
+        nargs="?",
+        const=",".join(map(str, LEVELS)),
+        metavar="LEVELS",
+        help="run over KernelBench's problems instead of paths, such as 1,2 (default: levels 1 to 3)",
+    )
+    parser.add_argument("--kernelbench-path", metavar="DIR", help="take the problems from this checkout")
+    parser.add_argument(
+        "--kernelbench-revision",
+        metavar="COMMIT",
+        help=f"fetch the problems from the data set {DATASET} at this commit",
+    )
+    parser.add_argument(
+        "--kernelbench-results",
+        metavar="DIR",
+        help="write eval_results.json for each level, and baseline.json, as KernelBench's own scripts do",
+    )
     parser.add_argument("-k", "--samples", type=int, metavar="K", help="completions per target (default 4)")
     parser.add_argument(
         "--at",
@@ -45,17 +67,52 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Runs the command; exit code 0 if every target was counted and every candidate decided, else 2."""
     settings = settings_of(options)
-    for path in options.paths:
-        if not Path(path).exists():
-            raise CommandError(f"There is no file or folder {path}.")
-    found = scan([Path(p) for p in options.paths], Path.cwd(), kernelbench=True)
-    for problem in found.problems:
-        print(f"kernelllm: {problem}", file=sys.stderr)
-    if not found.targets:
-        raise CommandError(f"There is no target in {' '.join(options.paths)}.")
-    plot = Path(options.plot) if options.plot else None
     try:
-        whole = measure(Path.cwd(), settings, found.targets, options.at, options.json, plot)
+        found, problems = _targets(options, settings)
+        for problem in found.problems:
+            print(f"kernelllm: {problem}", file=sys.stderr)
+        if not found.targets:
+            raise CommandError(f"There is no target in {' '.join(options.paths)}.")
+        wanted = Wanted(
+            found,
+            problems,
+            at=options.at,
+            out=options.json,
+            plot=Path(options.plot) if options.plot else None,
+            eval_results=Path(options.kernelbench_results) if options.kernelbench_results else None,
+        )
+        whole = measure(Path.cwd(), settings, wanted)
     except (BenchError, SessionError, GenerateError) as error:
         raise CommandError(str(error)) from None
     return OK if whole and not found.problems else UNJUDGED
+
+
+def _targets(options: argparse.Namespace, settings: Settings) -> tuple[Scan, dict[str, Problem]]:
+    """The targets of the paths; or KernelBench's, with its problems by ``Target.path``."""
+    root = Path.cwd()
+    if options.kernelbench is None:
+        if given := [
+            name for name in ("path", "revision", "results") if getattr(options, f"kernelbench_{name}")
+        ]:
+            raise CommandError(f"--kernelbench-{given[0]} goes with --kernelbench.")
+        if not options.paths:
+            raise CommandError("bench takes files and folders, or --kernelbench.")
+        for path in options.paths:
+            if not Path(path).exists():
+                raise CommandError(f"There is no file or folder {path}.")
+        return scan(map(Path, options.paths), root, kernelbench=True), {}
+    if options.paths:
+        raise CommandError(
+            f"--kernelbench takes its problems from --kernelbench-path or --kernelbench-revision, not from {options.paths[0]}."
+        )
+    levels = parse_levels(options.kernelbench)
+    if options.kernelbench_path:
+        folder = Path(options.kernelbench_path)
+    else:
+        kept = Store(root, settings.store).path / "kernelbench"
+        folder = fetch_problems(options.kernelbench_revision, levels, kept, _say)
+    return scan_problems(find_problems(folder, levels), root)
+
+
+def _say(text: str) -> None:
+    print(f"kernelllm: {text}", file=sys.stderr)

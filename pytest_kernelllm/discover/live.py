@@ -29,6 +29,7 @@ from pytest_kernelllm.discover.reach import dims_within_32_bits
 from pytest_kernelllm.discover.resolve import ProjectSources
 from pytest_kernelllm.discover.state import recording, state
 from pytest_kernelllm.discover.trial import try_original
+from pytest_kernelllm.discover.work import empty_inputs, trial_sizes
 from pytest_kernelllm.marker import OPTIONS_ATTRIBUTE, Options
 
 __all__ = ["Call", "LiveTarget", "TargetError", "load_target"]
@@ -271,15 +272,14 @@ def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
     tried = "float32" if "float32" in held else next(iter(held))
     module = build.finished(module, tried, "cpu", options.training)
     ran: set[CodeType] = set()
-    with recording(ran):
-        for case in cases:
-            if case.dtype == tried:
-                with live._in_stage(RUNNING):
-                    try_original(module, case, partial(live.inputs, case, 0), live.bind, where)
+    for case in cases:
+        if case.dtype == tried and (sizes := trial_sizes(module, case)) is not None:
+            with recording(ran), live._in_stage(RUNNING):
+                try_original(module, sizes, partial(live.inputs, case, 0), live.bind, where)
+    meta = module.to("meta")  # frees its parameters before others are made
     # Of another one: calling a module may change it.
     fresh = live._construct()
     pins = state(fresh.train(options.training), held[tried], ran, where)
-    meta = module.to("meta")
     with live._in_stage(RUNNING):
         return replace(live, cases=tuple(_within_reach(meta, _pinned(case, pins)) for case in live.cases))
 
@@ -297,19 +297,9 @@ def _within_reach(module: nn.Module, case: Case) -> Case:
 
 def _output_elements(module: nn.Module, case: Case, sizes: Sizes) -> int | None:
     """Returns the elements of the original's largest output, from a run without data; None where that fails."""
-    inputs = {
-        name: torch.empty(
-            [sizes[d] if isinstance(d, str) else d for d in value.shape],
-            dtype=getattr(torch, value.dtype),
-            device="meta",
-        )
-        if isinstance(value, TensorSpec)
-        else value
-        for name, value in case.domain.inputs.items()
-    }
     try:
         with seeded(0, "meta"), torch.no_grad():
-            outputs = tree_leaves(module(**inputs))
+            outputs = tree_leaves(module(**empty_inputs(case, sizes)))
     except Exception:  # much of what runs on data does not run without
         return None
     if not all(isinstance(each, torch.Tensor | int | float | None) for each in outputs):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,19 +9,15 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from pytest_kernelllm.core.targets import Case, TensorSpec
 from pytest_kernelllm.discover.attributes import dtype_name
 from pytest_kernelllm.discover.calls import Call, seeded
 from pytest_kernelllm.discover.cases import Sizes
 from pytest_kernelllm.discover.errors import TargetError, in_one_line
 
-_ELEMENTS = 1 << 22
-"""Most elements of an input that is tried; larger ones are left to the judge."""
-
 
 def try_original(
     module: nn.Module,
-    case: Case,
+    sizes: Sizes,
     make: Callable[[Sizes], Call],
     bind: Callable[[Call], Mapping[str, Any]],
     where: str,
@@ -31,7 +26,7 @@ def try_original(
 
     Args:
         module: a built module; calling it may change it.
-        case: the case.
+        sizes: of named dimensions, see ``work.trial_sizes``.
         make: makes inputs of given sizes.
         bind: returns arguments by name, for messages.
         where: names the target in messages.
@@ -39,12 +34,6 @@ def try_original(
     Raises:
         TargetError: the original fails, or its results depend on whether gradients are required.
     """
-    sizes = {name: max(low, min(high, 4)) for name, (low, high) in case.domain.dims.items()}
-    for value in case.domain.inputs.values():
-        if isinstance(value, TensorSpec):
-            shape = [sizes[entry] if isinstance(entry, str) else entry for entry in value.shape]
-            if math.prod(shape) > _ELEMENTS:
-                return
     call = make(sizes)
     try:
         results = _results(module, call, grad=False)

@@ -74,10 +74,12 @@ def examine(
 
     main = runs(plan.main)
     # Rules such as `decoy` need a probe that can tell right from wrong.
-    first = discriminating(main)
+    given = discriminating(main)
+    drawn = runs(plan.substitutes) if given is None else []
+    first = given or discriminating(drawn)
     if first is not None:
         check_case(first)
-    every = [*main, *runs(judging.references.merged(plan.further))]
+    every = [*main, *drawn, *runs(judging.references.merged(plan.further))]
     if first is None:
         check_case(discriminating(every) or main[0])
     indistinct = [
@@ -86,16 +88,22 @@ def examine(
         if run.prepared.trivial is not None
     ]
     counts = len(indistinct) < len(every)
-    broken = (
-        f"the inputs of case {plan.case.name} cannot tell right from wrong: {indistinct[-1] if indistinct else ''}; "
-        "give inputs whose outputs differ"
-    )
-    check = Check(
-        "discriminating inputs",
-        counts,
-        indistinct[-1] if indistinct else None,
-        None,
-        "" if counts else broken,
-    )
+    detail = ""
+    if not counts:
+        advice = (
+            "nor can others that the judge drew, so its outputs may not depend on its inputs"
+            if drawn
+            else "give inputs whose outputs differ"
+        )
+        detail = (
+            f"the inputs of case {plan.case.name} cannot tell right from wrong: {indistinct[-1]}; {advice}"
+        )
+    elif given is None:
+        telling = discriminating(every)
+        detail = (
+            f"the given inputs of case {plan.case.name} cannot tell right from wrong, so the judge drew others "
+            f"that the original accepts, such as {telling.where if telling else ''}"
+        )
+    check = Check("discriminating inputs", counts, indistinct[-1] if indistinct else None, None, detail)
     judging.findings.checks.append(check)
     return counts

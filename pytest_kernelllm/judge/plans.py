@@ -11,7 +11,11 @@ from pytest_kernelllm.core.records import Case
 from pytest_kernelllm.judge.findings import Decision
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.probes import Limits, Probe, fit
+from pytest_kernelllm.judge.reference.variations import OTHERS_THAN_GIVEN
 from pytest_kernelllm.judge.rules.rule import Rule, SupportedCase
+
+SUBSTITUTE_SEED = 130
+"""Added to the first seed, so that these inputs differ from those of every rule."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,8 @@ class Plan:
     """The sizes at which it is timed: the case's own, moved into ``ranges`` where they lie outside."""
     interpreted: tuple[Probe, ...] = ()
     """Small probes for Triton's interpreter, where the others run on a GPU."""
+    substitutes: tuple[Probe, ...] = ()
+    """Probes with other inputs than those given, for where none of ``main`` can tell right from wrong."""
 
     @property
     def probes(self) -> tuple[Probe, ...]:
@@ -144,4 +150,14 @@ def plan_case(supported: SupportedCase, rules: Sequence[Rule]) -> Plan:
         for name, size in supported.case.sizes.items()
     }
     interpreted = [probe for rule in rules for probe in rule.interpreted_probes(supported)]
-    return Plan(supported.case, tuple(main), tuple(further), supported.ranges, sizes, tuple(interpreted))
+    # As `values`: such inputs may come when the kernel is used.
+    substitute = supported.probe("values", supported.main, SUBSTITUTE_SEED, stress=OTHERS_THAN_GIVEN)
+    return Plan(
+        supported.case,
+        tuple(main),
+        tuple(further),
+        supported.ranges,
+        sizes,
+        tuple(interpreted),
+        (substitute,),
+    )

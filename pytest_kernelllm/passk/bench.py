@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from pytest_kernelllm.core.errors import SessionError
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.records import Completion, Target
 from pytest_kernelllm.passk.errors import BenchError
+from pytest_kernelllm.passk.levels import level_scores
+from pytest_kernelllm.passk.problems import Problem
 from pytest_kernelllm.passk.scores import Benchmark, LeftOut, Sample, TargetScore, sample_of, score, together
 from pytest_kernelllm.session.session import Session
 
@@ -19,6 +22,8 @@ def bench(
     targets: Sequence[Target],
     at: Sequence[int],
     *,
+    problems: Mapping[str, Problem] | None = None,
+    missing: Sequence[LeftOut] = (),
     done: Callable[[TargetScore | LeftOut], None] = lambda result: None,
 ) -> Benchmark:
     """Generates, judges and counts. After a kill, another run goes on where this one was.
@@ -27,6 +32,8 @@ def bench(
         session: its settings name one generator and the number of samples.
         targets: in the order of the report.
         at: each k to give pass@k for, between 1 and the number of samples.
+        problems: KernelBench's problems by ``Target.path``, if that is the benchmark.
+        missing: problems whose files hold no target.
         done: called with each target as it is finished.
 
     Raises:
@@ -42,18 +49,19 @@ def bench(
         for candidate in session.candidate_ids:
             session.expect(target, candidate)
     scores: list[TargetScore] = []
-    left_out: list[LeftOut] = []
+    left_out = list(missing)
     model = revision = ""
     for target in targets:
         drafts, samples = _samples(session, target)
+        problem = (problems or {}).get(target.path)
         model, revision = next(((c.model, c.revision) for _, c in drafts if c.model), (model, revision))
         if isinstance(samples, LeftOut):
-            left_out.append(samples)
+            left_out.append(replace(samples, problem=problem))
             done(samples)
         else:
             unanswered = sum(completion.failed for _, completion in drafts)
             figures = score(samples, at, timed=timed, unanswered=unanswered)
-            scores.append(TargetScore(target, figures, tuple(samples)))
+            scores.append(TargetScore(target, figures, tuple(samples), problem))
             done(scores[-1])
     return Benchmark(
         generator=generator,
@@ -65,6 +73,7 @@ def bench(
         targets=tuple(scores),
         total=together([s.score for s in scores], at),
         left_out=tuple(left_out),
+        levels=level_scores(scores, left_out, timed=timed),
     )
 
 

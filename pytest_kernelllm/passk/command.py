@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.core.records import Target
+from pytest_kernelllm.discover.resolve import label
+from pytest_kernelllm.discover.scan import Scan, scan
 from pytest_kernelllm.passk.bench import bench
 from pytest_kernelllm.passk.errors import BenchError
+from pytest_kernelllm.passk.eval_results import write_eval_results
 from pytest_kernelllm.passk.plot import check_plot, write_plot
-from pytest_kernelllm.passk.scores import Benchmark
+from pytest_kernelllm.passk.problems import Problem
+from pytest_kernelllm.passk.scores import Benchmark, LeftOut, TargetScore
 from pytest_kernelllm.passk.table import render_benchmark
 from pytest_kernelllm.report.progress import target_progress
 from pytest_kernelllm.session.session import open_session
@@ -22,23 +26,48 @@ NARROWEST = 110
 """Columns of a table that goes to a file or a pipe."""
 
 
-def measure(
-    root: Path,
-    settings: Settings,
-    targets: Sequence[Target],
-    at: str | None,
-    out: str | None,
-    plot: Path | None,
-) -> bool:
+@dataclass(frozen=True)
+class Wanted:
+    """What a benchmark runs over, and what it writes besides the table."""
+
+    found: Scan
+    """The targets, in the order of the report."""
+    problems: Mapping[str, Problem] = field(default_factory=dict)
+    """KernelBench's problems by ``Target.path``, if that is the benchmark."""
+    at: str | None = None
+    """Each k of pass@k, with commas; None chooses."""
+    out: str | None = None
+    """File for the JSON; ``-`` is standard output, in the table's place."""
+    plot: Path | None = None
+    """File for the picture."""
+    eval_results: Path | None = None
+    """Folder for KernelBench's own files."""
+
+    @property
+    def missing(self) -> list[LeftOut]:
+        """The problems whose files hold no target, with the reason."""
+        paths = {target.path for target in self.found.targets}
+        reasons = {problem.path: problem.message for problem in self.found.problems}
+        return [
+            LeftOut(path, reasons.get(path, "it does not have KernelBench's form"), problem)
+            for path, problem in self.problems.items()
+            if path not in paths
+        ]
+
+
+def scan_problems(problems: Mapping[Path, Problem], root: Path) -> tuple[Scan, dict[str, Problem]]:
+    """Returns the targets of KernelBench's problems in their order, and the problems by ``Target.path``."""
+    files = {label(path.absolute(), root.absolute()): problem for path, problem in problems.items()}
+    return scan(problems, root, kernelbench=True), files
+
+
+def measure(root: Path, settings: Settings, wanted: Wanted) -> bool:
     """Runs a benchmark, and prints and writes what it found.
 
     Args:
         root: the project root.
         settings: name the generator and the number of samples.
-        targets: to measure it with.
-        at: each k of pass@k, with commas; None chooses.
-        out: file for the JSON; ``-`` is standard output, in the table's place.
-        plot: file for the picture.
+        wanted: the targets, and what to write.
 
     Returns:
         Whether every target was counted, every request answered and every verdict reached.
@@ -49,24 +78,39 @@ def measure(
         GenerateError: the generator cannot work.
         ConfigError: the settings ask for more isolation than this machine can give.
     """
-    ks = parse_at(at, settings.samples)
-    if plot is not None:
-        check_plot(plot)
+    ks = parse_at(wanted.at, settings.samples)
+    if wanted.plot is not None:
+        check_plot(wanted.plot)
+    targets = wanted.found.targets
     with (
         target_progress(len(targets)) as (doing, done),
         open_session(root, settings, progress=doing) as session,
     ):
-        benchmark = bench(session, targets, ks, done=lambda _: done())
-    if out != "-":
+        benchmark = bench(
+            session,
+            targets,
+            ks,
+            problems=wanted.problems,
+            missing=wanted.missing,
+            done=lambda result: done(_judged(result)),
+        )
+    if wanted.out != "-":
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else NARROWEST
         print(render_benchmark(benchmark, max(width, 80), sys.stdout.isatty()))
-    if out:
-        _write_json(out, benchmark)
-    if plot is not None and benchmark.targets:
-        write_plot(plot, benchmark)
+    if wanted.out:
+        _write_json(wanted.out, benchmark)
+    if wanted.eval_results is not None:
+        write_eval_results(wanted.eval_results, benchmark)
+    if wanted.plot is not None and benchmark.targets:
+        write_plot(wanted.plot, benchmark)
     for problem in session.store.problems:
         print(f"kernelllm: {problem}", file=sys.stderr)
     return not (benchmark.left_out or benchmark.total.inconclusive or benchmark.total.unanswered)
+
+
+def _judged(result: TargetScore | LeftOut) -> bool:
+    """Whether a target took work: a candidate had to be judged."""
+    return isinstance(result, TargetScore) and any(s.kernel_hash and not s.known for s in result.samples)
 
 
 def parse_at(text: str | None, samples: int) -> list[int]:

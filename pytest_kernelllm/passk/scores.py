@@ -9,8 +9,9 @@ from functools import partial
 from typing import Literal
 
 from pytest_kernelllm.core.outcome import Outcome
-from pytest_kernelllm.core.records import SCHEMA, Environment, Record, Target
+from pytest_kernelllm.core.records import SCHEMA, Environment, Record, Spread, Target
 from pytest_kernelllm.passk.estimator import mean, pass_at_k
+from pytest_kernelllm.passk.problems import Problem
 
 SPEEDS = (0.8, 1.0, 1.2, 1.5, 2.0)
 """The p of fast_p."""
@@ -66,6 +67,10 @@ class Sample(Record):
     """SHA-256 of the candidate; None where there is none."""
     known: bool = False
     """Whether the verdict was in the store already."""
+    kernel: Spread | None = None
+    """Time of a call with a cold L2, in µs, where one case was timed; None with several."""
+    eager: Spread | None = None
+    """The same for the original, measured in turns with the kernel."""
 
     @property
     def correct(self) -> bool:
@@ -120,6 +125,8 @@ class TargetScore(Record):
     target: Target
     score: Score
     samples: tuple[Sample, ...]
+    problem: Problem | None = None
+    """Which problem of KernelBench it is, if the benchmark is KernelBench."""
 
 
 @dataclass(frozen=True)
@@ -127,8 +134,33 @@ class LeftOut(Record):
     """A target that is not counted, and why."""
 
     target: str
-    """``Target.id``"""
+    """``Target.id``, or the file's path where it holds no target."""
     reason: str
+    problem: Problem | None = None
+    """As in ``TargetScore``."""
+
+
+@dataclass(frozen=True)
+class FastP(Record):
+    """KernelBench's fast_p of a level: the share of its problems whose first sample is correct and p times as fast."""
+
+    p: float
+    value: float | None
+    """None where nothing was timed."""
+
+
+@dataclass(frozen=True)
+class LevelScore(Record):
+    """The figures of one level of KernelBench as it defines them: over all problems, from the first sample of each."""
+
+    level: int
+    problems: int
+    """All of the level, whether or not they were counted for pass@k."""
+    compiled: int
+    correct: int
+    speedup: float | None
+    """Geometric mean over correct samples; None where nothing was timed, or none is correct."""
+    fast: tuple[FastP, ...]
 
 
 @dataclass(frozen=True)
@@ -147,6 +179,8 @@ class Benchmark(Record):
     targets: tuple[TargetScore, ...]
     total: Score
     left_out: tuple[LeftOut, ...]
+    levels: tuple[LevelScore, ...] = ()
+    """KernelBench's own figures, if the benchmark is KernelBench."""
     schema: int = SCHEMA
 
 
@@ -168,6 +202,7 @@ def sample_of(outcome: Outcome, *, code: bool = True) -> Sample:
         result = "correct"
     elif candidate is None and not code:
         result = "extract"
+    only = verdict.timing[0] if len(verdict.timing) == 1 else None
     return Sample(
         index,
         result,
@@ -178,6 +213,8 @@ def sample_of(outcome: Outcome, *, code: bool = True) -> Sample:
         slow,
         candidate.kernel_hash if candidate else None,
         outcome.cached,
+        only.kernel if only else None,
+        only.eager if only else None,
     )
 
 

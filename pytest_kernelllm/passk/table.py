@@ -25,6 +25,8 @@ def render_benchmark(benchmark: Benchmark, width: int, color: bool) -> str:
     )
     with console.capture() as capture:
         console.print(_table(benchmark))
+        if benchmark.levels:
+            console.print(_levels(benchmark))
         for line in notes(benchmark):
             console.print(line, markup=False, soft_wrap=True)
     return "\n".join(line.rstrip() for line in capture.get().splitlines()).strip("\n")
@@ -82,6 +84,23 @@ def _table(benchmark: Benchmark) -> Table:
     table.add_row(
         f"mean of {counted(count, 'target')}", *_cells(benchmark.total, benchmark.timed), style="bold"
     )
+    return table
+
+
+def _levels(benchmark: Benchmark) -> Table:
+    """KernelBench's own figures: one sample a problem, over all problems of a level."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_footer=False)
+    table.add_column("KernelBench")
+    for name in ("problems", "compiled", "correct"):
+        table.add_column(name, justify="right")
+    if benchmark.timed:
+        table.add_column("speedup", justify="right")
+        for fast in benchmark.levels[0].fast:
+            table.add_column(f"fast_{fast.p:g}", justify="right")
+    for level in benchmark.levels:
+        counts = [str(n) for n in (level.problems, level.compiled, level.correct)]
+        times = [figure(level.speedup), *(figure(fast.value) for fast in level.fast)]
+        table.add_row(f"level {level.level}", *counts, *(times if benchmark.timed else []))
     return table
 
 

@@ -254,6 +254,14 @@ def test_probing_never_makes_large_tensors(project):
     assert case.domain.inputs["x"].shape == ("n", 1 << 19)
 
 
+def test_an_original_whose_results_are_large_is_not_tried(project):
+    """Small inputs whose product would fill 64 GiB."""
+    forward = "    def forward(self, x): return x @ x.t()"
+    text = small(forward, inputs="lambda: torch.randn(1 << 17, 8)")
+    (case,) = load(project.write(a=text)).cases
+    assert case.domain.inputs["x"].shape == (1 << 17, 8)
+
+
 @pytest.mark.parametrize(
     ("init", "arguments"),
     [

@@ -58,6 +58,15 @@ class Turned(nn.Module):
 @triton_candidate(inputs=lambda: torch.randn(4, 64) * (1 - torch.initial_seed() % 2))
 class TurnedToo(Turned):
     """…and here under odd ones."""
+
+
+@triton_candidate(inputs=lambda: torch.rand(4, 64))
+class Positive(nn.Module):
+    """Inputs that pass through the original unchanged."""
+
+    def forward(self, x):
+        return x.relu()
+
 '''
 )
 
@@ -184,6 +193,22 @@ def test_inputs_that_do_not_discriminate_are_inconclusive(decide):
     verdict = decide("Nothing", text)
     assert verdict.verdict == "inconclusive"
     assert "zeros would pass" in verdict.reason
+    assert "nor can others that the judge drew" in verdict.reason
+
+
+RELU = GOOD.replace("x * tl.load(weight_ptr + columns) + 1", "tl.where(x < 0, 0.0, x)").replace(
+    "self.weight", "x"
+)
+
+
+def test_where_the_given_inputs_tell_nothing_the_judge_draws_others_and_says_so(decide):
+    verdict = decide("Positive", RELU)
+    assert verdict.accepted, verdict.reason
+    [check] = [check for check in verdict.checks if check.name == "discriminating inputs"]
+    assert "the judge drew others that the original accepts" in check.detail
+    assert "inputs with other values than those given" in check.detail
+    wrong = decide("Positive", RELU.replace("tl.where(x < 0, 0.0, x)", "x"))
+    assert (wrong.verdict, wrong.rule) == ("rejected", "values"), wrong.reason
 
 
 @pytest.mark.parametrize("name", ["Turned", "TurnedToo"])

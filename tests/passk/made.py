@@ -29,9 +29,11 @@ def outcome(
     if stage == "generate":
         return Outcome(target(name), candidate_id, reason="it wrote nothing")
     decided = verdict or ("accepted" if stage == "accepted" else "rejected")
-    times = Spread(1.0, 1.0, 1.0)
+    kernel, eager = Spread(1.0, 1.0, 1.0), Spread(*(speedup or 1.0,) * 3)
     timing = (
-        (Timing("default", times, times, times, times, Ratio(speedup, speedup, speedup)),) if speedup else ()
+        (Timing("default", kernel, eager, kernel, eager, Ratio(speedup, speedup, speedup)),)
+        if speedup
+        else ()
     )
     made = Verdict(
         decided, "timing" if stage == "accepted" else stage, "why", "0" * 64, HERE, rule, timing=timing

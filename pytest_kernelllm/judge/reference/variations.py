@@ -19,6 +19,8 @@ OUT_OF_RANGE = "negative and very large values"
 """Writes -1, -100 and values beyond 32 bits into integers."""
 OTHERS_FOR_FIXED = "other values where they are always the same"
 """Changes inputs that have the same values at every seed."""
+OTHERS_THAN_GIVEN = "other values than those given"
+"""Draws floating inputs anew, of both signs and larger; those that must keep their sign are only made larger."""
 
 Arguments = dict[str, Any]
 Change = Callable[[torch.Tensor], torch.Tensor]
@@ -49,7 +51,7 @@ def vary(
 
     Args:
         arguments: by parameter name.
-        kind: a kind of ``stress``, ``REPEATED``, ``OUT_OF_RANGE`` or ``OTHERS_FOR_FIXED``.
+        kind: a kind of ``stress``, ``REPEATED``, ``OUT_OF_RANGE``, ``OTHERS_FOR_FIXED`` or ``OTHERS_THAN_GIVEN``.
         seed: the judge's secret.
         fixed: names of inputs that have the same values at every seed.
         accepts: tries arguments. Real-valued inputs under ``stress`` are not tried: they take any value.
@@ -57,14 +59,16 @@ def vary(
     found: dict[str, Change] = {}
     varied = dict(arguments)
     tensors = {k: v for k, v in arguments.items() if isinstance(v, torch.Tensor) and v.numel()}
-    for name in sorted(tensors, key=lambda k: not real_valued(tensors[k])):
+    for number, name in enumerate(sorted(tensors, key=lambda k: not real_valued(tensors[k]))):
         value = tensors[name]
-        for change in _changes(value, kind, seed, name in fixed):
+        # Rows are stressed alike in all inputs; two that are drawn anew must not be equal.
+        own = seed + number if kind == OTHERS_THAN_GIVEN else seed
+        for change in _changes(value, kind, own, name in fixed):
             other = change(value)
             if torch.equal(other, value):
                 continue
             trial = {**varied, name: other}
-            free = real_valued(value) and kind != OTHERS_FOR_FIXED
+            free = real_valued(value) and kind not in (OTHERS_FOR_FIXED, OTHERS_THAN_GIVEN)
             if free or accepts(trial, [*found, name]):
                 found[name], varied = change, trial
                 break
@@ -79,6 +83,10 @@ def _changes(value: torch.Tensor, kind: str, seed: int, is_fixed: bool) -> Itera
             yield lambda tensor: _near(tensor, seed, 1)
             yield lambda tensor: _near(tensor, seed, -1)
             yield lambda tensor: _permuted(tensor, seed)
+    elif kind == OTHERS_THAN_GIVEN:
+        if value.is_floating_point():
+            yield lambda tensor: 2 * _redrawn(tensor, seed)
+            yield lambda tensor: 3 * tensor
     elif kind == REPEATED:
         if not value.is_floating_point():
             yield lambda tensor: _repeated(tensor, seed)

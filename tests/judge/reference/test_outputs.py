@@ -291,6 +291,15 @@ def test_half_precision_is_a_trivial_output_unless_the_user_allows_such_errors()
     assert prepare(references(of(in_half), tolerance=0.05)).trivial is None
 
 
+def test_half_precision_is_no_trivial_output_where_a_sum_may_drift_as_much():
+    def in_half(x):
+        return x.bfloat16().sin().float()
+
+    # So many terms as would allow such errors fill gigabytes; here each one allows as much as those together.
+    many = references(of(in_half), policy=dataclasses.replace(POLICY, terms_eps=1e4))
+    assert prepare(many).trivial is None
+
+
 def test_gradients_are_prepared_once_a_probe():
     target = references(lambda: nn.LayerNorm(64))
     prepared = prepare(target)

@@ -12,7 +12,12 @@ from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.acceptance import Unasked
 from pytest_kernelllm.judge.reference.outputs import OriginalError, ReferenceOutputs
 from pytest_kernelllm.judge.reference.probes import Probe
-from pytest_kernelllm.judge.reference.variations import OTHERS_FOR_FIXED, OUT_OF_RANGE, REPEATED
+from pytest_kernelllm.judge.reference.variations import (
+    OTHERS_FOR_FIXED,
+    OTHERS_THAN_GIVEN,
+    OUT_OF_RANGE,
+    REPEATED,
+)
 from pytest_kernelllm.judge.reference.weights import ACROSS_ONE, NEGATIVE, SIGNED, WITH_NAN
 
 
@@ -64,6 +69,50 @@ def test_inputs_between_0_and_1_are_made_negative_where_the_original_stays_finit
     assert bool((prepared.arguments["x"] < -1e4).any())
     assert prepared.trivial is None
     assert ask(module(relu), uniform).trivial == "`x` passed through"
+
+
+@pytest.mark.parametrize(
+    ("function", "given"),
+    [
+        (relu, "`x` passed through"),
+        (lambda x: F.leaky_relu(x), "`x` passed through"),
+        (lambda x: F.hardtanh(x), "`x` passed through"),
+        (lambda x: (x - 2).relu(), "zeros"),
+    ],
+)
+def test_where_given_inputs_tell_nothing_others_are_drawn(function, given):
+    assert ask(module(function), uniform).trivial == given
+    assert ask(module(function), uniform, OTHERS_THAN_GIVEN, "values").trivial is None
+
+
+def test_inputs_that_are_drawn_instead_differ_from_each_other():
+    def loss(x, y, z):
+        return F.triplet_margin_loss(x, y, z)
+
+    def inputs():
+        return tuple(torch.rand(8, 32) for _ in range(3))
+
+    drawn = ask(module(loss), inputs, OTHERS_THAN_GIVEN, "values").arguments
+    assert (drawn["x"] < 0).any() and not torch.allclose(drawn["x"], drawn["y"], rtol=0.3)
+
+
+def test_probabilities_that_are_drawn_instead_keep_their_sign():
+    def divergence(p, q):
+        return F.kl_div(p.log(), q, reduction="batchmean")
+
+    def inputs():
+        return torch.rand(4, 32).softmax(-1), torch.rand(4, 32).softmax(-1)
+
+    drawn = ask(module(divergence), inputs, OTHERS_THAN_GIVEN, "values").arguments
+    assert (drawn["p"] > 0).all() and not torch.allclose(drawn["p"].sum(-1), torch.ones(4))
+
+
+def test_an_output_that_is_always_the_same_can_be_told_by_no_inputs():
+    def centred(x):
+        x = x.amax(1, keepdim=True)
+        return F.gelu(x - x.mean(1, keepdim=True))
+
+    assert ask(module(centred), uniform, OTHERS_THAN_GIVEN, "values").trivial == "zeros"
 
 
 def test_what_would_make_the_original_nan_is_not_asked():
