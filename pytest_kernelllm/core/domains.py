@@ -37,8 +37,8 @@ INTERPRETED_ROWS = 1 << 6
 def interpretable(domain: Domain) -> Domain:
     """Cuts a domain down to the sizes that ship where Triton's interpreter judges: it is asked about the largest ones.
 
-    The longest dimension that is no input's last is halved until there are few rows, then the longest of all until there are
-    few elements. A domain that is too large even at its smallest sizes keeps these: they are judged as they are.
+    The longest dimension that is not only the last one is cut, by half at most, until there are few rows; then the longest of
+    all until there are few elements. A domain that is too large even at its smallest sizes keeps these: they are judged as they are.
     """
     shapes: list[Sequence[int | str]] = [s.shape for s in domain.inputs.values() if isinstance(s, TensorSpec)]
     outer = {size for shape in shapes for size in shape[:-1]}
@@ -50,17 +50,15 @@ def interpretable(domain: Domain) -> Domain:
     def rows(shape: Sequence[int | str]) -> int:
         return size(shape[:-1])
 
-    def halve(names: Sequence[str], too_large: Callable[[], bool]) -> None:
-        while too_large() and (free := [name for name in names if dims[name][0] < dims[name][1]]):
+    def cut(names: Sequence[str], measure: Callable[[], int], limit: int) -> None:
+        while (now := measure()) > limit and (free := [n for n in names if dims[n][0] < dims[n][1]]):
             low, high = dims[name := max(free, key=lambda each: dims[each][1])]
-            dims[name] = (low, max(low, high // 2))
+            dims[name] = (low, max(low, high // 2, high * limit // now))
 
     every = list(dims)
-    halve(
-        [name for name in every if name in outer],
-        lambda: max(map(rows, shapes), default=0) > INTERPRETED_ROWS,
-    )
-    halve(every, lambda: max(map(size, [*shapes, every])) > INTERPRETED_ELEMENTS)
+    leading = [name for name in every if name in outer]
+    cut(leading, lambda: max(map(rows, shapes), default=0), INTERPRETED_ROWS)
+    cut(every, lambda: max(map(size, [*shapes, every])), INTERPRETED_ELEMENTS)
     return replace(domain, dims=dims)
 
 

@@ -6,7 +6,7 @@ import pytest
 from judged import accepted, kernel, untimed
 
 from pytest_kernelllm.core.kernel_module import judged_part, unmodified
-from pytest_kernelllm.core.records import Check, Ratio, Target
+from pytest_kernelllm.core.records import SIZES_ASKED, Check, Ratio, Target
 from pytest_kernelllm.suggest.figures import figures, shipped, without_figures
 from pytest_kernelllm.suggest.gitdiff import git_patch
 
@@ -39,6 +39,9 @@ def test_without_a_gpu_nothing_is_said_about_speed() -> None:
         "# verified: in Triton's interpreter, compiled for sm_90, not timed; torch 2.13.0, triton 3.7.1, policy 7"
     )
     assert len(lines) == 3 and not any("speedup" in line for line in lines)
+    asked = Check(SIZES_ASKED, True, None, None, "sizes up to n=64 were asked here; a GPU asks more")
+    less = replace(untimed(candidate), checks=(asked,))
+    assert added(candidate, less)[0] == f"{lines[0]}; {asked.detail}"
     on_gpu = replace(accepted(candidate), timing=())
     assert "not timed" in figures(on_gpu)["verified"] and "speedup" not in figures(on_gpu)
 

@@ -225,7 +225,7 @@ def test_the_buffers_that_the_original_updates_are_updated_in_training():
     assert kernel.accepted, kernel.verdict.reason
     ours, theirs = Centred(), Centred()
     with adopt(ours, kernel):
-        for rows in (2, 5, 90):
+        for rows in (2, 5, 60):
             x = torch.randn(rows, 8, requires_grad=True)
             y = x.detach().clone().requires_grad_()
             assert "runs the kernel" in explain(ours, x)
