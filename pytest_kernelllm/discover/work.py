@@ -38,7 +38,7 @@ def trial_sizes(module: nn.Module, case: Case) -> Sizes | None:
             functional_call(module, meta, (), inputs)
     except _TooMuch:
         return None
-    except Exception:  # much of what runs on data does not run without
+    except (Exception, SystemExit):  # much of what runs on data does not run without
         pass
     return sizes
 

@@ -97,7 +97,9 @@ def test_a_reference_that_kills_its_process_is_one_sentence(pair):
     )
     done = kernelllm(pair, "verify", "reference.py", "candidate.py", "--device", "cpu")
     assert (done.returncode, done.stderr) == (2, "")
-    assert done.stdout == "inconclusive (render): the judging process ended: it exited with status 3\n"
+    assert done.stdout == (
+        "inconclusive (render): the judging process was lost: it exited with status 3; a fresh one: it exited with status 3\n"
+    )
 
 
 def test_scan_lists_targets_without_importing_them(tmp_path):
