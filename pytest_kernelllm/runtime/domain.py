@@ -65,9 +65,21 @@ def tensor_problem(value: Any) -> str | None:
         return "is not a strided tensor"
     if not value.is_contiguous():
         return "is not contiguous"
+    if not _has_own_strides(value):
+        return "has strides that a new tensor of its shape would not have"
     if not torch.compiler.is_compiling() and value.is_neg():
         return "is lazily negated"
     return None
+
+
+def _has_own_strides(value: torch.Tensor) -> bool:
+    """Whether also dimensions of size 1 have the strides that follow from the shape: a kernel may use them as sizes."""
+    step = 1
+    for size, stride in zip(reversed(value.shape), reversed(value.stride()), strict=True):
+        if stride != step:
+            return False
+        step *= max(size, 1)
+    return True
 
 
 def same_value(listed: Any, actual: Any) -> bool:
@@ -163,6 +175,10 @@ def _pins(domain: Domain, module: nn.Module) -> str | None:
             actual = pinned(module, name)
         except Unpinnable as error:
             return f"`{path}` {error}"
+        if name.startswith("order:") and actual != listed[name]:
+            return (
+                f"the parts of `{path or 'self'}` are in the order {actual}, the kernel is for {listed[name]}"
+            )
         if actual != listed[name]:
             return f"`{path}` is {actual}, the kernel is for {listed[name]}"
     return None

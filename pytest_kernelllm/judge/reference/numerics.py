@@ -141,6 +141,11 @@ def expect(
     return Expected(structure, tuple(original), tuple(truths), tuple(bounds), free, note)
 
 
+def unrounded(original: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]) -> bool:
+    """Returns whether the original makes no rounding error at all."""
+    return all(torch.equal(ours.to(truth.dtype), truth) for ours, truth in zip(original, exact, strict=True))
+
+
 def compare(
     got: torch.Tensor, expected: Expected, leaf: int, policy: Policy, tolerance: float | None
 ) -> Difference:

@@ -25,6 +25,9 @@ that a kernel which recognises inputs by some of their values takes it for an ea
 SEEN = 1 << 22
 """Elements of a large tensor that show what kind of values it holds."""
 
+WHOLE_HALVES = "half-integer"
+"""Name of the change to multiples of one half: where functions have steps, and rounding has ties."""
+
 NAN, UP, DOWN = math.nan, math.inf, -math.inf
 PLANTED: MappingProxyType[str, tuple[tuple[float, ...], ...]] = MappingProxyType(
     {
@@ -194,6 +197,7 @@ TRANSFORMS: MappingProxyType[str, Transform] = MappingProxyType(
         "very negative": _plus(-2e4),
         "zero": _zeros,
         "subnormal": _subnormal,
+        WHOLE_HALVES: lambda rows, generator, largest: (rows * 4).round() / 2,
         "mixed-row": _mixture(
             _shifted,
             _two_values,

@@ -30,6 +30,7 @@ Accepts = Callable[[Arguments, Collection[str]], bool]
 WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 _OUTSIDE = (
+    (-1, -100, (1 << 31) + 5, -(1 << 31) - 7, (1 << 55) + 1),
     (-1, -100, (1 << 31) + 5, -(1 << 31) - 7),
     (-1, -100, (1 << 31) - 1, -(1 << 31)),
     (-1, -100),

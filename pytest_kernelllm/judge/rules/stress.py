@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_kernelllm.judge.reference.probes import Probe, elements, fit, rows
+from pytest_kernelllm.judge.reference.stress import WHOLE_HALVES
 from pytest_kernelllm.judge.rules.rule import SupportedCase
 from pytest_kernelllm.judge.rules.values import OutputRule
 
@@ -37,11 +38,12 @@ class Stress(OutputRule):
         "very negative",
         "zero",
         "subnormal",
+        WHOLE_HALVES,
         "mixed-row",
         "low-row",
     )
     """Kinds of stress (``reference.stress.TRANSFORMS``) where probes are cheap."""
-    few_kinds: tuple[str, ...] = ("×0.0001", "×10000", "shifted", "mixed-row", "low-row")
+    few_kinds: tuple[str, ...] = ("×0.0001", "×10000", "shifted", WHOLE_HALVES, "mixed-row", "low-row")
     """…and in Triton's interpreter, or where inputs cannot be made small."""
 
     def probes(self, supported: SupportedCase) -> Iterable[Probe]:

@@ -1,0 +1,28 @@
+"""Sums of integers."""
+
+import torch
+from torch import Tensor, nn
+
+from pytest_kernelllm import triton_candidate
+
+LARGE = {"n": 65536}
+
+
+def rows(n: int = 6) -> Tensor:
+    return torch.randint(-1000, 1000, (n, 64))
+
+
+@triton_candidate(inputs=rows, dims={"n": (1, 65536)})
+class Model(nn.Module):
+    """The sum of each row of int64 ``(n, 64)``."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.sum(1)
+
+
+def get_inputs() -> list[Tensor]:
+    return [rows(**LARGE)]
+
+
+def get_init_inputs() -> list[int]:
+    return []
