@@ -311,6 +311,7 @@ class Worker:
         if os.environ.get("TRITON_INTERPRET") == "1":
             from triton.runtime.autotuner import Autotuner
 
+            from pytest_kernelllm.judge.worker.fast_language import speed_up_language
             from pytest_kernelllm.judge.worker.gpu_semantics import compute_as_on_gpu
             from pytest_kernelllm.judge.worker.interpreter import fix_bfloat16, speed_up
             from pytest_kernelllm.judge.worker.language import read_as_compiler
@@ -320,6 +321,7 @@ class Worker:
             fix_bfloat16()
             compute_as_on_gpu()
             compute_libdevice()
+            speed_up_language()
             read_as_compiler()
             speed_up()
             self.tuning = tuning = Tuning()
