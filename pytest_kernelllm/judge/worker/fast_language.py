@@ -148,23 +148,33 @@ def _skip_conversions() -> None:
 
 def _skip_broadcasts() -> None:
     broadcast = TritonSemantic.broadcast_impl_value
+    builder, block_type, tensor = interpreter_builder, tl.core.block_type, tl.core.tensor
 
     def broadcast_others(semantic: Any, left: Any, right: Any) -> Any:
         a, b = left.type, right.type
         if a is b:
             return left, right
-        if a.is_block():
-            if not b.is_block():
-                return left, splat(a, right)
-            if a.shape.values == b.shape.values:
-                return left, right
-        elif b.is_block():
-            return splat(b, left), right
-        return broadcast(semantic, left, right)
+        if not a.is_block():
+            return (splat(left, b), right) if b.is_block() else (left, right)
+        if not b.is_block():
+            return left, splat(right, a)
+        one, other = a.shape.values, b.shape.values
+        if one == other:
+            return left, right
+        pairs = [*zip(one, other, strict=False)]
+        if len(one) != len(other) or any(x != y and x != 1 and y != 1 for x, y in pairs):
+            return broadcast(semantic, left, right)
+        shape = [y if x == 1 else x for x, y in pairs]
+        return stretch(left, shape), stretch(right, shape)
 
-    def splat(like: Any, scalar: Any) -> Any:
+    def splat(scalar: Any, like: Any) -> Any:
         block = like.with_element_ty(scalar.dtype)
-        return tl.tensor(interpreter_builder.create_splat(block, scalar.handle), block)
+        return tensor(builder.create_splat(block, scalar.handle), block)
+
+    def stretch(value: Any, shape: list[int]) -> Any:
+        if value.type.shape.values == shape:
+            return value
+        return tensor(builder.create_broadcast(value.handle, shape), block_type(value.dtype, shape))
 
     TritonSemantic.broadcast_impl_value = broadcast_others
 
