@@ -10,19 +10,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import triton.language as tl
 from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter
-from triton.runtime.interpreter import interpreter_builder, interpreter_semantic
+from triton.runtime.interpreter import TensorHandle, interpreter_builder, interpreter_semantic
 
 INTEGERS = frozenset({*tl.dtype.SINT_TYPES, *tl.dtype.UINT_TYPES} - {"int1"})
 """Names of the integer types."""
 EXACT = (tl.float32, tl.float64)
 """Floating types in which every operation is computed; others are widened for some."""
 
+_SHAPE, _OTHERS = "_kernelllm_shape", "_kernelllm_others"
+"""Attributes of types: what a tensor takes from its type, and block types of the same shape by their element type."""
+
 
 def speed_up_language() -> None:
-    """Patches this process's interpreter, before ``language.read_as_compiler`` does."""
+    """Patches this process's interpreter, before the other patches."""
+    _make_handles_quickly()
     _share_block_types()
     _share_shapes()
     _compare_types_by_identity()
@@ -30,6 +35,18 @@ def speed_up_language() -> None:
     _skip_broadcasts()
     _find_numpy_types()
     _call_builtins_directly()
+
+
+def _make_handles_quickly() -> None:
+    check = TensorHandle.__post_init__
+
+    def init(self: Any, data: Any, dtype: Any, attr: dict[str, Any] | None = None) -> None:
+        self.data, self.dtype, self.attr = data, dtype, {} if attr is None else attr
+        bits = dtype.__dict__.get("primitive_bitwidth")
+        if bits is None or data.itemsize > max(bits // 8, 1):
+            check(self)
+
+    TensorHandle.__init__ = init
 
 
 def _share_block_types() -> None:
@@ -54,7 +71,15 @@ def _share_block_types() -> None:
         if "numel" not in self.__dict__:
             init(self, *args, **kwargs)
 
+    def with_element_type(self: Any, element: Any) -> Any:
+        others = self.__dict__.setdefault(_OTHERS, {})
+        found = others.get(id(element))
+        if found is None:
+            found = others[id(element)] = block_type(element, self.shape)
+        return found
+
     block_type.__new__, block_type.__init__ = new, init_once
+    block_type.with_element_ty = with_element_type
 
 
 def _sizes(shape: Iterable[Any]) -> tuple[int, ...] | None:
@@ -65,14 +90,14 @@ def _sizes(shape: Iterable[Any]) -> tuple[int, ...] | None:
 
 
 def _share_shapes() -> None:
-    tensor, shared = tl.core.tensor, "_kernelllm_shape"
+    tensor = tl.core.tensor
     init = tensor.__init__
 
     def init_from_type(self: Any, handle: Any, type: Any) -> None:
-        known = type.__dict__.get(shared)
+        known = type.__dict__.get(_SHAPE)
         if known is None:
             init(self, handle, type)
-            setattr(type, shared, (self.shape, self.numel, self.dtype))
+            setattr(type, _SHAPE, (self.shape, self.numel, self.dtype))
         else:
             self.handle, self.type = handle, type
             self.shape, self.numel, self.dtype = known
@@ -168,8 +193,9 @@ def _skip_broadcasts() -> None:
         return stretch(left, shape), stretch(right, shape)
 
     def splat(scalar: Any, like: Any) -> Any:
-        block = like.with_element_ty(scalar.dtype)
-        return tensor(builder.create_splat(block, scalar.handle), block)
+        block, handle = like.with_element_ty(scalar.dtype), scalar.handle
+        data = np.full(block.shape.values, handle.data, interpreter._get_np_dtype(handle.dtype))
+        return tensor(TensorHandle(data, handle.dtype.scalar), block)
 
     def stretch(value: Any, shape: list[int]) -> Any:
         if value.type.shape.values == shape:

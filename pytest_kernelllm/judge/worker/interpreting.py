@@ -12,10 +12,10 @@ from pytest_kernelllm.judge.worker.libdevice import compute_libdevice
 
 def prepare_interpreter() -> None:
     """Patches this process's interpreter, before any kernel is imported. Not reversible, and not to be repeated."""
+    speed_up_language()
     answer_for_gpu()
     fix_bfloat16()
     compute_as_on_gpu()
     compute_libdevice()
-    speed_up_language()
     read_as_compiler()
     speed_up()
