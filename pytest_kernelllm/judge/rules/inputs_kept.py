@@ -73,4 +73,4 @@ def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
 def _chunks(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Returns the bytes as integers of the elements' size, which PyTorch compares faster than single bytes."""
     integers = tensor.contiguous().reshape(-1).view(INTEGERS.get(tensor.itemsize, torch.uint8))
-    return integers.split(CHUNK // integers.itemsize)
+    return tuple(integers.split(CHUNK // integers.itemsize))

@@ -7,7 +7,6 @@ other checks; everything else goes Triton's own way.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -82,7 +81,7 @@ def _share_block_types() -> None:
     block_type.with_element_ty = with_element_type
 
 
-def _sizes(shape: Iterable[Any]) -> tuple[int, ...] | None:
+def _sizes(shape: Any) -> tuple[int, ...] | None:
     """Returns a shape as plain integers; None if something else is among them."""
     values = shape.values if type(shape) is tl.tuple else shape
     sizes = tuple([size.value if type(size) is tl.constexpr else size for size in values])

@@ -17,7 +17,6 @@ import triton.language as tl
 from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle, interpreter_builder
 
-
 BITS = np.dtype(np.uint16)
 """In which the interpreter keeps bfloat16."""
 

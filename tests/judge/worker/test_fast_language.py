@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+
 SCRIPT = """
 import os
 os.environ["TRITON_INTERPRET"] = "1"
