@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from pytest_kernelllm.core.seeding import seed_torch
+
 
 @dataclass(frozen=True)
 class Call:
@@ -46,5 +48,5 @@ def seeded(seed: int, device: str) -> Iterator[None]:
     """Seeds PyTorch's random numbers and makes ``device`` the default device, both inside the block only."""
     cuda = [torch.device(device)] if device.startswith("cuda") else []
     with torch.random.fork_rng(devices=cuda), torch.device(device):
-        torch.manual_seed(seed)
+        seed_torch(seed)
         yield

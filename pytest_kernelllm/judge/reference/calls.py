@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
+from pytest_kernelllm.core.seeding import seed_torch
 from pytest_kernelllm.judge.shared.structure import flatten
 
 Change = Callable[[torch.Tensor], torch.Tensor]
@@ -156,7 +157,7 @@ def call_original(module: nn.Module, arguments: dict[str, Any], seed: int = 0) -
     inputs = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
     cuda = [t.device for t in arguments.values() if isinstance(t, torch.Tensor) and t.is_cuda][:1]
     with torch.no_grad(), torch.random.fork_rng(devices=cuda):
-        torch.manual_seed(seed)
+        seed_torch(seed)
         return fresh(**inputs)
 
 

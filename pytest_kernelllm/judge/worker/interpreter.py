@@ -17,6 +17,9 @@ import triton.language as tl
 from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle, interpreter_builder
 
+BITS = np.dtype(np.uint16)
+"""In which the interpreter keeps bfloat16."""
+
 
 def widen(bits: np.ndarray) -> np.ndarray:
     """Converts bfloat16 bits (uint16) to float32."""
@@ -44,7 +47,8 @@ def fix_bfloat16() -> None:
         return wide if target.scalar == tl.float32 else cast(builder, wide, target)
 
     def compute(builder: Any, operands: tuple[Any, ...], op: Any, original: Any) -> Any:
-        if operands[0].dtype.scalar != tl.bfloat16:
+        first = operands[0]
+        if first.data.dtype != BITS or first.dtype.scalar != tl.bfloat16:
             return original(builder, *operands, op)
         result = original(builder, *map(_wide, operands), op)
         if result.data.dtype == np.float32:

@@ -236,10 +236,12 @@ def run_server(options: dict[str, Any]) -> NoReturn:
         import triton  # noqa: F401  (preloaded)
 
         from pytest_kernelllm.judge.worker import worker  # noqa: F401  (preloaded)
-        from pytest_kernelllm.judge.worker.warm import warm_up
+        from pytest_kernelllm.judge.worker.warm import warm_up, warm_up_interpreter
 
         isolation = Isolation(**options["isolation"])
-        if options["mode"] != "interpret":  # the interpreter compiles nothing
+        if options["mode"] == "interpret":
+            warm_up_interpreter()
+        else:
             warm_up(Path.cwd(), gpu=options["mode"] == "cuda")
         server = Server(socket.socket(fileno=options["control"]), isolation, options["arch"])
         server.check_sealing()

@@ -24,13 +24,26 @@ def warm_up(scratch: Path, *, gpu: bool) -> None:
     from triton.runtime.cache import triton_key
 
     triton_key()
-    with contextlib.suppress(ImportError):  # not in every version of Triton
-        importlib.import_module("triton.experimental.gluon.nvidia.hopper")  # the first launch imports it
+    _import_for_launch()
     if gpu:
         from triton.backends.nvidia.driver import CudaUtils
 
         os.environ["TRITON_CACHE_DIR"] = str(scratch / SEED)
         CudaUtils()
+
+
+def warm_up_interpreter() -> None:
+    """Patches Triton's interpreter for all workers, and imports what the first launch imports."""
+    from pytest_kernelllm.judge.worker import tuning  # noqa: F401  (with the sanitizer)
+    from pytest_kernelllm.judge.worker.interpreting import prepare_interpreter
+
+    prepare_interpreter()
+    _import_for_launch()
+
+
+def _import_for_launch() -> None:
+    with contextlib.suppress(ImportError):  # not in every version of Triton
+        importlib.import_module("triton.experimental.gluon.nvidia.hopper")
 
 
 def seed_cache(scratch: Path, cache: Path) -> None:

@@ -25,6 +25,7 @@ from pytest_kernelllm.judge.shared.channel import Channel, ChannelClosed
 from pytest_kernelllm.judge.shared.clock import GpuClock
 from pytest_kernelllm.judge.shared.structure import flatten
 from pytest_kernelllm.judge.shared.watch import OperationWatch
+from pytest_kernelllm.judge.worker.absent_gpu import answer_for_gpu
 from pytest_kernelllm.judge.worker.launches import LaunchRecorder, milliseconds
 from pytest_kernelllm.judge.worker.stand_in import stand_in
 
@@ -304,24 +305,13 @@ class Worker:
 
     def _prepare_triton(self) -> None:
         self.launches.install()
-        if os.environ.get("TRITON_INTERPRET") == "1" or self.compile_target:
-            from pytest_kernelllm.judge.worker.absent_gpu import answer_for_gpu
-
+        if self.compile_target:
             answer_for_gpu()
         if os.environ.get("TRITON_INTERPRET") == "1":
             from triton.runtime.autotuner import Autotuner
 
-            from pytest_kernelllm.judge.worker.gpu_semantics import compute_as_on_gpu
-            from pytest_kernelllm.judge.worker.interpreter import fix_bfloat16, speed_up
-            from pytest_kernelllm.judge.worker.language import read_as_compiler
-            from pytest_kernelllm.judge.worker.libdevice import compute_libdevice
             from pytest_kernelllm.judge.worker.tuning import Tuning
 
-            fix_bfloat16()
-            compute_as_on_gpu()
-            compute_libdevice()
-            read_as_compiler()
-            speed_up()
             self.tuning = tuning = Tuning()
             Autotuner.run = lambda tuner, *args, **kwargs: tuning.run(tuner, *args, **kwargs)
 

@@ -17,16 +17,9 @@ SCRIPT = """
 import json, os, sys, traceback
 os.environ["TRITON_INTERPRET"] = "1"
 sys.path.insert(0, {folder!r})
-from pytest_kernelllm.judge.worker.gpu_semantics import compute_as_on_gpu
-from pytest_kernelllm.judge.worker.interpreter import fix_bfloat16, speed_up
-from pytest_kernelllm.judge.worker.language import read_as_compiler
-from pytest_kernelllm.judge.worker.libdevice import compute_libdevice
+from pytest_kernelllm.judge.worker.interpreting import prepare_interpreter
 
-fix_bfloat16()
-compute_as_on_gpu()
-compute_libdevice()
-read_as_compiler()
-speed_up()
+prepare_interpreter()
 from gpu_kernels import CHECKS
 
 failed = {{}}

@@ -11,10 +11,7 @@ import triton
 import triton.language as tl
 from triton.runtime.autotuner import Autotuner
 
-from pytest_kernelllm.judge.worker.gpu_semantics import compute_as_on_gpu
-from pytest_kernelllm.judge.worker.interpreter import fix_bfloat16, speed_up
-from pytest_kernelllm.judge.worker.language import read_as_compiler
-from pytest_kernelllm.judge.worker.libdevice import compute_libdevice
+from pytest_kernelllm.judge.worker.interpreting import prepare_interpreter
 from pytest_kernelllm.judge.worker.sanitizer.sanitizer import Sanitizer
 from pytest_kernelllm.judge.worker.tuning import Tuning
 
@@ -220,11 +217,7 @@ CASES = {
 
 
 def main():
-    fix_bfloat16()
-    compute_as_on_gpu()
-    compute_libdevice()
-    read_as_compiler()
-    speed_up()
+    prepare_interpreter()
     tuning = Tuning()
     Autotuner.run = lambda tuner, *args, **kwargs: tuning.run(tuner, *args, **kwargs)
     faults = {}
