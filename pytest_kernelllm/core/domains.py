@@ -40,7 +40,12 @@ def interpretable(domain: Domain) -> Domain:
     The longest dimension that is not only the last one is cut, by half at most, until there are few rows; then the longest of
     all until there are few elements. A domain that is too large even at its smallest sizes keeps these: they are judged as they are.
     """
-    shapes: list[Sequence[int | str]] = [s.shape for s in domain.inputs.values() if isinstance(s, TensorSpec)]
+    # Each integer may name a row of its own.
+    shapes: list[Sequence[int | str]] = [
+        (*spec.shape, 1) if "int" in spec.dtype else spec.shape
+        for spec in domain.inputs.values()
+        if isinstance(spec, TensorSpec)
+    ]
     outer = {size for shape in shapes for size in shape[:-1]}
     dims = dict(domain.dims)
 

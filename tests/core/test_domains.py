@@ -114,11 +114,16 @@ def test_what_no_case_covers_is_left_out(change):
         ([("n",), ("m",)], {"n": (1, 65536), "m": (1, 65536)}, {"n": 256, "m": 256}),
         ([("n", 1 << 20)], {"n": (2, 9)}, {"n": 2}),
         ([("n", 64)], {"n": (200, 300)}, {"n": 200}),
+        ([("n", "int64")], {"n": (1, 65536)}, {"n": INTERPRETED_ROWS}),
+        ([("n", "m", "bool")], {"n": (1, 65536), "m": (1, 512)}, {"n": INTERPRETED_ROWS, "m": 512}),
         ([], {}, {}),
     ],
 )
 def test_without_a_gpu_sizes_end_where_they_can_be_asked_together(shapes, dims, ends):
-    inputs = {f"x{i}": TensorSpec("float32", shape) for i, shape in enumerate(shapes)}
+    inputs = {}
+    for i, shape in enumerate(shapes):
+        *sizes, dtype = shape if shape[-1] in ("int64", "bool") else (*shape, "float32")
+        inputs[f"x{i}"] = TensorSpec(dtype, tuple(sizes))
     domain = Domain(inputs, {}, dims)
     cut = interpretable(domain)
     assert {name: high for name, (_, high) in cut.dims.items()} == ends
