@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
 from pytest_kernelllm.core.records import Check
 from pytest_kernelllm.judge.plans import Plan
@@ -41,69 +42,92 @@ def examine(
         WorkerDied: the worker process ended.
     """
 
-    durations = judging.findings.durations
-
-    def runs(probes: Iterable[Probe]) -> list[ProbeRun]:
-        done = []
-        for probe in probes:
-            before_each()
-            with sharing():
-                try:
-                    with durations.part("reference outputs"):
-                        prepared = judging.references.prepare(probe)
-                except Unasked as nothing:
-                    if f"{nothing}":
-                        check = Check(f"not asked: {probe.describe()}", True, None, None, f"{nothing}")
-                        judging.findings.checks.append(check)
-                    continue
-                with durations.part("calls"):
-                    run = run_probe(judging, prepared)
-                with durations.part("checks"):
-                    for rule in rules:
-                        rule.check_run(run)
-            done.append(run)
-        return done
-
-    def discriminating(done: list[ProbeRun]) -> ProbeRun | None:
-        return next((run for run in done if run.prepared.trivial is None), None)
-
-    def check_case(run: ProbeRun) -> None:
-        with sharing(), durations.part("further calls"):
-            for rule in rules:
-                rule.check_case(CaseRun(run))
-
-    main = runs(plan.main)
+    probes = _Probes(judging, rules, sharing, before_each)
     # Rules such as `decoy` need a probe that can tell right from wrong.
-    given = discriminating(main)
-    drawn = runs(plan.substitutes) if given is None else []
-    first = given or discriminating(drawn)
-    if first is not None:
-        check_case(first)
-    every = [*main, *drawn, *runs(judging.references.merged(plan.further))]
-    if first is None:
-        check_case(discriminating(every) or main[0])
-    indistinct = [
-        f"{run.prepared.trivial} would pass as its output at {run.where}"
-        for run in every
-        if run.prepared.trivial is not None
-    ]
-    counts = len(indistinct) < len(every)
+    kept = probes.run_all(plan.main)
+    given = _discriminating(kept)
+    if not given:
+        drawn = probes.run_all(plan.substitutes)
+        kept = drawn if _discriminating(drawn) else kept
+    if found := _discriminating(kept):
+        probes.check_case(kept)
+        kept = None  # its inputs may be large
+    later = probes.run_all(judging.references.merged(plan.further))
+    if not found:
+        probes.check_case(later if _discriminating(later) else kept)
+    indistinct = [f"{name} would pass as its output at {where}" for where, name in probes.ran if name]
+    telling = [where for where, name in probes.ran if not name]
     detail = ""
-    if not counts:
+    if not telling:
         advice = (
             "nor can others that the judge drew, so its outputs may not depend on its inputs"
-            if drawn
+            if plan.substitutes
             else "give inputs whose outputs differ"
         )
         detail = (
             f"the inputs of case {plan.case.name} cannot tell right from wrong: {indistinct[-1]}; {advice}"
         )
-    elif given is None:
-        telling = discriminating(every)
+    elif not given:
         detail = (
             f"the given inputs of case {plan.case.name} cannot tell right from wrong, so the judge drew others "
-            f"that the original accepts, such as {telling.where if telling else ''}"
+            f"that the original accepts, such as {telling[0]}"
         )
+    counts = bool(telling)
     check = Check("discriminating inputs", counts, indistinct[-1] if indistinct else None, None, detail)
     judging.findings.checks.append(check)
     return counts
+
+
+@dataclass(frozen=True)
+class _Probes:
+    """Runs probes and applies every rule to each, see ``examine``."""
+
+    judging: Judging
+    rules: Sequence[Rule]
+    sharing: Sharing
+    before_each: Callable[[], None]
+    ran: list[tuple[str, str | None]] = field(default_factory=list)
+    """The probes that ran, in words, each with the trivial output that would pass there."""
+
+    def run_all(self, probes: Iterable[Probe]) -> ProbeRun | None:
+        """Returns the first discriminating run, else the first. The others' data, which may be large, is dropped."""
+        kept: ProbeRun | None = None
+        for probe in probes:
+            self.before_each()
+            with self.sharing():
+                run = self._run(probe)
+            if run is not None:
+                self.ran.append((run.where, run.prepared.trivial))
+                if kept is None or (not _discriminating(kept) and _discriminating(run)):
+                    kept = run
+            del run  # before the next one is prepared
+        return kept
+
+    def _run(self, probe: Probe) -> ProbeRun | None:
+        findings = self.judging.findings
+        try:
+            with findings.durations.part("reference outputs"):
+                prepared = self.judging.references.prepare(probe)
+        except Unasked as nothing:
+            if f"{nothing}":
+                findings.checks.append(
+                    Check(f"not asked: {probe.describe()}", True, None, None, f"{nothing}")
+                )
+            return None
+        with findings.durations.part("calls"):
+            run = run_probe(self.judging, prepared)
+        with findings.durations.part("checks"):
+            for rule in self.rules:
+                rule.check_run(run)
+        return run
+
+    def check_case(self, run: ProbeRun | None) -> None:
+        """Applies every rule to the case, whose probe of the main sizes always runs."""
+        assert run is not None
+        with self.sharing(), self.judging.findings.durations.part("further calls"):
+            for rule in self.rules:
+                rule.check_case(CaseRun(run))
+
+
+def _discriminating(run: ProbeRun | None) -> bool:
+    return run is not None and run.prepared.trivial is None

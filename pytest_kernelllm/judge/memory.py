@@ -10,8 +10,8 @@ import torch
 
 from pytest_kernelllm.core.records import Case, TensorSpec
 
-ROOM = 32
-"""How many times a probe's bytes should be free: several workers hold inputs, outputs and temporaries."""
+ROOM = 4
+"""How many times a probe's bytes should be free: workers hold inputs, outputs and temporaries."""
 
 CALLS = 4
 """How many times the bytes of an original's call a verdict needs: the judge's inputs, the memory shared with the

@@ -44,7 +44,7 @@ def wait_until_gone(path, seconds=10.0):
 
 def test_a_machine_without_cuda_is_not_the_candidates_fault(server):
     with server.worker(20.0) as worker, pytest.raises(Decision, match="could not start CUDA") as caught:
-        make_context(worker)
+        make_context(worker, 0.5)
     assert caught.value.verdict == "inconclusive"
 
 

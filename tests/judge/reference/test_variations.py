@@ -175,7 +175,7 @@ def test_masks_have_rows_that_are_all_true_and_all_false():
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
-        (lambda x, ids: ids * 3, {-1, -100, (1 << 31) + 5, -(1 << 31) - 7}),
+        (lambda x, ids: ids * 3, {-1, -100, (1 << 31) + 5, -(1 << 31) - 7, (1 << 55) + 1}),
         (lambda x, ids: F.cross_entropy(x, ids, reduction="none"), {-100}),
         (lambda x, ids: x[0][ids], {-1}),
     ],
