@@ -139,7 +139,8 @@ class Allocator:
             return {"device": "cpu", "size": size}
         assert self._pool is not None
         # An outgrown block is kept: freeing memory that another process has open is undefined in CUDA.
-        block = self._pool.allocate(size + SPARE)
+        size += SPARE
+        block = self._pool.allocate(size)
         self._held.append(block)
         self._block = block.tensor
         return {
