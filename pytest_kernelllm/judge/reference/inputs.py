@@ -1,0 +1,112 @@
+"""Changes a probe's inputs as its kind of stress asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from pytest_kernelllm.core.records import Case
+from pytest_kernelllm.core.stages import RUNNING
+from pytest_kernelllm.judge.reference import calls
+from pytest_kernelllm.judge.reference.acceptance import Unasked
+from pytest_kernelllm.judge.reference.originals import Modules, Originals
+from pytest_kernelllm.judge.reference.probes import Probe
+from pytest_kernelllm.judge.reference.stress import PLANTED, TRANSFORMS
+from pytest_kernelllm.judge.reference.unsupported import OriginalError, original_errors
+from pytest_kernelllm.judge.reference.variations import OTHERS_FOR_FIXED, Change, allows_nonfinite, vary
+
+
+class Inputs:
+    """Changes the inputs of one target. Not thread-safe."""
+
+    def __init__(self, originals: Originals) -> None:
+        """``originals`` draws inputs and tries others."""
+        self._originals = originals
+        self._fixed: dict[str, frozenset[str]] = {}
+
+    def changes(
+        self,
+        case: Case,
+        probe: Probe,
+        modules: Modules,
+        drawn: dict[str, Any],
+        few: Callable[[dict[str, Any]], dict[str, Any]],
+    ) -> Mapping[str, Change]:
+        """Returns the changes of the probe's inputs, by name. ``few`` returns those rows at which they are tried.
+
+        Raises:
+            Unasked: the original accepts none.
+            ValueError: an input has the same values at every seed, and the original accepts no others.
+        """
+        if not probe.stress:
+            return {}
+        fixed = self._fixed_inputs(case, probe, drawn)
+        trial = self._originals.trial(case, modules.perturbed, few(drawn), lambda _: modules.exact)
+        nonfinite = allows_nonfinite(probe.stress)
+        changes = vary(
+            drawn,
+            probe.stress,
+            probe.seed,
+            fixed,
+            lambda arguments, names: trial.accepts_inputs(few(arguments), names, nonfinite),
+        )
+        constant = sorted(fixed - set(changes)) if probe.stress == OTHERS_FOR_FIXED else []
+        if constant:
+            raise ValueError(
+                f"its input `{constant[0]}` has the same values at every seed, and it accepts no others: "
+                "draw it at random, or make it a plain value"
+            )
+        if not changes and probe.rule != "near-duplicate":
+            nothing = probe.stress == OTHERS_FOR_FIXED or not any(
+                isinstance(v, torch.Tensor) for v in drawn.values()
+            )
+            raise Unasked("" if nothing else "the original accepts no such inputs")
+        return changes
+
+    def other(
+        self,
+        module: torch.nn.Module,
+        probe: Probe,
+        changes: Mapping[str, Change],
+        drawn: dict[str, Any],
+    ) -> list[torch.Tensor] | None:
+        """Returns the outputs for other inputs, which must not pass for this probe's; None: they fail.
+
+        For inputs that were changed in a few places or in their meaning, these are the unchanged ones.
+        """
+        with self._originals.in_stage(RUNNING):
+            if probe.stress in TRANSFORMS or probe.stress in PLANTED or not probe.stress:
+                with original_errors(probe):
+                    drawn = self._originals.draw(
+                        self._originals.subject.case(probe.case), probe, probe.seed + 1_000_003
+                    )
+                drawn = changed(drawn, changes)
+            try:
+                return calls.run_original(module, drawn)[1]
+            except torch.cuda.OutOfMemoryError:
+                raise
+            except Exception as error:  # what the original accepted for one draw, it may refuse for another
+                if probe.stress:
+                    return None
+                raise OriginalError(f"the original fails at {probe.describe()}: {error}") from error
+
+    def _fixed_inputs(self, case: Case, probe: Probe, drawn: dict[str, Any]) -> frozenset[str]:
+        """Returns the names of tensors that have the same values at every seed."""
+        if case.name not in self._fixed:
+            other = self._originals.draw(case, probe, probe.seed + 1_000_003)
+            self._fixed[case.name] = frozenset(
+                name
+                for name, value in drawn.items()
+                if isinstance(value, torch.Tensor)
+                and value.numel()
+                and value.dtype == other[name].dtype
+                and torch.equal(value, other[name])
+            )
+        return self._fixed[case.name]
+
+
+def changed(drawn: dict[str, Any], changes: Mapping[str, Change]) -> dict[str, Any]:
+    """Returns the inputs with the changes applied to those that they name."""
+    return {name: changes[name](value) if name in changes else value for name, value in drawn.items()}

@@ -1,0 +1,176 @@
+"""Prepares large probes: where the original treats each row by itself, outputs are computed slice by slice."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from pytest_kernelllm.core.records import TensorSpec
+from pytest_kernelllm.core.stages import RUNNING
+from pytest_kernelllm.judge.reference import calls
+from pytest_kernelllm.judge.reference.acceptance import Trial
+from pytest_kernelllm.judge.reference.inputs import Inputs, changed
+from pytest_kernelllm.judge.reference.numerics import Expected
+from pytest_kernelllm.judge.reference.originals import Modules, Originals
+from pytest_kernelllm.judge.reference.prepared import (
+    Piece,
+    PreparedProbe,
+    Sliced,
+    bytes_of,
+    tensors_of_call,
+)
+from pytest_kernelllm.judge.reference.probes import Probe
+from pytest_kernelllm.judge.reference.slices import Slicing, find_slicing
+from pytest_kernelllm.judge.reference.stress import PLANTED, TRANSFORMS
+from pytest_kernelllm.judge.reference.truth import Truth
+from pytest_kernelllm.judge.reference.unsupported import (
+    original_errors,
+    refuse_incomparable,
+    updated_buffers,
+)
+from pytest_kernelllm.judge.reference.variations import allows_nonfinite, vary
+from pytest_kernelllm.judge.shared.structure import flatten
+
+STRIPED = frozenset({"stress", "nonfinite"})
+"""Rules whose probes change rows, so that one call can hold the rows of several."""
+
+Comparable = Callable[[Probe, Modules, dict[str, Any], Any], tuple[Any, list[torch.Tensor]]]
+"""``ReferenceOutputs.comparable``."""
+
+
+@dataclass(frozen=True)
+class SlicedCase:
+    """How a case's calls at some sizes are cut."""
+
+    slicing: Slicing
+    structure: Any
+    """How the leaves of the outputs nest."""
+    forms: tuple[torch.Tensor, ...]
+    """The leaves, without data."""
+
+
+class LargeCalls:
+    """Prepares large probes of one target. Not thread-safe."""
+
+    def __init__(self, originals: Originals, inputs: Inputs, truth: Truth, comparable: Comparable) -> None:
+        """``comparable`` refuses outputs that no candidate can be compared with."""
+        self._originals = originals
+        self._inputs = inputs
+        self._truth = truth
+        self._comparable = comparable
+        self._sliced: dict[tuple[str, tuple[tuple[str, int], ...]], SlicedCase | None] = {}
+
+    def sliced_case(self, probe: Probe, modules: Modules, drawn: dict[str, Any]) -> SlicedCase | None:
+        """Returns how large calls are cut; None for small ones, and where rows are not independent."""
+        if bytes_of(tensors_of_call(modules.perturbed, drawn, ())) < self._originals.policy.slice_bytes:
+            return None
+        key = probe.case, probe.sizes
+        if key not in self._sliced:
+            output = calls.call_original(modules.perturbed, drawn)
+            refuse_incomparable(output, probe)
+            structure, leaves = flatten(output)
+            kept = not updated_buffers(modules.perturbed, drawn, probe)
+            slicing = kept and find_slicing(
+                drawn,
+                leaves,
+                lambda arguments: calls.run_original(modules.perturbed, arguments)[1],
+                lambda arguments: calls.run_in_float64(modules.exact, arguments),
+                self._originals.policy.slice_elements,
+            )
+            forms = tuple(_form(leaf) for leaf in leaves)
+            self._sliced[key] = SlicedCase(slicing, structure, forms) if slicing else None
+        return self._sliced[key]
+
+    def prepare_slices(
+        self, probe: Probe, modules: Modules, drawn: dict[str, Any], sliced: SlicedCase
+    ) -> PreparedProbe:
+        """Prepares a large probe, whose expected outputs are computed slice by slice."""
+        slicing = sliced.slicing
+        first, second, *_ = slicing.slices()
+        unchanged = slicing.cut(drawn, first)
+        if probe.stripes:
+            arguments, pieces = drawn, self._stripe(probe, modules, drawn, slicing)
+        else:
+            case = self._originals.subject.case(probe.case)
+            changes = self._inputs.changes(case, probe, modules, drawn, lambda some: slicing.cut(some, first))
+            arguments = changed(drawn, changes)
+            pieces = tuple(Piece(rows) for rows in slicing.slices())
+
+        def run(rows: slice) -> list[torch.Tensor]:
+            # Neither copied nor seeded: the original changes nothing, and draws nothing that matters.
+            with original_errors(probe), self._originals.in_stage(RUNNING), torch.no_grad():
+                return flatten(modules.perturbed(**slicing.cut(arguments, rows)))[1]
+
+        def expect(rows: slice) -> Expected:
+            some = slicing.cut(arguments, rows)
+            expected, _ = self._truth.expected(sliced.structure, run(rows), modules, some, probe)
+            return replace(expected, start=rows.start)
+
+        some = slicing.cut(arguments, first)
+        self._comparable(probe, modules, some, calls.call_original(modules.perturbed, some))
+        few_changes = probe.stress and probe.stress not in TRANSFORMS and probe.stress not in PLANTED
+        others = unchanged if few_changes else slicing.cut(arguments, second)
+        other = calls.run_original(modules.perturbed, others)[1]
+        trivial = self._truth.passing_trivial(modules.perturbed, some, expect(first), other, True)
+        expected = Sliced(sliced.structure, sliced.forms, pieces, expect, run)
+        return PreparedProbe(probe, modules.perturbed, arguments, expected, trivial)
+
+    def merged(self, probes: Sequence[Probe]) -> list[Probe]:
+        """Returns probes with those merged that can share a call, each in rows of its own.
+
+        Call it when a probe of the case has been prepared: then it is known where rows are independent.
+        """
+        left: list[Probe] = []
+        groups: defaultdict[Probe, list[Probe]] = defaultdict(list)
+        for probe in probes:
+            sliced = self._sliced.get((probe.case, probe.sizes))
+            inputs = self._originals.subject.case(probe.case).domain.inputs
+            tensors = {name for name, value in inputs.items() if isinstance(value, TensorSpec)}
+            if sliced and probe.rule in STRIPED and tensors == sliced.slicing.names:
+                groups[replace(probe, stress="", seed=0)].append(probe)
+            else:
+                left.append(probe)
+        for group in groups.values():
+            sliced = self._sliced[group[0].case, group[0].sizes]
+            assert sliced is not None
+            for start in range(0, len(group), sliced.slicing.rows):
+                some = group[start : start + sliced.slicing.rows]
+                left.append(replace(some[0], stress="", stripes=tuple(probe.stress for probe in some)))
+        return left
+
+    def _stripe(
+        self, probe: Probe, modules: Modules, drawn: dict[str, Any], slicing: Slicing
+    ) -> tuple[Piece, ...]:
+        """Changes inputs in place, each stripe of rows in another way, as far as the original accepts it."""
+        pieces: list[Piece] = []
+        for rows, kind in zip(slicing.stripes(len(probe.stripes)), probe.stripes, strict=True):
+            some = slicing.cut(drawn, rows)
+            few = slice(0, min(slicing.step, rows.stop - rows.start))
+            case = self._originals.subject.case(probe.case)
+            trial = self._originals.trial(
+                case, modules.perturbed, slicing.cut(some, few), lambda _: modules.exact
+            )
+
+            def accepts(
+                arguments: dict[str, Any],
+                names: Collection[str],
+                trial: Trial = trial,
+                few: slice = few,
+                nonfinite: bool = allows_nonfinite(kind),
+            ) -> bool:
+                return trial.accepts_inputs(slicing.cut(arguments, few), names, nonfinite)
+
+            changes = vary(some, kind, probe.seed, (), accepts)
+            for name, change in changes.items():
+                some[name].copy_(change(some[name]))
+            pieces += [Piece(each, kind if changes else "") for each in slicing.slices(rows)]
+        return tuple(pieces)
+
+
+def _form(leaf: torch.Tensor) -> torch.Tensor:
+    """Returns a tensor of the same shape, strides and dtype without data."""
+    return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device="meta")

@@ -1,0 +1,159 @@
+"""Computes what a candidate must give: the original's outputs, in float64, and how far off they may be."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from pytest_kernelllm.core.stages import RUNNING
+from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.judge.reference import calls, numerics
+from pytest_kernelllm.judge.reference.numerics import Expected
+from pytest_kernelllm.judge.reference.originals import Modules, Originals
+from pytest_kernelllm.judge.reference.prepared import tensors_of_call
+from pytest_kernelllm.judge.reference.probes import Probe
+from pytest_kernelllm.judge.reference.stress import WHOLE_HALVES
+from pytest_kernelllm.judge.reference.trivial import passing_trivial_output
+from pytest_kernelllm.judge.reference.unsupported import shape_and_kind
+
+EQUAL = frozenset({"equal-row", "equal-value", "two-value", "mixed-row", "low-row"})
+"""Kinds of stress that make inputs equal to each other."""
+
+FEW = 16
+"""Elements of an output whose errors may all be small by chance."""
+
+
+class Truth:
+    """Computes the expected outputs of one target."""
+
+    def __init__(self, originals: Originals, tolerance: float | None) -> None:
+        """``tolerance`` is the marker's, or None."""
+        self._originals = originals
+        self._policy: Policy = originals.policy
+        self._tolerance = tolerance
+
+    def expected(
+        self,
+        structure: Any,
+        original: list[torch.Tensor],
+        modules: Modules,
+        arguments: dict[str, Any],
+        probe: Probe,
+    ) -> tuple[Expected, bool]:
+        """Returns what is expected of a candidate, and whether there was enough memory to find all of it out."""
+        exact, note = self._exact(modules, arguments, original)
+        enough_memory = self._fits(modules.perturbed, arguments, original, runs=4)
+        if not enough_memory:
+            note += (
+                "; there was too little memory to try small perturbations of the inputs and half precision"
+            )
+        nearby = self._nearby(modules, arguments, exact, probe.seed) if enough_memory else []
+        if probe.stress == WHOLE_HALVES and exact and numerics.unrounded(original, exact):
+            nearby = []  # a step then lies at the same place for every kernel
+        note = note.removeprefix("; ")
+        free = probe.rule == "stress"
+        elements = sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
+        elsewhere = self._elsewhere(modules, arguments, original, probe) if exact and nearby else None
+        expected = numerics.expect(
+            structure,
+            original,
+            exact,
+            nearby,
+            self._policy,
+            elements=elements,
+            free=free,
+            note=note,
+            elsewhere=elsewhere,
+        )
+        return expected, enough_memory
+
+    def passing_trivial(
+        self,
+        module: torch.nn.Module,
+        arguments: dict[str, Any],
+        expected: Expected,
+        other: list[torch.Tensor] | None,
+        enough_memory: bool,
+    ) -> str | None:
+        """Returns the name of a trivial output that would pass, or None."""
+        with self._originals.in_stage(RUNNING):
+            half = None
+            # A user who sets a tolerance accepts such errors.
+            if enough_memory and self._tolerance is None:
+                half = calls.run_in_half(module, arguments)
+            return passing_trivial_output(expected, arguments, other, half, self._policy, self._tolerance)
+
+    def _exact(
+        self, modules: Modules, arguments: dict[str, Any], original: list[torch.Tensor]
+    ) -> tuple[list[Any] | None, str]:
+        """Returns the leaves in float64; or None and the reason why they are unavailable."""
+        with self._originals.in_stage(RUNNING):
+            why = "there is too little memory for float64"
+            if self._fits(modules.perturbed, arguments, original, runs=2):
+                try:
+                    exact = calls.run_in_float64(modules.exact, arguments)
+                except torch.cuda.OutOfMemoryError:
+                    pass
+                except Exception as error:  # e.g. an operation that asks for float32
+                    why = f"it fails in float64 ({type(error).__name__})"
+                else:
+                    if [shape_and_kind(leaf) for leaf in exact] == [
+                        shape_and_kind(leaf) for leaf in original
+                    ]:
+                        return exact, ""
+                    why = "its outputs have other shapes or types in float64"
+            return None, f"compared with the original as it is: {why}"
+
+    def _nearby(
+        self, modules: Modules, arguments: dict[str, Any], exact: list[Any] | None, seed: int
+    ) -> list[list[torch.Tensor]]:
+        """Returns the leaves in float64 for each perturbation of weights and inputs."""
+        nearby = []
+        for module, change in zip(modules.nearby, self._originals.perturbations(seed), strict=True):
+            try:
+                with self._originals.in_stage(RUNNING):
+                    leaves = calls.run_in_float64(module, arguments, change) if exact else []
+            except torch.cuda.OutOfMemoryError:
+                raise  # without the sensitivity, honest kernels would be rejected
+            except Exception:  # user code may check its inputs
+                continue
+            if exact and [shape_and_kind(leaf) for leaf in leaves] == [
+                shape_and_kind(leaf) for leaf in exact
+            ]:
+                nearby.append(leaves)
+        return nearby
+
+    def _elsewhere(
+        self, modules: Modules, arguments: dict[str, Any], original: list[torch.Tensor], probe: Probe
+    ) -> tuple[list[torch.Tensor], list[torch.Tensor]] | None:
+        """Returns the leaves for slightly perturbed inputs, as the original computes them and in float64."""
+        with self._originals.in_stage(RUNNING):
+            few = any(leaf.numel() <= FEW for leaf in original)
+            if not (few or EQUAL & {probe.stress, *probe.stripes}):
+                return None
+            change = next(self._originals.perturbations(probe.seed))
+            near = {
+                k: change(v).to(v.dtype) if isinstance(v, torch.Tensor) else v for k, v in arguments.items()
+            }
+            try:
+                leaves = calls.run_original(modules.perturbed, near)[1]
+                exact = calls.run_in_float64(modules.exact, near)
+            except torch.cuda.OutOfMemoryError:
+                raise
+            except Exception:  # user code may check its inputs
+                return None
+            return leaves, exact
+
+    def _fits(
+        self, module: torch.nn.Module, arguments: dict[str, Any], original: list[torch.Tensor], runs: int
+    ) -> bool:
+        """Whether there is memory for ``runs`` float64 copies of all tensors of a call."""
+        room: float = math.inf
+        if self._policy.judge_bytes is not None:
+            room = self._policy.judge_bytes
+        elif self._originals.device.startswith("cuda"):
+            free = torch.cuda.mem_get_info()[0]
+            room = free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+        return runs * 8 * sum(t.numel() for t in tensors_of_call(module, arguments, original)) <= room
