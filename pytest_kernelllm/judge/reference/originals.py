@@ -81,6 +81,7 @@ class Originals:
         exact: Callable[[torch.nn.Module], torch.nn.Module],
     ) -> Trial:
         """Returns the original with these arguments, to try others; ``exact`` makes its copy in float64."""
+
         def on_cpu() -> torch.nn.Module:
             if case.name not in self._on_cpu:
                 self._on_cpu[case.name] = self.subject.build(case)

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference.numerics import ErrorBounds, Expected, compare
+from pytest_kernelllm.judge.reference.bounds import ErrorBounds
+from pytest_kernelllm.judge.reference.numerics import Expected, compare
 
 Leaves = list[torch.Tensor]
 

@@ -1,0 +1,160 @@
+"""Derives how large an error of a floating output may be. ``docs/explanation/numerics.md`` explains the bounds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.judge.reference.rows import (
+    ROW,
+    all_finite,
+    as_rows,
+    chunks,
+    distance,
+    group_rms,
+    only_finite,
+    rms,
+    row_scale,
+    unit_of,
+)
+
+LEAST = 8
+"""Fewest elements of a column that are judged together; half as many of a row."""
+
+
+@dataclass(frozen=True)
+class Together:
+    """How far the elements of each column, or of each short row, may be off together.
+
+    Numbers are root mean squares, relative to ``peak``; float64. A group of small numbers may not hide behind
+    large ones beside it, and errors of several elements together are hardly ever small by chance.
+    """
+
+    dim: int
+    """Dimension of the output, as a matrix ``(rows, last dimension)``, that is taken together."""
+    size: torch.Tensor
+    """Of each group of the exact output, one-dimensional."""
+    allowed: torch.Tensor
+    """Of each group's errors."""
+    peak: float
+    """The exact output's largest magnitude."""
+
+
+@dataclass(frozen=True)
+class ErrorBounds:
+    """How far one floating output may be from the float64 one. Errors are relative to ``|exact| + scale``."""
+
+    scale: torch.Tensor
+    """Magnitude of each row of the exact output, ``(rows, 1)``, float64; see ``rows.row_scale``."""
+    own: torch.Tensor
+    """Error allowed in each row because of the original's own error, ``(rows, 1)``, float64."""
+    sensitivity: torch.Tensor | None
+    """Change of each element of the exact output under small perturbations of the inputs, ``(rows,
+    width)``, float32."""
+    outliers: int
+    """How many elements may err more, because about as many of the original's elements do…"""
+    worst: float
+    """…and their largest allowed error."""
+    finite: bool
+    """Whether all elements of original and exact output are finite."""
+    floor: float
+    """Error that is always allowed, in every element."""
+    together: tuple[Together, ...]
+
+
+def floor_of(output: torch.Tensor, elements: int, policy: Policy) -> float:
+    """Returns the relative error that is always allowed, for inputs with ``elements`` elements together."""
+    eps = torch.finfo(output.dtype).eps
+    if output.dtype not in (torch.float32, torch.float64):
+        return policy.half_eps * eps
+    terms = elements / max(output.numel(), 1)
+    return (policy.single_eps + policy.terms_eps * math.sqrt(terms)) * eps
+
+
+def derive_bounds(
+    original: torch.Tensor,
+    truth: torch.Tensor,
+    nearby: list[torch.Tensor],
+    known: bool,
+    policy: Policy,
+    elements: int,
+    elsewhere: tuple[torch.Tensor, torch.Tensor] | None,
+) -> ErrorBounds:
+    """Derives the bounds of one floating leaf.
+
+    Corrects ``truth`` where float64's range changes the meaning.
+    """
+    rows, width = as_rows(original).shape
+    floor = floor_of(original, elements, policy)
+    largest = torch.finfo(original.dtype).max
+    scale = truth.new_zeros(rows, 1)
+    errs = truth.new_zeros(rows, 1)
+    sensitivity = torch.zeros(rows, width, dtype=torch.float32, device=truth.device) if nearby else None
+    finite = True
+    for start, stop in chunks(as_rows(truth), policy):
+        o, t = as_rows(original)[start:stop], as_rows(truth)[start:stop]
+        wide = o.double()
+        if not (all_finite(wide) and bool(t.abs().amax() <= largest)):
+            # E.g. a mask filled with the dtype's lowest value.
+            t.copy_(torch.where(wide.isfinite() & ~(t.abs() <= largest), wide, t))
+            finite = False
+        scale[start:stop] = row_scale(torch.where(t.abs() <= largest, t, 0.0))
+        unit = unit_of(t, scale[start:stop], original.dtype, finite)
+        errs[start:stop] = (distance(wide, t) / unit).amax(1, keepdim=True)
+        if elsewhere is not None:
+            there, exactly = (as_rows(leaf)[start:stop].double() for leaf in elsewhere)
+            also = (distance(there, exactly) / unit).amax(1, keepdim=True)
+            errs[start:stop] = torch.maximum(errs[start:stop], also)
+        if sensitivity is not None:
+            steps = torch.stack([distance(as_rows(m)[start:stop], t) for m in nearby]).amax(0)
+            # By chance a single element may not change; then its row's typical change counts.
+            typical = rms(steps, 1)
+            sensitivity[start:stop] = torch.maximum(steps, typical) / unit * (1 + 1e-6)  # float32 rounds
+    if not known:
+        errs.fill_(floor)
+    factor = policy.own_error_factor
+    typical_row = errs.median() if rows else errs.sum()
+    own = factor * torch.maximum(errs, typical_row)
+    own = torch.where(errs > policy.noise, policy.noise_factor * errs, own)
+    usual = (factor * typical_row).clamp_min(floor)
+    outlying = 0
+    for start, stop in chunks(as_rows(truth), policy):
+        o, t = as_rows(original)[start:stop], as_rows(truth)[start:stop]
+        unit = unit_of(t, scale[start:stop], original.dtype, finite)
+        bound = usual if sensitivity is None else torch.maximum(usual, sensitivity[start:stop])
+        outlying += int((distance(o.double(), t) / unit > bound).sum())
+    outliers = min(int(factor * outlying), int(policy.outlier_share * original.numel()))
+    worst = factor * float(errs.max()) if rows else 0.0
+    # At a step, as in rounding, a few elements may be far off; then nothing follows from all together.
+    together = () if outlying or not known else _together(original, truth, nearby, floor, policy)
+    return ErrorBounds(scale, own, sensitivity, outliers, worst, finite, floor, together)
+
+
+def _together(
+    original: torch.Tensor,
+    truth: torch.Tensor,
+    nearby: list[torch.Tensor],
+    floor: float,
+    policy: Policy,
+) -> tuple[Together, ...]:
+    """Derives how far columns, and rows shorter than ``ROW``, may be off together."""
+    width = truth.shape[-1] if truth.dim() else 1
+    if not truth.numel():
+        return ()
+    peak = float(only_finite(truth).abs().amax())
+    dims = [0] if width > 1 and truth.numel() // width >= LEAST else []
+    dims += [1] if LEAST // 2 <= width < ROW else []
+    found = []
+    for dim in dims if peak else ():
+        size = group_rms(truth, torch.zeros_like(truth), dim, peak, policy)
+        own = group_rms(truth, original, dim, peak, policy)
+        own = own * torch.where(own > policy.noise * size, policy.noise_factor, policy.own_error_factor)
+        allowed = torch.maximum(floor * size, own)
+        for other in nearby:
+            allowed = torch.maximum(allowed, group_rms(truth, other, dim, peak, policy))
+        least = torch.finfo(original.dtype).tiny * 2.0**26 / peak
+        found.append(Together(dim, size, 2 * allowed.clamp_min(least), peak))
+    return tuple(found)

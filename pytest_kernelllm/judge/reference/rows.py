@@ -1,0 +1,90 @@
+"""Measures outputs row by row, in chunks of bounded size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+
+from pytest_kernelllm.judge.policy import Policy
+
+ROW = 32
+"""Fewest elements of a row, whose errors are taken together; shorter last dimensions are merged with those before them."""
+
+
+def group_rms(
+    truth: torch.Tensor, value: torch.Tensor, dim: int, peak: float, policy: Policy
+) -> torch.Tensor:
+    """Returns the root mean square of the differences in each group, relative to ``peak``."""
+    wide, other = (x.reshape(-1, x.shape[-1]) for x in (truth, value))
+    parts = [
+        (distance(other[start:stop].double(), wide[start:stop]) / peak).square().sum(dim)
+        for start, stop in chunks(wide, policy)
+    ]
+    sums = torch.cat(parts) if dim else torch.stack(parts).sum(0)
+    return (sums / wide.shape[dim]).sqrt()
+
+
+def only_finite(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns the tensor with zeros where it is not finite."""
+    return tensor if all_finite(tensor) else tensor.nan_to_num(0.0, 0.0, 0.0)
+
+
+def rms(values: torch.Tensor, dim: int) -> torch.Tensor:
+    """Returns root mean squares along ``dim``, which is kept; squares do not overflow."""
+    peak = values.abs().amax(dim, keepdim=True).clamp_min(1e-300)
+    return peak * (values / peak).square().mean(dim, keepdim=True).sqrt()
+
+
+def row_scale(rows: torch.Tensor) -> torch.Tensor:
+    """Returns the root mean square of each row, in which elements as large as the largest count as at most 1.
+
+    So a fill value such as -1e9 does not hide the other elements. Where all others are tails of a
+    saturated function, they are compared on a scale of 1, because they were computed from numbers about
+    1.
+    """
+    size = rows.abs()
+    rest = torch.where(size < 0.999 * size.amax(1, keepdim=True), size, 0.0)
+    return torch.minimum(rms(size, 1), rms(rest, 1).clamp_min(1.0))
+
+
+def distance(value: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
+    """Returns the absolute difference where both are finite; 0 elsewhere."""
+    distance = (value - truth).abs_()
+    return distance if all_finite(distance) else distance.nan_to_num_(0.0, 0.0, 0.0)
+
+
+def all_finite(tensor: torch.Tensor) -> bool:
+    """Whether all elements are finite.
+
+    Their sum is not finite if one is not, and is faster than testing each.
+    """
+    return bool(tensor.sum().isfinite())
+
+
+def unit_of(truth: torch.Tensor, row: torch.Tensor, dtype: torch.dtype, finite: bool) -> torch.Tensor:
+    """Returns what errors are relative to: an element's magnitude plus its row's, or a tiny number."""
+    info = torch.finfo(dtype)
+    # GPUs and fast exponentials flush subnormal float32 to zero. float16's subnormals are ordinary numbers.
+    least = info.tiny if dtype == torch.float16 else info.tiny * 2.0**26
+    size = truth.abs()
+    if not finite:
+        size = size.nan_to_num_(0.0, 0.0, 0.0)
+    return size.add_(row).clamp_min_(least)
+
+
+def as_rows(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns the tensor as ``(rows, width)``, with at least ``ROW`` elements a row if it has so many."""
+    width, dims = 1, list(tensor.shape)
+    while dims and width < ROW:
+        width *= dims.pop()
+    return tensor.reshape(math.prod(dims), width)
+
+
+def chunks(matrix: torch.Tensor, policy: Policy) -> Iterator[tuple[int, int]]:
+    """Yields ranges of a matrix's rows of bounded size, so that temporary tensors stay small."""
+    rows, width = matrix.shape
+    step = max(1, policy.chunk_elements // max(width, 1))
+    for start in range(0, rows if width else 0, step):
+        yield start, min(start + step, rows)
