@@ -155,10 +155,10 @@ class Judge:
         start = time.perf_counter()
         needed = verdict_bytes(criteria.subject.cases) if self.device.type == "cuda" else 0
         with self._leased(needed) as enough:
-            outcome = self._decide(candidate, criteria)
+            outcome = self._decide(candidate, criteria, enough)
         if outcome.out_of_memory and not enough:
             with self._leased(self._ledger.budget):  # alone on the GPU
-                outcome = self._decide(candidate, criteria)
+                outcome = self._decide(candidate, criteria, True)
         reason = outcome.reason
         if outcome.out_of_memory and needed > self._ledger.budget:
             reason += f"; about {needed / 2**30:.0f} GiB would do, and {self._ledger.budget / 2**30:.0f} GiB may be used"
@@ -188,11 +188,11 @@ class Judge:
             yield leased + UNIT > self._ledger.budget
             release_cache()
 
-    def _decide(self, candidate: Candidate, criteria: Criteria) -> _Outcome:
+    def _decide(self, candidate: Candidate, criteria: Criteria, all_memory: bool) -> _Outcome:
         findings = Findings({rule.name: rule.stage for rule in self.rules})
         stage: Stage = "timing" if criteria.timing and self.device.type == "cuda" else "correctness"
         try:
-            self._proceed(candidate, criteria, findings)
+            self._proceed(candidate, criteria, findings, all_memory)
         except Decision as end:
             return _Outcome(
                 findings, end.verdict, end.stage, end.reason, end.rule, isinstance(end, OutOfMemory)
@@ -204,7 +204,9 @@ class Judge:
             return _Outcome(findings, "inconclusive", "correctness", reason, out_of_memory=True)
         return _Outcome(findings, "accepted", stage)
 
-    def _proceed(self, candidate: Candidate, criteria: Criteria, findings: Findings) -> None:
+    def _proceed(
+        self, candidate: Candidate, criteria: Criteria, findings: Findings, all_memory: bool
+    ) -> None:
         for rule in self.rules:
             rule.check_source(candidate.source, findings)
         on_gpu = self.device.type == "cuda"
@@ -237,6 +239,8 @@ class Judge:
                 counted = [plan for plan in plans if plan.case.name in findings.cases]
                 untimed = [plan for plan in counted if not self._time(judging, plan, plan.sizes)]
         require_compiled(self.environment.arch, findings)
+        if untimed and not all_memory:
+            raise OutOfMemory(f"to time case {untimed[0].case.name}")
         for plan in untimed:
             judging.allocator.closed.wait(RELEASE_SECONDS)
             self._time_smaller(candidate, plan, references, findings)
