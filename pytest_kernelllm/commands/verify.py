@@ -6,6 +6,8 @@ import argparse
 import contextlib
 import json
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_kernelllm.commands.common import (
@@ -46,6 +48,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="reject below this speedup over the baseline (default: report only)",
     )
     add_judge_options(parser)
+    parser.add_argument(
+        "--durations", action="store_true", help="print what the seconds of the verdicts were spent on"
+    )
     parser.add_argument(
         "--json",
         metavar="FILE",
@@ -88,6 +93,8 @@ def _one(pair: Pair, settings: Settings, options: argparse.Namespace) -> int:
         _show(verdict)
         if options.json:
             Path(options.json).write_text(text + "\n", encoding="utf-8")
+    if options.durations:
+        _show_durations([verdict])
     return {"accepted": OK, "rejected": REJECTED, "inconclusive": UNJUDGED}[verdict.verdict]
 
 
@@ -107,6 +114,7 @@ def _many(pairs: list[Pair], settings: Settings, options: argparse.Namespace) ->
     from pytest_kernelllm.report.progress import judging_progress
 
     counts = {"accepted": 0, "rejected": 0, "inconclusive": 0}
+    verdicts: list[Verdict] = []
     with contextlib.ExitStack() as stack:
         out = sys.stdout
         if options.json and options.json != "-":
@@ -115,9 +123,23 @@ def _many(pairs: list[Pair], settings: Settings, options: argparse.Namespace) ->
 
         def done(judged: Judged) -> None:
             counts[judged.verdict.verdict] += 1
+            if not judged.same_as:
+                verdicts.append(judged.verdict)
             print(judged.to_line() if options.json else judged.in_words(), file=out, flush=True)
             advance()
 
         verify_all(pairs, settings, done, options.reject_below)
     print("kernelllm: " + ", ".join(f"{n} {name}" for name, n in counts.items()), file=sys.stderr)
+    if options.durations:
+        _show_durations(verdicts)
     return UNJUDGED if counts["inconclusive"] else REJECTED if counts["rejected"] else OK
+
+
+def _show_durations(verdicts: Sequence[Verdict]) -> None:
+    """Prints the seconds of all verdicts together by part, on standard error."""
+    parts: Counter[str] = Counter()
+    for verdict in verdicts:
+        parts.update(verdict.durations)
+    rest = sum(verdict.seconds for verdict in verdicts) - sum(parts.values())
+    for name, seconds in [*parts.most_common(), ("everything else", rest)]:
+        print(f"{seconds:9.3f} s  {name}", file=sys.stderr)
