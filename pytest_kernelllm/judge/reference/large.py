@@ -24,10 +24,11 @@ from pytest_kernelllm.judge.reference.prepared import (
     tensors_of_call,
 )
 from pytest_kernelllm.judge.reference.probes import Probe
-from pytest_kernelllm.judge.reference.slices import Slicing, find_slicing
+from pytest_kernelllm.judge.reference.slices import Slicing, equal_in_slices, find_slicing
 from pytest_kernelllm.judge.reference.stress import PLANTED, TRANSFORMS
 from pytest_kernelllm.judge.reference.truth import Truth
 from pytest_kernelllm.judge.reference.unsupported import (
+    OriginalError,
     original_errors,
     refuse_incomparable,
     updated_buffers,
@@ -93,7 +94,9 @@ class LargeCalls:
         first, second, *_ = slicing.slices()
         unchanged = slicing.cut(drawn, first)
         if probe.stripes:
-            arguments, pieces = drawn, self._stripe(probe, modules, drawn, slicing)
+            # Copies: the user's callable may return the same tensors every time.
+            arguments = {k: v.clone() if k in slicing.names else v for k, v in drawn.items()}
+            pieces = self._stripe(probe, modules, arguments, slicing)
         else:
             case = self._originals.subject.case(probe.case)
             changes = self._inputs.changes(case, probe, modules, drawn, lambda some: slicing.cut(some, first))
@@ -110,6 +113,14 @@ class LargeCalls:
             expected, _ = self._truth.expected(sliced.structure, run(rows), modules, some, probe)
             return replace(expected, start=rows.start)
 
+        with original_errors(probe), self._originals.in_stage(RUNNING), torch.no_grad():
+            whole = flatten(modules.perturbed(**arguments))[1]
+        if not equal_in_slices(slicing, whole, run):
+            raise OriginalError(
+                f"the original treats each row by itself for the inputs given, but not at {probe.describe()}; "
+                "declare `dims` that reach lower, so that smaller inputs can be tried"
+            )
+        del whole
         some = slicing.cut(arguments, first)
         self._comparable(probe, modules, some, calls.call_original(modules.perturbed, some))
         few_changes = probe.stress and probe.stress not in TRANSFORMS and probe.stress not in PLANTED

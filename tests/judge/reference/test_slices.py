@@ -9,6 +9,7 @@ from torch import nn
 
 from pytest_kernelllm.core.records import TensorSpec
 from pytest_kernelllm.judge.reference.numerics import agrees, compare
+from pytest_kernelllm.judge.reference.outputs import OriginalError
 from pytest_kernelllm.judge.reference.prepared import Sliced
 from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.reference.stress import TRANSFORMS
@@ -163,6 +164,27 @@ def test_stress_that_the_original_does_not_accept_leaves_its_rows_as_they_are():
     assert {piece.stress for piece in prepared.expected.pieces} == {"×8", ""}
     assert bool((prepared.arguments["x"] > 0).all())
     assert passes(prepared, prepared.arguments["x"].log())
+
+
+def test_rows_that_depend_on_others_for_some_inputs_only_are_not_decided():
+    def tamed(x):
+        largest = x.abs().max()
+        return torch.where(largest > 100, x / largest, x)
+
+    target = references(of(tamed), policy=SLICED)
+    assert isinstance(prepare(target).expected, Sliced)
+    probe = Probe("default", (("n", 23),), 2, rule="stress", stripes=("×8", "×10000"))
+    with pytest.raises(OriginalError, match="each row by itself for the inputs given, but not at"):
+        target.prepare(probe)
+
+
+def test_stress_leaves_tensors_that_the_user_keeps_as_they_are():
+    kept = torch.randn(23, 64)
+    target = references(of(torch.tanh), lambda n: kept, SLICED)
+    before = kept.clone()
+    prepare(target)
+    target.prepare(Probe("default", (("n", 23),), 2, rule="stress", stripes=("×8", "zero")))
+    assert torch.equal(kept, before)
 
 
 def test_small_calls_are_compared_at_once():
