@@ -231,9 +231,9 @@ class Verdict(Record):
     cases: tuple[str, ...] = ()
     """Names of the cases that counted."""
     seconds: float = 0.0
+    isolation: str = ""
     durations: Mapping[str, float] = field(default_factory=dict)
     """The seconds by part, the longest first; together less than ``seconds``, which has waiting for others too."""
-    isolation: str = ""
     schema: int = SCHEMA
 
     @property

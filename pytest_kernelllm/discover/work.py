@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -32,6 +33,10 @@ def trial_sizes(module: nn.Module, case: Case) -> Sizes | None:
     if any(isinstance(value, torch.Tensor) and value.numel() > _INPUT for value in inputs.values()):
         return None
     held = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    tensors = [t.numel() for t in (*inputs.values(), *held.values()) if isinstance(t, torch.Tensor)]
+    if math.prod(sorted(tensors)[-2:]) <= _OUTPUTS:
+        # No two have a larger product. A run without data might leave tensors without data in the user's caches.
+        return sizes
     meta = {name: tensor.to("meta") for name, tensor in held.items()}
     try:
         with seeded(0, "meta"), torch.no_grad(), _Bounded():

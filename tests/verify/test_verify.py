@@ -154,7 +154,7 @@ def test_verdicts_do_not_depend_on_what_was_judged_before(tmp_path, backwards):
     judged = judge(pairs[::-1] if backwards else pairs)
     found = {name: (j.verdict.verdict, j.verdict.stage) for name, j in judged.items()}
     assert found == {
-        "a": ("accepted", "correctness"),
+        "a": ("inconclusive", "render"),  # kernels run under float32 only
         "b": ("accepted", "correctness"),
         "c": ("accepted", "correctness"),
         "d": ("rejected", "correctness"),
