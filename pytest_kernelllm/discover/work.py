@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -33,9 +32,12 @@ def trial_sizes(module: nn.Module, case: Case) -> Sizes | None:
     if any(isinstance(value, torch.Tensor) and value.numel() > _INPUT for value in inputs.values()):
         return None
     held = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-    tensors = [t.numel() for t in (*inputs.values(), *held.values()) if isinstance(t, torch.Tensor)]
-    if math.prod(sorted(tensors)[-2:]) <= _OUTPUTS:
-        # No two have a larger product. A run without data might leave tensors without data in the user's caches.
+    given, every = (
+        max((t.numel() for t in tensors.values() if isinstance(t, torch.Tensor)), default=1)
+        for tensors in (inputs, {**inputs, **held})
+    )
+    if given * every <= _OUTPUTS:
+        # No product with an input is larger. A run without data might leave such tensors in the user's caches.
         return sizes
     meta = {name: tensor.to("meta") for name, tensor in held.items()}
     try:
