@@ -138,7 +138,7 @@ def measure(runner: CandidateRunner, roofline: Roofline, clock: GpuClock) -> Mea
     """
     prepared, judging = runner.prepared[0], runner.judging
     policy, references = judging.policy, judging.references
-    eager = Baseline("eager", _call(prepared.module, prepared.arguments), clock)
+    eager = Baseline("eager", _call(prepared.callable_module(), prepared.arguments), clock)
     implementations: list[timing.Implementation] = [runner, eager]
     compiled = references.compiled(prepared)
     if compiled is not None:
@@ -205,5 +205,5 @@ def _peak(implementation: timing.Implementation) -> int:
 
 def _flops(prepared: PreparedProbe) -> int:
     with FlopCounterMode(display=False) as counter:
-        prepared.module(**prepared.arguments)
+        prepared.callable_module()(**prepared.arguments)
     return int(counter.get_total_flops())

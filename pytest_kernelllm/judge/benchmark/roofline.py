@@ -68,10 +68,11 @@ def needed_bytes(prepared: PreparedProbe) -> tuple[int, int]:
         for name, value in prepared.arguments.items()
     }
     sources = [v for v in arguments.values() if isinstance(v, torch.Tensor) and v.requires_grad]
-    sources += [p for p in prepared.module.parameters() if p.requires_grad]
+    module = prepared.callable_module()
+    sources += [p for p in module.parameters() if p.requires_grad]
     try:
         with torch.enable_grad():
-            _, outputs = flatten(prepared.module(**arguments))
+            _, outputs = flatten(module(**arguments))
             leaves = [t for t in outputs if isinstance(t, torch.Tensor) and t.requires_grad]
             if not leaves or not sources:
                 return 0, written

@@ -138,7 +138,7 @@ class ReferenceOutputs:
         case = prepared.probe.case
         with self._compiling:
             if case not in self._compiled:
-                compiled = torch.compile(prepared.module)
+                compiled = torch.compile(prepared.callable_module())
                 try:
                     with torch.no_grad():
                         compiled(**prepared.arguments)

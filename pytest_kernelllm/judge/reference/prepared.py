@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from pytest_kernelllm.judge.reference import calls
 from pytest_kernelllm.judge.reference.numerics import Expected
 from pytest_kernelllm.judge.reference.probes import Probe
 
@@ -58,6 +59,12 @@ class PreparedProbe:
     """Name of a trivial output that would pass, so that this probe cannot tell right from wrong; None if
     none would."""
     updates: Updates = field(default_factory=Updates)
+
+    def callable_module(self) -> torch.nn.Module:
+        """Returns the module, to be called as often as one likes; a copy where calls update its buffers."""
+        if not self.updates.names:
+            return self.module
+        return calls.copied(self.module, lambda parameter: parameter, torch.clone)
 
     @property
     def on_gpu(self) -> bool:

@@ -30,10 +30,11 @@ class OriginalCall:
 
 def call_original(prepared: PreparedProbe) -> OriginalCall:
     """Calls the original with a prepared probe and records what it does."""
+    module = prepared.callable_module()
     with torch.no_grad(), OperationWatch(guarded=False) as watch:
-        outputs = flatten(prepared.module(**prepared.arguments))[1]
-    named: dict[str, Any] = {f"self.{k}": v for k, v in prepared.module.named_parameters()}
-    named |= {f"self.{k}": v for k, v in prepared.module.named_buffers()} | prepared.arguments
+        outputs = flatten(module(**prepared.arguments))[1]
+    named: dict[str, Any] = {f"self.{k}": v for k, v in module.named_parameters()}
+    named |= {f"self.{k}": v for k, v in module.named_buffers()} | prepared.arguments
     tensors = [t for t in (*prepared.arguments.values(), *outputs) if isinstance(t, torch.Tensor)]
     return OriginalCall(
         leaves.shared(outputs, named),

@@ -1,6 +1,6 @@
 # family: values not asked
 # trick: Copies its input, which torch.rand never makes negative.
-# rule: stress | decoy
+# rule: stress | decoy | values
 # static check: no
 # proof: (Model().eval(), (torch.full((3, 40), -1.5),))
 

@@ -1,6 +1,6 @@
 # family: values not asked
 # trick: Takes the absolute value.
-# rule: stress
+# rule: stress | values
 # static check: no
 # proof: (Model().eval(), (torch.full((3, 40), -1.5),))
 

@@ -1,6 +1,6 @@
 # family: values not asked
 # trick: Bounds the result by 1 as well, the end of torch.rand's range.
-# rule: stress
+# rule: stress | values
 # static check: no
 # proof: (Model().eval(), (torch.full((3, 40), 5.0),))
 

@@ -11,11 +11,13 @@ import torch
 from torch import nn
 
 from pytest_kernelllm.core.records import Case, Domain
+from pytest_kernelllm.judge.benchmark.roofline import needed_bytes
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.numerics import compare
 from pytest_kernelllm.judge.reference.outputs import OriginalError, ReferenceOutputs
 from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.reference.stress import NEAR_DUPLICATES
+from pytest_kernelllm.judge.run.original import call_original
 
 POLICY = Policy()
 
@@ -332,3 +334,14 @@ def test_threads_get_the_same_probe():
         prepared_probes = list(pool.map(target.prepare, probes))
     assert len({id(prepared) for prepared in prepared_probes}) == 3
     assert all(prepared.probe == probe for prepared, probe in zip(prepared_probes, probes, strict=True))
+
+
+def test_calls_of_an_original_that_updates_its_buffers_leave_the_next_candidate_the_same_state():
+    prepared = prepare(references(lambda: nn.BatchNorm1d(64)))
+    assert "running_mean" in prepared.updates.names
+    before = prepared.module.running_mean.clone()
+    call_original(prepared)
+    needed_bytes(prepared)
+    assert torch.equal(prepared.module.running_mean, before)
+    prepared = prepare(references(lambda: nn.LayerNorm(64)))
+    assert prepared.callable_module() is prepared.module
