@@ -26,7 +26,7 @@ def decide(tmp_path_factory):
     with Judge(find_environment("cuda"), deadline=30) as judge:
 
         def decide(text):
-            candidate = render(Completion("files", 0, text, "kernel_module"), live)
+            candidate = render(Completion("files", 0, text, "kernel_module"), live, on_gpu=True)
             return judge.judge(candidate, Criteria(live, timing=False))
 
         yield decide
@@ -58,6 +58,6 @@ def test_a_race_is_found_that_does_not_change_the_result(decide):
 
 def test_what_the_interpreter_cannot_run_is_stated(decide):
     text = GOOD.replace("import torch\n", "import torch\nfrom triton.language.extra import libdevice\n")
-    verdict = decide(text.replace("+ 1)", "+ 1 + libdevice.tgamma(x * 0 + 1) * 0)"))
+    verdict = decide(text.replace("+ 1)", "+ 1 + libdevice.tgamma((columns * 0 + 1).to(tl.float32)) * 0)"))
     assert verdict.accepted, verdict.reason
     assert any("memory accesses were not checked in Triton's interpreter" in c.detail for c in verdict.checks)

@@ -25,7 +25,7 @@ def decide(tmp_path_factory):
     with Judge(environment, deadline=30) as judge:
 
         def decide(text, **criteria):
-            candidate = render(Completion("files", 0, text, "kernel_module"), live)
+            candidate = render(Completion("files", 0, text, "kernel_module"), live, on_gpu=True)
             return judge.judge(candidate, Criteria(live, **criteria))
 
         yield decide

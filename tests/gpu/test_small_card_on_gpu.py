@@ -48,7 +48,7 @@ def decide(judge, tmp_path):
         path.write_text(project)
         [target] = scan_file(path, tmp_path).targets
         live = load_target(tmp_path, target)
-        candidate = render(Completion("files", 0, text, "kernel_module"), live)
+        candidate = render(Completion("files", 0, text, "kernel_module"), live, on_gpu=True)
         return judge.judge(candidate, Criteria(live, **criteria))
 
     return decide
