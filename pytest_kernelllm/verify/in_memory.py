@@ -24,10 +24,10 @@ from pytest_kernelllm.judge.environment import find_environment, find_gpu
 from pytest_kernelllm.judge.isolation.isolation import probe_isolation
 from pytest_kernelllm.judge.judge import Judge
 from pytest_kernelllm.marker import OPTIONS_ATTRIBUTE, Options, triton_candidate
+from pytest_kernelllm.pool.candidate import Speed, judge_candidate
 from pytest_kernelllm.runtime import KernelLLMWarning
 from pytest_kernelllm.runtime.install import install
 from pytest_kernelllm.runtime.instance import OWN_CLASS, TextKernel, dispatching, swap
-from pytest_kernelllm.verify.candidate import Speed, judge_candidate
 
 Inputs = Callable[..., Any] | torch.Tensor | Sequence[Any] | Mapping[str, Any]
 """What calls ``forward``: a callable as for ``triton_candidate``, or example arguments."""

@@ -20,9 +20,9 @@ from pytest_kernelllm.config.settings import Settings, size_in_bytes
 from pytest_kernelllm.core.records import Environment, Target, Verdict
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.judge.environment import Gpu, equal_gpus, find_environment, find_gpus
-from pytest_kernelllm.verify.messages import Handshake, JudgeRequest
-from pytest_kernelllm.verify.pool import PoolFailed, PoolJob, ProcessLost, ProcessPool
-from pytest_kernelllm.verify.pool_process import Slot, StageOverdue
+from pytest_kernelllm.pool.messages import Handshake, JudgeRequest
+from pytest_kernelllm.pool.pool import PoolFailed, PoolJob, ProcessLost, ProcessPool
+from pytest_kernelllm.pool.pool_process import Slot, StageOverdue
 
 LARGEST = 4 * 1024 * 1024
 """Bytes; no larger file is read."""
@@ -102,7 +102,7 @@ def verify_all(
             equal[job.name].append(pair)
     try:
         slots = _slots(len(jobs), settings, environment)
-        process = "pytest_kernelllm.verify.process"
+        process = "pytest_kernelllm.pool.judging_process"
         with ProcessPool(process, slots, settings.reference_deadline) as pool:
             for job, answer in pool.run(list(jobs.values())):
                 match answer:

@@ -266,7 +266,7 @@ def test_killed_judging_processes_change_no_verdict(tmp_path):
         before = answered()
         wait_until(lambda before=before: answered() > before, process)
         threading.Event().wait(rng.uniform(0, 1.5))
-        children = [pid for pid in descendants(process.pid) if b"verify.process" in cmdline(pid)]
+        children = [pid for pid in descendants(process.pid) if b"judging_process" in cmdline(pid)]
         os.kill(children[0], number)
     _, errors = process.communicate()
     assert process.returncode == 1, errors

@@ -1,6 +1,6 @@
 """A judging process of ``kernelllm verify``: one warm judge on one GPU, which gets its jobs from the pool.
 
-Run as ``python -m pytest_kernelllm.verify.process FD``. ``CUDA_VISIBLE_DEVICES`` names the one GPU, so it is always device 0.
+Run as ``python -m pytest_kernelllm.pool.judging_process FD``. ``CUDA_VISIBLE_DEVICES`` names the one GPU, so it is always device 0.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from pytest_kernelllm.discover.live import LiveTarget, TargetError, load_target
 from pytest_kernelllm.judge.isolation.isolation import probe_isolation
 from pytest_kernelllm.judge.judge import Judge
 from pytest_kernelllm.judge.shared.channel import Channel, ChannelClosed
-from pytest_kernelllm.verify.candidate import Speed, judge_candidate
-from pytest_kernelllm.verify.messages import Handshake, JudgeRequest
-from pytest_kernelllm.verify.pool import UNFIT
-from pytest_kernelllm.verify.pool_process import STAGE
+from pytest_kernelllm.pool.candidate import Speed, judge_candidate
+from pytest_kernelllm.pool.messages import Handshake, JudgeRequest
+from pytest_kernelllm.pool.pool import UNFIT
+from pytest_kernelllm.pool.pool_process import STAGE
 
 if TYPE_CHECKING:
     from types import FrameType
