@@ -1,4 +1,4 @@
-"""A judging process of ``kernelllm verify``: one warm judge on one GPU, which gets its jobs from the pool.
+"""A judging process: one warm judge on one GPU, which gets its jobs from the pool.
 
 Run as ``python -m pytest_kernelllm.pool.judging_process FD``. ``CUDA_VISIBLE_DEVICES`` names the one GPU, so it is always device 0.
 """
@@ -11,20 +11,36 @@ import signal
 import socket
 import sys
 import threading
+from collections import OrderedDict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_kernelllm.core.records import Verdict
+from pytest_kernelllm.core.records import Completion, Verdict
 from pytest_kernelllm.core.stages import InStage, unwatched
 from pytest_kernelllm.discover.live import LiveTarget, TargetError, load_target
+from pytest_kernelllm.generate.inductor.cases import completions
+from pytest_kernelllm.generate.inductor.variants import VARIANTS
+from pytest_kernelllm.generate.render.errors import RenderError, unexpected
+from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.judge.isolation.isolation import probe_isolation
-from pytest_kernelllm.judge.judge import Judge
+from pytest_kernelllm.judge.judge import KEPT_TARGETS, Judge
+from pytest_kernelllm.judge.launching import ServerFailed
 from pytest_kernelllm.judge.shared.channel import Channel, ChannelClosed
-from pytest_kernelllm.pool.candidate import Speed, judge_candidate
-from pytest_kernelllm.pool.messages import Handshake, JudgeRequest
+from pytest_kernelllm.pool.candidate import Speed, judge_candidate, judge_source
+from pytest_kernelllm.pool.messages import (
+    ErrorReply,
+    Handshake,
+    JudgeRequest,
+    PrepareReply,
+    PrepareRequest,
+    Rendering,
+    request_of,
+    unpacked,
+)
 from pytest_kernelllm.pool.pool import UNFIT
 from pytest_kernelllm.pool.pool_process import STAGE
 
@@ -67,43 +83,100 @@ class StageReports:
         self.send({STAGE: stage, "thread": threading.get_ident()})
 
 
-class PairJudge:
-    """Judges pairs with one judge, and keeps the last reference, so that its reference outputs are computed once."""
+@dataclass(frozen=True)
+class _Loaded:
+    """A target that was loaded, or why it cannot be, with ``sys.path`` as it was then."""
+
+    live: LiveTarget | str
+    path: tuple[str, ...]
+
+
+class TargetJudge:
+    """Loads targets, writes, renders and judges candidates for them, with one judge.
+
+    Keeps the last targets, so that their reference outputs are computed once.
+    """
 
     def __init__(self, judge: Judge, in_stage: InStage = unwatched) -> None:
         """``judge`` is started and ended by the caller; ``in_stage`` is its own."""
         self._judge = judge
         self._in_stage = in_stage
-        self._reference = ""
-        self._live: LiveTarget | str = ""
-        self._spent = False
+        self._loaded: OrderedDict[str, _Loaded] = OrderedDict()
+        self._last = self._root = ""
+        """The last target that was loaded, and its root."""
+        self._settings_changed = self._helpers = False
+        """Whether loading it changed PyTorch's settings, or brought modules beside it."""
         self._path = list(sys.path)
 
-    def fit_for(self, request: JudgeRequest) -> bool:
-        """Whether nothing that an earlier reference did to this process can change this verdict."""
-        other = bool(self._reference) and request.reference != self._reference
-        return not (self._spent and other) and self._cuda_works()
+    def fit_for(self, request: JudgeRequest | PrepareRequest) -> bool:
+        """Whether nothing that an earlier reference did to this process can change this reply."""
+        if request.reference != self._last and self._settings_changed:
+            return False
+        if request.root != self._root and self._helpers:
+            return False
+        return self._cuda_works()
 
-    def verdict(self, request: JudgeRequest) -> Verdict:
+    def reply(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Answers a message: a request's JSON, or that of ``UNFIT`` where another process must answer it."""
+        request = request_of(message)
+        if not self.fit_for(request):
+            return {UNFIT: True}
+        if isinstance(request, PrepareRequest):
+            return self.prepared(request).to_json()
+        judged = self.judged(request)
+        return {"verdict": judged.to_json()} if isinstance(judged, Verdict) else judged.to_json()
+
+    def judged(self, request: JudgeRequest) -> Verdict | ErrorReply:
         """Judges one candidate. Where the reference or the judge itself fails, the verdict is inconclusive."""
         try:
-            if request.reference != self._reference:
-                sys.path[:] = self._path
-                before, known = _global_settings(), set(sys.modules)
-                self._reference, self._live = request.reference, self._load(request)
-                self._spent = _global_settings() != before or _brought_helpers(request, known)
-            if isinstance(self._live, str):
-                return self._unjudged(self._live)
+            live = self._live(request)
+            if isinstance(live, str):
+                return ErrorReply(live) if request.in_project else self._unjudged(live)
             speed = Speed(request.timing, request.min_speedup, request.baseline)
-            return judge_candidate(self._judge, self._live, request.text, request.note, speed)[1]
+            if request.in_project:
+                return judge_source(self._judge, live, request, speed)
+            return judge_candidate(self._judge, live, request.text, request.note, speed)[1]
+        except ServerFailed as error:
+            return ErrorReply(str(error)) if request.in_project else self._unjudged(str(error))
         except (Exception, SystemExit) as error:  # a run of thousands goes on
             text = " ".join(str(error).split())[:300]
             return self._unjudged(f"the judge failed: {type(error).__name__}: {text}")
 
-    def _load(self, request: JudgeRequest) -> LiveTarget | str:
-        """The reference, ready to be called; or the sentence that says why not."""
+    def prepared(self, request: PrepareRequest) -> PrepareReply | ErrorReply:
+        """Loads a target, and writes and renders what is asked for."""
         try:
-            return load_target(Path(request.root), request.target, in_stage=self._in_stage)
+            live = self._live(request)
+            if isinstance(live, str):
+                return ErrorReply(live)
+            on_gpu = self._judge.environment.device == "cuda"
+            written = completions(live, VARIANTS, request.indices) if request.indices else iter(())
+            every = [*written, *request.completions]
+            return PrepareReply(tuple(_rendering(each, live, on_gpu) for each in every))
+        except (Exception, SystemExit) as error:
+            return ErrorReply(f"{request.target.id}: {unexpected('Preparing', 'target', error)}")
+
+    def _live(self, request: JudgeRequest | PrepareRequest) -> LiveTarget | str:
+        """The target, ready to be called; or the sentence that says why not."""
+        if request.reference not in self._loaded:
+            while len(self._loaded) >= KEPT_TARGETS:
+                self._loaded.popitem(last=False)
+            sys.path[:] = self._path
+            before, known = _global_settings(), set(sys.modules)
+            live = self._load(request)
+            self._loaded[request.reference] = _Loaded(live, tuple(sys.path))
+            self._last, self._root = request.reference, request.root
+            self._settings_changed = _global_settings() != before
+            self._helpers = self._helpers or _brought_helpers(request.root, known)
+        self._loaded.move_to_end(request.reference)
+        loaded = self._loaded[request.reference]
+        sys.path[:] = loaded.path
+        return loaded.live
+
+    def _load(self, request: JudgeRequest | PrepareRequest) -> LiveTarget | str:
+        try:
+            return load_target(
+                Path(request.root), request.target, unpacked(request.inputs), in_stage=self._in_stage
+            )
         except TargetError as error:
             return str(error)
 
@@ -135,10 +208,17 @@ def _global_settings() -> tuple[object, ...]:
     )
 
 
-def _brought_helpers(request: JudgeRequest, known: set[str]) -> bool:
-    """Whether the reference imported files beside it, whose names another reference may use for its own."""
+def _rendering(completion: Completion, live: LiveTarget, on_gpu: bool) -> Rendering:
+    try:
+        return Rendering(completion, render(completion, live, on_gpu=on_gpu))
+    except RenderError as error:
+        return Rendering(completion, None, str(error))
+
+
+def _brought_helpers(root: str, known: set[str]) -> bool:
+    """Whether a reference imported files beside it, whose names a reference elsewhere may use for its own."""
     files = (getattr(sys.modules[name], "__file__", None) for name in set(sys.modules) - known)
-    beside = [file for file in files if file and Path(file).is_relative_to(request.root)]
+    beside = [file for file in files if file and Path(file).is_relative_to(root)]
     return len(beside) > 1
 
 
@@ -147,12 +227,13 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     raise _Terminated
 
 
-def _serve(channel: Channel, reports: StageReports, judge: PairJudge) -> None:
-    """Judges what comes, until this process is no longer fit for it."""
+def _serve(channel: Channel, reports: StageReports, judge: TargetJudge) -> None:
+    """Answers what comes, until this process is no longer fit for it."""
     try:
-        while judge.fit_for(request := JudgeRequest.from_json(channel.receive())):
-            reports.send({"verdict": judge.verdict(request).to_json()})
-        reports.send({UNFIT: True})
+        reply: dict[str, Any] = {}
+        while UNFIT not in reply:
+            reply = judge.reply(channel.receive())
+            reports.send(reply)
     finally:
         # From here on the judge ends its own processes, and must not be interrupted.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -177,7 +258,7 @@ def main(argv: list[str]) -> None:
             in_stage=reports.in_stage,
         ) as judge:
             reports.send({"ready": True})
-            _serve(channel, reports, PairJudge(judge, reports.in_stage))
+            _serve(channel, reports, TargetJudge(judge, reports.in_stage))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import contextlib
+import threading
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -32,6 +34,7 @@ class CompleteStage:
         live: Callable[[Target], LiveTarget],
         progress: Progress,
         inputs: Callable[[Target], str] = lambda target: "",
+        load: Callable[[Target], object] | None = None,
     ) -> None:
         """Writes nothing yet.
 
@@ -41,6 +44,7 @@ class CompleteStage:
             live: imports a target.
             progress: called with a few words about what is being done.
             inputs: fingerprint of the inputs that a conftest gives a target, for which other completions are written.
+            load: checks that a target can be imported, built and called; ``live`` if it is left out.
         """
         self._store = store
         self._memo = Memo(store.completions, lasts=lambda completion: not completion.failed)
@@ -48,6 +52,10 @@ class CompleteStage:
         self._live = live
         self._progress = progress
         self._inputs = inputs
+        self._load = load or live
+        self._lock = threading.Lock()
+        self._alone: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        """By the name of a generator that one thread may use at a time."""
         self._announced: dict[str, Target] = {}
         self._batches: dict[str, Batch] = {}
 
@@ -64,12 +72,15 @@ class CompleteStage:
         """
         identity = generator.identity()
         if missing := self._missing(identity, target, count):
-            self._live(target)
+            self._load(target)
             if generator.batched:
-                self._batch(generator, target).wait_for(target, missing)
+                with self._lock:
+                    batch = self._batch(generator, target)
+                batch.wait_for(target, missing)
             else:
-                for _ in self._write(generator, [target]):
-                    pass
+                with contextlib.nullcontext() if generator.concurrent else self._alone[generator.name]:
+                    for _ in self._write(generator, [target]):
+                        pass
         found = {index: self._memo.known(self._key(identity, target, index)) for index in range(count)}
         return {index: completion for index, completion in found.items() if completion is not None}
 
@@ -93,16 +104,16 @@ class CompleteStage:
 
     def leave_gpus(self) -> None:
         """Waits until nothing is written on this machine's GPUs any more, and takes their memory back."""
-        for batch in self._batches.values():
+        for batch in list(self._batches.values()):
             if batch.generator.on_gpu:
                 batch.join()
                 batch.generator.release()
 
     def close(self) -> None:
         """Ends what is still being written; what is there is kept."""
-        for batch in self._batches.values():
+        for batch in list(self._batches.values()):
             batch.stop()
-        for batch in self._batches.values():
+        for batch in list(self._batches.values()):
             batch.join(PATIENCE_S)
 
     # ------------------------------------------------------------------ writing
@@ -145,7 +156,7 @@ class CompleteStage:
     def _usable(self, target: Target) -> bool:
         """Whether a target that others are waiting for can be imported; its own test will report why not."""
         try:
-            self._live(target)
+            self._load(target)
         except SessionError:
             return False
         return True
