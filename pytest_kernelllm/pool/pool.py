@@ -25,6 +25,12 @@ STARTS, RESTARTS = 2, 6
 Some may be killed from outside; and where one has started, others probably can."""
 
 
+PATIENT = 2
+"""Jobs of one group that wait for the process that does this group, before another process is started to help.
+
+Starting one, and preparing the group in it, costs as much as some jobs."""
+
+
 @dataclass(frozen=True)
 class PoolJob:
     """One thing to do."""
@@ -104,23 +110,35 @@ class JobQueue(Generic[T]):
         """Groups that some process has begun, with or without jobs left."""
         self._waiting: Counter[str] = Counter()
         """How many wait for a job, by the group of their last one."""
+        self._coming = 0
+        """How many will take their first job."""
         self._closed = False
 
     def put(self, job: T) -> bool:
-        """Adds a job; returns whether nobody is free to take it."""
+        """Adds a job; returns whether those who take jobs are too few."""
         with self._changed:
             groups = self._begun if job.group in self._known else self._new
             groups.setdefault(job.group, deque()).append(job)
             self._changed.notify_all()
-            return self._left() > self._waiting.total()
+            needed = sum(max(1, len(jobs) - PATIENT) for jobs in self._new.values())
+            needed += sum(max(0, len(jobs) - PATIENT) for jobs in self._begun.values())
+            return needed > self._waiting.total() + self._coming
 
-    def take(self, group: str) -> T | None:
+    def announce(self) -> None:
+        """Counts on somebody who has not taken a job yet, and will take the first one with the group None."""
+        with self._changed:
+            self._coming += 1
+
+    def take(self, group: str | None) -> T | None:
         """Waits for the next job for a process whose last one was of ``group``; None once the queue is closed.
 
         One of the same group; else of a group that no process has begun; else of the group with most jobs left, unless a process
         whose last job was of that group is free.
         """
         with self._changed:
+            if group is None:
+                self._coming -= 1
+            group = group or ""
             self._waiting[group] += 1
             try:
                 while not self._closed:
@@ -163,9 +181,6 @@ class JobQueue(Generic[T]):
         if not jobs:
             del self._begun[group]
         return job
-
-    def _left(self) -> int:
-        return sum(len(jobs) for groups in (self._begun, self._new) for jobs in groups.values())
 
 
 @dataclass(frozen=True)
@@ -219,7 +234,7 @@ class ProcessPool(Engine):
             thread.join()
 
     def submit(self, job: PoolJob) -> Future[Reply]:
-        """Does a job as soon as a slot is free; starts another slot where none is.
+        """Does a job as soon as a slot is free; starts another slot where there is enough to do.
 
         A job whose process ends is done once more, as the first one of a fresh process. A slot in which no process starts leaves
         its job to the others. The future raises ``ProcessLost`` or ``StageOverdue`` for what kept the job from a reply, and
@@ -250,6 +265,7 @@ class ProcessPool(Engine):
     def _use_another(self) -> None:
         if self._unused:
             self._working += 1
+            self._queue.announce()
             # Daemons: waiting for a process must not hold up a command that is interrupted twice.
             thread = threading.Thread(
                 target=self._unused.popleft().work, args=(self._queue, self._give_up), daemon=True
@@ -298,7 +314,7 @@ class _SlotRunner:
 
     def work(self, tasks: JobQueue[_Task], give_up: Callable[[_Task, str], None]) -> None:
         """Does jobs until the queue is closed, or no process starts any more."""
-        group = ""
+        group = None
         while (task := tasks.take(group)) is not None:
             group = task.group
             try:

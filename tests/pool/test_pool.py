@@ -252,6 +252,15 @@ def test_jobs_that_come_later_find_the_process_that_is_there(start):
     assert {third["place"], fourth["place"]} <= {"0", "1"}
 
 
+def test_few_jobs_of_one_group_start_one_process_and_other_groups_start_others(start):
+    with start(9) as pool:
+        few = [answer["place"] for _, answer in pool.run(jobs("work", "work", "work"))]
+    assert few == ["0", "0", "0"]
+    with start(9) as pool:
+        others = list(pool.run([PoolJob(str(n), str(n), {"do": "work"}) for n in range(2)]))
+        assert {answer["place"] for _, answer in others} == {"0", "1"}
+
+
 def test_closing_answers_what_still_waits(start, tmp_path):
     at = tmp_path / "hanging"
     with start() as pool:
