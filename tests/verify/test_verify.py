@@ -6,10 +6,10 @@ import random
 import signal
 import subprocess
 import threading
-from pathlib import Path
 
 import pytest
 from projects import ANSWER, COMMAND, GOOD, LAYERS, PROBLEM
+from trees import cmdline, descendants, running
 from waiting import wait_until
 
 from pytest_kernelllm.config.settings import Settings
@@ -59,35 +59,6 @@ def judge(pairs, workers=1):
     settings = Settings(device="cpu", workers=workers)
     verify_all(pairs, settings, judged.append)
     return {j.pair.name: j for j in judged}
-
-
-def descendants(pid):
-    """All processes below one, by the system's own account."""
-    parents = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        parents[int(stat.parent.name)] = (int(fields[1]), fields[0])
-    found = [pid]
-    for parent in found:
-        found += [child for child, (above, _) in parents.items() if above == parent]
-    return found[1:]
-
-
-def cmdline(pid):
-    try:
-        return (Path("/proc") / str(pid) / "cmdline").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return b""
-
-
-def running(pid):
-    try:
-        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 @pytest.fixture(scope="module")
