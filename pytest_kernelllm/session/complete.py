@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,9 @@ from pytest_kernelllm.store.completions import CompletionKey
 
 if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import LiveTarget
+
+LOADED_AT_ONCE = 16
+"""Targets that are loaded side by side before a batch begins."""
 
 PATIENCE_S = 10.0
 """Seconds that ``close`` waits for a generator to end its work: one that is loading a model cannot be stopped."""
@@ -136,11 +140,13 @@ class CompleteStage:
         identity = generator.identity()
         names = sorted(target.source_hash for target in targets) if not generator.batched else []
         with self._store.lock(f"generate {identity} {' '.join(names)}"):
-            requests = []
-            for target in targets:
-                missing = self._missing(identity, target, self._samples)
-                if missing and (not generator.batched or self._usable(target)):
-                    requests.append(Request(target, missing, partial(self._live, target)))
+            asked = [(target, self._missing(identity, target, self._samples)) for target in targets]
+            asked = [(target, missing) for target, missing in asked if missing]
+            if generator.batched:
+                with ThreadPoolExecutor(LOADED_AT_ONCE) as threads:
+                    usable = list(threads.map(self._usable, [target for target, _ in asked]))
+                asked = [each for each, can in zip(asked, usable, strict=True) if can]
+            requests = [Request(target, missing, partial(self._live, target)) for target, missing in asked]
             if not requests:
                 return
             self._progress(f"{_names(requests)}: {generator.name} is writing candidates")

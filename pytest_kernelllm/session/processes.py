@@ -195,6 +195,7 @@ class TargetProcesses:
         return error
 
     def _submit(self, request: JudgeRequest | PrepareRequest) -> Future[Reply]:
+        _require_torch()
         return self._open().submit(PoolJob(request.target.id, request.reference, message(request)))
 
     def _reference(self, target: Target) -> tuple[str, str]:
@@ -212,9 +213,7 @@ class TargetProcesses:
     def _open(self) -> Engine:
         with self._lock:
             if self._engine is None:
-                _require_torch()
                 self._engine = open_engine(self._settings, self._environment())
-                self._progress("starting the judge")
                 if self._closed:
                     self._engine.__exit__(None, None, None)
             return self._engine
@@ -241,7 +240,7 @@ class PooledInductor(InductorGenerator):
 
 
 def _overdue(error: StageOverdue) -> str:
-    return f"{error}; if it needs longer, raise --kernelllm-reference-deadline"
+    return f"{error}; if it needs longer, raise `reference_deadline`"
 
 
 def _require_torch() -> None:

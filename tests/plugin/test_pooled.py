@@ -72,7 +72,7 @@ def test_references_that_end_their_processes_cost_their_own_verdicts(broken):
         f"layers.py::Segfaults: {died}: it was killed by SIGSEGV; a fresh one: it was killed by SIGSEGV.",
         f"layers.py::Exits: {died}: it exited with status 1; a fresh one: it exited with status 1.",
         "layers.py::Hangs: running the original took more than 15 s; if it needs longer, "
-        "raise --kernelllm-reference-deadline.",
+        "raise `reference_deadline`.",
         "could not be judged: the judging process was lost: it was killed by SIGSEGV; a fresh one: it was "
         "killed by SIGSEGV",
     ):
