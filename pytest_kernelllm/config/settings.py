@@ -139,7 +139,7 @@ class Settings:
         "S",
     )
     """Seconds that the original may take for each of its stages: being imported, being built, drawing inputs, one run. Then its
-    process is replaced, and its verdict is inconclusive. Holds where processes of their own judge: ``kernelllm verify``."""
+    process is replaced, and its verdict is inconclusive."""
     workers: int = option(0, JUDGING, "candidates judged side by side (default: by CPUs and GPUs)", "N")
     """Candidates judged at once; 0 chooses by CPUs and GPUs."""
     isolation: Literal["best", "strict"] = option(

@@ -273,9 +273,12 @@ def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
     module = build.finished(module, tried, "cpu", options.training)
     ran: set[CodeType] = set()
     for case in cases:
-        if case.dtype == tried and (sizes := trial_sizes(module, case)) is not None:
-            with recording(ran), live._in_stage(RUNNING):
-                try_original(module, sizes, partial(live.inputs, case, 0), live.bind, where)
+        if case.dtype == tried:
+            with live._in_stage(RUNNING):
+                sizes = trial_sizes(module, case)
+                if sizes is not None:
+                    with recording(ran):
+                        try_original(module, sizes, partial(live.inputs, case, 0), live.bind, where)
     meta = module.to("meta")  # frees its parameters before others are made
     # Of another one: calling a module may change it.
     fresh = live._construct()

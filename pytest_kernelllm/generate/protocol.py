@@ -37,6 +37,8 @@ class Generator(Protocol):
     """What people call it, in ids as well (``correctness[inductor-3]``): unique in a run."""
     batched: bool = False
     """Whether many targets at once are cheaper than one after the other."""
+    concurrent: bool = False
+    """Whether several threads may call ``generate`` at once, each for other targets. No generator is called in the main thread."""
     on_gpu: bool = False
     """Whether it computes on this machine's GPUs, so that nothing can be timed at the same time."""
 

@@ -69,7 +69,12 @@ def visible_uuids(uuids: Sequence[str], visible: str | None) -> list[str]:
 
 
 def find_gpu() -> Gpu | None:
-    """Returns this process's GPU: the first one; in pytest-xdist workers, one after the other in turn.
+    """Returns the first GPU visible to this process."""
+    return next(iter(find_gpus()), None)
+
+
+def take_gpu() -> Gpu | None:
+    """Returns the GPU for judging in this process: the first one; in pytest-xdist workers, one after the other in turn.
 
     A pytest-xdist worker is bound to its GPU: ``CUDA_VISIBLE_DEVICES`` is set for it and its child
     processes. Where CUDA is already initialised (by a conftest, say), that has no effect any more and the

@@ -99,10 +99,7 @@ def _samples(session: Session, target: Target) -> tuple[list[Draft], list[Sample
             return drafts, LeftOut(target.id, reason)
         outcomes = [session.outcome(target, outcome.id) for outcome, _ in answered]
     except SessionError as error:
-        # Is it this target that does not work, or everything?
-        try:
-            session.live(target)
-        except SessionError as own:
+        if own := session.why_unusable(target):
             return drafts, LeftOut(target.id, str(own))
         raise error from None
     samples = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,16 +45,6 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     from pytest_kernelllm.plugin import hookspecs
 
     pluginmanager.add_hookspecs(hookspecs)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Gives each of xdist's processes its GPU before anything can touch CUDA."""
-    options = early_config.known_args_namespace
-    if "PYTEST_XDIST_WORKER" in os.environ and (options.kernelllm or options.kernelllm_only):
-        from pytest_kernelllm.judge.environment import find_gpu
-
-        find_gpu()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -47,6 +47,8 @@ class Run:
                 overrides=self._overrides,
                 prompt=self._prompt_hook(),
                 progress=self._progress,
+                # pytest-xdist's workers do not know which target is theirs next, and are ahead of each other anyway.
+                ahead=not hasattr(config, "workerinput"),
             )
             self.isolation = self.session.isolation.level
             self.writers = [generator.name for generator in self.session.generators]
@@ -174,7 +176,7 @@ class Run:
             write_report(Path(path), self.session.environment, outcomes, suggestions)
 
     def pytest_unconfigure(self) -> None:
-        """Ends the judge."""
+        """Ends the judging processes."""
         self.session.close()
 
     # ------------------------------------------------------------------ what a conftest adds

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import contextlib
+import threading
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,6 +20,9 @@ from pytest_kernelllm.store.completions import CompletionKey
 
 if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import LiveTarget
+
+LOADED_AT_ONCE = 16
+"""Targets that are loaded side by side before a batch begins."""
 
 PATIENCE_S = 10.0
 """Seconds that ``close`` waits for a generator to end its work: one that is loading a model cannot be stopped."""
@@ -32,6 +38,7 @@ class CompleteStage:
         live: Callable[[Target], LiveTarget],
         progress: Progress,
         inputs: Callable[[Target], str] = lambda target: "",
+        load: Callable[[Target], object] | None = None,
     ) -> None:
         """Writes nothing yet.
 
@@ -41,6 +48,7 @@ class CompleteStage:
             live: imports a target.
             progress: called with a few words about what is being done.
             inputs: fingerprint of the inputs that a conftest gives a target, for which other completions are written.
+            load: checks that a target can be imported, built and called; ``live`` if it is left out.
         """
         self._store = store
         self._memo = Memo(store.completions, lasts=lambda completion: not completion.failed)
@@ -48,6 +56,10 @@ class CompleteStage:
         self._live = live
         self._progress = progress
         self._inputs = inputs
+        self._load = load or live
+        self._lock = threading.Lock()
+        self._alone: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        """By the name of a generator that one thread may use at a time."""
         self._announced: dict[str, Target] = {}
         self._batches: dict[str, Batch] = {}
 
@@ -64,12 +76,15 @@ class CompleteStage:
         """
         identity = generator.identity()
         if missing := self._missing(identity, target, count):
-            self._live(target)
+            self._load(target)
             if generator.batched:
-                self._batch(generator, target).wait_for(target, missing)
+                with self._lock:
+                    batch = self._batch(generator, target)
+                batch.wait_for(target, missing)
             else:
-                for _ in self._write(generator, [target]):
-                    pass
+                with contextlib.nullcontext() if generator.concurrent else self._alone[generator.name]:
+                    for _ in self._write(generator, [target]):
+                        pass
         found = {index: self._memo.known(self._key(identity, target, index)) for index in range(count)}
         return {index: completion for index, completion in found.items() if completion is not None}
 
@@ -93,16 +108,16 @@ class CompleteStage:
 
     def leave_gpus(self) -> None:
         """Waits until nothing is written on this machine's GPUs any more, and takes their memory back."""
-        for batch in self._batches.values():
+        for batch in list(self._batches.values()):
             if batch.generator.on_gpu:
                 batch.join()
                 batch.generator.release()
 
     def close(self) -> None:
         """Ends what is still being written; what is there is kept."""
-        for batch in self._batches.values():
+        for batch in list(self._batches.values()):
             batch.stop()
-        for batch in self._batches.values():
+        for batch in list(self._batches.values()):
             batch.join(PATIENCE_S)
 
     # ------------------------------------------------------------------ writing
@@ -125,11 +140,13 @@ class CompleteStage:
         identity = generator.identity()
         names = sorted(target.source_hash for target in targets) if not generator.batched else []
         with self._store.lock(f"generate {identity} {' '.join(names)}"):
-            requests = []
-            for target in targets:
-                missing = self._missing(identity, target, self._samples)
-                if missing and (not generator.batched or self._usable(target)):
-                    requests.append(Request(target, missing, partial(self._live, target)))
+            asked = [(target, self._missing(identity, target, self._samples)) for target in targets]
+            asked = [(target, missing) for target, missing in asked if missing]
+            if generator.batched:
+                with ThreadPoolExecutor(LOADED_AT_ONCE) as threads:
+                    usable = list(threads.map(self._usable, [target for target, _ in asked]))
+                asked = [each for each, can in zip(asked, usable, strict=True) if can]
+            requests = [Request(target, missing, partial(self._live, target)) for target, missing in asked]
             if not requests:
                 return
             self._progress(f"{_names(requests)}: {generator.name} is writing candidates")
@@ -145,7 +162,7 @@ class CompleteStage:
     def _usable(self, target: Target) -> bool:
         """Whether a target that others are waiting for can be imported; its own test will report why not."""
         try:
-            self._live(target)
+            self._load(target)
         except SessionError:
             return False
         return True

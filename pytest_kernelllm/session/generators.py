@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.core.records import ADOPTED
+from pytest_kernelllm.core.records import ADOPTED, Completion, Target
+from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
 from pytest_kernelllm.models.from_settings import language_model, sampling
 from pytest_kernelllm.models.generator import NO_HOOK, KernelLLMGenerator, PromptHook
+from pytest_kernelllm.session.processes import PooledInductor
 
 NAMES = ("auto", "kernelllm", "local", "endpoint", "inductor", "files")
 
@@ -30,6 +32,8 @@ class Surroundings:
     """Name of the GPU; empty without one."""
     free: int = 0
     """Bytes that are free on the GPU with most room."""
+    write: Callable[[Target, Sequence[int]], list[Completion]] | None = None
+    """How ``inductor`` writes in the judging processes, see ``TargetProcesses.write``; None: it does in this process."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +111,7 @@ def _files(settings: Settings, around: Surroundings) -> Generator:
 
 
 def _inductor(settings: Settings, around: Surroundings) -> Generator:
-    from pytest_kernelllm.generate.inductor.generator import InductorGenerator
-
-    return InductorGenerator()
+    return InductorGenerator() if around.write is None else PooledInductor(around.write)
 
 
 def _local(settings: Settings, around: Surroundings) -> Generator:

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from pytest_kernelllm.core.records import Candidate, Completion, Target
 from pytest_kernelllm.generate.render.version import RENDER_VERSION
 from pytest_kernelllm.session.memo import Memo
+from pytest_kernelllm.session.processes import RenderingLost
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.store.renderings import RenderingKey
 
-if TYPE_CHECKING:
-    from pytest_kernelllm.discover.live import LiveTarget
-
 
 class RenderStage:
-    """Renderings by target and completion. Imports a target only for what the store does not hold."""
+    """Renderings by target and completion. Loads a target only for what the store does not hold."""
 
     def __init__(
         self,
         store: Store,
-        live: Callable[[Target], LiveTarget],
+        make: Callable[[Target, Completion], Candidate | str],
         inputs: Callable[[Target], str] = lambda target: "",
         on_gpu: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -29,12 +26,12 @@ class RenderStage:
 
         Args:
             store: where renderings are kept.
-            live: imports a target.
+            make: renders a completion, see ``TargetProcesses.render``.
             inputs: fingerprint of the inputs that a conftest gives a target, whose shapes a candidate is made for.
             on_gpu: whether a GPU judges the candidates; they are made for more sizes then.
         """
         self._memo: Memo[RenderingKey, Candidate | str] = Memo(store.renderings)
-        self._live = live
+        self._make = make
         self._inputs = inputs
         self._on_gpu = on_gpu
 
@@ -47,13 +44,7 @@ class RenderStage:
         device = "gpu" if self._on_gpu() else ""
         version = " ".join(filter(None, (RENDER_VERSION, device, self._inputs(target))))
         key = RenderingKey(target.source_hash, completion, version)
-        return self._memo.get(key, lambda: self._rendered(target, completion))
-
-    def _rendered(self, target: Target, completion: Completion) -> Candidate | str:
-        live = self._live(target)
-        from pytest_kernelllm.generate.render.render import RenderError, render
-
         try:
-            return render(completion, live, on_gpu=self._on_gpu())
-        except RenderError as error:
+            return self._memo.get(key, lambda: self._make(target, completion))
+        except RenderingLost as error:
             return str(error)

@@ -1,6 +1,7 @@
 """One run: targets in, outcomes out. Completions are written, rendered, and judged; what is known comes from the store.
 
-This module puts the three stages together. torch is imported only for what the store does not know.
+This module puts the three stages together. What the store does not know is loaded, rendered and judged in processes of its own;
+this one imports torch only for generators that ask for the target's class.
 """
 
 from __future__ import annotations
@@ -33,10 +34,12 @@ from pytest_kernelllm.discover.adoption import adopted_file
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
 from pytest_kernelllm.judge.isolation.isolation import Isolation
 from pytest_kernelllm.models.generator import NO_HOOK, PromptHook
-from pytest_kernelllm.session.complete import CompleteStage
+from pytest_kernelllm.session.ahead import Ahead
+from pytest_kernelllm.session.complete import PATIENCE_S, CompleteStage
 from pytest_kernelllm.session.generators import Chosen, Surroundings, check_names, choose
 from pytest_kernelllm.session.judge import JudgeStage
 from pytest_kernelllm.session.live import LiveTargets
+from pytest_kernelllm.session.processes import TargetProcesses
 from pytest_kernelllm.session.render import RenderStage
 from pytest_kernelllm.store import Store
 
@@ -45,9 +48,12 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 
+Batch = tuple[str, str]
+"""What is judged side by side: ``Target.id`` and the name of a generator."""
+
 
 class Session:
-    """Generates, renders and judges on demand, and remembers. Close it to end its processes."""
+    """Generates, renders and judges on demand and a little ahead, and remembers. Close it to end its processes."""
 
     def __init__(
         self,
@@ -58,6 +64,7 @@ class Session:
         overrides: Callable[[Target], Overrides] = lambda target: Overrides(),
         prompt: PromptHook = NO_HOOK,
         progress: Progress = lambda text: None,
+        ahead: bool = True,
     ) -> None:
         """Opens a session for the project at ``root``.
 
@@ -68,6 +75,7 @@ class Session:
             overrides: called for what a conftest says about a target.
             prompt: may replace the prompt that a language model gets.
             progress: called with a few words about what is being done.
+            ahead: whether expected targets are begun while others are judged.
         """
         self.root = root
         self.settings = settings
@@ -77,17 +85,21 @@ class Session:
         self._more_generators = tuple(generators)
         self._prompt = prompt
         self._progress = progress
-        self._expected: dict[str, set[CandidateId]] = {}
+        self._expected: dict[Batch, tuple[Target, set[CandidateId]]] = {}
         self._outcomes: dict[tuple[str, CandidateId], Outcome] = {}
 
         def inputs(target: Target) -> str:
             return overrides(target).fingerprint
 
-        self._completing = CompleteStage(self.store, settings.samples, self.live, progress, inputs)
-        self._judging = JudgeStage(settings, self.store, self.live, overrides, progress)
-        self._rendering = RenderStage(
-            self.store, self.live, inputs, lambda: self.environment.device == "cuda"
+        self._processes = TargetProcesses(root, settings, lambda: self.environment, overrides, progress)
+        self._completing = CompleteStage(
+            self.store, settings.samples, self._checked_live, progress, inputs, self._processes.load
         )
+        self._judging = JudgeStage(settings, self.store, self._processes, overrides, progress)
+        self._rendering = RenderStage(
+            self.store, self._processes.render, inputs, lambda: self.environment.device == "cuda"
+        )
+        self._ahead: Ahead[Batch] = Ahead(self._settle_batch, lambda: self._processes.slots if ahead else 0)
 
     @property
     def environment(self) -> Environment:
@@ -128,6 +140,7 @@ class Session:
             self._prompt,
             gpu=gpu.name if gpu else "",
             free=gpu.free if gpu else 0,
+            write=self._processes.write,
         )
         return choose(self.settings, around)
 
@@ -142,11 +155,16 @@ class Session:
         self._completing.announce(target)
 
     def expect(self, target: Target, candidate: CandidateId) -> None:
-        """Announces that ``outcome`` will be called, so that a target's candidates are judged side by side."""
-        self._expected.setdefault(target.id, set()).add(candidate)
+        """Announces that ``outcome`` will be called, after those announced before.
+
+        A target's candidates are judged side by side, and the next targets are begun meanwhile.
+        """
+        batch = target.id, candidate.generator
+        self._expected.setdefault(batch, (target, set()))[1].add(candidate)
+        self._ahead.expect(batch)
 
     def outcome(self, target: Target, candidate: CandidateId) -> Outcome:
-        """Returns what became of one candidate; writes, renders and judges what is not yet known.
+        """Returns what became of one candidate; writes, renders and judges what is not yet known. Not thread-safe.
 
         Args:
             target: as the scan found it.
@@ -155,15 +173,18 @@ class Session:
         Raises:
             SessionError: the target cannot be imported, built or called, or nothing can be judged here.
         """
-        if (target.id, candidate) not in self._outcomes:
-            # With the others of its generator only: where one fails, the others' candidates are judged all the same.
-            expected = {candidate, *self._expected.get(target.id, ())}
-            ids = [each for each in expected if each.generator == candidate.generator]
-            ids.sort(key=lambda each: each.sample)
-            with _quiet("torch.__trace"):
-                for outcome in self._judged(target, self._drafts(target, ids)):
-                    self._outcomes[target.id, outcome.id] = outcome
-        return self._outcomes[target.id, candidate]
+        key = target.id, candidate
+        with _quiet("torch.__trace"):
+            if key not in self._outcomes:
+                self.expect(target, candidate)
+                self._ahead.wait_for((target.id, candidate.generator))
+            if key not in self._outcomes:  # it was not expected when the others were begun
+                self._settle(target, [candidate])
+        return self._outcomes[key]
+
+    def why_unusable(self, target: Target) -> SessionError | None:
+        """Returns why a target itself cannot be imported, built or called; None if it can, or if none can here."""
+        return self._processes.error_of(target)
 
     def drafts(self, target: Target) -> Iterator[tuple[Outcome, Completion]]:
         """Yields all candidates of a target as they were written and rendered, without judging them.
@@ -188,11 +209,26 @@ class Session:
         return self._completing.stream(self.generators[0], target)
 
     def close(self) -> None:
-        """Ends the judge's processes, and what is being written."""
+        """Ends the judging processes, and what is being written."""
+        self._processes.close()  # first: others wait for them
         self._completing.close()
-        self._judging.close()
+        self._ahead.join(PATIENCE_S)
 
     # ------------------------------------------------------------------ from completion to outcome
+
+    def _settle_batch(self, batch: Batch) -> None:
+        # With the others of its generator only: where one fails, the others' candidates are judged all the same.
+        target, expected = self._expected[batch]
+        self._settle(target, sorted(expected, key=lambda each: each.sample))
+
+    def _settle(self, target: Target, ids: Sequence[CandidateId]) -> None:
+        for outcome in self._judged(target, self._drafts(target, ids)):
+            self._outcomes[target.id, outcome.id] = outcome
+
+    def _checked_live(self, target: Target) -> LiveTarget:
+        """Imports a target here, for a generator that asks for it, once a judging process has."""
+        self._processes.load(target)
+        return self.live(target)
 
     def _drafts(self, target: Target, ids: Sequence[CandidateId]) -> list[Outcome]:
         """Candidates of one generator, written and rendered; or the adopted one, read."""

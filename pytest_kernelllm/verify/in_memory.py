@@ -20,14 +20,14 @@ from pytest_kernelllm.core.targets import Target
 from pytest_kernelllm.discover.calls import as_call
 from pytest_kernelllm.discover.live import live_class
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.judge.environment import find_environment, find_gpu
+from pytest_kernelllm.judge.environment import find_environment, take_gpu
 from pytest_kernelllm.judge.isolation.isolation import probe_isolation
 from pytest_kernelllm.judge.judge import Judge
 from pytest_kernelllm.marker import OPTIONS_ATTRIBUTE, Options, triton_candidate
+from pytest_kernelllm.pool.candidate import Speed, judge_candidate
 from pytest_kernelllm.runtime import KernelLLMWarning
 from pytest_kernelllm.runtime.install import install
 from pytest_kernelllm.runtime.instance import OWN_CLASS, TextKernel, dispatching, swap
-from pytest_kernelllm.verify.candidate import Speed, judge_candidate
 
 Inputs = Callable[..., Any] | torch.Tensor | Sequence[Any] | Mapping[str, Any]
 """What calls ``forward``: a callable as for ``triton_candidate``, or example arguments."""
@@ -128,7 +128,7 @@ def judge(
         options = replace(options, init=lambda: _plain_copy(reference, cls))
     live = live_class(_target(cls), cls, options)
     environment = find_environment(device or "auto", arch)
-    gpu = find_gpu() if environment.device == "cuda" else None
+    gpu = take_gpu() if environment.device == "cuda" else None
     with Judge(
         environment,
         deadline=deadline,

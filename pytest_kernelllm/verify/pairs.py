@@ -8,30 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import itertools
 import json
-import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_kernelllm.config.settings import Settings, size_in_bytes
-from pytest_kernelllm.core.records import Environment, Target, Verdict
+from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.core.records import Target, Verdict
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.judge.environment import Gpu, equal_gpus, find_environment, find_gpus
-from pytest_kernelllm.verify.messages import Handshake, JudgeRequest
-from pytest_kernelllm.verify.pool import PoolFailed, PoolJob, ProcessLost, ProcessPool
-from pytest_kernelllm.verify.pool_process import Slot, StageOverdue
+from pytest_kernelllm.judge.environment import find_environment
+from pytest_kernelllm.pool.engine import open_engine
+from pytest_kernelllm.pool.messages import JudgeRequest, message
+from pytest_kernelllm.pool.pool import PoolFailed, PoolJob, ProcessLost
+from pytest_kernelllm.pool.pool_process import StageOverdue
 
 LARGEST = 4 * 1024 * 1024
 """Bytes; no larger file is read."""
-
-PER_GPU = 6
-"""Judging processes for each GPU at most, or in all without one: while one prepares inputs, another's kernel runs or compiles."""
-
-MEMORY = 8 << 30
-"""Bytes of a GPU's memory that each of them should find free, for itself and its worker."""
 
 
 class VerifyError(RuntimeError):
@@ -101,10 +94,8 @@ def verify_all(
             jobs.setdefault(job.name, job)
             equal[job.name].append(pair)
     try:
-        slots = _slots(len(jobs), settings, environment)
-        process = "pytest_kernelllm.verify.process"
-        with ProcessPool(process, slots, settings.reference_deadline) as pool:
-            for job, answer in pool.run(list(jobs.values())):
+        with open_engine(settings, environment, len(jobs)) as engine:
+            for job, answer in engine.run(list(jobs.values())):
                 match answer:
                     case ProcessLost():
                         verdict = unjudged(f"the judging process was lost: {answer}")
@@ -147,7 +138,7 @@ def _job(pair: Pair, settings: Settings, min_speedup: float) -> PoolJob | str:
         baseline=settings.baseline,
         timing=settings.timing,
     )
-    return PoolJob(_hash(reference_hash.encode(), candidate), reference_hash, request.to_json())
+    return PoolJob(_hash(reference_hash.encode(), candidate), reference_hash, message(request))
 
 
 class _Unreadable(Exception):
@@ -177,32 +168,6 @@ def _hash(*parts: bytes) -> str:
     for part in parts:
         digest.update(b"%d " % len(part) + part)
     return digest.hexdigest()
-
-
-def _slots(jobs: int, settings: Settings, environment: Environment) -> list[Slot]:
-    """As many slots as are of use, spread over all GPUs of the first one's model."""
-    gpus = equal_gpus(find_gpus()) if environment.device == "cuda" else []
-    uuids = [gpu.uuid for gpu in gpus] or [""]
-    cores = len(os.sched_getaffinity(0))
-    chosen = settings.workers or len(uuids) * processes_per_gpu(gpus, cores)
-    count = max(1, min(chosen, jobs))
-    threads = str(max(1, cores // count))
-    slots = []
-    for _, uuid in zip(range(count), itertools.cycle(uuids), strict=False):
-        variables = {"OMP_NUM_THREADS": threads, "TORCHINDUCTOR_COMPILE_THREADS": threads}
-        handshake = Handshake(
-            environment, uuid, settings.deadline, settings.isolation, size_in_bytes(settings.gpu_memory)
-        )
-        if uuid:
-            variables["CUDA_VISIBLE_DEVICES"] = uuid
-        slots.append(Slot(handshake.to_json(), variables))
-    return slots
-
-
-def processes_per_gpu(gpus: Sequence[Gpu], cores: int) -> int:
-    """Returns how many judging processes run on each GPU, or in all where there is none, by CPU cores and GPU memory."""
-    room = [gpu.free // MEMORY for gpu in gpus]
-    return max(1, min(PER_GPU, cores // max(1, len(gpus)), *room))
 
 
 def find_reference(reference: str) -> Target | str:

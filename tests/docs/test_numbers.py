@@ -17,10 +17,10 @@ from pytest_kernelllm.judge.rules.roofline import RooflineRule
 from pytest_kernelllm.judge.rules.torch_share import TorchShare
 from pytest_kernelllm.judge.shared.buffers import GUARD
 from pytest_kernelllm.optimize.graphs import MOST
+from pytest_kernelllm.pool.engine import MEMORY, PER_GPU
 from pytest_kernelllm.store import hub
 from pytest_kernelllm.store.signing import SHORTEST
 from pytest_kernelllm.suggest.github import artifact
-from pytest_kernelllm.verify.pairs import MEMORY, PER_GPU
 from pytest_kernelllm.web.retry import RequestLimits
 
 P = Policy()

@@ -6,15 +6,16 @@ import random
 import signal
 import subprocess
 import threading
-from pathlib import Path
 
 import pytest
 from projects import ANSWER, COMMAND, GOOD, LAYERS, PROBLEM
+from trees import cmdline, descendants, running
 from waiting import wait_until
 
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.judge.environment import Gpu
-from pytest_kernelllm.verify.pairs import find_pairs, processes_per_gpu, verify_all
+from pytest_kernelllm.pool.engine import processes_per_gpu
+from pytest_kernelllm.verify.pairs import find_pairs, verify_all
 
 WRONG = ANSWER.replace("+ 1)", "+ 2)")
 EXITS = PROBLEM.replace("super().__init__()", "super().__init__()\n        import os\n        os._exit(3)")
@@ -58,35 +59,6 @@ def judge(pairs, workers=1):
     settings = Settings(device="cpu", workers=workers)
     verify_all(pairs, settings, judged.append)
     return {j.pair.name: j for j in judged}
-
-
-def descendants(pid):
-    """All processes below one, by the system's own account."""
-    parents = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        parents[int(stat.parent.name)] = (int(fields[1]), fields[0])
-    found = [pid]
-    for parent in found:
-        found += [child for child, (above, _) in parents.items() if above == parent]
-    return found[1:]
-
-
-def cmdline(pid):
-    try:
-        return (Path("/proc") / str(pid) / "cmdline").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return b""
-
-
-def running(pid):
-    try:
-        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 @pytest.fixture(scope="module")
@@ -266,7 +238,7 @@ def test_killed_judging_processes_change_no_verdict(tmp_path):
         before = answered()
         wait_until(lambda before=before: answered() > before, process)
         threading.Event().wait(rng.uniform(0, 1.5))
-        children = [pid for pid in descendants(process.pid) if b"verify.process" in cmdline(pid)]
+        children = [pid for pid in descendants(process.pid) if b"judging_process" in cmdline(pid)]
         os.kill(children[0], number)
     _, errors = process.communicate()
     assert process.returncode == 1, errors

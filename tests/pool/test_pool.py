@@ -2,6 +2,7 @@
 
 import math
 import os
+import queue
 import signal
 import threading
 from collections import Counter
@@ -9,9 +10,9 @@ from collections import Counter
 import pytest
 from waiting import wait_until
 
-from pytest_kernelllm.verify import pool_process
-from pytest_kernelllm.verify.pool import JobQueue, PoolFailed, PoolJob, ProcessLost, ProcessPool
-from pytest_kernelllm.verify.pool_process import Slot, StageOverdue
+from pytest_kernelllm.pool import pool_process
+from pytest_kernelllm.pool.pool import JobQueue, PoolFailed, PoolJob, ProcessLost, ProcessPool
+from pytest_kernelllm.pool.pool_process import Slot, StageOverdue
 
 WORKER = """
 import ctypes, os, pathlib, signal, socket, sys, threading
@@ -180,33 +181,91 @@ def test_closing_ends_processes_that_are_busy(start, tmp_path, monkeypatch, deaf
     assert gone(answer["pid"])
 
 
+def filled(jobs):
+    left = JobQueue()
+    for job in jobs:
+        left.put(job)
+    return left
+
+
 def test_a_queue_keeps_to_a_group_then_begins_another_then_helps():
-    left = JobQueue([PoolJob(name, name[0], {}) for name in ("a1", "a2", "a3", "b1", "b2", "b3", "b4")])
-
-    def take(group):
-        job = left.take(group)
-        return job and job.name
-
-    assert [take(""), take("a")] == ["a1", "a2"]
-    assert take("") == "b1"  # untouched, although a has some left
-    assert take("c") == "b2"  # nothing untouched: helps where most is left
-    assert [take("a"), take("a"), take("b"), take("b")] == ["a3", "b3", "b4", None]
+    left = filled(PoolJob(name, name[0], {}) for name in ("a1", "a2", "a3", "b1", "b2", "b3", "b4"))
+    assert [left.take("").name, left.take("a").name] == ["a1", "a2"]
+    assert left.take("").name == "b1"  # untouched, although a has some left
+    assert left.take("c").name == "b2"  # nothing untouched: helps where most is left
+    assert [left.take("a").name, left.take("a").name] == ["a3", "b3"]
+    assert [job.name for job in left.close()] == ["b4"]
+    assert left.take("b") is None
 
 
-def test_a_queue_gives_every_job_once_to_many_at_a_time():
-    wanted = [PoolJob(str(n), str(n % 7), {}) for n in range(3000)]
-    left = JobQueue(wanted)
-    taken = []
+def test_a_job_waits_for_the_free_process_that_did_its_group_before():
+    left = filled([PoolJob("a1", "a", {}), PoolJob("b1", "b", {})])
+    taken = queue.SimpleQueue()
 
     def work():
         group = ""
         while (job := left.take(group)) is not None:
             group = job.group
-            taken.append(job.name)
+            taken.put((threading.get_ident(), job.group))
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    done = {taken.get(), taken.get()}
+    for group in "abbaab" if len({ident for ident, _ in done}) == 2 else "":
+        wait_until(lambda: left._waiting.total() == 2)
+        left.put(PoolJob("next", group, {}))
+        assert taken.get() in done
+    left.close()
+    for thread in threads:
+        thread.join()
+
+
+def test_a_queue_gives_every_job_once_to_many_at_a_time():
+    wanted = [PoolJob(str(n), str(n % 7), {}) for n in range(3000)]
+    left = filled(wanted)
+    taken = queue.SimpleQueue()
+
+    def work():
+        group = ""
+        while (job := left.take(group)) is not None:
+            group = job.group
+            taken.put(job.name)
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads:
         thread.start()
+    names = [taken.get() for _ in wanted]
+    left.close()
     for thread in threads:
         thread.join()
-    assert sorted(taken, key=int) == [job.name for job in wanted]
+    assert sorted(names, key=int) == [job.name for job in wanted]
+    assert taken.empty()
+
+
+def test_jobs_that_come_later_find_the_process_that_is_there(start):
+    with start(2) as pool:
+        [(_, first)] = pool.run(jobs("work"))
+        [(_, second)] = pool.run(jobs("work"))
+        third, fourth = (answer for _, answer in pool.run(jobs("work", "work")))
+    assert first["pid"] == second["pid"] and second["done"] == 2
+    assert {third["place"], fourth["place"]} <= {"0", "1"}
+
+
+def test_few_jobs_of_one_group_start_one_process_and_other_groups_start_others(start):
+    with start(9) as pool:
+        few = [answer["place"] for _, answer in pool.run(jobs("work", "work", "work"))]
+    assert few == ["0", "0", "0"]
+    with start(9) as pool:
+        others = list(pool.run([PoolJob(str(n), str(n), {"do": "work"}) for n in range(2)]))
+        assert {answer["place"] for _, answer in others} == {"0", "1"}
+
+
+def test_closing_answers_what_still_waits(start, tmp_path):
+    at = tmp_path / "hanging"
+    with start() as pool:
+        held, waits = (pool.submit(job) for job in jobs("hang", "work", deaf=False, at=str(at)))
+        wait_until(at.exists)
+    assert isinstance(held.exception(), ProcessLost)
+    assert isinstance(waits.exception(), ProcessLost)
+    assert isinstance(pool.submit(*jobs("work")).exception(), ProcessLost)

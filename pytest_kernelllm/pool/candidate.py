@@ -1,15 +1,16 @@
-"""Judges one candidate for one target: what ``kernelllm verify`` and ``pytest_kernelllm.judge`` do alike."""
+"""Judges one candidate for one target: what the pool and ``pytest_kernelllm.judge`` do alike."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from pytest_kernelllm.core.records import Completion, Verdict
+from pytest_kernelllm.core.records import Candidate, Completion, Verdict
 from pytest_kernelllm.discover.live import LiveTarget
 from pytest_kernelllm.generate.files import format_of
 from pytest_kernelllm.generate.render.render import RenderError, render
 from pytest_kernelllm.judge.judge import Criteria, Judge
+from pytest_kernelllm.pool.messages import JudgeRequest
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,30 @@ def judge_candidate(
         candidate = render(completion, live, on_gpu=judge.environment.device == "cuda")
     except RenderError as error:
         return "", Verdict("rejected", "render", str(error), "", judge.environment)
-    options = live.options
-    criteria = Criteria(
+    return candidate.source, judge.judge(candidate, _criteria(live, speed))
+
+
+def judge_source(judge: Judge, live: LiveTarget, request: JudgeRequest, speed: Speed) -> Verdict:
+    """Judges a kernel module as it stands, by what its project states about the target.
+
+    Raises:
+        launching.ServerFailed: the judge's own processes cannot start.
+    """
+    criteria = _criteria(live, speed)
+    if request.tolerance is not None:
+        criteria = replace(criteria, tolerance=request.tolerance)
+    if live.options.min_speedup is not None:
+        criteria = replace(criteria, min_speedup=live.options.min_speedup)
+    candidate = Candidate(live.target.id, request.text, "files", note=request.note)
+    return judge.judge(candidate, replace(criteria, adopted=request.adopted))
+
+
+def _criteria(live: LiveTarget, speed: Speed) -> Criteria:
+    return Criteria(
         live,
-        tolerance=options.tolerance,
+        tolerance=live.options.tolerance,
         min_speedup=speed.min_speedup,
         baseline=speed.baseline,
-        nonfinite=options.nonfinite,
+        nonfinite=live.options.nonfinite,
         timing=speed.timing,
     )
-    return candidate.source, judge.judge(candidate, criteria)

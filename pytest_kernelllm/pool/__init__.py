@@ -1,0 +1,1 @@
+"""The pool of judging processes, in which ``pytest --kernelllm``, ``bench`` and ``verify`` judge."""

@@ -1,0 +1,88 @@
+"""Opens the engine that judges: the pool of processes, spread over this machine's GPUs.
+
+Judging is bound by Python, which prepares the inputs and steers the timing, so there are several processes for each GPU, each
+with a warm judge.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from pytest_kernelllm.config.settings import Settings, size_in_bytes
+from pytest_kernelllm.core.records import Environment
+from pytest_kernelllm.judge.environment import Gpu, equal_gpus, find_gpus
+from pytest_kernelllm.pool.messages import Handshake
+from pytest_kernelllm.pool.pool import Engine, ProcessPool
+from pytest_kernelllm.pool.pool_process import Slot
+
+PER_GPU = 6
+"""Judging processes for each GPU at most, or in all without one: while one prepares inputs, another's kernel runs or compiles."""
+
+MEMORY = 8 << 30
+"""Bytes of a GPU's memory that each of them should find free, for itself and its worker."""
+
+
+def open_engine(settings: Settings, environment: Environment, jobs: int | None = None) -> Engine:
+    """Returns the engine for a run; it starts its processes when they have something to do.
+
+    Args:
+        settings: how many processes, how long an original may take.
+        environment: where verdicts hold.
+        jobs: how many there are, if that is known.
+    """
+    gpus = equal_gpus(find_gpus()) if environment.device == "cuda" else []
+    chosen = slots(settings, environment, gpus, jobs, *xdist_worker())
+    return ProcessPool("pytest_kernelllm.pool.judging_process", chosen, settings.reference_deadline)
+
+
+def slots(
+    settings: Settings,
+    environment: Environment,
+    gpus: Sequence[Gpu],
+    jobs: int | None = None,
+    worker: int = 0,
+    workers: int = 1,
+) -> list[Slot]:
+    """Returns as many slots as are of use, spread over GPUs; of several pytest-xdist workers, each gets a part of them.
+
+    Args:
+        settings: how many processes in all, if that is set.
+        environment: where verdicts hold.
+        gpus: of one model; empty without one.
+        jobs: how many there are, if that is known.
+        worker: which of pytest-xdist's workers this is.
+        workers: how many there are.
+    """
+    uuids = [gpu.uuid for gpu in gpus] or [""]
+    cores = len(os.sched_getaffinity(0))
+    total = settings.workers or len(uuids) * processes_per_gpu(gpus, cores)
+    start, end = worker * total // workers, (worker + 1) * total // workers
+    count = max(1, min(end - start, jobs or total))
+    threads = str(max(1, cores // (count if workers == 1 else max(total, workers))))
+    chosen = []
+    for number in range(start, start + count):
+        uuid = uuids[number % len(uuids)]
+        variables = {"OMP_NUM_THREADS": threads, "TORCHINDUCTOR_COMPILE_THREADS": threads}
+        handshake = Handshake(
+            environment, uuid, settings.deadline, settings.isolation, size_in_bytes(settings.gpu_memory)
+        )
+        if uuid:
+            variables["CUDA_VISIBLE_DEVICES"] = uuid
+        chosen.append(Slot(handshake.to_json(), variables))
+    return chosen
+
+
+def processes_per_gpu(gpus: Sequence[Gpu], cores: int) -> int:
+    """Returns how many judging processes run on each GPU, or in all where there is none, by CPU cores and GPU memory."""
+    room = [gpu.free // MEMORY for gpu in gpus]
+    return max(1, min(PER_GPU, cores // max(1, len(gpus)), *room))
+
+
+def xdist_worker() -> tuple[int, int]:
+    """Returns the number of this pytest-xdist worker, and how many there are; ``(0, 1)`` without pytest-xdist."""
+    digits = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
+    count = os.environ.get("PYTEST_XDIST_WORKER_COUNT", "")
+    if not (digits.isdecimal() and count.isdecimal()):
+        return 0, 1
+    return min(int(digits), max(int(count), 1) - 1), max(int(count), 1)

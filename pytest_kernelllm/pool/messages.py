@@ -1,0 +1,144 @@
+"""The messages to the judging processes. Imports nothing heavy, because both sides need it."""
+
+from __future__ import annotations
+
+import base64
+import pickle
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pytest_kernelllm.core.records import Candidate, Completion, Environment, Record, Target
+
+
+@dataclass(frozen=True)
+class Handshake(Record):
+    """The first message to a judging process."""
+
+    environment: Environment
+    gpu_uuid: str
+    """Names the GPU's lock; empty without a GPU."""
+    deadline: float
+    """Seconds that one candidate may take."""
+    isolation: Literal["best", "strict"]
+    gpu_memory: int = 0
+    """Bytes of GPU memory that judging may take; 0: nearly all of it."""
+
+
+@dataclass(frozen=True)
+class JudgeRequest(Record):
+    """One candidate to judge. The reply is a verdict, or with ``in_project`` an ``ErrorReply``."""
+
+    reference: str
+    """Hash of the reference's content: as long as it is the same, its reference outputs are kept."""
+    root: str
+    """Folder that the target's path is relative to."""
+    target: Target
+    text: str
+    """The candidate, as it stands in its file."""
+    note: str
+    """The candidate's file name."""
+    min_speedup: float
+    baseline: Literal["eager", "compile"]
+    timing: bool
+    in_project: bool = False
+    """Whether ``text`` is a rendered kernel module for a target of a project: judged as it stands, by the marker's own
+    ``min_speedup`` where it has one. What keeps the target from being loaded is then an error, not a verdict."""
+    adopted: bool = False
+    """Whether the kernel ships already, see ``Criteria``."""
+    inputs: str = ""
+    """The callables that make the inputs in place of the marker's, see ``packed``; empty: the marker's."""
+    tolerance: float | None = None
+    """Largest allowed relative error in place of the marker's."""
+
+
+@dataclass(frozen=True)
+class PrepareRequest(Record):
+    """A target to load, and what to write and render for it. The reply is a ``PrepareReply``, or an ``ErrorReply``."""
+
+    reference: str
+    root: str
+    target: Target
+    inputs: str
+    """These four as in ``JudgeRequest``."""
+    indices: tuple[int, ...] = ()
+    """Indices of the completions that the ``inductor`` generator writes."""
+    completions: tuple[Completion, ...] = ()
+    """Completions to render, besides those."""
+
+
+def message(request: JudgeRequest | PrepareRequest) -> dict[str, Any]:
+    """Returns the message that carries a request."""
+    return {"judge" if isinstance(request, JudgeRequest) else "prepare": request.to_json()}
+
+
+def request_of(message: Mapping[str, Any]) -> JudgeRequest | PrepareRequest:
+    """Returns the request that a message carries.
+
+    Raises:
+        RecordError: it carries none.
+    """
+    if "prepare" in message:
+        return PrepareRequest.from_json(message["prepare"])
+    return JudgeRequest.from_json(message.get("judge", {}))
+
+
+@dataclass(frozen=True)
+class Rendering(Record):
+    """What became of a completion."""
+
+    completion: Completion
+    candidate: Candidate | None
+    refusal: str = ""
+    """Why there is no candidate."""
+
+
+@dataclass(frozen=True)
+class PrepareReply(Record):
+    """What was written and rendered."""
+
+    renderings: tuple[Rendering, ...]
+
+
+@dataclass(frozen=True)
+class ErrorReply(Record):
+    """Nothing can be done for this target; one sentence."""
+
+    error: str
+
+
+class CannotPack(Exception):
+    """Callables cannot be sent to another process; the text says why."""
+
+
+def packed(inputs: Any) -> str:
+    """Writes callables of a conftest as a text from which ``unpacked`` makes them again in another process.
+
+    Raises:
+        CannotPack: they hold something that only lives in this process, or cloudpickle is missing.
+    """
+    if inputs is None:
+        return ""
+    try:
+        import cloudpickle
+    except ImportError:
+        raise CannotPack("cloudpickle is not installed; run `pip install cloudpickle`") from None
+    callables = inputs.values() if isinstance(inputs, Mapping) else [inputs]
+    names = {getattr(each, "__module__", None) for each in callables} - {"builtins", "__main__"}
+    # By value: pytest may have imported a conftest under a name that another process does not find.
+    modules = [sys.modules[name] for name in names if name in sys.modules]
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        return base64.b64encode(cloudpickle.dumps(inputs)).decode()
+    except Exception as error:  # whatever a user's object raises
+        raise CannotPack(f"{type(error).__name__}: {error}") from None
+    finally:
+        for module in modules:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def unpacked(text: str) -> Any:
+    """Makes the callables that ``packed`` wrote; None for the empty text."""
+    return pickle.loads(base64.b64decode(text)) if text else None

@@ -1,0 +1,251 @@
+"""Targets in the judging processes: everything that runs a user's original does so there, not in this process."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.core.errors import SessionError
+from pytest_kernelllm.core.overrides import Overrides
+from pytest_kernelllm.core.records import ADOPTED, Candidate, Completion, Environment, Target, Verdict
+from pytest_kernelllm.generate.inductor.generator import InductorGenerator
+from pytest_kernelllm.generate.protocol import Request
+from pytest_kernelllm.pool.engine import open_engine
+from pytest_kernelllm.pool.messages import (
+    CannotPack,
+    ErrorReply,
+    JudgeRequest,
+    PrepareReply,
+    PrepareRequest,
+    message,
+    packed,
+)
+from pytest_kernelllm.pool.pool import Engine, PoolFailed, PoolJob, ProcessLost
+from pytest_kernelllm.pool.pool_process import Reply, StageOverdue
+
+Rendered = Candidate | str
+"""The candidate that a completion became, or why it became none."""
+
+
+class RenderingLost(Exception):
+    """A completion could not be rendered, for a reason that may pass; one sentence."""
+
+
+class TargetProcesses:
+    """Loads targets, writes, renders and judges candidates in the pool. Thread-safe; starts its processes when needed."""
+
+    def __init__(
+        self,
+        root: Path,
+        settings: Settings,
+        environment: Callable[[], Environment],
+        overrides: Callable[[Target], Overrides],
+        progress: Callable[[str], None],
+    ) -> None:
+        """Starts nothing yet.
+
+        Args:
+            root: the project root.
+            settings: how to judge.
+            environment: where verdicts of the session hold.
+            overrides: what a conftest says about a target.
+            progress: called with a few words about what is being done.
+        """
+        self._root = root
+        self._settings = settings
+        self._environment = environment
+        self._overrides = overrides
+        self._progress = progress
+        self._loaded: dict[str, SessionError | None] = {}
+        """By ``Target.id``, whether it can be loaded."""
+        self._rendered: dict[tuple[str, Completion], Rendered] = {}
+        """What the inductor generator wrote, rendered in the process that wrote it."""
+        self._lock = threading.Lock()
+        self._engine: Engine | None = None
+        self._closed = False
+
+    @property
+    def slots(self) -> int:
+        """How many jobs are done side by side, at most."""
+        return self._open().slots
+
+    def load(self, target: Target) -> None:
+        """Checks that a target can be loaded, once, by doing so in a judging process.
+
+        Raises:
+            SessionError: it cannot be imported, built or called, or it ended the processes that tried.
+        """
+        self._raise_if_known(target)
+        if target.id not in self._loaded:
+            self._prepare(self._prepare_request(target))
+
+    def error_of(self, target: Target) -> SessionError | None:
+        """Returns why a target cannot be loaded; None if it can, or if nothing can be loaded here."""
+        with contextlib.suppress(SessionError):
+            self.load(target)
+        return self._loaded.get(target.id)
+
+    def write(self, target: Target, indices: Sequence[int]) -> list[Completion]:
+        """Returns completions of the ``inductor`` generator, and renders them.
+
+        Raises:
+            SessionError: the target cannot be imported, built or called.
+        """
+        self._progress(f"{target.name}: inductor is writing candidates")
+        reply = self._prepare(replace(self._prepare_request(target), indices=tuple(indices)))
+        for each in reply.renderings:
+            self._rendered[target.id, each.completion] = each.candidate or each.refusal
+        return [each.completion for each in reply.renderings]
+
+    def render(self, target: Target, completion: Completion) -> Rendered:
+        """Returns the candidate, or why there is none.
+
+        Raises:
+            SessionError: the target cannot be imported, built or called.
+            RenderingLost: the process that rendered it ended.
+        """
+        known = self._rendered.pop((target.id, completion), None)
+        if known is None:
+            self.load(target)
+            reply = self._prepare(replace(self._prepare_request(target), completions=(completion,)))
+            known = reply.renderings[0].candidate or reply.renderings[0].refusal
+        return known
+
+    def judge(self, target: Target, candidate: Candidate) -> Verdict:
+        """Judges a candidate. Where no process lives to do so, the verdict is inconclusive.
+
+        Raises:
+            SessionError: the target cannot be imported, built or called, or no judge can start.
+        """
+        self._raise_if_known(target)
+        reference, inputs = self._reference(target)
+        request = JudgeRequest(
+            reference=reference,
+            root=str(self._root.absolute()),
+            target=target,
+            text=candidate.source,
+            note=candidate.note,
+            min_speedup=self._settings.min_speedup,
+            baseline=self._settings.baseline,
+            timing=self._settings.timing,
+            in_project=True,
+            adopted=candidate.generator == ADOPTED.generator,
+            inputs=inputs,
+            tolerance=self._overrides(target).tolerance,
+        )
+        try:
+            reply = self._submit(request).result()
+        except ProcessLost as error:
+            reason = f"the judging process was lost: {error}"
+        except StageOverdue as error:
+            reason = _overdue(error)
+        except PoolFailed as error:
+            raise SessionError(str(error)) from None
+        else:
+            if "error" in reply:
+                raise SessionError(ErrorReply.from_json(reply).error)
+            return Verdict.from_json(reply["verdict"])
+        return Verdict("inconclusive", "correctness", reason, candidate.kernel_hash, self._environment())
+
+    def close(self) -> None:
+        """Ends all processes; whoever waits for them gets a ``SessionError`` or an inconclusive verdict."""
+        with self._lock:
+            engine, self._closed = self._engine, True
+        if engine is not None:
+            engine.__exit__(None, None, None)
+
+    # ------------------------------------------------------------------ jobs
+
+    def _prepare_request(self, target: Target) -> PrepareRequest:
+        self._raise_if_known(target)
+        reference, inputs = self._reference(target)
+        return PrepareRequest(reference, str(self._root.absolute()), target, inputs)
+
+    def _raise_if_known(self, target: Target) -> None:
+        """Does not try again what ended processes, or took as long as it may."""
+        if error := self._loaded.get(target.id):
+            raise SessionError(str(error))
+
+    def _prepare(self, request: PrepareRequest) -> PrepareReply:
+        try:
+            reply = self._submit(request).result()
+            if "error" in reply:
+                raise self._unusable(request.target, ErrorReply.from_json(reply).error)
+        except (ProcessLost, StageOverdue) as error:
+            sentence = (
+                _overdue(error) if isinstance(error, StageOverdue) else f"its process was lost: {error}"
+            )
+            if request.completions:
+                raise RenderingLost(sentence) from None
+            raise self._unusable(request.target, f"{request.target.id}: {sentence}.") from None
+        except PoolFailed as error:
+            raise SessionError(str(error)) from None
+        self._loaded[request.target.id] = None
+        return PrepareReply.from_json(reply)
+
+    def _unusable(self, target: Target, sentence: str) -> SessionError:
+        self._loaded[target.id] = error = SessionError(sentence)
+        return error
+
+    def _submit(self, request: JudgeRequest | PrepareRequest) -> Future[Reply]:
+        _require_torch()
+        return self._open().submit(PoolJob(request.target.id, request.reference, message(request)))
+
+    def _reference(self, target: Target) -> tuple[str, str]:
+        """The target's group, and what a conftest gives for its inputs, packed."""
+        try:
+            inputs = packed(self._overrides(target).inputs)
+        except CannotPack as error:
+            raise self._unusable(
+                target,
+                f"{target.id}: its inputs from pytest_kernelllm_inputs cannot be sent to a judging process: {error}.",
+            ) from None
+        parts = (self._root.absolute(), target.id, target.source_hash, inputs)
+        return hashlib.sha256(repr(parts).encode(errors="surrogatepass")).hexdigest(), inputs
+
+    def _open(self) -> Engine:
+        with self._lock:
+            if self._engine is None:
+                self._engine = open_engine(self._settings, self._environment())
+                if self._closed:
+                    self._engine.__exit__(None, None, None)
+            return self._engine
+
+
+class PooledInductor(InductorGenerator):
+    """The ``inductor`` generator, at work in the judging processes."""
+
+    concurrent = True
+
+    def __init__(self, write: Callable[[Target, Sequence[int]], list[Completion]]) -> None:
+        """``write`` is ``TargetProcesses.write``."""
+        self._write = write
+
+    def generate(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Completion]]:
+        """Yields the requested completions, as far as there are so many distinct ones.
+
+        Raises:
+            SessionError: the target cannot be imported, built or called.
+        """
+        for request in requests:
+            for completion in self._write(request.target, request.indices):
+                yield request, completion
+
+
+def _overdue(error: StageOverdue) -> str:
+    return f"{error}; if it needs longer, raise `reference_deadline`"
+
+
+def _require_torch() -> None:
+    for name in ("torch", "triton"):
+        if importlib.util.find_spec(name) is None:
+            raise SessionError(
+                f"{name} is not installed, so nothing can be judged; run `pip install 'pytest-kernelllm[torch]'`."
+            )
