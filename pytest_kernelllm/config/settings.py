@@ -142,6 +142,10 @@ class Settings:
     process is replaced, and its verdict is inconclusive."""
     workers: int = option(0, JUDGING, "candidates judged side by side (default: by CPUs and GPUs)", "N")
     """Candidates judged at once; 0 chooses by CPUs and GPUs."""
+    cluster: str = option(
+        "", JUDGING, "judge on a Ray cluster: auto or ray://HOST:PORT (default: on this machine)", "ADDRESS"
+    )
+    """The Ray cluster that judges: ``auto`` for the one that this machine belongs to, or ``ray://HOST:PORT``; empty: this machine."""
     isolation: Literal["best", "strict"] = option(
         "best", JUDGING, "strict runs nothing that cannot be isolated fully (default best)"
     )
@@ -179,6 +183,9 @@ _LEAST = {
     "wake_timeout": 0,
 }
 
+_FORMS = {"gpu_memory": "a size such as 24GiB", "cluster": "auto or ray://HOST:PORT"}
+"""What text a setting takes, where it does not take any."""
+
 
 def _coerce(name: str, value: Any, origin: str) -> Any:
     """Converts a setting to its own type, from TOML, a command line or an environment variable."""
@@ -204,12 +211,14 @@ def _coerce(name: str, value: Any, origin: str) -> Any:
                 return number
         if name == "gpu_memory":
             size_in_bytes(value)
+        if name == "cluster" and value not in ("", "auto") and not value.startswith("ray://"):
+            raise ValueError
         if kind is str and isinstance(value, str):
             return value
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         pass
-    if name == "gpu_memory":
-        raise ConfigError(f"{origin}: `{name}` cannot be {value!r}; expected a size such as 24GiB.")
+    if name in _FORMS:
+        raise ConfigError(f"{origin}: `{name}` cannot be {value!r}; expected {_FORMS[name]}.")
     least = f" of at least {_LEAST[name]}" if name in _LEAST else ""
     raise ConfigError(f"{origin}: `{name}` cannot be {value!r}; expected {kind.__name__}{least}.")
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_kernelllm.config.settings import Settings, load_settings
-from pytest_kernelllm.core.errors import ConfigError
+from pytest_kernelllm.core.errors import ConfigError, SessionError
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.overrides import Overrides
 from pytest_kernelllm.core.records import ADOPTED, CandidateId, Target
@@ -52,7 +52,7 @@ class Run:
             )
             self.isolation = self.session.isolation.level
             self.writers = [generator.name for generator in self.session.generators]
-        except (ConfigError, GenerateError) as error:
+        except (ConfigError, GenerateError, SessionError) as error:
             raise pytest.UsageError(str(error)) from None
         self.outcomes: dict[tuple[str, CandidateId], Outcome] = {}
         self._stated: dict[str, Overrides] = {}

@@ -1,4 +1,4 @@
-"""Opens the engine that judges: the pool of processes, spread over this machine's GPUs.
+"""Opens the engine that judges: the pool of processes, spread over this machine's GPUs; or a Ray cluster.
 
 Judging is bound by Python, which prepares the inputs and steers the timing, so there are several processes for each GPU, each
 with a warm judge.
@@ -11,10 +11,13 @@ from collections.abc import Sequence
 
 from pytest_kernelllm.config.settings import Settings, size_in_bytes
 from pytest_kernelllm.core.records import Environment
-from pytest_kernelllm.judge.environment import Gpu, equal_gpus, find_gpus
+from pytest_kernelllm.judge.environment import Gpu, equal_gpus, find_environment, find_gpus
 from pytest_kernelllm.pool.messages import Handshake
 from pytest_kernelllm.pool.pool import Engine, ProcessPool
 from pytest_kernelllm.pool.pool_process import Slot
+from pytest_kernelllm.pool.ray.engine import RayEngine, with_gpu_of
+
+PROCESS = "pytest_kernelllm.pool.judging_process"
 
 PER_GPU = 6
 """Judging processes for each GPU at most, or in all without one: while one prepares inputs, another's kernel runs or compiles."""
@@ -24,7 +27,7 @@ MEMORY = 8 << 30
 
 
 def open_engine(settings: Settings, environment: Environment, jobs: int | None = None) -> Engine:
-    """Returns the engine for a run; it starts its processes when they have something to do.
+    """Returns the engine for a run, to be entered; it starts its processes when they have something to do.
 
     Args:
         settings: how many processes, how long an original may take.
@@ -32,8 +35,30 @@ def open_engine(settings: Settings, environment: Environment, jobs: int | None =
         jobs: how many there are, if that is known.
     """
     gpus = equal_gpus(find_gpus()) if environment.device == "cuda" else []
+    if settings.cluster:
+        return RayEngine(
+            settings.cluster,
+            PROCESS,
+            _handshake(settings, environment, ""),
+            settings.reference_deadline,
+            limit=settings.workers,
+            per_gpu=processes_per_gpu(gpus, PER_GPU * max(1, len(gpus))),
+            xdist=xdist_worker(),
+        )
     chosen = slots(settings, environment, gpus, jobs, *xdist_worker())
-    return ProcessPool("pytest_kernelllm.pool.judging_process", chosen, settings.reference_deadline)
+    return ProcessPool(PROCESS, chosen, settings.reference_deadline)
+
+
+def judging_environment(settings: Settings) -> Environment:
+    """Returns the environment that verdicts hold for: this machine's; without a GPU here, with the cluster's GPU.
+
+    Raises:
+        PoolFailed: the settings ask for a GPU that only the cluster can have, and there is none.
+    """
+    environment = find_environment(settings.device, settings.arch)
+    if settings.cluster and environment.device == "cuda" and not environment.gpu:
+        return with_gpu_of(settings.cluster, environment)
+    return environment
 
 
 def slots(
@@ -64,13 +89,15 @@ def slots(
     for number in range(start, start + count):
         uuid = uuids[number % len(uuids)]
         variables = {"OMP_NUM_THREADS": threads, "TORCHINDUCTOR_COMPILE_THREADS": threads}
-        handshake = Handshake(
-            environment, uuid, settings.deadline, settings.isolation, size_in_bytes(settings.gpu_memory)
-        )
         if uuid:
             variables["CUDA_VISIBLE_DEVICES"] = uuid
-        chosen.append(Slot(handshake.to_json(), variables))
+        chosen.append(Slot(_handshake(settings, environment, uuid).to_json(), variables))
     return chosen
+
+
+def _handshake(settings: Settings, environment: Environment, uuid: str) -> Handshake:
+    memory = size_in_bytes(settings.gpu_memory)
+    return Handshake(environment, uuid, settings.deadline, settings.isolation, memory)
 
 
 def processes_per_gpu(gpus: Sequence[Gpu], cores: int) -> int:

@@ -51,7 +51,7 @@ class PoolFailed(RuntimeError):
     """No process can be started; the text says why."""
 
 
-class _CannotStart(Exception):
+class CannotStart(Exception):
     """No process starts in a slot; the text says why."""
 
 
@@ -66,7 +66,11 @@ class Engine(Protocol):
         """How many jobs are done side by side, at most."""
 
     def __enter__(self) -> Self:
-        """Starts nothing yet."""
+        """Gets ready to take jobs.
+
+        Raises:
+            PoolFailed: it cannot be reached.
+        """
 
     def __exit__(self, *exc: object) -> None:
         """Ends everything; jobs that are not done fail with ``ProcessLost``."""
@@ -114,12 +118,16 @@ class JobQueue(Generic[T]):
         """How many will take their first job."""
         self._closed = False
 
-    def put(self, job: T) -> bool:
-        """Adds a job; returns whether those who take jobs are too few."""
+    def put(self, job: T) -> None:
+        """Adds a job."""
         with self._changed:
             groups = self._begun if job.group in self._known else self._new
             groups.setdefault(job.group, deque()).append(job)
             self._changed.notify_all()
+
+    def lacks_takers(self) -> bool:
+        """Returns whether those who take jobs are too few."""
+        with self._changed:
             needed = sum(max(1, len(jobs) - PATIENT) for jobs in self._new.values())
             needed += sum(max(0, len(jobs) - PATIENT) for jobs in self._begun.values())
             return needed > self._waiting.total() + self._coming
@@ -128,6 +136,11 @@ class JobQueue(Generic[T]):
         """Counts on somebody who has not taken a job yet, and will take the first one with the group None."""
         with self._changed:
             self._coming += 1
+
+    def withdraw(self) -> None:
+        """Counts no more on somebody who was announced."""
+        with self._changed:
+            self._coming -= 1
 
     def take(self, group: str | None) -> T | None:
         """Waits for the next job for a process whose last one was of ``group``; None once the queue is closed.
@@ -150,11 +163,13 @@ class JobQueue(Generic[T]):
                 self._waiting[group] -= 1
                 self._changed.notify_all()
 
-    def put_back(self, job: T) -> None:
-        """Takes back a job that was taken and not done."""
+    def put_back(self, job: T) -> bool:
+        """Takes back a job that was taken and not done; returns False where the queue is closed and does not take it."""
         with self._changed:
-            self._begun.setdefault(job.group, deque()).appendleft(job)
-            self._changed.notify_all()
+            if not self._closed:
+                self._begun.setdefault(job.group, deque()).appendleft(job)
+                self._changed.notify_all()
+            return not self._closed
 
     def close(self) -> list[T]:
         """Gives no more jobs to anyone; returns those that are left."""
@@ -184,31 +199,41 @@ class JobQueue(Generic[T]):
 
 
 @dataclass(frozen=True)
-class _Task:
+class Task:
     """A job, and where its reply is awaited."""
 
     job: PoolJob
     future: Future[Reply] = field(default_factory=Future)
+    lost: str = ""
+    """How whoever did it first was lost, where it was put back to be done once more."""
 
     @property
     def group(self) -> str:
+        """``PoolJob.group``"""
         return self.job.group
 
 
-class ProcessPool(Engine):
-    """One process in each slot, started when there is something to do. Close it with ``with``; that ends them all."""
+class Runner(Protocol):
+    """What does the jobs of one slot."""
 
-    def __init__(self, module: str, slots: Sequence[Slot], stage_seconds: float = math.inf) -> None:
-        """Starts nothing yet.
+    started: bool
+    """Whether it has ever been ready for a job."""
 
-        Args:
-            module: run as ``python -m module FD``, at most once at a time for each slot.
-            slots: places for processes.
-            stage_seconds: how long a process may stay in a stage that it reports.
-        """
-        self._runners = [_SlotRunner(module, slot, stage_seconds) for slot in slots]
+    def work(self, tasks: JobQueue[Task], give_up: Callable[[Task | None, str], None]) -> None:
+        """Does jobs until the queue is closed; or until nothing starts here, then ``give_up`` gets the job that is left, and why."""
+
+    def close(self) -> None:
+        """From any thread: asks ``work`` to end."""
+
+
+class Pool(Engine):
+    """Does jobs in slots, each of which is begun when there is enough to do for it."""
+
+    def __init__(self, runners: Sequence[Runner]) -> None:
+        """Starts nothing yet; one runner for each slot."""
+        self._runners = list(runners)
         self._unused = deque(self._runners)
-        self._queue: JobQueue[_Task] = JobQueue()
+        self._queue: JobQueue[Task] = JobQueue()
         self._threads: list[threading.Thread] = []
         self._lock = threading.RLock()
         self._working = 0
@@ -226,7 +251,7 @@ class ProcessPool(Engine):
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Ends all processes, which end their own children; jobs that are not done fail with ``ProcessLost``."""
+        """Ends what was started in the slots; jobs that are not done fail with ``ProcessLost``."""
         self._stop(lambda: ProcessLost("the pool is closed"))
         for runner in self._runners:
             runner.close()
@@ -236,23 +261,24 @@ class ProcessPool(Engine):
     def submit(self, job: PoolJob) -> Future[Reply]:
         """Does a job as soon as a slot is free; starts another slot where there is enough to do.
 
-        A job whose process ends is done once more, as the first one of a fresh process. A slot in which no process starts leaves
-        its job to the others. The future raises ``ProcessLost`` or ``StageOverdue`` for what kept the job from a reply, and
-        ``PoolFailed`` where no process starts in any slot, from the beginning.
+        A slot in which nothing starts leaves its job to the others. The future raises ``ProcessLost`` or ``StageOverdue`` for what
+        kept the job from a reply, and ``PoolFailed`` where nothing starts in any slot, from the beginning.
         """
-        task = _Task(job)
+        task = Task(job)
         with self._lock:
             if self._over is not None:
                 task.future.set_exception(self._over())
-            elif self._queue.put(task):
-                self._use_another()
+            else:
+                self._queue.put(task)
+                if self._queue.lacks_takers():
+                    self._use_another()
         return task.future
 
     def run(self, jobs: Sequence[PoolJob]) -> Iterator[tuple[PoolJob, Answer]]:
         """Does all jobs; yields each with its reply, or with what kept it from having one, as they are done.
 
         Raises:
-            PoolFailed: no process starts in any slot, from the beginning; or the pool itself failed.
+            PoolFailed: nothing starts in any slot, from the beginning; or the pool itself failed.
         """
         jobs_by_future = {self.submit(job): job for job in jobs}
         for future in as_completed(jobs_by_future):
@@ -261,6 +287,15 @@ class ProcessPool(Engine):
                 yield jobs_by_future[future], failure
             else:
                 yield jobs_by_future[future], future.result()
+
+    def _add(self, runner: Runner) -> None:
+        """Uses one more slot, at once if there is enough to do."""
+        with self._lock:
+            if self._over is None:
+                self._runners.append(runner)
+                self._unused.append(runner)
+                if self._queue.lacks_takers():
+                    self._use_another()
 
     def _use_another(self) -> None:
         if self._unused:
@@ -273,14 +308,18 @@ class ProcessPool(Engine):
             self._threads.append(thread)
             thread.start()
 
-    def _give_up(self, task: _Task, why: str) -> None:
-        """A slot in which no process starts leaves its job to the others, and takes no more."""
+    def _give_up(self, task: Task | None, why: str) -> None:
+        """A slot in which nothing starts leaves its job to the others, and takes no more."""
         with self._lock:
             self._working -= 1
             if self._over is not None:
-                task.future.set_exception(self._over())
+                if task is not None:
+                    task.future.set_exception(self._over())
                 return
-            self._queue.put_back(task)
+            if task is None:
+                self._queue.withdraw()
+            else:
+                self._queue.put_back(task)
             self._use_another()
             if self._working:
                 return
@@ -296,13 +335,28 @@ class ProcessPool(Engine):
                 task.future.set_exception(self._over())
 
 
-class _SlotRunner:
+class ProcessPool(Pool):
+    """One process in each slot of this machine. A job whose process ends is done once more, as the first one of a fresh process."""
+
+    def __init__(self, module: str, slots: Sequence[Slot], stage_seconds: float = math.inf) -> None:
+        """Starts nothing yet.
+
+        Args:
+            module: run as ``python -m module FD``, at most once at a time for each slot.
+            slots: places for processes.
+            stage_seconds: how long a process may stay in a stage that it reports.
+        """
+        super().__init__([SlotRunner(module, slot, stage_seconds) for slot in slots])
+
+
+class SlotRunner:
     """Runs the processes of one slot, one after the other. Its one thread starts each, talks to it and ends it.
 
     One thread, because the system ends a process when the thread that started it ends.
     """
 
     def __init__(self, module: str, slot: Slot, stage_seconds: float) -> None:
+        """Starts nothing yet; the arguments are those of ``ProcessPool``."""
         self.started = False
         """Whether a process has started here."""
         self._module = module
@@ -312,16 +366,16 @@ class _SlotRunner:
         self._closed = False
         self._lock = threading.Lock()
 
-    def work(self, tasks: JobQueue[_Task], give_up: Callable[[_Task, str], None]) -> None:
+    def work(self, tasks: JobQueue[Task], give_up: Callable[[Task | None, str], None]) -> None:
         """Does jobs until the queue is closed, or no process starts any more."""
         group = None
         while (task := tasks.take(group)) is not None:
             group = task.group
             try:
-                task.future.set_result(self._do(task.job))
+                task.future.set_result(self.do(task.job))
             except (ProcessLost, StageOverdue) as failure:
                 task.future.set_exception(failure)
-            except _CannotStart as failure:
+            except CannotStart as failure:
                 give_up(task, str(failure))
                 return
             except Exception as error:  # whoever waits must get it
@@ -335,7 +389,14 @@ class _SlotRunner:
             if self._process is not None:
                 self._process.terminate()
 
-    def _do(self, job: PoolJob) -> Reply:
+    def do(self, job: PoolJob) -> Reply:
+        """Does one job in the process here, which is started or replaced where needed.
+
+        Raises:
+            ProcessLost: two processes ended.
+            StageOverdue: the job stayed too long in a stage.
+            CannotStart: no process starts here.
+        """
         try:
             return self._reply(job)
         except ProcessLost as first:  # perhaps through an earlier job, or from outside
@@ -376,7 +437,7 @@ class _SlotRunner:
                 how = self._end(by_itself=True)
             except OSError as error:  # no memory or no descriptor for a process
                 how = f"{error}"
-        raise _CannotStart(how)
+        raise CannotStart(how)
 
     def _end(self, *, by_itself: bool = False) -> str:
         """Waits until the process has ended, if there is one, and says how.

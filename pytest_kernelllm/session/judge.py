@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.core.errors import SessionError
 from pytest_kernelllm.core.overrides import Overrides
 from pytest_kernelllm.core.records import (
     Candidate,
@@ -19,8 +20,10 @@ from pytest_kernelllm.core.records import (
     Verdict,
 )
 from pytest_kernelllm.core.words import counted
-from pytest_kernelllm.judge.environment import Gpu, find_environment, find_gpu
+from pytest_kernelllm.judge.environment import Gpu, find_gpu
 from pytest_kernelllm.judge.isolation.isolation import Isolation, probe_isolation
+from pytest_kernelllm.pool.engine import judging_environment
+from pytest_kernelllm.pool.pool import PoolFailed
 from pytest_kernelllm.session.memo import Memo
 from pytest_kernelllm.session.processes import TargetProcesses
 from pytest_kernelllm.store import Store
@@ -60,8 +63,15 @@ class JudgeStage:
 
     @cached_property
     def environment(self) -> Environment:
-        """Where verdicts of this session hold."""
-        return find_environment(self._settings.device, self._settings.arch)
+        """Where verdicts of this session hold.
+
+        Raises:
+            SessionError: the GPU is to be a cluster's, and there is none.
+        """
+        try:
+            return judging_environment(self._settings)
+        except PoolFailed as error:
+            raise SessionError(str(error)) from None
 
     @cached_property
     def gpu(self) -> Gpu | None:

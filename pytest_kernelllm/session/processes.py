@@ -68,12 +68,17 @@ class TargetProcesses:
         self._rendered: dict[tuple[str, Completion], Rendered] = {}
         """What the inductor generator wrote, rendered in the process that wrote it."""
         self._lock = threading.Lock()
-        self._engine: Engine | None = None
+        self._engine: Engine | SessionError | None = None
+        """Entered; or why it cannot be."""
         self._closed = False
 
     @property
     def slots(self) -> int:
-        """How many jobs are done side by side, at most."""
+        """How many jobs are done side by side, at most.
+
+        Raises:
+            SessionError: nothing can be judged here.
+        """
         return self._open().slots
 
     def load(self, target: Target) -> None:
@@ -158,7 +163,7 @@ class TargetProcesses:
         """Ends all processes; whoever waits for them gets a ``SessionError`` or an inconclusive verdict."""
         with self._lock:
             engine, self._closed = self._engine, True
-        if engine is not None:
+        if engine is not None and not isinstance(engine, SessionError):
             engine.__exit__(None, None, None)
 
     # ------------------------------------------------------------------ jobs
@@ -213,9 +218,15 @@ class TargetProcesses:
     def _open(self) -> Engine:
         with self._lock:
             if self._engine is None:
-                self._engine = open_engine(self._settings, self._environment())
-                if self._closed:
-                    self._engine.__exit__(None, None, None)
+                try:
+                    self._engine = open_engine(self._settings, self._environment()).__enter__()
+                except PoolFailed as error:
+                    self._engine = SessionError(str(error))
+                else:
+                    if self._closed:
+                        self._engine.__exit__(None, None, None)
+            if isinstance(self._engine, SessionError):
+                raise SessionError(str(self._engine))
             return self._engine
 
 

@@ -17,8 +17,7 @@ from pathlib import Path
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.records import Target, Verdict
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.judge.environment import find_environment
-from pytest_kernelllm.pool.engine import open_engine
+from pytest_kernelllm.pool.engine import judging_environment, open_engine
 from pytest_kernelllm.pool.messages import JudgeRequest, message
 from pytest_kernelllm.pool.pool import PoolFailed, PoolJob, ProcessLost
 from pytest_kernelllm.pool.pool_process import StageOverdue
@@ -79,7 +78,10 @@ def verify_all(
     for name in ("torch", "triton"):
         if importlib.util.find_spec(name) is None:
             raise VerifyError(f"{name} is not installed; run `pip install 'pytest-kernelllm[torch]'`.")
-    environment = find_environment(settings.device, settings.arch)
+    try:
+        environment = judging_environment(settings)
+    except PoolFailed as error:
+        raise VerifyError(str(error)) from None
 
     def unjudged(reason: str) -> Verdict:
         return Verdict("inconclusive", "render", reason, "", environment)

@@ -39,6 +39,7 @@ EXAMPLES = {
     "gpu_memory": ("1.5 GiB",) * 3,
     "reference_deadline": ("300", 300, 300.0),
     "workers": ("2", 2, 2),
+    "cluster": ("auto",) * 3,
     "isolation": ("strict",) * 3,
     "require_kernels": ("yes", True, True),
     "kernels_dir": ("pkg/kernels",) * 3,

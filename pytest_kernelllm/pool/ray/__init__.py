@@ -1,0 +1,1 @@
+"""The engine that judges on the nodes of a Ray cluster."""

@@ -1,0 +1,109 @@
+"""Finds places for judging actors on the nodes of a Ray cluster."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pytest_kernelllm.pool.pool import PoolFailed
+
+
+@dataclass(frozen=True)
+class RaySlot:
+    """A place for one actor on a node."""
+
+    node: str
+    """Ray's id of the node."""
+    name: str
+    """The node's name and address, for people."""
+    number: int
+    """Counts the slots of the node."""
+    cpus: float
+    gpus: float
+    """Share of a GPU; 0 without."""
+
+
+class Nodes:
+    """The nodes of a cluster, as they are whenever they are asked for."""
+
+    def __init__(
+        self, ray: Any, *, cuda: bool, per_gpu: int, limit: int, worker: int = 0, workers: int = 1
+    ) -> None:
+        """Asks for nothing yet.
+
+        Args:
+            ray: the module, connected.
+            cuda: whether candidates run on GPUs.
+            per_gpu: slots of a GPU at most, or of a node without one.
+            limit: slots at most that are used by all pytest-xdist workers together.
+            worker: which of pytest-xdist's workers this is.
+            workers: how many there are.
+        """
+        self._ray = ray
+        self._cuda = cuda
+        self._per_gpu = per_gpu
+        self._limit = limit
+        self._worker = worker
+        self._workers = workers
+
+    def check(self) -> None:
+        """Checks that there is a slot.
+
+        Raises:
+            PoolFailed: there is none; one sentence says what is missing.
+        """
+        if self.slots():
+            return
+        if self._cuda and not any(node["Resources"].get("GPU") for node in self._alive()):
+            raise PoolFailed(
+                "The Ray cluster has no GPUs, but candidates are to run on one; add nodes with GPUs, or use --device cpu."
+            )
+        raise PoolFailed(
+            "The Ray cluster has no CPU for judging; start its nodes with --num-cpus of at least 1."
+        )
+
+    def threads(self) -> int:
+        """Returns how many threads each slot may use, so that all together use each CPU once."""
+        cpus = sum(int(node["Resources"].get("CPU", 0)) for node in self._alive())
+        return max(1, cpus // max(1, min(len(self._all()), self._limit), self._workers))
+
+    def slots(self) -> list[RaySlot]:
+        """Returns this pytest-xdist worker's slots on all nodes, taken or not.
+
+        First one of each node, then the second of each. Where there are more workers than slots, some share one.
+        """
+        found = self._all()[: self._limit]
+        if not found or self._worker < len(found):
+            return found[self._worker :: self._workers]
+        return [found[self._worker % len(found)]]
+
+    def _all(self) -> list[RaySlot]:
+        nodes = self._alive()
+        total = sum(int(node["Resources"].get("GPU", 0)) for node in nodes)
+        # Ray fills one GPU before it takes the next, so slots that are few get large shares.
+        needed = -(-self._limit // max(1, total))
+        found = []
+        for node in nodes:
+            cpus, gpus = (int(node["Resources"].get(name, 0)) for name in ("CPU", "GPU"))
+            if self._cuda:
+                each = max(1, min(self._per_gpu, needed, cpus // max(1, gpus)))
+                count, share = min(cpus, gpus * each), 1 / each
+            else:
+                count, share = min(self._per_gpu, cpus), 0.0
+            name = " ".join(dict.fromkeys((node["NodeName"], node["NodeManagerAddress"])))
+            found += [RaySlot(node["NodeID"], name, number, 1.0, share) for number in range(count)]
+        # Workers that share a slot share what it has.
+        sharing = max(1, math.ceil(self._workers / max(1, min(len(found), self._limit))))
+        shared = [
+            replace(slot, cpus=_part(slot.cpus, sharing), gpus=_part(slot.gpus, sharing)) for slot in found
+        ]
+        return sorted(shared, key=lambda slot: slot.number)
+
+    def _alive(self) -> list[dict[str, Any]]:
+        return [node for node in self._ray.nodes() if node["Alive"]]
+
+
+def _part(amount: float, parts: int) -> float:
+    """An equal part of a resource; Ray counts in units of 1/10000, and must not round up."""
+    return math.floor(10000 * amount / parts) / 10000
