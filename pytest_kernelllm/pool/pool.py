@@ -6,6 +6,7 @@ The pool does not know what a job is: requests and replies are JSON. No job is l
 from __future__ import annotations
 
 import math
+import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -229,9 +230,15 @@ class Runner(Protocol):
 class Pool(Engine):
     """Does jobs in slots, each of which is begun when there is enough to do for it."""
 
-    def __init__(self, runners: Sequence[Runner]) -> None:
-        """Starts nothing yet; one runner for each slot."""
+    def __init__(self, runners: Sequence[Runner], limit: int = sys.maxsize) -> None:
+        """Starts nothing yet.
+
+        Args:
+            runners: one for each slot.
+            limit: slots that are used at once, at most.
+        """
         self._runners = list(runners)
+        self._limit = limit
         self._unused = deque(self._runners)
         self._queue: JobQueue[Task] = JobQueue()
         self._threads: list[threading.Thread] = []
@@ -244,7 +251,7 @@ class Pool(Engine):
     @property
     def slots(self) -> int:
         """How many jobs are done side by side, at most."""
-        return len(self._runners)
+        return min(len(self._runners), self._limit)
 
     def __enter__(self) -> Self:
         """Starts nothing yet."""
@@ -298,7 +305,7 @@ class Pool(Engine):
                     self._use_another()
 
     def _use_another(self) -> None:
-        if self._unused:
+        if self._unused and self._working < self._limit:
             self._working += 1
             self._queue.announce()
             # Daemons: waiting for a process must not hold up a command that is interrupted twice.

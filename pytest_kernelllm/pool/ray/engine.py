@@ -51,17 +51,19 @@ class RayEngine(Pool):
             module: the judging process's, as for ``ProcessPool``.
             handshake: with the environment that nodes must have.
             stage_seconds: how long a process may stay in a stage that it reports.
-            limit: slots at most; 0 takes all.
+            limit: slots that are used at once by all pytest-xdist workers together, at most; 0 for all.
             per_gpu: slots of a GPU at most, or of a node without one.
             xdist: which of pytest-xdist's workers this is, and how many there are.
             say: takes sentences about nodes that are not used or lost.
         """
-        super().__init__([])
+        worker, workers = xdist
+        own = max(1, (worker + 1) * limit // workers - worker * limit // workers) if limit else sys.maxsize
+        super().__init__([], own)
         self._address = address
         self._module = module
         self._handshake = handshake
         self._stage_seconds = stage_seconds
-        self._limit = limit or sys.maxsize
+        self._all = limit or sys.maxsize
         self._per_gpu = per_gpu
         self._xdist = xdist
         self._say = say
@@ -79,7 +81,7 @@ class RayEngine(Pool):
             ray = opening.enter_context(connected(self._address))
             cuda = environment.device == "cuda"
             nodes = Nodes(
-                ray, cuda=cuda, per_gpu=self._per_gpu, limit=self._limit, worker=worker, workers=workers
+                ray, cuda=cuda, per_gpu=self._per_gpu, limit=self._all, worker=worker, workers=workers
             )
             nodes.check()
             checks = NodeChecks(environment, self._say)

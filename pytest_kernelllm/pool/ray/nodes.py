@@ -36,7 +36,7 @@ class Nodes:
             ray: the module, connected.
             cuda: whether candidates run on GPUs.
             per_gpu: slots of a GPU at most, or of a node without one.
-            limit: slots at most that are used by all pytest-xdist workers together.
+            limit: slots that are used at once by all pytest-xdist workers together, at most.
             worker: which of pytest-xdist's workers this is.
             workers: how many there are.
         """
@@ -71,9 +71,10 @@ class Nodes:
     def slots(self) -> list[RaySlot]:
         """Returns this pytest-xdist worker's slots on all nodes, taken or not.
 
-        First one of each node, then the second of each. Where there are more workers than slots, some share one.
+        First one of each node, then the second of each. Where there are more workers than slots, some share one. There may be more
+        than the limit, because some may turn out to be of no use.
         """
-        found = self._all()[: self._limit]
+        found = self._all()
         if not found or self._worker < len(found):
             return found[self._worker :: self._workers]
         return [found[self._worker % len(found)]]
@@ -94,7 +95,7 @@ class Nodes:
             name = " ".join(dict.fromkeys((node["NodeName"], node["NodeManagerAddress"])))
             found += [RaySlot(node["NodeID"], name, number, 1.0, share) for number in range(count)]
         # Workers that share a slot share what it has.
-        sharing = max(1, math.ceil(self._workers / max(1, min(len(found), self._limit))))
+        sharing = max(1, math.ceil(self._workers / max(1, len(found))))
         shared = [
             replace(slot, cpus=_part(slot.cpus, sharing), gpus=_part(slot.gpus, sharing)) for slot in found
         ]
