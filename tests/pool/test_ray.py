@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -11,7 +12,7 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
-from projects import ANSWER, COMMAND, PROBLEM
+from projects import ANSWER, COMMAND, GOOD, LAYERS, PROBLEM
 from waiting import wait_until
 
 from pytest_kernelllm.config.settings import Settings
@@ -19,7 +20,6 @@ from pytest_kernelllm.pool.ray.nodes import Nodes
 from pytest_kernelllm.verify.pairs import find_pairs, verify_all
 
 installed = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
-CLIENT_PORT = 23417
 WRONG = ANSWER.replace("+ 1)", "+ 2)")
 OTHER = PROBLEM.replace("+ 1", "- 1")
 SHIFTED = PROBLEM.replace("class Model", "from offset import OFFSET\n\n\nclass Model").replace(
@@ -49,6 +49,30 @@ def folder(tmp_path_factory):
     return folder
 
 
+ON_A_NODE = """import os
+
+from offset import OFFSET
+
+assert "RAY_RAYLET_PID" in os.environ, "this process is not below one of Ray's"
+"""
+"""Keeps a file from being imported by judging processes of this machine's own pool."""
+
+OTHER_TARGET = "@triton_candidate" + LAYERS.partition("@triton_candidate")[2].replace("Scale", "Again")
+
+
+@pytest.fixture
+def project(tmp_path):
+    """Two targets that need another file, with a right and a wrong candidate each."""
+    text = ON_A_NODE + LAYERS + "\n\n" + OTHER_TARGET
+    (tmp_path / "layers.py").write_text(text.replace("self.weight + 1", "self.weight + OFFSET"))
+    (tmp_path / "offset.py").write_text("OFFSET = 1\n")
+    (tmp_path / "candidates").mkdir()
+    for name in ("Scale", "Again"):
+        (tmp_path / "candidates" / f"{name}_0.py").write_text(GOOD)
+        (tmp_path / "candidates" / f"{name}_1.py").write_text(GOOD.replace("+ 1)", "+ 2)"))
+    return tmp_path
+
+
 @pytest.fixture(scope="module")
 def cluster():
     """A head node and two others, one CPU each."""
@@ -63,9 +87,13 @@ def cluster():
         os.mkdir(os.path.join(short, "ray"))  # noqa: PTH102, PTH118
         from ray.cluster_utils import Cluster
 
+        with socket.socket() as free:
+            free.bind(("127.0.0.2", 0))
+            port = free.getsockname()[1]
         # Ray takes 127.0.0.1 for the machine's outer address.
-        head = {"node_ip_address": "127.0.0.2", "ray_client_server_port": CLIENT_PORT}
-        started = Cluster(initialize_head=True, head_node_args={**size, **head, "include_dashboard": False})
+        head = {"node_ip_address": "127.0.0.2", "ray_client_server_port": port, "include_dashboard": False}
+        started = Cluster(initialize_head=True, head_node_args={**size, **head})
+        started.client = f"ray://127.0.0.2:{port}"
         try:
             started.others = [
                 started.add_node(node_ip_address=address, wait=False, **size)
@@ -75,16 +103,19 @@ def cluster():
             patch.setenv("RAY_ADDRESS", started.address)
             yield started
         finally:
+            processes = psutil.Process().children(recursive=True)
             started.shutdown()
+            for left in psutil.wait_procs(processes, timeout=20)[1]:
+                left.kill()
 
 
-def command(folder, *options):
-    return [*COMMAND, "verify", "--pairs", str(folder), "--json", "-", *options]
+def verify(folder, *options):
+    return [*COMMAND, "verify", "--pairs", str(folder), "--json", "-", "--device", "cpu", *options]
 
 
-def run(folder, *options, **environment):
+def run(command, cwd=None, **environment):
     environ = {**os.environ, **environment}
-    return subprocess.run(command(folder, *options), capture_output=True, text=True, env=environ)
+    return subprocess.run(command, capture_output=True, text=True, env=environ, cwd=cwd, timeout=240)
 
 
 def judges_on(node):
@@ -98,16 +129,50 @@ def judges_on(node):
             continue
 
 
-def test_without_ray_one_sentence_says_what_to_install(folder):
-    code = (
-        "import sys; from pytest_kernelllm.cli import main; import pytest_kernelllm.verify.pairs;"
-        "assert 'ray' not in sys.modules; sys.modules['ray'] = None; sys.exit(main(sys.argv[1:]))"
-    )
-    arguments = command(folder, "--cluster", "auto", "--device", "cpu")[len(COMMAND) :]
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
+NEEDED = "--cluster needs Ray; run `pip install 'pytest-kernelllm[ray]'`"
+BENCH = [*COMMAND, "bench", "layers.py", "-k", "1", "--generator", "inductor", "--device", "cpu"]
+PYTEST = [
+    *(sys.executable, "-m", "pytest", "--kernelllm", "--kernelllm-device=cpu", "--kernelllm-samples=2"),
+    *(
+        "--kernelllm-generator=files",
+        "--kernelllm-candidates-dir=candidates",
+        "-p",
+        "no:cacheprovider",
+        "-rA",
+    ),
+]
+
+
+def without_ray(tmp_path):
+    """Environment variables with which Ray cannot be imported."""
+    (tmp_path / "hides").mkdir()
+    (tmp_path / "hides" / "ray.py").write_text("raise ImportError('Ray is hidden')")
+    path = os.pathsep.join(filter(None, (str(tmp_path / "hides"), os.environ.get("PYTHONPATH"))))
+    return {"PYTHONPATH": path}
+
+
+def test_without_ray_verify_says_in_one_sentence_what_to_install(folder, tmp_path):
+    done = run(verify(folder, "--cluster", "auto"), **without_ray(tmp_path))
+    assert (done.returncode, done.stderr) == (2, f"kernelllm: {NEEDED} (Ray is hidden).\n")
+
+
+def test_without_ray_bench_says_in_one_sentence_what_to_install(project, tmp_path):
+    done = run([*BENCH, "--cluster", "auto"], cwd=project, **without_ray(tmp_path))
     assert done.returncode == 2
-    assert done.stderr.startswith("kernelllm: --cluster needs Ray; run `pip install 'pytest-kernelllm[ray]'`")
-    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.splitlines()[-1] == f"kernelllm: {NEEDED} (Ray is hidden)."
+    assert "Traceback" not in done.stderr
+
+
+def test_without_ray_pytest_says_what_to_install(project, tmp_path):
+    done = run([*PYTEST, "--kernelllm-cluster=auto", "layers.py"], cwd=project, **without_ray(tmp_path))
+    assert done.returncode == 1
+    assert done.stdout.count(f"\n{NEEDED} (Ray is hidden).\n") == 8, done.stdout
+    assert "Traceback" not in done.stdout
+
+
+def test_without_the_option_ray_is_not_imported():
+    code = "import sys, pytest_kernelllm.verify.pairs, pytest_kernelllm.session.session; sys.exit('ray' in sys.modules)"
+    assert run([sys.executable, "-c", code]).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -139,10 +204,27 @@ def test_slots_share_cpus_and_gpus(nodes, cuda, workers, slots):
     assert [slot.number for slot in found] == sorted(slot.number for slot in found)
 
 
+@pytest.mark.parametrize(
+    ("cpus", "workers", "shares"), [(6, 1, [6]), (6, 2, [3, 3]), (5, 2, [3, 2]), (2, 5, [1, 1, 1, 1, 1])]
+)
+def test_xdist_workers_divide_the_slots(cpus, workers, shares):
+    resources = {"CPU": float(cpus), "GPU": float(cpus)}
+    node = {"NodeID": "0", "NodeName": "n", "NodeManagerAddress": "n", "Alive": True, "Resources": resources}
+    ray = SimpleNamespace(nodes=lambda: [node])
+    parts = [
+        Nodes(ray, cuda=True, per_gpu=1, limit=99, worker=worker, workers=workers).slots()
+        for worker in range(workers)
+    ]
+    assert [len(part) for part in parts] == shares
+    assert {slot.number for part in parts for slot in part} == set(range(min(cpus, 6)))
+    for amount in ("cpus", "gpus"):
+        assert sum(getattr(slot, amount) for part in parts for slot in part) <= cpus
+
+
 @installed
 @pytest.mark.slow
 def test_without_a_cluster_one_sentence_says_how_to_start_one(folder, tmp_path):
-    done = run(folder, "--cluster", "auto", "--device", "cpu", RAY_ADDRESS="", RAY_TMPDIR=str(tmp_path))
+    done = run(verify(folder, "--cluster", "auto"), RAY_ADDRESS="", RAY_TMPDIR=str(tmp_path))
     assert done.returncode == 2
     assert done.stderr.startswith("kernelllm: There is no Ray cluster to use at auto: ")
     assert done.stderr.endswith(
@@ -153,33 +235,55 @@ def test_without_a_cluster_one_sentence_says_how_to_start_one(folder, tmp_path):
 
 @installed
 @pytest.mark.slow
-def test_a_cluster_without_gpus_cannot_judge_for_cuda(folder, cluster):
-    done = run(folder, "--cluster", "auto", "--device", "cuda")
-    assert done.returncode == 2
-    assert done.stderr == (
-        "kernelllm: The Ray cluster has no GPUs, but candidates are to run on one; "
+def test_a_cluster_without_gpus_cannot_judge_for_cuda(folder, project, cluster):
+    sentence = (
+        "The Ray cluster has no GPUs, but candidates are to run on one; "
         "add nodes with GPUs, or use --device cpu.\n"
     )
+    done = run(verify(folder, "--cluster", "auto", "--device", "cuda"))
+    assert (done.returncode, done.stderr) == (2, f"kernelllm: {sentence}")
+    done = run([*PYTEST, "--kernelllm-cluster=auto", "--kernelllm-device=cuda", "layers.py"], cwd=project)
+    assert (done.returncode, done.stderr) == (4, f"ERROR: {sentence}\n")
 
 
 @installed
 @pytest.mark.slow
 def test_nodes_with_other_versions_are_not_used(folder, cluster, tmp_path):
-    """Through Ray's client, which takes part in nothing but the connection."""
     other = tmp_path / "triton-99.0.dist-info"
     other.mkdir()
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: triton\nVersion: 99.0\n")
     path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
-    options = ("--cluster", f"ray://127.0.0.2:{CLIENT_PORT}", "--device", "cpu")
-    for _ in range(3):
-        done = run(folder, *options, RAY_ADDRESS="", PYTHONPATH=path)
-        # Ray gives its client's server 30 s to start, which a busy machine may exceed.
-        if "Starting Ray client server failed" not in done.stderr:
-            break
+    done = run(verify(folder, "--cluster", "auto"), PYTHONPATH=path)
     assert done.returncode == 2
     assert re.fullmatch(
-        r"kernelllm: Node 127\.0\.0\.\d is not used: triton is \S+ there and 99\.0 here\.\n", done.stderr
+        r"kernelllm: A judging process cannot start: node 127\.0\.0\.\d is not used because "
+        r"triton is \S+ there and 99\.0 here\n",
+        done.stderr,
     )
+
+
+@installed
+@pytest.mark.slow
+def test_bench_judges_through_rays_client_and_stores_here(project, cluster):
+    command = [*BENCH, "--json", "-"]
+    done = run([*command, "--cluster", cluster.client], cwd=project)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    assert [each["verdict"] for each in samples(figures)] == ["accepted", "accepted"]
+    # Here the file cannot be imported, so these come from the store.
+    again = json.loads(run(command, cwd=project).stdout)
+    assert samples(again) == samples(figures)
+
+
+@installed
+@pytest.mark.slow
+def test_pytest_judges_on_a_cluster_also_in_several_workers(project, cluster):
+    done = run([*PYTEST, "--kernelllm-cluster=auto", "-n", "2", "layers.py"], cwd=project)
+    assert done.returncode == 0, done.stdout
+    for name in ("Scale", "Again"):
+        assert f"PASSED layers.py::{name}::correctness[files-0]" in done.stdout
+        assert f"XFAIL layers.py::{name}::correctness[files-1]" in done.stdout
+    assert len(list(project.glob(".kernelllm/targets/*/verdicts/*.json"))) == 4
 
 
 @installed
@@ -190,14 +294,16 @@ def test_a_node_that_is_killed_loses_nothing_and_changes_no_verdict(folder, clus
     verify_all(find_pairs(folder), settings, lambda judged: here.update({judged.pair.name: judged}))
 
     victim = cluster.others[0]
-    options = ("--cluster", "auto", "--device", "cpu")
     with subprocess.Popen(
-        command(folder, *options), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        verify(folder, "--cluster", "auto"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as running:
-        wait_until(lambda: any(judges_on(victim)), running)
-        orphans = list(judges_on(victim))
-        cluster.remove_node(victim, allow_graceful=False)
-        output, errors = running.communicate()
+        try:
+            wait_until(lambda: any(judges_on(victim)), running)
+            orphans = list(judges_on(victim))
+            cluster.remove_node(victim, allow_graceful=False)
+            output, errors = running.communicate(timeout=240)
+        finally:
+            running.kill()
 
     there = {line["name"]: line for line in map(json.loads, output.splitlines())}
     assert running.returncode == 2  # one candidate is missing
