@@ -41,8 +41,7 @@ from pytest_kernelllm.pool.messages import (
     request_of,
     unpacked,
 )
-from pytest_kernelllm.pool.pool import UNFIT
-from pytest_kernelllm.pool.pool_process import STAGE
+from pytest_kernelllm.pool.pool_process import STAGE, UNFIT
 
 if TYPE_CHECKING:
     from types import FrameType
