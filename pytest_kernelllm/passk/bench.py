@@ -8,6 +8,7 @@ from dataclasses import replace
 from pytest_kernelllm.core.errors import SessionError
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.records import Completion, Target
+from pytest_kernelllm.core.usage import Usage
 from pytest_kernelllm.passk.errors import BenchError
 from pytest_kernelllm.passk.levels import level_scores
 from pytest_kernelllm.passk.problems import Problem
@@ -74,6 +75,7 @@ def bench(
         total=together([s.score for s in scores], at),
         left_out=tuple(left_out),
         levels=level_scores(scores, left_out, timed=timed),
+        usage=Usage.of(*session.usage),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.records import SCHEMA, Environment, Record, Spread, Target
+from pytest_kernelllm.core.usage import Usage
 from pytest_kernelllm.passk.estimator import mean, pass_at_k
 from pytest_kernelllm.passk.problems import Problem
 
@@ -181,6 +182,8 @@ class Benchmark(Record):
     left_out: tuple[LeftOut, ...]
     levels: tuple[LevelScore, ...] = ()
     """KernelBench's own figures, if the benchmark is KernelBench."""
+    usage: Usage | None = None
+    """None where every verdict was known before."""
     schema: int = SCHEMA
 
 

@@ -23,7 +23,7 @@ from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.judge.environment import Gpu, find_gpu
 from pytest_kernelllm.judge.isolation.isolation import Isolation, probe_isolation
 from pytest_kernelllm.pool.engine import judging_environment
-from pytest_kernelllm.pool.pool import PoolFailed
+from pytest_kernelllm.pool.jobs import PoolFailed
 from pytest_kernelllm.session.memo import Memo
 from pytest_kernelllm.session.processes import TargetProcesses
 from pytest_kernelllm.store import Store
@@ -108,7 +108,7 @@ class JudgeStage:
 
     def _record(self, target: Target, candidate: Candidate) -> KernelRecord:
         key = self._key(target, candidate)
-        alone = self._store.lock(f"judge {key.kernel_hash} {key.environment.key}")
+        alone = self._store.lock(f"judge {key.source_hash} {key.kernel_hash} {key.environment.key}")
         return self._memo.get(key, lambda: self._judged(target, candidate, key.terms), alone)
 
     def _judged(self, target: Target, candidate: Candidate, terms: Terms) -> KernelRecord:

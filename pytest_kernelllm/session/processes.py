@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import importlib.util
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -15,9 +16,11 @@ from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.errors import SessionError
 from pytest_kernelllm.core.overrides import Overrides
 from pytest_kernelllm.core.records import ADOPTED, Candidate, Completion, Environment, Target, Verdict
+from pytest_kernelllm.core.usage import Span
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.protocol import Request
 from pytest_kernelllm.pool.engine import open_engine
+from pytest_kernelllm.pool.jobs import Engine, PoolFailed, PoolJob, ProcessLost
 from pytest_kernelllm.pool.messages import (
     CannotPack,
     ErrorReply,
@@ -27,7 +30,6 @@ from pytest_kernelllm.pool.messages import (
     message,
     packed,
 )
-from pytest_kernelllm.pool.pool import Engine, PoolFailed, PoolJob, ProcessLost
 from pytest_kernelllm.pool.pool_process import Reply, StageOverdue
 
 Rendered = Candidate | str
@@ -67,6 +69,8 @@ class TargetProcesses:
         """By ``Target.id``, whether it can be loaded."""
         self._rendered: dict[tuple[str, Completion], Rendered] = {}
         """What the inductor generator wrote, rendered in the process that wrote it."""
+        self.spans: list[Span] = []
+        """Of all verdicts that a process gave."""
         self._lock = threading.Lock()
         self._engine: Engine | SessionError | None = None
         """Entered; or why it cannot be."""
@@ -80,6 +84,10 @@ class TargetProcesses:
             SessionError: nothing can be judged here.
         """
         return self._open().slots
+
+    def prefer(self, target: Target) -> None:
+        """States that somebody waits for this target from now on: verdicts on others leave one slot free for it."""
+        self._open().prefer(target.source_hash)
 
     def load(self, target: Target) -> None:
         """Checks that a target can be loaded, once, by doing so in a judging process.
@@ -156,7 +164,9 @@ class TargetProcesses:
         else:
             if "error" in reply:
                 raise SessionError(ErrorReply.from_json(reply).error)
-            return Verdict.from_json(reply["verdict"])
+            verdict, now = Verdict.from_json(reply["verdict"]), time.time()
+            self.spans.append((now - verdict.seconds, now))
+            return verdict
         return Verdict("inconclusive", "correctness", reason, candidate.kernel_hash, self._environment())
 
     def close(self) -> None:
@@ -201,7 +211,10 @@ class TargetProcesses:
 
     def _submit(self, request: JudgeRequest | PrepareRequest) -> Future[Reply]:
         _require_torch()
-        return self._open().submit(PoolJob(request.target.id, request.reference, message(request)))
+        # Grouped by source: equal ones wait for each other's locks in the store, so they are preferred together.
+        target, judging = request.target, isinstance(request, JudgeRequest)
+        job = PoolJob(target.id, target.source_hash, message(request), can_wait=judging)
+        return self._open().submit(job)
 
     def _reference(self, target: Target) -> tuple[str, str]:
         """The target's group, and what a conftest gives for its inputs, packed."""

@@ -29,6 +29,7 @@ from pytest_kernelllm.core.records import (
     Target,
     Verdict,
 )
+from pytest_kernelllm.core.usage import Span
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.discover.adoption import adopted_file
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
@@ -99,7 +100,10 @@ class Session:
         self._rendering = RenderStage(
             self.store, self._processes.render, inputs, lambda: self.environment.device == "cuda"
         )
-        self._ahead: Ahead[Batch] = Ahead(self._settle_batch, lambda: self._processes.slots if ahead else 0)
+        # One slot belongs to the target that is waited for.
+        self._ahead: Ahead[Batch] = Ahead(
+            self._settle_batch, lambda: self._processes.slots - 1 if ahead else 0
+        )
 
     @property
     def environment(self) -> Environment:
@@ -177,10 +181,17 @@ class Session:
         with _quiet("torch.__trace"):
             if key not in self._outcomes:
                 self.expect(target, candidate)
+                self._processes.prefer(target)
                 self._ahead.wait_for((target.id, candidate.generator))
             if key not in self._outcomes:  # it was not expected when the others were begun
                 self._settle(target, [candidate])
         return self._outcomes[key]
+
+    @property
+    def usage(self) -> tuple[int, list[Span]]:
+        """The number of slots, and when they were judging; see ``Usage.of``."""
+        spans = self._processes.spans
+        return self._processes.slots if spans else 0, spans
 
     def why_unusable(self, target: Target) -> SessionError | None:
         """Returns why a target itself cannot be imported, built or called; None if it can, or if none can here."""
@@ -192,6 +203,7 @@ class Session:
         Raises:
             SessionError: the target cannot be imported, built or called.
         """
+        self._processes.prefer(target)
         for generator in self.generators:
             for completion in self._completions(target, generator, self.settings.samples).values():
                 yield (

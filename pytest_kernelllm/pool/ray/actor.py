@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_kernelllm.judge.environment import find_environment, find_gpu
+from pytest_kernelllm.pool.jobs import CannotStart, PoolJob, ProcessLost
 from pytest_kernelllm.pool.messages import Handshake
-from pytest_kernelllm.pool.pool import CannotStart, PoolJob, ProcessLost, SlotRunner
 from pytest_kernelllm.pool.pool_process import Slot, StageOverdue
 from pytest_kernelllm.pool.ray.versions import versions
+from pytest_kernelllm.pool.slot_runner import SlotRunner
 
 
 class JudgingActor:

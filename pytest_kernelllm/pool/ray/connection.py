@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from pytest_kernelllm.pool.pool import PoolFailed
+from pytest_kernelllm.pool.jobs import PoolFailed
 
 _DEFAULTS = {
     "RAY_USAGE_STATS_ENABLED": "0",

@@ -14,8 +14,9 @@ from typing import Self
 
 from pytest_kernelllm.core.records import Environment
 from pytest_kernelllm.judge.environment import find_environment
+from pytest_kernelllm.pool.jobs import PoolFailed
 from pytest_kernelllm.pool.messages import Handshake
-from pytest_kernelllm.pool.pool import Pool, PoolFailed
+from pytest_kernelllm.pool.pool import Pool
 from pytest_kernelllm.pool.ray.connection import connected, reason
 from pytest_kernelllm.pool.ray.nodes import Nodes, RaySlot
 from pytest_kernelllm.pool.ray.runner import START_SECONDS, ActorRunner, Cluster

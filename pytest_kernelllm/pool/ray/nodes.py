@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pytest_kernelllm.pool.pool import PoolFailed
+from pytest_kernelllm.pool.jobs import PoolFailed
 
 
 @dataclass(frozen=True)

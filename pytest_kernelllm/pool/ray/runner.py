@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_kernelllm.discover.files import source_files
+from pytest_kernelllm.pool.job_queue import JobQueue
+from pytest_kernelllm.pool.jobs import CannotStart, PoolJob, ProcessLost, Task
 from pytest_kernelllm.pool.messages import Handshake, request_of
-from pytest_kernelllm.pool.pool import CannotStart, JobQueue, PoolJob, ProcessLost, Task
 from pytest_kernelllm.pool.pool_process import StageOverdue
 from pytest_kernelllm.pool.ray.actor import JudgingActor
 from pytest_kernelllm.pool.ray.connection import reason

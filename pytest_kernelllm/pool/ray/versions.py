@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 
 from pytest_kernelllm.core.records import Environment
-from pytest_kernelllm.pool.pool import CannotStart
+from pytest_kernelllm.pool.jobs import CannotStart
 from pytest_kernelllm.pool.ray.nodes import RaySlot
 
 _NAMES = {
