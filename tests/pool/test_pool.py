@@ -13,8 +13,9 @@ from waiting import wait_until
 from pytest_kernelllm.pool import pool_process
 from pytest_kernelllm.pool.job_queue import JobQueue
 from pytest_kernelllm.pool.jobs import PoolFailed, PoolJob, ProcessLost
-from pytest_kernelllm.pool.pool import ProcessPool
+from pytest_kernelllm.pool.pool import Pool, ProcessPool
 from pytest_kernelllm.pool.pool_process import Slot, StageOverdue
+from pytest_kernelllm.pool.slot_runner import SlotRunner
 
 WORKER = """
 import ctypes, os, pathlib, signal, socket, sys, threading
@@ -103,6 +104,19 @@ def test_every_job_is_done_once_and_in_its_slot(start):
     assert Counter(job.name for job, _ in done) == Counter(job.name for job in wanted)
     assert all(answer["handshake"] == {"n": int(answer["place"])} for _, answer in done)
     assert all(gone(answer["pid"]) for _, answer in done)
+
+
+def test_a_limit_holds_while_another_slot_takes_over(start, tmp_path):
+    """The first slot breaks with the first job, which the second one does, and everything after it."""
+    runners = [
+        SlotRunner("simple_worker", Slot({"burnt": str(tmp_path)}, {"PLACE": str(n)}), math.inf)
+        for n in range(3)
+    ]
+    wanted = [PoolJob(str(n), str(n), {"do": "burn"}) for n in range(6)]
+    with Pool(runners, limit=1) as pool:
+        assert pool.slots == 1
+        done = list(pool.run(wanted))
+    assert [answer["place"] for _, answer in done] == ["1"] * 6
 
 
 @pytest.mark.parametrize(
