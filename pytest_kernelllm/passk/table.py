@@ -51,8 +51,6 @@ def notes(benchmark: Benchmark) -> list[str]:
         for k in [p.k for p in total.pass_at][1:]:
             values = "  ".join(f"{f.p:g}: {figure(f.value)}" for f in total.fast if f.k == k)
             lines.append(f"fast_p, best of {k}: {values}")
-    if benchmark.usage:
-        lines.append(str(benchmark.usage))
     lines += [f"not counted: {left.target}: {left.reason}" for left in benchmark.left_out]
     return lines
 

@@ -124,7 +124,7 @@ class TargetProcesses:
             SessionError: the target cannot be imported, built or called.
             RenderingLost: the process that rendered it ended.
         """
-        known = self._rendered.pop((target.id, completion), None)
+        known = self._rendered.get((target.id, completion))
         if known is None:
             self.load(target)
             reply = self._prepare(replace(self._prepare_request(target), completions=(completion,)))

@@ -96,7 +96,8 @@ def test_killed_half_way_it_goes_on_where_it_was(tmp_path):
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     command = [*COMMAND, "bench", "layers.py", "later.py", "-k", "2", *FILES]
-    killed = subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "GATE": str(gate)})
+    in_order = [*command, "--workers", "1"]  # with more, the second target is imported ahead
+    killed = subprocess.Popen(in_order, cwd=tmp_path, env={**os.environ, "GATE": str(gate)})
     with gate.open("w"):  # opens once the second target is being imported: the first one is settled
         killed.send_signal(signal.SIGKILL)
         killed.wait()

@@ -82,6 +82,8 @@ class ActorRunner:
                     again.future.set_exception(ProcessLost("the engine is closed"))
         except CannotStart as failure:
             give_up(task, str(failure))
+        except Exception as error:  # whoever waits must get a reply
+            give_up(task, f"on node {self._slot.name}, {type(error).__name__}: {error}")
         finally:
             self._end()
 
