@@ -56,9 +56,9 @@ def examine(
     if not found:
         probes.check_case(later if _discriminating(later) else kept)
     indistinct = [f"{name} would pass as its output at {where}" for where, name in probes.ran if name]
-    telling = [where for where, name in probes.ran if not name]
+    discriminating = [where for where, name in probes.ran if not name]
     detail = ""
-    if not telling:
+    if not discriminating:
         advice = (
             "nor can others that the judge drew, so its outputs may not depend on its inputs"
             if plan.substitutes
@@ -70,9 +70,9 @@ def examine(
     elif not given:
         detail = (
             f"the given inputs of case {plan.case.name} cannot tell right from wrong, so the judge drew others "
-            f"that the original accepts, such as {telling[0]}"
+            f"that the original accepts, such as {discriminating[0]}"
         )
-    counts = bool(telling)
+    counts = bool(discriminating)
     check = Check("discriminating inputs", counts, indistinct[-1] if indistinct else None, None, detail)
     judging.findings.checks.append(check)
     return counts

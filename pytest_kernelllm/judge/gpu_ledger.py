@@ -1,9 +1,9 @@
-"""Shares a GPU's memory between all judging processes of a user: who finds too little waits.
+"""Shares a GPU's memory between all judging processes of a user: a verdict that finds too little waits.
 
 The ledger is a file whose bytes stand for units of memory; a lease locks as many bytes as it needs. The locks
 belong to open files (``F_OFD_SETLK``), so they hold between threads as between processes, and the system drops
-them when a process dies. Whoever is next takes a second lock, the turnstile, and holds it until it has its
-lease, so a large lease is not overtaken by small ones for ever.
+them when a process dies. The next in line holds a second lock, the turnstile, until it has its lease, so
+small leases do not overtake a large one for ever.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class GpuLedger:
     def lease(self, needed: int) -> Iterator[int]:
         """Waits until ``needed`` bytes are free, at most the whole budget, and leases them.
 
-        Must not be nested: who waits for a second lease may wait for itself.
+        Must not be nested: a thread that waits for a second lease may wait for itself.
 
         Yields:
             The bytes that are leased.

@@ -166,7 +166,7 @@ def compare(
     return Difference(False, measured, permitted, _where(place, got, exact, expected.start))
 
 
-def agrees(got: torch.Tensor, original: torch.Tensor, policy: Policy) -> bool:
+def agrees(got: torch.Tensor, original: torch.Tensor, policy: Policy, tolerance: float | None = None) -> bool:
     """Whether an output is so near to the original's that it passes ``compare`` whatever float64 gives.
 
     Half of the error that is always allowed may lie between both; the original's own error, of which a multiple
@@ -175,7 +175,8 @@ def agrees(got: torch.Tensor, original: torch.Tensor, policy: Policy) -> bool:
     if not got.is_floating_point():
         return torch.equal(got, original)
     eps = torch.finfo(got.dtype).eps
-    near = (policy.single_eps if got.dtype in (torch.float32, torch.float64) else policy.half_eps) * eps / 2
+    floor = (policy.single_eps if got.dtype in (torch.float32, torch.float64) else policy.half_eps) * eps
+    near = min(floor, floor if tolerance is None else tolerance) / 2
     ours, theirs = as_rows(got), as_rows(original)
     for start, stop in chunks(ours, policy):
         g, o = ours[start:stop], theirs[start:stop]

@@ -142,4 +142,7 @@ def _parts(
 
 def _agree(expected: Sliced, rows: slice, outputs: Sequence[torch.Tensor], judging: Judging) -> bool:
     pairs = zip(outputs, expected.run(rows), strict=True)
-    return all(numerics.agrees(buffer[rows], leaf, judging.policy) for buffer, leaf in pairs)
+    return all(
+        numerics.agrees(buffer[rows], leaf, judging.policy, judging.references.tolerance)
+        for buffer, leaf in pairs
+    )

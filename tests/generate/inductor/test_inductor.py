@@ -73,7 +73,7 @@ def test_one_kernel_serves_both_dtypes_and_every_size() -> None:
     assert source.count("@triton.jit") == 1
     for domain in read_supports(source):
         assert domain.inputs["hidden_states"].shape == ("batch", "seq", 96)  # type: ignore[union-attr]
-        assert domain.dims == {"batch": (1, 64), "seq": (1, 256)}
+        assert domain.dims == {"batch": (1, 8), "seq": (1, 8)}  # 64 rows together, without a GPU
 
 
 def test_the_epsilon_is_an_argument_and_no_longer_pinned() -> None:

@@ -203,3 +203,11 @@ def test_what_agrees_with_the_original_passes_the_comparison(dtype):
     assert agrees(original, original, POLICY)
     assert not agrees(original * 1.1, original, POLICY)
     assert not agrees(torch.where(original > 1, torch.nan, original), original, POLICY)
+
+
+def test_a_tolerance_of_the_marker_may_be_stricter_than_the_rounding_bound():
+    original = torch.rand(40, 64) + 1
+    near = original * (1 + 5e-7)
+    assert agrees(near, original, POLICY)
+    assert agrees(near, original, POLICY, tolerance=1e-3)
+    assert not agrees(near, original, POLICY, tolerance=1e-7)

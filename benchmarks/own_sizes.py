@@ -1,0 +1,150 @@
+"""Verdicts on level-1 problems of KernelBench at their own sizes: seconds by part, and the judge's peak of GPU memory.
+
+    python benchmarks/own_sizes.py --kernelbench CHECKOUT [--times 2] [PROBLEM ...]
+
+One judge in one process, one candidate at a time; the first verdict on a problem includes starting and compiling.
+The candidates are plain kernels, one for each problem.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import torch
+
+from pytest_kernelllm.core.records import Completion
+from pytest_kernelllm.discover.live import load_target
+from pytest_kernelllm.generate.files import format_of
+from pytest_kernelllm.generate.render.render import render
+from pytest_kernelllm.judge.environment import find_environment
+from pytest_kernelllm.judge.judge import Criteria, Judge
+from pytest_kernelllm.verify.pairs import find_reference
+
+ELEMENTWISE = """import torch
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+
+@triton.jit
+def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = index < n
+    x = tl.load(x_ptr + index, mask=mask)
+    tl.store(out_ptr + index, EXPRESSION, mask=mask)
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        n = x.numel()
+        kernel[(triton.cdiv(n, 4096),)](x, out, n, BLOCK=4096, num_warps=8)
+        return out
+"""
+
+SOFTMAX = """import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, out_ptr, width, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64) * width
+    columns = tl.arange(0, BLOCK)
+    peak = tl.full((BLOCK,), -float("inf"), tl.float32)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, width, BLOCK):
+        mask = start + columns < width
+        x = tl.load(x_ptr + row + start + columns, mask=mask, other=-float("inf"))
+        higher = tl.maximum(peak, x, propagate_nan=tl.PropagateNan.ALL)
+        safe = tl.where(higher == -float("inf"), 0.0, higher)
+        total = total * tl.exp(peak - safe) + tl.exp(x - safe)
+        peak = higher
+    top = tl.max(peak, 0)
+    lost = tl.sum(tl.where(peak != peak, 1, 0), 0)
+    rest = tl.where(lost > 0, float("nan"), tl.sum(tl.where(total > 0, total * tl.exp(peak - top), 0.0), 0))
+    for start in range(0, width, BLOCK):
+        mask = start + columns < width
+        x = tl.load(x_ptr + row + start + columns, mask=mask)
+        tl.store(out_ptr + row + start + columns, tl.exp(x - top) / rest, mask=mask)
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        kernel[(x.shape[0],)](x, out, x.shape[1], BLOCK=4096, num_warps=8)
+        return out
+"""
+
+RMS_NORM = """import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, out_ptr, inner, eps, FEATURES: tl.constexpr, BLOCK: tl.constexpr):
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    base = tl.program_id(1).to(tl.int64) * FEATURES * inner
+    mask = place < inner
+    offsets = base + tl.arange(0, FEATURES)[:, None].to(tl.int64) * inner + place[None, :]
+    x = tl.load(x_ptr + offsets, mask=mask[None, :], other=0.0)
+    rms = tl.sqrt(tl.sum(x * x, 0) / FEATURES + eps)
+    tl.store(out_ptr + offsets, x / rms[None, :], mask=mask[None, :])
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.num_features = num_features
+        self.eps = eps
+
+    def forward(self, x):
+        out = torch.empty_like(x)
+        inner = x.shape[2] * x.shape[3]
+        kernel[(triton.cdiv(inner, 128), x.shape[0])](x, out, inner, self.eps, FEATURES=64, BLOCK=128)
+        return out
+"""
+
+CANDIDATES = {
+    "19": ELEMENTWISE.replace("EXPRESSION", "tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL)"),
+    "23": SOFTMAX,
+    "26": ELEMENTWISE.replace("EXPRESSION", "0.5 * x * (1.0 + libdevice.erf(x * 0.7071067811865476))"),
+    "36": RMS_NORM,
+}
+"""By the number of the problem."""
+
+
+def main() -> int:
+    """Prints a line for every verdict; 1 if one is not acceptance."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("problems", nargs="*", metavar="PROBLEM", help="numbers; by default all")
+    parser.add_argument("--kernelbench", type=Path, required=True, metavar="CHECKOUT")
+    parser.add_argument("--times", type=int, default=2)
+    options = parser.parse_args()
+    accepted = True
+    with Judge(find_environment("cuda"), deadline=120) as judge:
+        for number in options.problems or CANDIDATES:
+            [file] = (options.kernelbench / "KernelBench" / "level1").glob(f"{number}_*.py")
+            target = find_reference(str(file))
+            if isinstance(target, str):
+                parser.error(target)
+            live, text = load_target(file.parent, target), CANDIDATES[number]
+            candidate = render(Completion("files", 0, text, format_of(text)), live, on_gpu=True)
+            for _ in range(options.times):
+                torch.cuda.reset_peak_memory_stats()
+                start = time.perf_counter()
+                verdict = judge.judge(candidate, Criteria(live, min_speedup=0.0))
+                took, peak = time.perf_counter() - start, torch.cuda.max_memory_allocated() / 2**30
+                parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in verdict.durations.items())
+                print(f"{file.stem}: {verdict.verdict} in {took:.2f} s, {peak:.1f} GiB; {parts}", flush=True)
+                print(f"    {verdict.reason}" if verdict.reason else "", end="")
+                accepted &= verdict.accepted
+    return 0 if accepted else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
