@@ -1,5 +1,10 @@
 """The judge's decisions on a machine without a GPU, each for the reason it must name."""
 
+import os
+import signal
+import threading
+from pathlib import Path
+
 import pytest
 from projects import GOOD, LAYERS
 
@@ -242,6 +247,28 @@ def test_a_worker_that_dies_is_not_used_again(lives):
         ]
     assert "SIGSEGV" in verdicts[0].reason
     assert verdicts[1].accepted
+
+
+def test_a_worker_that_is_killed_from_outside_changes_no_verdict(lives):
+    killed = []
+
+    def kill_first(server, going_on):
+        children = Path(f"/proc/{server.pid}/task/{server.pid}/children")
+        while not killed and not going_on.wait(0.001):
+            for pid in children.read_text().split() if server.pid else ():
+                os.kill(int(pid), signal.SIGKILL)
+                killed.append(pid)
+
+    with Judge(find_environment("cpu"), deadline=20) as judge:
+        over = threading.Event()
+        killer = threading.Thread(target=kill_first, args=(judge._workers.server, over))
+        killer.start()
+        candidate = render(Completion("files", 0, GOOD, "kernel_module"), lives["Scale"])
+        verdict = judge.judge(candidate, Criteria(lives["Scale"]))
+        over.set()
+        killer.join()
+    assert killed
+    assert verdict.accepted, verdict.reason
 
 
 def test_a_stray_access_is_named_and_harms_nobody(decide):
