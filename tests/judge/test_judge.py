@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-from pathlib import Path
 
 import pytest
 from projects import GOOD, LAYERS
@@ -13,6 +12,7 @@ from pytest_kernelllm.discover.live import load_target
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.judge.environment import find_environment
+from pytest_kernelllm.judge.isolation.processes import descendants, process_table
 from pytest_kernelllm.judge.judge import Criteria, Judge
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.rules.catalog import without
@@ -253,10 +253,9 @@ def test_a_worker_that_is_killed_from_outside_changes_no_verdict(lives):
     killed = []
 
     def kill_first(server, going_on):
-        children = Path(f"/proc/{server.pid}/task/{server.pid}/children")
         while not killed and not going_on.wait(0.001):
-            for pid in children.read_text().split() if server.pid else ():
-                os.kill(int(pid), signal.SIGKILL)
+            for pid in descendants([server.pid], process_table()) - {server.pid}:
+                os.kill(pid, signal.SIGKILL)
                 killed.append(pid)
 
     with Judge(find_environment("cpu"), deadline=20) as judge:
