@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from pytest_kernelllm.config.settings import Settings, size_in_bytes
 from pytest_kernelllm.core.records import Environment
 from pytest_kernelllm.judge.environment import Gpu, equal_gpus, find_gpus
+from pytest_kernelllm.pool.jobs import Engine
 from pytest_kernelllm.pool.messages import Handshake
-from pytest_kernelllm.pool.pool import Engine, ProcessPool
+from pytest_kernelllm.pool.pool import ProcessPool
 from pytest_kernelllm.pool.pool_process import Slot
 
 PER_GPU = 6

@@ -12,7 +12,7 @@ import socket
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,8 +22,6 @@ import torch
 from pytest_kernelllm.core.records import Completion, Verdict
 from pytest_kernelllm.core.stages import InStage, unwatched
 from pytest_kernelllm.discover.live import LiveTarget, TargetError, load_target
-from pytest_kernelllm.generate.inductor.cases import completions
-from pytest_kernelllm.generate.inductor.variants import VARIANTS
 from pytest_kernelllm.generate.render.errors import RenderError, unexpected
 from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.judge.isolation.isolation import probe_isolation
@@ -41,8 +39,7 @@ from pytest_kernelllm.pool.messages import (
     request_of,
     unpacked,
 )
-from pytest_kernelllm.pool.pool import UNFIT
-from pytest_kernelllm.pool.pool_process import STAGE
+from pytest_kernelllm.pool.pool_process import STAGE, UNFIT
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -149,8 +146,7 @@ class TargetJudge:
             if isinstance(live, str):
                 return ErrorReply(live)
             on_gpu = self._judge.environment.device == "cuda"
-            written = completions(live, VARIANTS, request.indices) if request.indices else iter(())
-            every = [*written, *request.completions]
+            every = [*_written(live, request.indices), *request.completions]
             return PrepareReply(tuple(_rendering(each, live, on_gpu) for each in every))
         except (Exception, SystemExit) as error:
             return ErrorReply(f"{request.target.id}: {unexpected('Preparing', 'target', error)}")
@@ -206,6 +202,16 @@ def _global_settings() -> tuple[object, ...]:
         torch.backends.cudnn.benchmark,
         torch.backends.cudnn.enabled,
     )
+
+
+def _written(live: LiveTarget, indices: Sequence[int]) -> Iterable[Completion]:
+    if not indices:
+        return ()
+    # Inductor takes longer to import than everything else here, and most processes write nothing.
+    from pytest_kernelllm.generate.inductor.cases import completions
+    from pytest_kernelllm.generate.inductor.variants import VARIANTS
+
+    return completions(live, VARIANTS, indices)
 
 
 def _rendering(completion: Completion, live: LiveTarget, on_gpu: bool) -> Rendering:

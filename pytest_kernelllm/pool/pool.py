@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, as_completed
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Self
 
 from pytest_kernelllm.judge.shared.channel import ChannelClosed, ChannelError
-from pytest_kernelllm.pool.pool_process import PoolProcess, Reply, Slot, StageOverdue
-
-UNFIT = "unfit"
-"""Key of the reply by which a process asks to be replaced before it does this job."""
+from pytest_kernelllm.pool.job_queue import JobQueue
+from pytest_kernelllm.pool.jobs import Answer, Engine, PoolFailed, PoolJob, ProcessLost
+from pytest_kernelllm.pool.pool_process import UNFIT, PoolProcess, Reply, Slot, StageOverdue
 
 STARTS, RESTARTS = 2, 6
 """How often a process is started in a slot before the slot is given up: at first, and after one has started there.
@@ -25,162 +24,8 @@ STARTS, RESTARTS = 2, 6
 Some may be killed from outside; and where one has started, others probably can."""
 
 
-PATIENT = 2
-"""Jobs of one group that wait for the process that does this group, before another process is started to help.
-
-Starting one, and preparing the group in it, costs as much as some jobs."""
-
-
-@dataclass(frozen=True)
-class PoolJob:
-    """One thing to do."""
-
-    name: str
-    """For the caller."""
-    group: str
-    """Jobs of one group go to the same process while another process has something else to do."""
-    request: dict[str, Any]
-    """The message to the process."""
-
-
-class ProcessLost(Exception):
-    """No process lives to reply: two ended, or none starts any more; the text says how."""
-
-
-class PoolFailed(RuntimeError):
-    """No process can be started; the text says why."""
-
-
 class _CannotStart(Exception):
     """No process starts in a slot; the text says why."""
-
-
-Answer = Reply | ProcessLost | StageOverdue
-
-
-class Engine(Protocol):
-    """What does jobs: the pool of this machine, or another engine in its place. Close it with ``with``."""
-
-    @property
-    def slots(self) -> int:
-        """How many jobs are done side by side, at most."""
-
-    def __enter__(self) -> Self:
-        """Starts nothing yet."""
-
-    def __exit__(self, *exc: object) -> None:
-        """Ends everything; jobs that are not done fail with ``ProcessLost``."""
-
-    def submit(self, job: PoolJob) -> Future[Reply]:
-        """Does a job as soon as there is room.
-
-        The future raises ``ProcessLost`` or ``StageOverdue`` for what kept the job from a reply, and ``PoolFailed`` where no job
-        can be done.
-        """
-
-    def run(self, jobs: Sequence[PoolJob]) -> Iterator[tuple[PoolJob, Answer]]:
-        """Does all jobs; yields each with its reply, or with what kept it from having one, as they are done.
-
-        Raises:
-            PoolFailed: no job can be done.
-        """
-
-
-class Grouped(Protocol):
-    """What a queue holds."""
-
-    @property
-    def group(self) -> str:
-        """``PoolJob.group``"""
-
-
-T = TypeVar("T", bound=Grouped)
-
-
-class JobQueue(Generic[T]):
-    """The jobs that are left. Every job is taken once, or again after it was put back. Thread-safe."""
-
-    def __init__(self) -> None:
-        """Holds nothing yet."""
-        self._changed = threading.Condition()
-        self._new: dict[str, deque[T]] = {}
-        """Groups that no process has begun, in the order in which they came."""
-        self._begun: dict[str, deque[T]] = {}
-        self._known: set[str] = set()
-        """Groups that some process has begun, with or without jobs left."""
-        self._waiting: Counter[str] = Counter()
-        """How many wait for a job, by the group of their last one."""
-        self._coming = 0
-        """How many will take their first job."""
-        self._closed = False
-
-    def put(self, job: T) -> bool:
-        """Adds a job; returns whether those who take jobs are too few."""
-        with self._changed:
-            groups = self._begun if job.group in self._known else self._new
-            groups.setdefault(job.group, deque()).append(job)
-            self._changed.notify_all()
-            needed = sum(max(1, len(jobs) - PATIENT) for jobs in self._new.values())
-            needed += sum(max(0, len(jobs) - PATIENT) for jobs in self._begun.values())
-            return needed > self._waiting.total() + self._coming
-
-    def announce(self) -> None:
-        """Counts on somebody who has not taken a job yet, and will take the first one with the group None."""
-        with self._changed:
-            self._coming += 1
-
-    def take(self, group: str | None) -> T | None:
-        """Waits for the next job for a process whose last one was of ``group``; None once the queue is closed.
-
-        One of the same group; else of a group that no process has begun; else of the group with most jobs left, unless a process
-        whose last job was of that group is free.
-        """
-        with self._changed:
-            if group is None:
-                self._coming -= 1
-            group = group or ""
-            self._waiting[group] += 1
-            try:
-                while not self._closed:
-                    if (job := self._next(group)) is not None:
-                        return job
-                    self._changed.wait()
-                return None
-            finally:
-                self._waiting[group] -= 1
-                self._changed.notify_all()
-
-    def put_back(self, job: T) -> None:
-        """Takes back a job that was taken and not done."""
-        with self._changed:
-            self._begun.setdefault(job.group, deque()).appendleft(job)
-            self._changed.notify_all()
-
-    def close(self) -> list[T]:
-        """Gives no more jobs to anyone; returns those that are left."""
-        with self._changed:
-            self._closed = True
-            left = [job for groups in (self._begun, self._new) for jobs in groups.values() for job in jobs]
-            self._begun, self._new = {}, {}
-            self._changed.notify_all()
-            return left
-
-    def _next(self, group: str) -> T | None:
-        if group not in self._begun:
-            if self._new:
-                group = next(iter(self._new))
-                self._known.add(group)
-                self._begun[group] = self._new.pop(group)
-            else:
-                others = [name for name in self._begun if not self._waiting[name]]
-                if not others:
-                    return None
-                group = max(others, key=lambda name: len(self._begun[name]))
-        jobs = self._begun[group]
-        job = jobs.popleft()
-        if not jobs:
-            del self._begun[group]
-        return job
 
 
 @dataclass(frozen=True)
@@ -193,6 +38,10 @@ class _Task:
     @property
     def group(self) -> str:
         return self.job.group
+
+    @property
+    def can_wait(self) -> bool:
+        return self.job.can_wait
 
 
 class ProcessPool(Engine):
@@ -208,7 +57,7 @@ class ProcessPool(Engine):
         """
         self._runners = [_SlotRunner(module, slot, stage_seconds) for slot in slots]
         self._unused = deque(self._runners)
-        self._queue: JobQueue[_Task] = JobQueue()
+        self._queue: JobQueue[_Task] = JobQueue(len(slots))
         self._threads: list[threading.Thread] = []
         self._lock = threading.RLock()
         self._working = 0
@@ -232,6 +81,10 @@ class ProcessPool(Engine):
             runner.close()
         for thread in self._threads:
             thread.join()
+
+    def prefer(self, group: str) -> None:
+        """Prefers a group from now on: other groups' jobs that can wait leave one slot free for its jobs."""
+        self._queue.prefer(group)
 
     def submit(self, job: PoolJob) -> Future[Reply]:
         """Does a job as soon as a slot is free; starts another slot where there is enough to do.
@@ -280,7 +133,7 @@ class ProcessPool(Engine):
             if self._over is not None:
                 task.future.set_exception(self._over())
                 return
-            self._queue.put_back(task)
+            self._queue.give_up(task)
             self._use_another()
             if self._working:
                 return

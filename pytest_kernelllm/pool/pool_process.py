@@ -29,6 +29,9 @@ STAGE = "stage"
 
 The empty name leaves it. ``thread`` numbers the thread that reports, which is in one stage at a time."""
 
+UNFIT = "unfit"
+"""Key of the reply by which a process asks to be replaced before it does this job."""
+
 PENDING = 0.1
 """Seconds to read what a process reported while this one could not run, before it is found to be late."""
 

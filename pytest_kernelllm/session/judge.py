@@ -98,7 +98,7 @@ class JudgeStage:
 
     def _record(self, target: Target, candidate: Candidate) -> KernelRecord:
         key = self._key(target, candidate)
-        alone = self._store.lock(f"judge {key.kernel_hash} {key.environment.key}")
+        alone = self._store.lock(f"judge {key.source_hash} {key.kernel_hash} {key.environment.key}")
         return self._memo.get(key, lambda: self._judged(target, candidate, key.terms), alone)
 
     def _judged(self, target: Target, candidate: Candidate, terms: Terms) -> KernelRecord:

@@ -18,6 +18,7 @@ from pytest_kernelllm.core.records import ADOPTED, Candidate, Completion, Enviro
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.protocol import Request
 from pytest_kernelllm.pool.engine import open_engine
+from pytest_kernelllm.pool.jobs import Engine, PoolFailed, PoolJob, ProcessLost
 from pytest_kernelllm.pool.messages import (
     CannotPack,
     ErrorReply,
@@ -27,7 +28,6 @@ from pytest_kernelllm.pool.messages import (
     message,
     packed,
 )
-from pytest_kernelllm.pool.pool import Engine, PoolFailed, PoolJob, ProcessLost
 from pytest_kernelllm.pool.pool_process import Reply, StageOverdue
 
 Rendered = Candidate | str
@@ -75,6 +75,10 @@ class TargetProcesses:
     def slots(self) -> int:
         """How many jobs are done side by side, at most."""
         return self._open().slots
+
+    def prefer(self, target: Target) -> None:
+        """States that somebody waits for this target from now on: verdicts on others leave one slot free for it."""
+        self._open().prefer(target.source_hash)
 
     def load(self, target: Target) -> None:
         """Checks that a target can be loaded, once, by doing so in a judging process.
@@ -196,7 +200,10 @@ class TargetProcesses:
 
     def _submit(self, request: JudgeRequest | PrepareRequest) -> Future[Reply]:
         _require_torch()
-        return self._open().submit(PoolJob(request.target.id, request.reference, message(request)))
+        # Grouped by source: equal ones wait for each other's locks in the store, so they are preferred together.
+        target, judging = request.target, isinstance(request, JudgeRequest)
+        job = PoolJob(target.id, target.source_hash, message(request), can_wait=judging)
+        return self._open().submit(job)
 
     def _reference(self, target: Target) -> tuple[str, str]:
         """The target's group, and what a conftest gives for its inputs, packed."""

@@ -99,7 +99,10 @@ class Session:
         self._rendering = RenderStage(
             self.store, self._processes.render, inputs, lambda: self.environment.device == "cuda"
         )
-        self._ahead: Ahead[Batch] = Ahead(self._settle_batch, lambda: self._processes.slots if ahead else 0)
+        # One slot belongs to the target that is waited for.
+        self._ahead: Ahead[Batch] = Ahead(
+            self._settle_batch, lambda: self._processes.slots - 1 if ahead else 0
+        )
 
     @property
     def environment(self) -> Environment:
@@ -177,6 +180,7 @@ class Session:
         with _quiet("torch.__trace"):
             if key not in self._outcomes:
                 self.expect(target, candidate)
+                self._processes.prefer(target)
                 self._ahead.wait_for((target.id, candidate.generator))
             if key not in self._outcomes:  # it was not expected when the others were begun
                 self._settle(target, [candidate])
@@ -192,6 +196,7 @@ class Session:
         Raises:
             SessionError: the target cannot be imported, built or called.
         """
+        self._processes.prefer(target)
         for generator in self.generators:
             for completion in self._completions(target, generator, self.settings.samples).values():
                 yield (

@@ -19,8 +19,8 @@ from pytest_kernelllm.core.records import Target, Verdict
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.judge.environment import find_environment
 from pytest_kernelllm.pool.engine import open_engine
+from pytest_kernelllm.pool.jobs import PoolFailed, PoolJob, ProcessLost
 from pytest_kernelllm.pool.messages import JudgeRequest, message
-from pytest_kernelllm.pool.pool import PoolFailed, PoolJob, ProcessLost
 from pytest_kernelllm.pool.pool_process import StageOverdue
 
 LARGEST = 4 * 1024 * 1024

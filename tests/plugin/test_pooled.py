@@ -110,12 +110,18 @@ def test_inductor_too_works_in_the_pool(tmp_path):
     assert "1 passed, 1 skipped" in done.stdout
 
 
-def test_an_interrupted_run_leaves_no_process(tmp_path):
+@pytest.mark.parametrize("slots", [1, 2])
+def test_what_is_judged_ahead_leaves_a_slot_and_an_interrupted_run_leaves_no_process(tmp_path, slots):
     forever = GOOD.replace("    return out", "    while True:\n        pass\n    return out")
-    lay_out(tmp_path, {"Begins_0.py": GOOD, "Ends_0.py": forever})
+    # Those of the second target have been rendered first, and could take both slots.
+    begins = {f"Begins_{n}.py": f"{GOOD}\n# {n}\n" for n in range(5)}
+    lay_out(tmp_path, {**begins, "Ends_0.py": forever, "Ends_1.py": f"{forever}\n# 1\n"})
     (tmp_path / "layers.py").write_text(HEAD + scale("Begins") + scale("Ends"))
     process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", *FILES, "--kernelllm-deadline=1000", "-v"],
+        [
+            *(sys.executable, "-m", "pytest", *FILES, "--kernelllm-samples=5", "-v"),
+            *(f"--kernelllm-workers={slots}", "--kernelllm-deadline=1000"),
+        ],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         text=True,

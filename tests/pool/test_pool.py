@@ -11,7 +11,9 @@ import pytest
 from waiting import wait_until
 
 from pytest_kernelllm.pool import pool_process
-from pytest_kernelllm.pool.pool import JobQueue, PoolFailed, PoolJob, ProcessLost, ProcessPool
+from pytest_kernelllm.pool.job_queue import JobQueue
+from pytest_kernelllm.pool.jobs import PoolFailed, PoolJob, ProcessLost
+from pytest_kernelllm.pool.pool import ProcessPool
 from pytest_kernelllm.pool.pool_process import Slot, StageOverdue
 
 WORKER = """
@@ -181,8 +183,8 @@ def test_closing_ends_processes_that_are_busy(start, tmp_path, monkeypatch, deaf
     assert gone(answer["pid"])
 
 
-def filled(jobs):
-    left = JobQueue()
+def filled(jobs, slots=1):
+    left = JobQueue(slots)
     for job in jobs:
         left.put(job)
     return left
@@ -208,7 +210,7 @@ def test_a_job_waits_for_the_free_process_that_did_its_group_before():
             group = job.group
             taken.put((threading.get_ident(), job.group))
 
-    threads = [threading.Thread(target=work) for _ in range(2)]
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(2)]
     for thread in threads:
         thread.start()
     done = {taken.get(), taken.get()}
@@ -219,6 +221,48 @@ def test_a_job_waits_for_the_free_process_that_did_its_group_before():
     left.close()
     for thread in threads:
         thread.join()
+
+
+def ahead(name):
+    return PoolJob(name, name[0], {}, can_wait=True)
+
+
+def test_jobs_ahead_leave_one_slot_to_the_preferred_group():
+    left = filled(map(ahead, ("b1", "b2", "c1")), slots=3)
+    left.prefer("a")
+    assert [left.take(None).name, left.take(None).name] == ["b1", "c1"]
+    taken = queue.SimpleQueue()
+
+    def work():
+        group = None
+        while (job := left.take(group)) is not None:
+            group = job.group
+            taken.put(job.name)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    wait_until(lambda: left._waiting.total() == 1)
+    assert taken.empty()  # b2 would take the last slot
+    left.put(ahead("a1"))
+    assert taken.get() == "a1"
+    left.prefer("b")
+    assert taken.get() == "b2"
+    left.close()
+    thread.join()
+
+
+def test_what_others_wait_for_takes_the_last_slot_too():
+    left = filled([ahead("b1"), PoolJob("c1", "c", {})], slots=2)
+    left.prefer("a")
+    assert [left.take(None).name, left.take(None).name] == ["b1", "c1"]
+
+
+def test_the_preferred_group_comes_first_where_nobody_does_it():
+    left = filled(map(ahead, ("b1", "b2", "c1", "a1", "a2")), slots=4)
+    left.prefer("a")
+    assert left.take(None).name == "a1"
+    assert [left.take(None).name, left.take("b").name, left.take("b").name] == ["b1", "b2", "c1"]
+    assert left.take("a").name == "a2"
 
 
 def test_a_queue_gives_every_job_once_to_many_at_a_time():
@@ -232,7 +276,7 @@ def test_a_queue_gives_every_job_once_to_many_at_a_time():
             group = job.group
             taken.put(job.name)
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(8)]
     for thread in threads:
         thread.start()
     names = [taken.get() for _ in wanted]

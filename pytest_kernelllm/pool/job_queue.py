@@ -1,0 +1,147 @@
+"""The jobs that wait for a process, and which of them a process takes next."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from typing import Generic, Protocol, TypeVar
+
+PATIENT = 2
+"""Jobs of one group that wait for the process that does this group, before another process is started to help.
+
+Starting one, and preparing the group in it, costs as much as some jobs."""
+
+
+class Queued(Protocol):
+    """What a queue holds."""
+
+    @property
+    def group(self) -> str:
+        """``PoolJob.group``"""
+
+    @property
+    def can_wait(self) -> bool:
+        """``PoolJob.can_wait``"""
+
+
+T = TypeVar("T", bound=Queued)
+
+
+class JobQueue(Generic[T]):
+    """The jobs that are left. Every job is taken once, or again after it was given up. Thread-safe."""
+
+    def __init__(self, slots: int) -> None:
+        """Holds nothing yet. ``slots`` take jobs, one each at a time."""
+        self._slots = slots
+        self._changed = threading.Condition()
+        self._new: dict[str, deque[T]] = {}
+        """Groups that no process has begun, in the order in which they came."""
+        self._begun: dict[str, deque[T]] = {}
+        self._known: set[str] = set()
+        """Groups that some process has begun, with or without jobs left."""
+        self._waiting: Counter[str] = Counter()
+        """How many wait for a job, by the group of their last one."""
+        self._held: Counter[str] = Counter()
+        """How many do a job, by its group."""
+        self._coming = 0
+        """How many will take their first job."""
+        self._preferred = ""
+        """The group for which one slot is left free."""
+        self._closed = False
+
+    def put(self, job: T) -> bool:
+        """Adds a job; returns whether those who take jobs are too few."""
+        with self._changed:
+            groups = self._begun if job.group in self._known else self._new
+            groups.setdefault(job.group, deque()).append(job)
+            self._changed.notify_all()
+            needed = sum(map(self._needed, [*self._new, *self._begun]))
+            return needed > self._waiting.total() + self._coming
+
+    def prefer(self, group: str) -> None:
+        """Prefers a group from now on: other groups' jobs that can wait leave one slot free for its jobs."""
+        with self._changed:
+            self._preferred = group
+            self._changed.notify_all()
+
+    def announce(self) -> None:
+        """Counts on somebody who has not taken a job yet, and will take the first one with the group None."""
+        with self._changed:
+            self._coming += 1
+
+    def take(self, group: str | None) -> T | None:
+        """Waits for the next job for a process whose last one was of ``group``; None once the queue is closed.
+
+        One of the preferred group, if nobody does its jobs; else of the same group; else of a group that no process has begun; else
+        of the group with most jobs left, unless a process whose last job was of that group is free.
+        """
+        with self._changed:
+            if group is None:
+                self._coming -= 1
+                group = ""
+            else:
+                self._held[group] -= 1
+            self._waiting[group] += 1
+            self._changed.notify_all()
+            try:
+                while not self._closed:
+                    if (job := self._next(group)) is not None:
+                        self._held[job.group] += 1
+                        return job
+                    self._changed.wait()
+                return None
+            finally:
+                self._waiting[group] -= 1
+                self._changed.notify_all()
+
+    def give_up(self, job: T) -> None:
+        """Takes back a job that was not done, from a slot that takes no more."""
+        with self._changed:
+            self._slots -= 1
+            self._held[job.group] -= 1
+            self._begun.setdefault(job.group, deque()).appendleft(job)
+            self._changed.notify_all()
+
+    def close(self) -> list[T]:
+        """Gives no more jobs to anyone; returns those that are left."""
+        with self._changed:
+            self._closed = True
+            left = [job for groups in (self._begun, self._new) for jobs in groups.values() for job in jobs]
+            self._begun, self._new = {}, {}
+            self._changed.notify_all()
+            return left
+
+    def _needed(self, group: str) -> int:
+        """How many more should take jobs of a group."""
+        left = len(self._begun.get(group) or self._new[group])
+        return max(left - PATIENT, 0 if self._held[group] or self._waiting[group] else 1)
+
+    def _next(self, group: str) -> T | None:
+        begun = [name for name in self._begun if self._open(self._begun[name][0])]
+        new = [name for name in self._new if self._open(self._new[name][0])]
+        first = self._preferred
+        if first in (*begun, *new) and not (self._held[first] or self._waiting[first]):
+            group = first
+        elif group not in begun:
+            others = [name for name in begun if not self._waiting[name]]
+            if new:
+                group = new[0]
+            elif others:
+                group = max(others, key=lambda name: (name == first, len(self._begun[name])))
+            else:
+                return None
+        if group in self._new:
+            self._known.add(group)
+            self._begun[group] = self._new.pop(group)
+        jobs = self._begun[group]
+        job = jobs.popleft()
+        if not jobs:
+            del self._begun[group]
+        return job
+
+    def _open(self, job: T) -> bool:
+        """Whether a job may be taken now."""
+        if not (job.can_wait and self._preferred) or job.group == self._preferred:
+            return True
+        # At least one: whoever waits for it may hold a lock that the preferred group needs.
+        return self._held.total() - self._held[self._preferred] < max(1, self._slots - 1)
