@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from pytest_kernelllm.commands.common import OK, REJECTED
+from pytest_kernelllm.commands.project import project_here
 from pytest_kernelllm.discover.scan import scan
 
 HELP = "List the targets found in files and folders, without importing them."
@@ -24,7 +25,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command; exit code 0 if there is a target, else 1."""
-    found = scan([Path(p) for p in options.paths], Path.cwd(), kernelbench=options.kernelbench)
+    paths = [Path(path).resolve() for path in options.paths]
+    found = scan(paths, project_here().root, kernelbench=options.kernelbench)
     for target in found.targets:
         adopted = f"  adopted {target.kernel}" if target.kernel else ""
         plain = f"{target.id}  line {target.line}  {target.source_hash[:12]}{adopted}"

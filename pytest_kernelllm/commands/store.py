@@ -8,7 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_kernelllm.commands.common import OK, REJECTED, CommandError, settings_of
+from pytest_kernelllm.commands.common import OK, REJECTED, CommandError
+from pytest_kernelllm.commands.project import project_here
 from pytest_kernelllm.core.records import KernelRecord
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.discover.scan import scan
@@ -37,7 +38,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command; exit code 1 if an entry is damaged, else 0."""
-    store = Store(Path.cwd(), settings_of(options).store)
+    project = project_here()
+    store = project.store
     if options.action in ("push", "pull"):
         return _share(store, options)
     records = list(store.verdicts)
@@ -46,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     elif options.action == "show":
         _show(records, options.arguments[0] if options.arguments else "")
     elif options.action == "gc":
-        deleted = store.gc(_needed(options.arguments or ["."]))
+        deleted = store.gc(_needed(options.arguments or [str(project.root)], project.root))
         print(f"deleted the entries of {counted(deleted, 'target')}")
     else:
         print(f"{counted(len(records), 'verdict')} intact")
@@ -55,13 +57,13 @@ def run(options: argparse.Namespace) -> int:
     return REJECTED if store.problems else OK
 
 
-def _needed(paths: Sequence[str]) -> set[str]:
+def _needed(paths: Sequence[str], root: Path) -> set[str]:
     """The source hashes of all targets in files and folders, KernelBench problems included.
 
     Raises:
         CommandError: some of them cannot be found, so their entries would be deleted.
     """
-    found = scan([Path(path) for path in paths], Path.cwd(), kernelbench=True)
+    found = scan([Path(path).resolve() for path in paths], root, kernelbench=True)
     wrong = [f"there is no {path}" for path in paths if not Path(path).exists()]
     wrong += [str(problem).rstrip(".") for problem in found.problems]
     if not found.targets and not wrong:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from pytest_kernelllm.core.errors import SessionError
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.records import Completion, Target
+from pytest_kernelllm.core.usage import Usage
 from pytest_kernelllm.passk.decisions import level_decisions
 from pytest_kernelllm.passk.errors import BenchError
 from pytest_kernelllm.passk.gpu_use import watching_gpus
@@ -51,7 +51,6 @@ def bench(
     generator = _only_generator(session)
     settings = session.settings
     timed = settings.timing and session.environment.device == "cuda"
-    begun = time.monotonic()
     for target in targets:
         session.announce(target)
     results: dict[str, TargetScore | LeftOut] = {}
@@ -92,8 +91,8 @@ def bench(
         levels=level_scores(scores, left_out, timed=timed),
         decisions=level_decisions(scores, left_out),
         unfinished=len(targets) - len(finished),
-        seconds=round(time.monotonic() - begun, 3),
         gpu=used,
+        usage=Usage.of(*session.usage),
     )
 
 

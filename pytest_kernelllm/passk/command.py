@@ -120,6 +120,10 @@ def measure(root: Path, settings: Settings, wanted: Wanted) -> bool:
         write_eval_results(wanted.eval_results, benchmark)
     if wanted.plot is not None and benchmark.targets:
         write_plot(wanted.plot, benchmark)
+    if benchmark.usage:  # apart from the table, which is the same where everything was known
+        print(f"kernelllm: {benchmark.usage}", file=sys.stderr)
+    if benchmark.gpu:
+        print(f"kernelllm: {benchmark.gpu}", file=sys.stderr)
     for problem in session.store.problems:
         print(f"kernelllm: {problem}", file=sys.stderr)
     if benchmark.unfinished:

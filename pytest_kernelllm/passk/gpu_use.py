@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 
@@ -23,11 +24,15 @@ def watching_gpus() -> Iterator[Callable[[], GpuUse | None]]:
         return
     busy: list[float] = []
     peaks: list[int] = [0]
-    over = threading.Event()
+    begun, over = time.monotonic(), threading.Event()
     thread = threading.Thread(target=_watch, args=(uuids, busy, peaks, over), daemon=True)
     thread.start()
     try:
-        yield lambda: GpuUse(round(fmean(busy), 4), max(peaks)) if busy else None
+        yield (
+            lambda: (
+                GpuUse(round(fmean(busy), 4), peaks[0], round(time.monotonic() - begun, 3)) if busy else None
+            )
+        )
     finally:
         over.set()
         thread.join()

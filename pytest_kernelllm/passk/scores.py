@@ -10,6 +10,7 @@ from typing import Literal
 
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.records import SCHEMA, Environment, Record, Spread, Target
+from pytest_kernelllm.core.usage import Usage
 from pytest_kernelllm.passk.estimator import mean, pass_at_k
 from pytest_kernelllm.passk.problems import Problem
 
@@ -206,6 +207,13 @@ class GpuUse(Record):
     """Share of the time in which a kernel ran, mean over the GPUs."""
     peak_memory: int
     """Most bytes in use on one of them at a time."""
+    seconds: float
+    """For how long they were watched."""
+
+    def __str__(self) -> str:
+        """As a sentence."""
+        memory = f"{self.peak_memory / 2**30:.1f} GiB of its memory"
+        return f"In {self.seconds:.0f} s the GPU was busy {self.busy:.0%} of the time, with at most {memory} in use."
 
 
 @dataclass(frozen=True)
@@ -230,10 +238,10 @@ class Benchmark(Record):
     """By level, if the benchmark is KernelBench."""
     unfinished: int = 0
     """Targets that an interrupted run did not finish; they are in no other figure."""
-    seconds: float = 0.0
-    """What this run took; what an earlier run left in the store took none."""
     gpu: GpuUse | None = None
     """None without a GPU."""
+    usage: Usage | None = None
+    """None where every verdict was known before."""
     schema: int = SCHEMA
 
 

@@ -60,11 +60,6 @@ def notes(benchmark: Benchmark) -> list[str]:
         parts = ", ".join(f"{name} {seconds:.1f}" for name, seconds in level.durations.items())
         if parts:
             lines.append(f"level {level.level}, seconds by part: {parts}")
-    if benchmark.gpu:
-        busy, peak = benchmark.gpu.busy, benchmark.gpu.peak_memory / 2**30
-        lines.append(
-            f"{benchmark.seconds:.0f} s, GPU {busy:.0%} busy, at most {peak:.1f} GiB of its memory in use"
-        )
     lines += [f"not counted: {left.target}: {left.reason}" for left in benchmark.left_out]
     if benchmark.unfinished:
         lines.append(f"not finished: {counted(benchmark.unfinished, 'target')}; run again to go on")

@@ -16,6 +16,7 @@ from pytest_kernelllm.core.errors import ConfigError
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.overrides import Overrides
 from pytest_kernelllm.core.records import ADOPTED, CandidateId, Target
+from pytest_kernelllm.core.usage import Span, Usage
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.discover.scan import Scan, scan_file
 from pytest_kernelllm.generate.protocol import GenerateError
@@ -23,6 +24,9 @@ from pytest_kernelllm.generate.protocol import Generator as KernelGenerator
 from pytest_kernelllm.models.generator import PromptHook
 from pytest_kernelllm.plugin.items import CandidateItem, TargetFile
 from pytest_kernelllm.session.session import Session
+
+USAGE = "kernelllm-usage"
+"""Key under which pytest-xdist's workers report ``Session.usage``."""
 
 TOGETHER = "kernelllm-together"
 """Key under which pytest-xdist's workers learn whether each gets all items of a target. They do not know ``--dist``."""
@@ -58,6 +62,10 @@ class Run:
         self._stated: dict[str, Overrides] = {}
         self._scans: dict[Path, Scan] = {}
         self._tests: list[Path] = []
+        self._slots = 0
+        """Of pytest-xdist's workers."""
+        self._spans: list[Span] = []
+        """Of the verdicts in pytest-xdist's workers."""
 
     # ------------------------------------------------------------------ collecting
 
@@ -129,6 +137,18 @@ class Run:
         """Informs one of pytest-xdist's workers how items are distributed."""
         node.workerinput[TOGETHER] = self.config.getoption("dist") in ("loadscope", "loadfile")
 
+    def pytest_sessionfinish(self) -> None:
+        """Reports from one of pytest-xdist's workers how busy its slots were."""
+        if hasattr(self.config, "workeroutput"):
+            self.config.workeroutput[USAGE] = self.session.usage
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Adds up how busy the slots of pytest-xdist's workers were."""
+        slots, spans = getattr(node, "workeroutput", {}).get(USAGE, (0, []))
+        self._slots += slots
+        self._spans += spans
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item
@@ -161,6 +181,8 @@ class Run:
 
         order = {candidate: number for number, candidate in enumerate([*self.session.candidate_ids, ADOPTED])}
         outcomes = sorted(self.outcomes.values(), key=lambda outcome: order[outcome.id])
+        slots, spans = self.session.usage
+        usage = Usage.of(slots + self._slots, [*spans, *self._spans])
         suggestions = write_suggestions(self.session.store, self.root, outcomes, self.settings.kernels_dir)
         write_summary(
             terminalreporter,
@@ -169,11 +191,12 @@ class Run:
             suggestions,
             self.session.store.problems,
             summary_lines(outcomes, self.writers, self.settings.samples),
+            usage,
         )
         if path := self.config.getoption("kernelllm_report"):
             from pytest_kernelllm.report.json import write_report
 
-            write_report(Path(path), self.session.environment, outcomes, suggestions)
+            write_report(Path(path), self.session.environment, outcomes, suggestions, usage)
 
     def pytest_unconfigure(self) -> None:
         """Ends the judging processes."""

@@ -179,6 +179,7 @@ class _SlotRunner:
                 return
             except Exception as error:  # whoever waits must get it
                 task.future.set_exception(PoolFailed(f"The pool failed: {type(error).__name__}: {error}"))
+                self._end()  # it may still send a reply, which would be taken for the next job's
         self._end()
 
     def close(self) -> None:

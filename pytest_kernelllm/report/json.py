@@ -8,16 +8,23 @@ from pathlib import Path
 
 from pytest_kernelllm.core.outcome import Outcome, best
 from pytest_kernelllm.core.records import Environment
+from pytest_kernelllm.core.usage import Usage
 from pytest_kernelllm.report.read import Report, ReportedCandidate, ReportedTarget
 
 
-def build_report(environment: Environment, outcomes: Sequence[Outcome], patches: Mapping[str, str]) -> Report:
+def build_report(
+    environment: Environment,
+    outcomes: Sequence[Outcome],
+    patches: Mapping[str, str],
+    usage: Usage | None = None,
+) -> Report:
     """Makes the report.
 
     Args:
         environment: of the run.
         outcomes: of all candidates of all targets.
         patches: path of the patch by ``Target.id``.
+        usage: how busy the slots were; None where nothing was judged.
     """
     targets = []
     for identity in dict.fromkeys(o.target.id for o in outcomes):
@@ -29,15 +36,19 @@ def build_report(environment: Environment, outcomes: Sequence[Outcome], patches:
                 own[0].target, candidates, str(winner.id) if winner else None, patches.get(identity)
             )
         )
-    return Report(environment, tuple(targets))
+    return Report(environment, tuple(targets), usage)
 
 
 def write_report(
-    path: Path, environment: Environment, outcomes: Sequence[Outcome], patches: Mapping[str, str]
+    path: Path,
+    environment: Environment,
+    outcomes: Sequence[Outcome],
+    patches: Mapping[str, str],
+    usage: Usage | None = None,
 ) -> None:
-    """Writes the report to ``path``, making its folder."""
+    """Writes the report to ``path``, making its folder; the other arguments are ``build_report``'s."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    report = build_report(environment, outcomes, patches).to_json()
+    report = build_report(environment, outcomes, patches, usage).to_json()
     path.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 

@@ -16,6 +16,7 @@ from pytest_kernelllm.core.records import (
     Target,
     Verdict,
 )
+from pytest_kernelllm.core.usage import Usage
 
 
 class ReportError(ValueError):
@@ -68,6 +69,8 @@ class Report(Record):
 
     environment: Environment
     targets: tuple[ReportedTarget, ...]
+    usage: Usage | None = None
+    """None where every verdict was known before."""
     schema: int = SCHEMA
 
 

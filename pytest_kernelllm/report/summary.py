@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_kernelllm.core.outcome import Outcome
+from pytest_kernelllm.core.usage import Usage
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.report.spent import spent
 from pytest_kernelllm.report.table import render_table
@@ -19,6 +20,7 @@ def write_summary(
     patches: Mapping[str, str],
     problems: Sequence[str],
     scores: Sequence[str] = (),
+    usage: Usage | None = None,
 ) -> None:
     """Writes the closing section to pytest's terminal reporter.
 
@@ -29,6 +31,7 @@ def write_summary(
         patches: path of the patch by ``Target.id``.
         problems: sentences about damaged or unwritable entries.
         scores: lines about how often candidates were right (``passk.summary``).
+        usage: how busy the slots were; None where nothing was judged.
     """
     terminal.section("kernelllm")
     width = max(terminal._tw.fullwidth, 110)
@@ -41,6 +44,8 @@ def write_summary(
     for each in spent(outcomes):
         terminal.write_line(f"{each.generator}: {each}.")
     terminal.write_line(f"{counted(judged, 'verdict')}, {known} of them known before, in {store.name}/.")
+    if usage:
+        terminal.write_line(str(usage))
     if patches:
         folder = Path(next(iter(patches.values()))).parent
         terminal.write_line(

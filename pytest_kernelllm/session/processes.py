@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import importlib.util
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -15,6 +16,7 @@ from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.errors import SessionError
 from pytest_kernelllm.core.overrides import Overrides
 from pytest_kernelllm.core.records import ADOPTED, Candidate, Completion, Environment, Target, Verdict
+from pytest_kernelllm.core.usage import Span
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.protocol import Request
 from pytest_kernelllm.pool.engine import open_engine, open_writers
@@ -70,6 +72,8 @@ class TargetProcesses:
         """By ``Target.id``, whether it can be loaded."""
         self._rendered: dict[tuple[str, Completion], Rendered] = {}
         """What the inductor generator wrote, rendered in the process that wrote it."""
+        self.spans: list[Span] = []
+        """Of all verdicts that a process gave."""
         self._lock = threading.Lock()
         self._engine: Engine | None = None
         self._with_writers = writers
@@ -132,7 +136,7 @@ class TargetProcesses:
             SessionError: the target cannot be imported, built or called.
             PreparingLost: the process that rendered it ended.
         """
-        known = self._rendered.pop((target.id, completion), None)
+        known = self._rendered.get((target.id, completion))
         if known is None:
             self.load(target)
             reply = self._prepare(replace(self._prepare_request(target), completions=(completion,)))
@@ -172,7 +176,9 @@ class TargetProcesses:
         else:
             if "error" in reply:
                 raise SessionError(ErrorReply.from_json(reply).error)
-            return Verdict.from_json(reply["verdict"])
+            verdict, now = Verdict.from_json(reply["verdict"]), time.time()
+            self.spans.append((now - verdict.seconds, now))
+            return verdict
         return Verdict("inconclusive", "correctness", reason, candidate.kernel_hash, self._environment())
 
     def close(self) -> None:

@@ -29,6 +29,7 @@ from pytest_kernelllm.core.records import (
     Target,
     Verdict,
 )
+from pytest_kernelllm.core.usage import Span
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.discover.adoption import adopted_file
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
@@ -189,6 +190,12 @@ class Session:
             if key not in self._outcomes:  # it was not expected when the others were begun
                 self._settle(target, [candidate])
         return self._outcomes[key]
+
+    @property
+    def usage(self) -> tuple[int, list[Span]]:
+        """The number of slots, and when they were judging; see ``Usage.of``."""
+        spans = self._processes.spans
+        return self._processes.slots if spans else 0, spans
 
     def why_unusable(self, target: Target) -> SessionError | None:
         """Returns why a target itself cannot be imported, built or called; None if it can, or if none can here."""

@@ -149,6 +149,10 @@ def test_the_store_can_be_looked_into(tmp_path):
     shown = json.loads(kernelllm(tmp_path, "store", "show", listed[:10]).stdout)
     assert shown["verdict"]["verdict"] == "accepted"
     assert kernelllm(tmp_path, "store", "verify").returncode == 0
+    (tmp_path / "sub").mkdir()
+    assert kernelllm(tmp_path / "sub", "store", "list").stdout == listed
+    assert kernelllm(tmp_path / "sub", "store", "gc").stdout == "deleted the entries of 0 targets\n"
+    assert kernelllm(tmp_path / "sub", "scan", "..").stdout == kernelllm(tmp_path, "scan").stdout
 
     [entry] = Path(tmp_path).glob(".kernelllm/targets/*/verdicts/*.json")
     entry.write_bytes(entry.read_bytes()[:-40])

@@ -16,7 +16,7 @@ from pytest_kernelllm.judge.isolation.processes import descendants, process_tabl
 from pytest_kernelllm.judge.judge import Criteria, Judge
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.rules.catalog import without
-from pytest_kernelllm.judge.worker.worker import spread
+from pytest_kernelllm.judge.worker.compiling import spread
 
 MODULES = (
     LAYERS

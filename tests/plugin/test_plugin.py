@@ -192,6 +192,8 @@ def test_infinite_numbers_reach_report_and_store_also_from_workers(project):
         result = run(project, *FILES, "--kernelllm-samples=1", "-n", "1", "--kernelllm-report=report.json")
         result.stdout.fnmatch_lines([f"*1 verdict*, {known} of them known before*", "*1 xfailed*"])
         report = json.loads((project.path / "report.json").read_text(), parse_constant=pytest.fail)
+        assert (report["usage"] is None) == bool(known)
+        assert known or report["usage"]["slots"] == 1
         checks = report["targets"][0]["candidates"][0]["verdict"]["checks"]
         assert "inf" in [check["allowed"] for check in checks]
     for entry in project.path.glob(".kernelllm/targets/*/verdicts/*.json"):
@@ -215,7 +217,9 @@ def test_workers_share_judgements_and_keep_a_target_together_unless_asked_otherw
     )
     result = run(project, *FILES, "--kernelllm-samples=2", "-n", "2", "-v", *dist)
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["*4 verdicts*", "*2 passed, 4 skipped, 2 xfailed*"])
+    result.stdout.fnmatch_lines(
+        ["*4 verdicts*", "* judging * % of the *", "*2 passed, 4 skipped, 2 xfailed*"]
+    )
     if together:  # both candidates are judged for the first item's sake
         assert (project.path / "known.txt").read_text().startswith("2 ")
     lines = [line for line in result.outlines if line.startswith("[gw")]

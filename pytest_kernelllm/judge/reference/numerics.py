@@ -32,7 +32,7 @@ class Expected:
     bounds: tuple[ErrorBounds | tuple[torch.Tensor, ...], ...]
     """One per leaf. For integer and boolean leaves: alternative values, where rounding decides."""
     free: bool = False
-    """Whether elements that are finite neither in the original nor in float64 may have any value."""
+    """Whether elements that are not finite in the original may have any value."""
     note: str = ""
     """Explains in which way the comparison is weaker than usual; empty if it is not."""
     start: int = 0
@@ -91,6 +91,8 @@ def expect(
             truths.append(leaf)
             continue
         truth = leaf.double() if exact is None else exact[i].contiguous()
+        if free and not all_finite(leaf):
+            truth = torch.where(leaf.isfinite(), truth, leaf.double())
         another = None if elsewhere is None else (elsewhere[0][i], elsewhere[1][i])
         bounds.append(derive_bounds(leaf, truth, others, exact is not None, policy, elements, another))
         truths.append(truth)

@@ -18,7 +18,7 @@ from pytest_kernelllm.judge.reference.stress import WHOLE_HALVES
 from pytest_kernelllm.judge.reference.trivial import passing_trivial_output
 from pytest_kernelllm.judge.reference.unsupported import shape_and_kind
 
-EQUAL = frozenset({"equal-row", "equal-value", "two-value", "mixed-row", "low-row"})
+EQUAL = frozenset({"equal-row", "equal-value", "two-value", "mixed-row", "low-row", "zero"})
 """Kinds of stress that make inputs equal to each other."""
 
 FEW = 16
@@ -134,9 +134,7 @@ class Truth:
             if not (few or EQUAL & {probe.stress, *probe.stripes}):
                 return None
             change = next(self._originals.perturbations(probe.seed))
-            near = {
-                k: change(v).to(v.dtype) if isinstance(v, torch.Tensor) else v for k, v in arguments.items()
-            }
+            near = {k: _near(v, change) if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
             try:
                 leaves = calls.run_original(modules.perturbed, near)[1]
                 exact = calls.run_in_float64(modules.exact, near)
@@ -157,3 +155,11 @@ class Truth:
             free = torch.cuda.mem_get_info()[0]
             room = free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
         return runs * 8 * sum(t.numel() for t in tensors_of_call(module, arguments, original)) <= room
+
+
+def _near(tensor: torch.Tensor, change: calls.Change) -> torch.Tensor:
+    """Returns a slightly perturbed tensor of the same dtype; zeros become as small as the steps of numbers about 1."""
+    near = change(tensor)
+    if tensor.is_floating_point() and bool((tensor == 0).any()):
+        near = torch.where(tensor == 0, change(torch.ones_like(tensor)) - 1, near)
+    return near.to(tensor.dtype)

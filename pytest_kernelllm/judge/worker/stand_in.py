@@ -3,8 +3,27 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import ItemsView, Iterator, KeysView, Sequence, ValuesView
+import sys
+from collections.abc import Callable, ItemsView, Iterator, KeysView, Sequence, ValuesView
 from typing import Any
+
+import torch
+
+VENDOR_LAYERS = frozenset(
+    f"torch.nn.modules.{name}"
+    for name in (
+        "linear.Linear",
+        "linear.Bilinear",
+        "conv.Conv1d",
+        "conv.Conv2d",
+        "conv.Conv3d",
+        "conv.ConvTranspose1d",
+        "conv.ConvTranspose2d",
+        "conv.ConvTranspose3d",
+        "sparse.Embedding",
+    )
+)
+"""Stock layers that a kernel may call on ``self``: vendor libraries' GEMMs, convolutions and look-ups."""
 
 
 class StandIn:
@@ -98,3 +117,36 @@ def stand_in(values: dict[str, Any], container: dict[str, Any] | None) -> StandI
     if container is None:
         return StandIn(values)
     return (ListStandIn if container["kind"] == "list" else DictStandIn)(values, container["names"])
+
+
+def build(
+    tree: dict[str, Any],
+    decode: Callable[[Any], Any],
+    tensors: dict[str, torch.Tensor],
+    prefix: str = "self.",
+) -> Any:
+    """Builds the stand-in for a module; stock layers become layers of torch.
+
+    Args:
+        tree: the judge's description: ``class``, ``container``, ``values`` by name, and ``children`` by name.
+        decode: converts a value of the description.
+        tensors: receives every tensor, by its dotted name after ``prefix``.
+        prefix: the module's own dotted name, with a dot.
+    """
+    values = {name: decode(value) for name, value in tree["values"].items()}
+    children = {
+        name: build(child, decode, tensors, f"{prefix}{name}.") for name, child in tree["children"].items()
+    }
+    tensors |= {prefix + k: v for k, v in values.items() if isinstance(v, torch.Tensor)}
+    if tree["class"] not in VENDOR_LAYERS:
+        return stand_in(values | children, tree["container"])
+    package, _, name = tree["class"].rpartition(".")
+    cls = getattr(sys.modules[package], name)
+    layer = cls.__new__(cls)
+    torch.nn.Module.__init__(layer)
+    for name, value in values.items():
+        if isinstance(value, torch.Tensor):
+            value = torch.nn.Parameter(value, requires_grad=False)
+            tensors[prefix + name] = value
+        setattr(layer, name, value)
+    return layer

@@ -11,13 +11,12 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import torch
-import triton
 
 from pytest_kernelllm.judge.shared import leaves
 from pytest_kernelllm.judge.shared.buffers import attach, view
@@ -26,27 +25,9 @@ from pytest_kernelllm.judge.shared.clock import GpuClock
 from pytest_kernelllm.judge.shared.structure import flatten
 from pytest_kernelllm.judge.shared.watch import OperationWatch
 from pytest_kernelllm.judge.worker.absent_gpu import answer_for_gpu
+from pytest_kernelllm.judge.worker.compiling import NotCompiled, compile_only
 from pytest_kernelllm.judge.worker.launches import LaunchRecorder, milliseconds
-from pytest_kernelllm.judge.worker.stand_in import stand_in
-
-VENDOR_LAYERS = frozenset(
-    f"torch.nn.modules.{name}"
-    for name in (
-        "linear.Linear",
-        "linear.Bilinear",
-        "conv.Conv1d",
-        "conv.Conv2d",
-        "conv.Conv3d",
-        "conv.ConvTranspose1d",
-        "conv.ConvTranspose2d",
-        "conv.ConvTranspose3d",
-        "sparse.Embedding",
-    )
-)
-"""Stock layers that a kernel may call on ``self``: vendor libraries' GEMMs, convolutions and look-ups."""
-
-MOST_CONFIGURATIONS = 4
-"""Configurations of an autotuned kernel that are compiled, at most."""
+from pytest_kernelllm.judge.worker.stand_in import build
 
 
 class Worker:
@@ -116,7 +97,7 @@ class Worker:
         if request["allocator"] is not None:
             self.block = attach(request["allocator"], self.fd)
         self.state_tensors = {}
-        self.instance = self._stand_in(request["tree"])
+        self.instance = build(request["tree"], self._value, self.state_tensors)
         return {"ok": True}
 
     def run(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -285,25 +266,6 @@ class Worker:
                 return float(value["float"])
         return value
 
-    def _stand_in(self, tree: dict[str, Any], prefix: str = "self.") -> Any:
-        values = {name: self._value(value) for name, value in tree["values"].items()}
-        children = {
-            name: self._stand_in(child, f"{prefix}{name}.") for name, child in tree["children"].items()
-        }
-        self.state_tensors |= {prefix + k: v for k, v in values.items() if isinstance(v, torch.Tensor)}
-        if tree["class"] not in VENDOR_LAYERS:
-            return stand_in(values | children, tree["container"])
-        package, _, name = tree["class"].rpartition(".")
-        cls = getattr(sys.modules[package], name)
-        layer = cls.__new__(cls)
-        torch.nn.Module.__init__(layer)
-        for name, value in values.items():
-            if isinstance(value, torch.Tensor):
-                value = torch.nn.Parameter(value, requires_grad=False)
-                self.state_tensors[prefix + name] = value
-            setattr(layer, name, value)
-        return layer
-
     def _prepare_triton(self) -> None:
         self.launches.install()
         if self.compile_target:
@@ -319,60 +281,6 @@ class Worker:
 
 class MemoryFault(Exception):
     """A kernel accessed memory wrongly, and the call failed afterwards; the text says what was wrong."""
-
-
-class NotCompiled(Exception):
-    """The compiler refused a kernel; the cause says why."""
-
-
-@contextlib.contextmanager
-def compile_only(arch: str) -> Iterator[list[str]]:
-    """A context in which ``kernel[grid](...)`` compiles for ``arch`` (``sm_90``) instead of launching.
-
-    Needs no GPU.
-
-    Yields the list of names of the kernels compiled so far.
-    """
-    from triton.backends.compiler import GPUTarget
-    from triton.runtime.autotuner import Autotuner
-    from triton.runtime.jit import JITFunction
-
-    target = GPUTarget("cuda", int(arch.removeprefix("sm_").rstrip("af")), 32)
-    driver = SimpleNamespace(
-        get_current_target=lambda: target,
-        get_current_device=lambda: 0,
-        get_current_stream=lambda device=0: 0,
-        get_active_torch_device=lambda: torch.device("cpu"),
-    )
-    triton.runtime.driver.set_active(driver)
-    compiled: list[str] = []
-    launch, tune = JITFunction.run, Autotuner.run
-
-    def compile_one(kernel: Any, *args: Any, **kwargs: Any) -> Any:
-        kwargs.pop("warmup", None)
-        try:
-            result = launch(kernel, *args, warmup=True, **kwargs)
-        except Exception as error:
-            raise NotCompiled from error
-        compiled.append(kernel.fn.__name__)
-        return result
-
-    def compile_all(tuner: Any, *args: Any, **kwargs: Any) -> Any:
-        for config in spread(tuner.configs, MOST_CONFIGURATIONS):
-            tuner.fn.run(*args, **{**kwargs, **config.all_kwargs()})
-
-    JITFunction.run, Autotuner.run = compile_one, compile_all
-    try:
-        yield compiled
-    finally:
-        JITFunction.run, Autotuner.run = launch, tune
-
-
-def spread(configurations: Sequence[Any], most: int) -> list[Any]:
-    """Returns at most ``most`` configurations, the first and the last among them, in even steps."""
-    if len(configurations) <= most:
-        return list(configurations)
-    return [configurations[i * (len(configurations) - 1) // (most - 1)] for i in range(most)]
 
 
 def _describe(error: BaseException, directory: Path) -> dict[str, Any]:

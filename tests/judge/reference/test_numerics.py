@@ -135,6 +135,18 @@ def test_no_number_from_ordinary_inputs_is_judged_only_outside_of_stress():
     assert not right(got, expect(original, free=True))
 
 
+def test_what_the_original_alone_overflows_is_judged_only_outside_of_stress():
+    exact = softmax_like().double()
+    original = exact.float()
+    original[0, 0] = float("inf")  # e.g. divided by a norm whose square is too small for float32
+    got = original.clone()
+    got[0, 0] = 0.0
+    assert not right(got, expect(original, exact))
+    assert right(got, expect(original, exact, free=True))
+    got[0, 1] += 0.1
+    assert not right(got, expect(original, exact, free=True))
+
+
 def test_a_mask_of_the_dtypes_lowest_value_is_compared_as_it_is():
     original = torch.randn(4, 64)
     exact = original.double()

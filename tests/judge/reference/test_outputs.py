@@ -160,6 +160,20 @@ def test_a_kernel_may_round_where_equal_values_cancel():
     assert compare(out, prepared.expected, 0, POLICY, None).passed
 
 
+@pytest.mark.parametrize("reduction", ["batchmean", "none"])
+def test_a_kernel_may_round_where_zeros_cancel(reduction):
+    def divergence(x):
+        log = nn.functional.log_softmax(x, -1)
+        return nn.functional.kl_div(log, nn.functional.softmax(x.flip(0), -1), reduction=reduction)
+
+    prepared = prepare(references(of(divergence)), "zero", "stress")
+    assert not prepared.arguments["x"].any()
+    [out] = prepared.expected.original
+    assert float(out.abs().max()) < 1e-9
+    assert compare(out + 8e-8 / (out.numel() / 6), prepared.expected, 0, POLICY, None).passed
+    assert not compare(out + 1e-5, prepared.expected, 0, POLICY, None).passed
+
+
 def test_a_kernel_may_round_a_half_either_way():
     def halves(n):
         return torch.randint(-9, 9, (n, 64)) + 0.5
