@@ -102,10 +102,8 @@ def test_ended_half_way_it_goes_on_where_it_was(tmp_path, number):
         command, cwd=tmp_path, env={**os.environ, "GATE": str(gate)}, stdout=subprocess.PIPE, text=True
     )
     # The first target is settled, while the second one is being imported.
-    wait_until(lambda: sum("verdicts" in file.parts for file in store(tmp_path)) == 2, ended)
-    if number == signal.SIGTERM:
-        log = tmp_path / ".kernelllm" / "bench.log"
-        wait_until(lambda: log.exists() and "1/2 layers.py::Scale: correct" in log.read_text(), ended)
+    log = tmp_path / ".kernelllm" / "bench.log"
+    wait_until(lambda: log.exists() and "1/2 layers.py::Scale: correct" in log.read_text(), ended)
     ended.send_signal(number)
     printed, _ = ended.communicate()
     if number == signal.SIGTERM:
@@ -178,6 +176,23 @@ def test_what_ends_the_run_is_no_rejection(tmp_path):
         "not counted: layers.py::Scale: layers.py::Scale: its process was lost: it exited with status 1"
         in done.stdout
     )
+
+
+def test_a_crash_while_writing_costs_one_target_and_names_its_signal(tmp_path):
+    crashes = "import ctypes, torch\n        if torch.compiler.is_exporting():\n            ctypes.string_at(0)\n        return x *"
+    (tmp_path / "layers.py").write_text(LAYERS)
+    crashing = LAYERS.replace("class Scale", "class Crashing").replace("return x *", crashes)
+    (tmp_path / "crashing.py").write_text(crashing)
+    command = [*COMMAND, "bench", "crashing.py", "layers.py", "-k", "1", "--generator", "inductor"]
+    done = subprocess.run(
+        [*command, "--device", "cpu", "--json", "-"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    report = json.loads(done.stdout)
+    [left] = report["left_out"]
+    assert left["target"] == "crashing.py::Crashing"
+    assert left["reason"].count("it was killed by SIGSEGV in string_at (__init__.py:") == 2
+    assert [sample["result"] for target in report["targets"] for sample in target["samples"]] == ["correct"]
 
 
 def test_what_needed_translation_is_told_apart(tmp_path):
