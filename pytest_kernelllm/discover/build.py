@@ -79,13 +79,16 @@ def construct(cls: type[nn.Module], init: Any, where: str) -> nn.Module:
 
 def finished(module: nn.Module, dtype: str | None, device: str, training: bool) -> nn.Module:
     """Moves a module to ``device``, casts floating parameters and buffers to ``dtype`` and sets the mode, in place."""
+    held = (*module.parameters(), *module.buffers())
     if dtype:
         floating = getattr(torch, dtype)
         # One by one: nn.Module.to(dtype) would make complex ones real.
-        for tensor in (*module.parameters(), *module.buffers()):
+        for tensor in held:
             if tensor.is_floating_point():
                 tensor.data = tensor.data.to(floating)
-    module.to(device).train(training)
+    if any(tensor.device != torch.device(device) for tensor in held):
+        module.to(device)  # which is impossible for tensors without data, even if they are there
+    module.train(training)
     for part in module.modules():
         for name, value in vars(part).items():
             if type(value) is torch.Tensor:  # a plain attribute, which nn.Module.to does not move

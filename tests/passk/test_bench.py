@@ -163,29 +163,30 @@ def test_an_original_that_fails_where_nothing_expects_it_costs_its_own_verdicts(
     report = json.loads(done.stdout)
     assert [s["result"] for t in report["targets"] for s in t["samples"]] == ["inconclusive", "correct"]
     reason = report["targets"][0]["samples"][0]["reason"]
-    assert reason == "the judge failed: RuntimeError: of all moments"
+    assert reason.startswith("the judge failed: RuntimeError: of all moments")
     assert "forward(x: float32[4, 64]) fails: SystemExit: 0" in report["left_out"][0]["reason"]
 
 
-def test_what_ends_the_run_is_no_rejection(tmp_path):
+def test_an_original_that_ends_its_process_is_left_out(tmp_path):
     lay_out(tmp_path, {"Scale_0.py": GOOD})
     (tmp_path / "layers.py").write_text(LAYERS + "\n\nclass Stop(BaseException):\n    pass\n\n\nraise Stop\n")
     done = bench(tmp_path, "layers.py", "-k", "1")
-    assert done.returncode == 2
-    assert (
-        "not counted: layers.py::Scale: layers.py::Scale: its process was lost: it exited with status 1"
-        in done.stdout
-    )
+    assert (done.returncode, done.stderr) == (2, "")
+    assert "Scale: its process was lost: it exited with status 1: layers.Stop; a fresh one" in done.stdout
 
 
 def test_a_crash_while_writing_costs_one_target_and_names_its_signal(tmp_path):
-    crashes = "import ctypes, torch\n        if torch.compiler.is_exporting():\n            ctypes.string_at(0)\n        return x *"
+    crashes = "import ctypes\n        if torch.compiler.is_exporting():\n            ctypes.string_at(0)\n        return x *"
     (tmp_path / "layers.py").write_text(LAYERS)
     crashing = LAYERS.replace("class Scale", "class Crashing").replace("return x *", crashes)
     (tmp_path / "crashing.py").write_text(crashing)
     command = [*COMMAND, "bench", "crashing.py", "layers.py", "-k", "1", "--generator", "inductor"]
     done = subprocess.run(
-        [*command, "--device", "cpu", "--json", "-"], cwd=tmp_path, capture_output=True, text=True, check=False
+        [*command, "--device", "cpu", "--json", "-"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 2, done.stderr
     report = json.loads(done.stdout)

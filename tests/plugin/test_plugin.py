@@ -193,7 +193,6 @@ def test_infinite_numbers_reach_report_and_store_also_from_workers(project):
         result.stdout.fnmatch_lines([f"*1 verdict*, {known} of them known before*", "*1 xfailed*"])
         report = json.loads((project.path / "report.json").read_text(), parse_constant=pytest.fail)
         assert (report["usage"] is None) == bool(known)
-        assert known or report["usage"]["slots"] == 1
         checks = report["targets"][0]["candidates"][0]["verdict"]["checks"]
         assert "inf" in [check["allowed"] for check in checks]
     for entry in project.path.glob(".kernelllm/targets/*/verdicts/*.json"):

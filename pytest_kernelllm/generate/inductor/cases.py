@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelllm.core.records import Case, Completion, TensorSpec
+from pytest_kernelllm.generate.inductor.fake import fake_call, traceable_module
 from pytest_kernelllm.generate.inductor.lowering import lower
 from pytest_kernelllm.generate.inductor.scalars import NamedScalars, free_scalars
 from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, export
@@ -90,11 +91,11 @@ class CaseTracer:
             TraceError: it cannot be exported at all.
         """
         self.live = live
-        self.module = live.build(case)
+        self.module = traceable_module(live, case)
         self.case = case
         self.exports: dict[str, Exported] = {}
         self.sources: dict[str, NamedScalars] = {}
-        self.call = live.inputs(case, 0, _tracing_sizes(case))
+        self.call = fake_call(live, case, _tracing_sizes(case))
         self.dynamic = _dynamic_shapes(live, case, self.call) if case.domain.dims else None
         try:
             self._export("")
@@ -143,7 +144,7 @@ class CaseTracer:
     def _fix(self) -> None:
         """Exports the case again at its own sizes, because it cannot be compiled for every size."""
         self.case = _fixed(self.case)
-        self.call = self.live.inputs(self.case, 0)
+        self.call = fake_call(self.live, self.case, {})
         self.dynamic = None
         self.exports.clear()
         self.sources.clear()

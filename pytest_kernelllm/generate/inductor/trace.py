@@ -57,7 +57,10 @@ def export(
     with torch.no_grad(), _quiet():
         try:
             program = torch.export.export(module, args, dict(kwargs), dynamic_shapes=dynamic, strict=False)
+            _refuse_draws(program.graph)  # before decomposing, which takes minutes for a long LSTM
             program = decomposed(program)
+        except TraceError:
+            raise
         except Exception as error:  # torch.export raises many kinds
             raise TraceError(f"torch.export cannot trace it ({_reason(error)})") from error
         _refuse_randomness(program.graph)
@@ -67,12 +70,23 @@ def export(
         return Exported(program.graph_module, arguments, output)
 
 
+def _refuse_draws(graph: torch.fx.Graph) -> None:
+    """Refuses operations that make random tensors; those that change one, such as dropout, may be switched off."""
+    for node in graph.nodes:
+        if _is_random(node) and not node.all_input_nodes:
+            raise TraceError(f"it draws random numbers ({node.target})")
+
+
 def _refuse_randomness(graph: torch.fx.Graph) -> None:
     for node in graph.nodes:
         if drops_out(node):
             raise TraceError("it draws random numbers (dropout in attention)")
-        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+        if _is_random(node):
             raise TraceError(f"it draws random numbers ({node.target})")
+
+
+def _is_random(node: torch.fx.Node) -> bool:
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
 
 @contextlib.contextmanager
