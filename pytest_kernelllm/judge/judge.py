@@ -48,6 +48,9 @@ HALVINGS = 6
 TRIES = 3
 """How many processes in a row must die by a signal until that counts as the candidate's own doing."""
 
+COMPILER_HIT = "PassManager::run failed"
+"""Triton's error where a pass failed, also by a signal: LLVM catches SIGSEGV while it compiles."""
+
 FULL_DISK = os.strerror(errno.ENOSPC)
 """In the text of an error that is not the candidate's fault."""
 
@@ -214,7 +217,7 @@ class Judge:
         try:
             self._proceed(candidate, criteria, findings, all_memory)
         except Decision as end:
-            lost = isinstance(end, WorkerKilled | WorkerNotReady)
+            lost = isinstance(end, WorkerKilled | WorkerNotReady) or COMPILER_HIT in end.reason
             if end.verdict == "rejected" and FULL_DISK in end.reason:
                 return _Outcome(findings, "inconclusive", end.stage, end.reason)
             return _Outcome(
