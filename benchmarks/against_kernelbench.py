@@ -3,8 +3,7 @@
     python benchmarks/against_kernelbench.py --kernelbench CHECKOUT --out FOLDER
     python benchmarks/against_kernelbench.py --kernelbench CHECKOUT --out FOLDER --static-only
 
-``CHECKOUT`` is a copy of github.com/ScalingIntelligence/KernelBench; Python packages that it needs and that are not
-installed may lie in ``CHECKOUT/deps``. Needs a GPU, except with ``--static-only``. Every one of its evaluations has a
+``CHECKOUT`` as in ``kernelbench_eval.py``. Needs a GPU, except with ``--static-only``. Every one of its evaluations has a
 process of its own with a time limit. Candidates that touch files, processes or the network do not run there, because nothing
 holds them back; the table names them. ``FOLDER`` receives ``results.json`` and ``table.md``.
 """
@@ -12,17 +11,10 @@ holds them back; the table names them. ``FOLDER`` receives ``results.json`` and 
 from __future__ import annotations
 
 import argparse
-import importlib.machinery
-import importlib.util
 import json
-import os
 import re
-import signal
-import subprocess
 import sys
-import tempfile
 import time
-import types
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
@@ -32,10 +24,9 @@ ROOT = Path(__file__).parents[1]
 SUBJECTS = ROOT / "tests" / "corpus" / "subjects"
 sys.path.insert(0, str(ROOT))
 
-from tests.corpus.entries import Entry, load  # noqa: E402
+from kernelbench_eval import evaluate, import_kernelbench, is_checkout  # noqa: E402
 
-CLIENTS = ("dotenv", "litellm", "openai", "requests", "tqdm")
-"""What KernelBench imports for its prompts and downloads; no evaluation calls any of it."""
+from tests.corpus.entries import Entry, load  # noqa: E402
 
 HARMFUL = re.compile(
     r"^\s*(?:import|from)\s+(?:{0})\b|[\"'](?:{0})[\"']|\bopen\(|torch\.(?:save|load|from_file)\b|load_inline".format(
@@ -60,84 +51,10 @@ def candidate_text(subject: str, source: str | None) -> str:
     return f"{source or ''}\n\nfrom {subject} import Model as _Target\n\n\nclass ModelNew(_Target):\n{body}\n"
 
 
-def import_kernelbench(checkout: Path) -> None:
-    """Make ``kernelbench`` importable, with empty modules for those of ``CLIENTS`` that are not installed."""
-    sys.path.insert(0, str(checkout / "src"))
-    sys.path.append(str(checkout / "deps"))
-    for name in CLIENTS:
-        if importlib.util.find_spec(name) is None:
-            client = types.ModuleType(name)
-            client.__spec__ = importlib.machinery.ModuleSpec(name, None)
-            for attribute in ("load_dotenv", "completion", "OpenAI", "tqdm"):
-                setattr(client, attribute, lambda *args, **kwargs: None)
-            sys.modules[name] = client
-
-
-def evaluate_here(request: dict[str, Any]) -> None:
-    """The evaluating process: one call of ``eval_kernel_against_ref``, its result written to ``request["answer"]``."""
-    import_kernelbench(Path(request["kernelbench"]))
-    sys.path.insert(0, str(SUBJECTS))
-    import torch
-    from kernelbench.eval import eval_kernel_against_ref
-
-    torch.cuda.init()
-    start = time.perf_counter()
-    result = eval_kernel_against_ref(
-        (SUBJECTS / f"{request['subject']}.py").read_text(encoding="utf-8"),
-        candidate_text(request["subject"], request["source"]),
-        num_correct_trials=5,
-        num_perf_trials=100,
-        measure_performance=True,
-        timing_method="cuda_event",
-        backend="triton",
-        device=torch.device("cuda:0"),
-        precision=torch.float32,
-    )
-    answer = {
-        "passed": bool(result and result.compiled and result.correctness),
-        "suspected": bool(result and result.metadata.get("excessive_speedup")),
-        "reported": "" if result is None else str(result.metadata)[:400],
-        "runtime": result.runtime if result else -1.0,
-        "reference_runtime": result.ref_runtime if result else -1.0,
-        "seconds": time.perf_counter() - start,
-    }
-    Path(request["answer"]).write_text(json.dumps(answer), encoding="utf-8")
-
-
-def evaluate(checkout: Path, subject: str, source: str | None, limit: float) -> dict[str, Any]:
-    """One evaluation by KernelBench in a process of its own, ended with all its children after ``limit`` seconds."""
-    start = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
-        answer = Path(folder) / "answer.json"
-        search = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-        request = {"kernelbench": str(checkout), "subject": subject, "source": source, "answer": str(answer)}
-        process = subprocess.Popen(
-            [sys.executable, __file__, "--evaluate"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": search, "TMPDIR": folder, "HOME": folder},
-        )
-        try:
-            printed, _ = process.communicate(json.dumps(request).encode(), timeout=limit)
-            fate = f"process ended with {process.returncode}"
-        except subprocess.TimeoutExpired:
-            printed, fate = b"", f"not done after {limit:.0f} s"
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-        found = {
-            "passed": False,
-            "suspected": False,
-            "seconds": None,
-            "reported": f"{fate}: {printed[-300:].decode(errors='replace')}",
-        }
-        if answer.exists():
-            found |= json.loads(answer.read_text(encoding="utf-8"))
-    return found | {"process_seconds": time.perf_counter() - start}
+def evaluate_subject(checkout: Path, subject: str, source: str | None, limit: float) -> dict[str, Any]:
+    """One evaluation by KernelBench; ``source`` as in ``candidate_text``."""
+    reference = (SUBJECTS / f"{subject}.py").read_text(encoding="utf-8")
+    return evaluate(checkout, reference, candidate_text(subject, source), limit, SUBJECTS)
 
 
 def check_statically(entry: Entry) -> dict[str, Any]:
@@ -160,7 +77,7 @@ def judge(entries: list[Entry], jobs: int) -> dict[str, dict[str, Any]]:
     return {
         o.entry.name: {"status": o.status, "rule": o.rule, "reason": o.reason, "seconds": o.seconds}
         for o in corpus_judge.judge(
-            entries, tell=lambda o: print(f"  judge  {o.entry.name}: {o.caught}", flush=True)
+            entries, report=lambda o: print(f"  judge  {o.entry.name}: {o.caught}", flush=True)
         )
     }
 
@@ -185,7 +102,7 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
 
     def theirs(name: str) -> None:
         candidate = named[name]
-        candidate["kernelbench"] = evaluate(
+        candidate["kernelbench"] = evaluate_subject(
             options.kernelbench, candidate["subject"], texts[name], options.limit
         )
         print(
@@ -196,8 +113,8 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
 
     with ThreadPoolExecutor(options.jobs) as pool:
         subjects = sorted({e.subject for e in entries})
-        evaluate_subject = lambda subject: evaluate(options.kernelbench, subject, None, options.limit)  # noqa: E731
-        found["subjects"] = dict(zip(subjects, pool.map(evaluate_subject, subjects), strict=True))
+        itself = lambda subject: evaluate_subject(options.kernelbench, subject, None, options.limit)  # noqa: E731
+        found["subjects"] = dict(zip(subjects, pool.map(itself, subjects), strict=True))
         list(pool.map(theirs, [c["name"] for c in named.values() if not c["left_out"]]))
     ours = judge(entries, options.judge_jobs)
     for name, candidate in named.items():
@@ -208,7 +125,9 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
         : options.alone
     ]
     found["alone"] = {
-        "kernelbench": [evaluate(options.kernelbench, e.subject, e.text, options.limit) for e in alone],
+        "kernelbench": [
+            evaluate_subject(options.kernelbench, e.subject, e.text, options.limit) for e in alone
+        ],
         "judge": list(judge(alone, 1).values()),
     }
     return found
@@ -274,9 +193,6 @@ def report(found: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    if sys.argv[1:] == ["--evaluate"]:
-        evaluate_here(json.loads(sys.stdin.read()))
-        return 0
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kernelbench", type=Path, required=True, metavar="CHECKOUT")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
@@ -290,7 +206,7 @@ def main() -> int:
     )
     options = parser.parse_args()
     options.kernelbench = options.kernelbench.resolve()
-    if not (options.kernelbench / "src" / "kernelbench" / "eval.py").is_file():
+    if not is_checkout(options.kernelbench):
         print(f"{options.kernelbench} is no checkout of KernelBench: it has no src/kernelbench/eval.py.")
         return 2
     import torch

@@ -107,10 +107,37 @@ class ModelNew(torch.nn.Module):
         return out
 """
 
+LEAKY_RELU = ELEMENTWISE.replace("EXPRESSION", "tl.where(x > 0, x, x * slope)")
+LEAKY_RELU = LEAKY_RELU.replace("out_ptr, n, BLOCK", "out_ptr, slope, n, BLOCK")
+LEAKY_RELU = LEAKY_RELU.replace("(x, out, n, BLOCK", "(x, out, self.negative_slope, n, BLOCK").replace(
+    "    def forward",
+    """    def __init__(self, negative_slope=0.01):
+        super().__init__()
+        self.negative_slope = negative_slope
+
+    def forward""",
+)
+
+SCALED = ELEMENTWISE.replace("EXPRESSION", "x * scale").replace("forward(self, x)", "forward(self, A, s)")
+SCALED = SCALED.replace("out_ptr, n, BLOCK", "out_ptr, scale, n, BLOCK").replace(
+    "empty_like(x)", "empty_like(A)"
+)
+SCALED = SCALED.replace("x.numel()", "A.numel()").replace("(x, out, n, BLOCK", "(A, out, s, n, BLOCK")
+
+CLAMPED = "tl.minimum(tl.maximum(x, -1.0, propagate_nan=ALL), 1.0, propagate_nan=ALL)".replace(
+    "ALL", "tl.PropagateNan.ALL"
+)
+
 CANDIDATES = {
+    "5": SCALED,
     "19": ELEMENTWISE.replace("EXPRESSION", "tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL)"),
+    "20": LEAKY_RELU,
+    "21": ELEMENTWISE.replace("EXPRESSION", "1.0 / (1.0 + tl.exp(-x))"),
+    "22": ELEMENTWISE.replace("EXPRESSION", "libdevice.tanh(x)"),
     "23": SOFTMAX,
+    "25": ELEMENTWISE.replace("EXPRESSION", "x / (1.0 + tl.exp(-x))"),
     "26": ELEMENTWISE.replace("EXPRESSION", "0.5 * x * (1.0 + libdevice.erf(x * 0.7071067811865476))"),
+    "32": ELEMENTWISE.replace("EXPRESSION", CLAMPED),
     "36": RMS_NORM,
 }
 """By the number of the problem."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 from pytest_kernelllm.commands.common import (
     OK,
@@ -115,24 +115,61 @@ def _many(pairs: list[Pair], settings: Settings, options: argparse.Namespace) ->
 
     counts = {"accepted": 0, "rejected": 0, "inconclusive": 0}
     verdicts: list[Verdict] = []
-    with contextlib.ExitStack() as stack:
-        out = sys.stdout
-        if options.json and options.json != "-":
-            out = stack.enter_context(Path(options.json).open("w", encoding="utf-8"))
-        advance = stack.enter_context(judging_progress(len(pairs)))
+    to_file = options.json and options.json != "-"
+    with (
+        _Lines(Path(options.json) if to_file else None) as lines,
+        judging_progress(len(pairs)) as advance,
+    ):
 
         def done(judged: Judged) -> None:
             counts[judged.verdict.verdict] += 1
             if not judged.same_as:
                 verdicts.append(judged.verdict)
-            print(judged.to_line() if options.json else judged.in_words(), file=out, flush=True)
+            lines.write(judged.to_line() if options.json else judged.in_words())
             advance()
 
         verify_all(pairs, settings, done, options.reject_below)
+    if lines.failure:
+        raise CommandError(f"{options.json} cannot be written ({lines.failure}); the other lines are above.")
     print("kernelllm: " + ", ".join(f"{n} {name}" for name, n in counts.items()), file=sys.stderr)
     if options.durations:
         _show_durations(verdicts)
     return UNJUDGED if counts["inconclusive"] else REJECTED if counts["rejected"] else OK
+
+
+class _Lines:
+    """Writes lines to a file; once that fails, to standard output. Close it with ``with``."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Opens the file for writing; None is standard output.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        self.failure = ""
+        """Why the file took no more."""
+        self._file = path.open("wb", buffering=0) if path else None
+
+    def __enter__(self) -> Self:
+        """Writes nothing yet."""
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Closes the file."""
+        if self._file is not None:
+            self._file.close()
+
+    def write(self, line: str) -> None:
+        """Writes a line at once."""
+        if self._file is not None and not self.failure:
+            try:
+                left = f"{line}\n".encode()
+                while left:
+                    left = left[self._file.write(left) :]
+                return
+            except OSError as error:
+                self.failure = error.strerror or str(error)
+        print(line, flush=True)
 
 
 def _show_durations(verdicts: Sequence[Verdict]) -> None:

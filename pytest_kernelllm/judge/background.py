@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 
+from pytest_kernelllm.judge.durations import Durations
 from pytest_kernelllm.judge.findings import Findings
 
 
@@ -17,13 +18,14 @@ def beside(task: Callable[[Findings], None], findings: Findings) -> Iterator[Cal
     Yields a function that raises the task's ``Decision`` as soon as it is known. When the block ends, that
     decision takes precedence over any other, so the verdict does not depend on which came first.
     """
-    own = replace(findings, checks=[], timing=[], cases=[])
+    own = replace(findings, checks=[], timing=[], cases=[], durations=Durations())
     thread = ThreadPoolExecutor(1, "kernelllm-beside")
     running = thread.submit(task, own)
     thread.shutdown(wait=False)
 
     def collect() -> None:
-        wait([running])
+        with findings.durations.part("waiting for what runs beside"):
+            wait([running])
         findings.checks += own.checks
         running.result()
 

@@ -38,6 +38,22 @@ class OutOfTime(Decision):
         super().__init__("rejected", "run", reason, "run")
 
 
+class WorkerKilled(Decision):
+    """A signal ended a worker: the candidate's own fault, or somebody outside."""
+
+    def __init__(self, reason: str) -> None:
+        """``reason`` is one sentence for people."""
+        super().__init__("rejected", "run", reason, "run")
+
+
+class WorkerNotReady(Decision):
+    """A worker ended before it loaded the candidate, which is not at fault."""
+
+    def __init__(self, how: str) -> None:
+        """``how`` it ended."""
+        super().__init__("inconclusive", "load", f"a worker process could not start: {how}")
+
+
 @dataclass
 class Findings:
     """The checks, timings and cases recorded for one candidate."""

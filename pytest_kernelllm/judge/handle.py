@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from pytest_kernelllm.judge.shared.channel import Channel, ChannelClosed, ChannelError, ChannelTimeout
@@ -12,10 +13,19 @@ from pytest_kernelllm.judge.shared.channel import Channel, ChannelClosed, Channe
 class WorkerDied(Exception):
     """A worker ended, hung or sent an invalid reply; the text says which."""
 
-    def __init__(self, text: str, *, hung: bool = False) -> None:
-        """``hung``: the worker missed the deadline."""
+    def __init__(self, text: str, *, hung: bool = False, killed: bool = False) -> None:
+        """``hung``: the worker missed the deadline. ``killed``: a signal ended it, which may have come from outside."""
         super().__init__(text)
-        self.hung = hung
+        self.hung, self.killed = hung, killed
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a worker's process ended."""
+
+    text: str
+    killed: bool = False
+    """Whether a signal did it, or the end of its fork server."""
 
 
 class WorkerHandle:
@@ -24,16 +34,16 @@ class WorkerHandle:
     All requests share one time budget; the first failure ends the worker.
     """
 
-    def __init__(self, channel: Channel, exit_reason: Callable[[], str], seconds: float) -> None:
+    def __init__(self, channel: Channel, how_ended: Callable[[], Exit], seconds: float) -> None:
         """Created by ``ForkServer.worker``.
 
         Args:
             channel: connected to the worker.
-            exit_reason: returns how the process ended, in words, once it has.
+            how_ended: returns how the process ended, once it has.
             seconds: how long all its replies may take together; the judge's own time does not count.
         """
         self._channel = channel
-        self._exit_reason = exit_reason
+        self._how_ended = how_ended
         self._left = seconds
 
     def request(self, op: str, **fields: Any) -> dict[str, Any]:
@@ -51,7 +61,8 @@ class WorkerHandle:
                 f"it did not finish `{op}` before the deadline and was ended", hung=True
             ) from None
         except ChannelClosed:
-            raise WorkerDied(f"the process ended during `{op}`: {self._exit_reason()}") from None
+            end = self._how_ended()
+            raise WorkerDied(f"the process ended during `{op}`: {end.text}", killed=end.killed) from None
         except ChannelError as error:
             raise WorkerDied(f"its reply to `{op}` is invalid: {error}") from None
         finally:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import secrets
 import threading
 import time
@@ -19,9 +21,10 @@ from pytest_kernelllm.core.stages import InStage, unwatched
 from pytest_kernelllm.judge.background import beside
 from pytest_kernelllm.judge.compiling import compile_all, require_compiled
 from pytest_kernelllm.judge.examine import examine
-from pytest_kernelllm.judge.findings import Decision, Findings, OutOfMemory
+from pytest_kernelllm.judge.findings import Decision, Findings, OutOfMemory, WorkerKilled, WorkerNotReady
 from pytest_kernelllm.judge.gpu_ledger import UNIT, GpuLedger
 from pytest_kernelllm.judge.isolation.isolation import Isolation, probe_isolation
+from pytest_kernelllm.judge.launching import ServerFailed
 from pytest_kernelllm.judge.memory import JUDGE_SHARE, OWN, WORKER_SHARE, release_cache, verdict_bytes
 from pytest_kernelllm.judge.plans import Plan, make_plans, sizes_asked
 from pytest_kernelllm.judge.policy import Policy
@@ -41,6 +44,15 @@ KEPT_TARGETS = 3
 
 HALVINGS = 6
 """How often a case's elements are halved, at most, until there is enough GPU memory to time it."""
+
+TRIES = 3
+"""How many processes in a row must die by a signal until that counts as the candidate's own doing."""
+
+COMPILER_HIT = "PassManager::run failed"
+"""Triton's error where a pass failed, also by a signal: LLVM catches SIGSEGV while it compiles."""
+
+FULL_DISK = os.strerror(errno.ENOSPC)
+"""In the text of an error that is not the candidate's fault."""
 
 RELEASE_SECONDS = 10.0
 """Seconds to wait for an ended worker's memory to be freed."""
@@ -74,6 +86,8 @@ class _Outcome:
     rule: str = ""
     out_of_memory: bool = False
     """Whether it might have ended in another way with more GPU memory."""
+    process_lost: bool = False
+    """Whether a process ended that may have been killed from outside."""
 
 
 class Judge:
@@ -155,10 +169,10 @@ class Judge:
         start = time.perf_counter()
         needed = verdict_bytes(criteria.subject.cases) if self.device.type == "cuda" else 0
         with self._leased(needed) as enough:
-            outcome = self._decide(candidate, criteria, enough)
+            outcome = self._decided(candidate, criteria, enough)
         if outcome.out_of_memory and not enough:
             with self._leased(self._ledger.budget):  # alone on the GPU
-                outcome = self._decide(candidate, criteria, True)
+                outcome = self._decided(candidate, criteria, True)
         reason = outcome.reason
         if outcome.out_of_memory and needed > self._ledger.budget:
             reason += f"; about {needed / 2**30:.0f} GiB would do, and {self._ledger.budget / 2**30:.0f} GiB may be used"
@@ -188,14 +202,26 @@ class Judge:
             yield leased + UNIT > self._ledger.budget
             release_cache()
 
+    def _decided(self, candidate: Candidate, criteria: Criteria, all_memory: bool) -> _Outcome:
+        """Decides again, in fresh processes, where a signal ended one: it may have come from outside."""
+        for _ in range(TRIES - 1):
+            with contextlib.suppress(ServerFailed):
+                outcome = self._decide(candidate, criteria, all_memory)
+                if not outcome.process_lost:
+                    return outcome
+        return self._decide(candidate, criteria, all_memory)
+
     def _decide(self, candidate: Candidate, criteria: Criteria, all_memory: bool) -> _Outcome:
         findings = Findings({rule.name: rule.stage for rule in self.rules})
         stage: Stage = "timing" if criteria.timing and self.device.type == "cuda" else "correctness"
         try:
             self._proceed(candidate, criteria, findings, all_memory)
         except Decision as end:
+            lost = isinstance(end, WorkerKilled | WorkerNotReady) or COMPILER_HIT in end.reason
+            if end.verdict == "rejected" and FULL_DISK in end.reason:
+                return _Outcome(findings, "inconclusive", end.stage, end.reason)
             return _Outcome(
-                findings, end.verdict, end.stage, end.reason, end.rule, isinstance(end, OutOfMemory)
+                findings, end.verdict, end.stage, end.reason, end.rule, isinstance(end, OutOfMemory), lost
             )
         except OriginalError as error:
             return _Outcome(findings, "inconclusive", "correctness", f"{error}")

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pytest_kernelllm.judge.handle import WorkerHandle
+from pytest_kernelllm.judge.handle import Exit, WorkerHandle
 from pytest_kernelllm.judge.isolation import scratch
 from pytest_kernelllm.judge.isolation.isolation import CLONE_NEWUSER, Isolation, Mode
 from pytest_kernelllm.judge.isolation.processes import ResourceBounds
@@ -25,6 +25,9 @@ from pytest_kernelllm.judge.shared.channel import Channel
 
 START_TIMEOUT = 120.0
 """Seconds a fork server may take to import torch and triton, on a cold disk too."""
+
+STARTS = 3
+"""How often in a row a process may fail to start before it is not started any more."""
 
 GIB = 1024**3
 
@@ -53,17 +56,23 @@ class ForkServer:
         """Of its process, once it is ready."""
         self._gone = False
         """Whether the process has closed its end of the socket."""
+        self._failed_starts = 0
+        """In a row; something may have killed it before it was ready."""
         self._protocol_error = ""
         self._started: set[int] = set()
-        self._exits: dict[int, str] = {}
+        self._exits: dict[int, Exit] = {}
         self._folders: dict[int, Path] = {}
         self._on_exit: dict[int, Callable[[], None]] = {}
         self._listener: threading.Thread | None = None
         self._changed = threading.Condition()
 
     def start(self) -> None:
-        """Launches the process without waiting until it is ready."""
+        """Launches the process, again if it has ended; does not wait until it is ready."""
         start_together([self])
+
+    @property
+    def _was_killed(self) -> bool:
+        return self._gone and self._failed_starts < STARTS and not self._protocol_error
 
     @contextlib.contextmanager
     def worker(
@@ -84,7 +93,7 @@ class ForkServer:
         try:
             channel = self._open(number, seconds, buffers_fd)
             try:
-                yield WorkerHandle(channel, functools.partial(self._exit_reason, number), seconds)
+                yield WorkerHandle(channel, functools.partial(self._how_ended, number), seconds)
             finally:
                 channel.close()
                 # The server, its parent, ends it: for others the pid may belong to another process by now.
@@ -122,12 +131,13 @@ class ForkServer:
         if ended:
             on_exit()
 
-    def _exit_reason(self, number: int) -> str:
-        """Returns in words how a worker's process ended."""
+    def _how_ended(self, number: int) -> Exit:
+        """Returns how a worker's process ended."""
+        launched = self._launched
         try:
             self._wait(lambda: number in self._exits, 5.0)
         except ServerFailed:
-            return "its channel closed"
+            return Exit("its channel closed", killed=self._gone or self._launched is not launched)
         return self._exits[number]
 
     def _send(self, request: dict[str, Any], fds: list[int]) -> None:
@@ -149,10 +159,15 @@ class ForkServer:
                 if self._listener.is_alive():
                     launched.kill()
                     self._listener.join(5)
-            launched.leave()
-            control.close()
-            scratch.remove(self._scratch)
+            self._clear(launched, control)
+
+    def _clear(self, launched: Launched, control: socket.socket) -> None:
+        """Releases what belongs to a process that has ended; its workers ended with it."""
+        launched.leave()
+        control.close()
+        scratch.remove(self._scratch)
         with self._changed:
+            self._folders.clear()
             left = list(self._on_exit.values())
             self._on_exit.clear()
         for on_exit in left:
@@ -181,6 +196,7 @@ class ForkServer:
             with self._changed:
                 if not data:
                     self._gone = True
+                    self._failed_starts += self.pid == 0
                     self._changed.notify_all()
                     return
                 try:
@@ -205,6 +221,7 @@ class ForkServer:
         """Records a message of the server. Returns a worker's number if the message reports its end."""
         if "ready" in message:
             self.pid = int(message["ready"])
+            self._failed_starts = 0
         elif "started" in message:
             self._started.add(message["started"])
         else:
@@ -215,11 +232,15 @@ class ForkServer:
 
     def _wait(self, condition: Any, seconds: float) -> None:
         end = time.monotonic() + seconds
+        launched = self._launched
         with self._changed:
             while not condition():
-                if self._launched is None or self._gone or time.monotonic() > end:
+                gone = self._gone or self._launched is not launched
+                if launched is None or gone or time.monotonic() > end:
                     raise ServerFailed(
                         f"The judge's {self.mode} process did not start: {self._failure_reason()}"
+                        if self.pid == 0
+                        else f"The judge's {self.mode} process ended: {self._failure_reason()}"
                     )
                 self._changed.wait(0.2)
 
@@ -231,6 +252,8 @@ class ForkServer:
 
     def _prepare(self) -> Launch:
         """Makes the folder and the socket of the process."""
+        if self._launched is not None and self._control is not None:  # it was killed
+            self._clear(self._launched, self._control)
         self.pid, self._gone = 0, False
         self._scratch = Path(tempfile.mkdtemp(prefix="kernelllm-"))
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -244,7 +267,7 @@ class ForkServer:
 
 
 def start_together(servers: Sequence[ForkServer]) -> None:
-    """Launches those that are not running from one process, which imports torch once for all of them.
+    """Launches those that do not run (any more) from one process, which imports torch once for all of them.
 
     It does not wait until they are ready.
 
@@ -254,7 +277,7 @@ def start_together(servers: Sequence[ForkServer]) -> None:
     with contextlib.ExitStack() as held:
         for server in servers:
             held.enter_context(server._lock)
-        new = [server for server in servers if server._launched is None]
+        new = [server for server in servers if server._launched is None or server._was_killed]
         if not new:
             return
         launches = [server._prepare() for server in new]
@@ -271,11 +294,11 @@ def start_together(servers: Sequence[ForkServer]) -> None:
             server._attach(launched)
 
 
-def _describe_exit(status: int, why: str) -> str:
-    """Returns in words how a process ended: the server's reason, or the exit status (negative: a signal)."""
+def _describe_exit(status: int, why: str) -> Exit:
+    """Returns how a process ended, by the server's reason or the exit status (negative: a signal)."""
     if why:
-        return f"it was ended because {why}"
+        return Exit(f"it was ended because {why}")
     if status >= 0:
-        return f"it exited with status {status}"
+        return Exit(f"it exited with status {status}")
     known = {int(number): number.name for number in signal.Signals}
-    return f"killed by {known.get(-status, f'signal {-status}')}"
+    return Exit(f"killed by {known.get(-status, f'signal {-status}')}", killed=True)

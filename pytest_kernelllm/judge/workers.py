@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from pytest_kernelllm.judge.findings import Decision, Findings, OutOfTime
+from pytest_kernelllm.judge.findings import Decision, Findings, OutOfTime, WorkerKilled, WorkerNotReady
 from pytest_kernelllm.judge.handle import WorkerDied, WorkerHandle
 from pytest_kernelllm.judge.reference.outputs import ReferenceOutputs
 from pytest_kernelllm.judge.run.call import Judging, error_text
@@ -38,6 +38,8 @@ class Workers:
 
         Raises:
             OutOfTime: the worker missed its deadline.
+            WorkerKilled: a signal ended it.
+            WorkerNotReady: it ended before the candidate was loaded.
             Decision: the module cannot be imported, or the worker process failed at any time.
             launching.ServerFailed: no worker can be started.
         """
@@ -45,10 +47,14 @@ class Workers:
         try:
             with self.server.worker(self.seconds, allocator.fd, allocator.close) as worker:
                 with findings.durations.part("starting a worker"):
-                    if self.device.type == "cuda":
+                    try:
                         # Before the GPU is locked: drivers create contexts one after the other, for all GPUs
                         # of a machine.
-                        make_context(worker, self.memory_share)
+                        make_ready(worker, self.memory_share)
+                    except WorkerDied as error:
+                        if error.hung:
+                            raise
+                        raise WorkerNotReady(str(error)) from None
                     reply = worker.request("load", source=source)
                 if "error" in reply:
                     reason = f"it cannot be imported: {error_text(reply)}"
@@ -59,15 +65,18 @@ class Workers:
             reason = f"the candidate's process failed: {error}"
             if error.hung:
                 raise OutOfTime(reason) from None
+            if error.killed:
+                raise WorkerKilled(reason) from None
             raise Decision("rejected", "run", reason, "run") from None
 
 
-def make_context(worker: WorkerHandle, memory_share: float) -> None:
-    """Has a worker create its CUDA context. The candidate is not loaded yet, so it cannot be at fault.
+def make_ready(worker: WorkerHandle, memory_share: float) -> None:
+    """Has a worker create its CUDA context, if it has a GPU. The candidate is not loaded yet, so it cannot be at fault.
 
     Raises:
         Decision: the context cannot be created.
+        WorkerDied: the worker process ended.
     """
-    reply = worker.request("context", memory_share=memory_share)
+    reply = worker.request("ready", memory_share=memory_share)
     if "error" in reply:
         raise Decision("inconclusive", "load", f"the worker could not start CUDA: {error_text(reply)}")

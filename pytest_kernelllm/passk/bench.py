@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -9,10 +10,13 @@ from pytest_kernelllm.core.errors import SessionError
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.records import Completion, Target
 from pytest_kernelllm.core.usage import Usage
+from pytest_kernelllm.passk.decisions import level_decisions
 from pytest_kernelllm.passk.errors import BenchError
+from pytest_kernelllm.passk.gpu_use import watching_gpus
 from pytest_kernelllm.passk.levels import level_scores
 from pytest_kernelllm.passk.problems import Problem
 from pytest_kernelllm.passk.scores import Benchmark, LeftOut, Sample, TargetScore, sample_of, score, together
+from pytest_kernelllm.passk.side_by_side import side_by_side
 from pytest_kernelllm.session.session import Session
 
 Draft = tuple[Outcome, Completion]
@@ -29,13 +33,15 @@ def bench(
 ) -> Benchmark:
     """Generates, judges and counts. After a kill, another run goes on where this one was.
 
+    Targets are worked on side by side. Ctrl-C ends the run; what is finished by then is counted.
+
     Args:
         session: its settings name one generator and the number of samples.
         targets: in the order of the report.
         at: each k to give pass@k for, between 1 and the number of samples.
         problems: KernelBench's problems by ``Target.path``, if that is the benchmark.
         missing: problems whose files hold no target.
-        done: called with each target as it is finished.
+        done: called with each target as it is finished, which need not be in their order.
 
     Raises:
         BenchError: there are several generators.
@@ -47,23 +53,31 @@ def bench(
     timed = settings.timing and session.environment.device == "cuda"
     for target in targets:
         session.announce(target)
-        for candidate in session.candidate_ids:
-            session.expect(target, candidate)
-    scores: list[TargetScore] = []
-    left_out = list(missing)
+    results: dict[str, TargetScore | LeftOut] = {}
     model = revision = ""
-    for target in targets:
-        drafts, samples = _samples(session, target)
-        problem = (problems or {}).get(target.path)
-        model, revision = next(((c.model, c.revision) for _, c in drafts if c.model), (model, revision))
-        if isinstance(samples, LeftOut):
-            left_out.append(replace(samples, problem=problem))
-            done(samples)
-        else:
-            unanswered = sum(completion.failed for _, completion in drafts)
-            figures = score(samples, at, timed=timed, unanswered=unanswered)
-            scores.append(TargetScore(target, figures, tuple(samples), problem))
-            done(scores[-1])
+
+    def work(target: Target) -> tuple[list[Draft], list[Sample] | LeftOut]:
+        return _samples(session, target)
+
+    with watching_gpus() as gpu_use:
+        # What was finished counts; the store lets another run go on.
+        with contextlib.suppress(KeyboardInterrupt):
+            for target, (drafts, samples) in side_by_side(work, targets, session.side_by_side):
+                problem = (problems or {}).get(target.path)
+                model, revision = next(
+                    ((c.model, c.revision) for _, c in drafts if c.model), (model, revision)
+                )
+                if isinstance(samples, LeftOut):
+                    results[target.id] = replace(samples, problem=problem)
+                else:
+                    unanswered = sum(completion.failed for _, completion in drafts)
+                    figures = score(samples, at, timed=timed, unanswered=unanswered)
+                    results[target.id] = TargetScore(target, figures, tuple(samples), problem)
+                done(results[target.id])
+        used = gpu_use()
+    finished = [results[target.id] for target in targets if target.id in results]
+    scores = [each for each in finished if isinstance(each, TargetScore)]
+    left_out = [*missing, *(each for each in finished if isinstance(each, LeftOut))]
     return Benchmark(
         generator=generator,
         model=model,
@@ -75,6 +89,9 @@ def bench(
         total=together([s.score for s in scores], at),
         left_out=tuple(left_out),
         levels=level_scores(scores, left_out, timed=timed),
+        decisions=level_decisions(scores, left_out),
+        unfinished=len(targets) - len(finished),
+        gpu=used,
         usage=Usage.of(*session.usage),
     )
 
@@ -98,8 +115,8 @@ def _samples(session: Session, target: Target) -> tuple[list[Draft], list[Sample
             reason = next(
                 (completion.note for _, completion in drafts if completion.note), "nothing was written"
             )
-            return drafts, LeftOut(target.id, reason)
-        outcomes = [session.outcome(target, outcome.id) for outcome, _ in answered]
+            return drafts, LeftOut(target.id, reason, nothing_to_offer=bool(answered) or not drafts)
+        outcomes = session.judged(target, [outcome for outcome, _ in answered])
     except SessionError as error:
         if own := session.why_unusable(target):
             return drafts, LeftOut(target.id, str(own))

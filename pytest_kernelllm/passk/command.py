@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime
+import itertools
 import json
 import shutil
+import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +25,9 @@ from pytest_kernelllm.passk.scores import Benchmark, LeftOut, TargetScore
 from pytest_kernelllm.passk.table import render_benchmark
 from pytest_kernelllm.report.progress import target_progress
 from pytest_kernelllm.session.session import open_session
+
+LOG = "bench.log"
+"""File in the store that gets a line for each finished target."""
 
 NARROWEST = 110
 """Columns of a table that goes to a file or a pipe."""
@@ -72,27 +79,37 @@ def measure(root: Path, settings: Settings, wanted: Wanted) -> bool:
     Returns:
         Whether every target was counted, every request answered and every verdict reached.
 
+    Interrupted by Ctrl-C or SIGTERM, it prints and writes what was finished.
+
     Raises:
         BenchError: arguments that make no sense.
         SessionError: nothing can be generated or judged here.
         GenerateError: the generator cannot work.
         ConfigError: the settings ask for more isolation than this machine can give.
+        KeyboardInterrupt: it was interrupted; what was finished is printed and written.
     """
     ks = parse_at(wanted.at, settings.samples)
     if wanted.plot is not None:
         check_plot(wanted.plot)
     targets = wanted.found.targets
     with (
+        _interrupted_by(signal.SIGTERM),
         target_progress(len(targets)) as (doing, done),
-        open_session(root, settings, progress=doing) as session,
+        open_session(root, settings, progress=doing, writers=True) as session,
     ):
+        numbers = itertools.count(1)
+
+        def finished(result: TargetScore | LeftOut) -> None:
+            _log(session.store.path / LOG, f"{next(numbers)}/{len(targets)}", result)
+            done(_judged(result))
+
         benchmark = bench(
             session,
             targets,
             ks,
             problems=wanted.problems,
             missing=wanted.missing,
-            done=lambda result: done(_judged(result)),
+            done=finished,
         )
     if wanted.out != "-":
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else NARROWEST
@@ -105,9 +122,42 @@ def measure(root: Path, settings: Settings, wanted: Wanted) -> bool:
         write_plot(wanted.plot, benchmark)
     if benchmark.usage:  # apart from the table, which is the same where everything was known
         print(f"kernelllm: {benchmark.usage}", file=sys.stderr)
+    if benchmark.gpu:
+        print(f"kernelllm: {benchmark.gpu}", file=sys.stderr)
     for problem in session.store.problems:
         print(f"kernelllm: {problem}", file=sys.stderr)
+    if benchmark.unfinished:
+        raise KeyboardInterrupt
     return not (benchmark.left_out or benchmark.total.inconclusive or benchmark.total.unanswered)
+
+
+@contextlib.contextmanager
+def _interrupted_by(number: signal.Signals) -> Iterator[None]:
+    """Makes a signal do what Ctrl-C does."""
+    before = signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+def _log(path: Path, count: str, result: TargetScore | LeftOut) -> None:
+    """Adds a line to the log, where it can be written: the results themselves are in the store."""
+    time = datetime.datetime.now().isoformat(sep=" ", timespec="seconds")
+    with contextlib.suppress(OSError), path.open("a", encoding="utf-8") as file:
+        print(f"{time} {count} {_in_words(result)}", file=file)
+
+
+def _in_words(result: TargetScore | LeftOut) -> str:
+    if isinstance(result, LeftOut):
+        return f"{result.target}: not counted: {result.reason}"
+    words = []
+    for sample in result.samples:
+        speed = f" {sample.speedup:.2f}x" if sample.speedup else ""
+        known = " (known)" if sample.known else f" in {sample.seconds:.1f} s" if sample.seconds else ""
+        reason = "" if sample.correct or not sample.reason else f": {sample.reason}"
+        words.append(f"{sample.result}{speed}{known}{reason}")
+    return f"{result.target.id}: {'; '.join(words)}"
 
 
 def _judged(result: TargetScore | LeftOut) -> bool:

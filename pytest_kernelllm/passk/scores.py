@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
@@ -72,6 +72,10 @@ class Sample(Record):
     """Time of a call with a cold L2, in µs, where one case was timed; None with several."""
     eager: Spread | None = None
     """The same for the original, measured in turns with the kernel."""
+    seconds: float = 0.0
+    """What the verdict took, in this run or an earlier one; 0 where there is none."""
+    durations: dict[str, float] = field(default_factory=dict)
+    """The seconds by part, see ``Verdict.durations``."""
 
     @property
     def correct(self) -> bool:
@@ -139,6 +143,8 @@ class LeftOut(Record):
     reason: str
     problem: Problem | None = None
     """As in ``TargetScore``."""
+    nothing_to_offer: bool = False
+    """Whether the generator has nothing for it; else the target or a process failed."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +171,52 @@ class LevelScore(Record):
 
 
 @dataclass(frozen=True)
+class LevelDecisions(Record):
+    """What became of the problems of one level, each by its first sample, and what that took."""
+
+    level: int
+    problems: int
+    """Those that the run reached. The other counts add up to it."""
+    accepted: int
+    """Right, and fast enough for a suggestion where it was timed."""
+    slow: int
+    """Right, and not that fast."""
+    rejected: int
+    nothing_to_offer: int
+    """The generator has nothing for them."""
+    inconclusive: dict[str, int]
+    """How many could not be decided, by the kind of reason."""
+    failed: dict[str, int]
+    """How many got no verdict for another reason: the target or a process failed."""
+    seconds: float
+    """Of all verdicts together."""
+    durations: dict[str, float]
+    """The seconds by part."""
+
+    @property
+    def decided(self) -> int:
+        """How many were accepted or rejected."""
+        return self.accepted + self.slow + self.rejected
+
+
+@dataclass(frozen=True)
+class GpuUse(Record):
+    """How the GPUs were used while a benchmark ran, as NVML reports it for everybody on them."""
+
+    busy: float
+    """Share of the time in which a kernel ran, mean over the GPUs."""
+    peak_memory: int
+    """Most bytes in use on one of them at a time."""
+    seconds: float
+    """For how long they were watched."""
+
+    def __str__(self) -> str:
+        """As a sentence."""
+        memory = f"{self.peak_memory / 2**30:.1f} GiB of its memory"
+        return f"In {self.seconds:.0f} s the GPU was busy {self.busy:.0%} of the time, with at most {memory} in use."
+
+
+@dataclass(frozen=True)
 class Benchmark(Record):
     """All that one benchmark found. Its JSON follows ``docs/schema/passk.json``."""
 
@@ -182,6 +234,12 @@ class Benchmark(Record):
     left_out: tuple[LeftOut, ...]
     levels: tuple[LevelScore, ...] = ()
     """KernelBench's own figures, if the benchmark is KernelBench."""
+    decisions: tuple[LevelDecisions, ...] = ()
+    """By level, if the benchmark is KernelBench."""
+    unfinished: int = 0
+    """Targets that an interrupted run did not finish; they are in no other figure."""
+    gpu: GpuUse | None = None
+    """None without a GPU."""
     usage: Usage | None = None
     """None where every verdict was known before."""
     schema: int = SCHEMA
@@ -218,6 +276,8 @@ def sample_of(outcome: Outcome, *, code: bool = True) -> Sample:
         outcome.cached,
         only.kernel if only else None,
         only.eager if only else None,
+        verdict.seconds,
+        dict(verdict.durations),
     )
 
 

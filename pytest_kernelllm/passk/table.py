@@ -27,6 +27,7 @@ def render_benchmark(benchmark: Benchmark, width: int, color: bool) -> str:
         console.print(_table(benchmark))
         if benchmark.levels:
             console.print(_levels(benchmark))
+            console.print(_decisions(benchmark))
         for line in notes(benchmark):
             console.print(line, markup=False, soft_wrap=True)
     return "\n".join(line.rstrip() for line in capture.get().splitlines()).strip("\n")
@@ -51,7 +52,17 @@ def notes(benchmark: Benchmark) -> list[str]:
         for k in [p.k for p in total.pass_at][1:]:
             values = "  ".join(f"{f.p:g}: {figure(f.value)}" for f in total.fast if f.k == k)
             lines.append(f"fast_p, best of {k}: {values}")
+    for level in benchmark.decisions:
+        for what, reasons in (("inconclusive", level.inconclusive), ("failed", level.failed)):
+            if reasons:
+                named = ", ".join(f"{n} {reason}" for reason, n in reasons.items())
+                lines.append(f"level {level.level}, {what}: {named}")
+        parts = ", ".join(f"{name} {seconds:.1f}" for name, seconds in level.durations.items())
+        if parts:
+            lines.append(f"level {level.level}, seconds by part: {parts}")
     lines += [f"not counted: {left.target}: {left.reason}" for left in benchmark.left_out]
+    if benchmark.unfinished:
+        lines.append(f"not finished: {counted(benchmark.unfinished, 'target')}; run again to go on")
     return lines
 
 
@@ -101,6 +112,36 @@ def _levels(benchmark: Benchmark) -> Table:
         counts = [str(n) for n in (level.problems, level.compiled, level.correct)]
         times = [figure(level.speedup), *(figure(fast.value) for fast in level.fast)]
         table.add_row(f"level {level.level}", *counts, *(times if benchmark.timed else []))
+    return table
+
+
+def _decisions(benchmark: Benchmark) -> Table:
+    """What became of the problems, by level and in all."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_footer=False)
+    table.add_column("decided")
+    names = (
+        "problems",
+        "decided",
+        "accepted",
+        "too slow",
+        "rejected",
+        "nothing to offer",
+        "inconclusive",
+        "failed",
+    )
+    for name in (*names, "seconds"):
+        table.add_column(name, justify="right")
+    rows = [
+        (
+            *(each.problems, each.decided, each.accepted, each.slow, each.rejected, each.nothing_to_offer),
+            *(sum(each.inconclusive.values()), sum(each.failed.values()), each.seconds),
+        )
+        for each in benchmark.decisions
+    ]
+    for each, row in zip(benchmark.decisions, rows, strict=True):
+        table.add_row(f"level {each.level}", *(f"{value:.0f}" for value in row))
+    if len(rows) > 1:
+        table.add_row("all", *(f"{sum(column):.0f}" for column in zip(*rows, strict=True)), style="bold")
     return table
 
 

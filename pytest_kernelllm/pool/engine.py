@@ -62,6 +62,23 @@ def judging_environment(settings: Settings) -> Environment:
     return environment
 
 
+def open_writers(settings: Settings, environment: Environment) -> Engine | None:
+    """Returns an engine that only prepares, on the CPU cores that judging leaves; None where it leaves none.
+
+    Args:
+        settings: how many processes judge, how long an original may take.
+        environment: where verdicts hold.
+    """
+    gpus = equal_gpus(find_gpus()) if environment.device == "cuda" else []
+    spare = len(os.sched_getaffinity(0)) - len(slots(settings, environment, gpus))
+    if spare < 1:
+        return None
+    variables = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    handshake = Handshake(environment, "", settings.deadline, settings.isolation)
+    chosen = [Slot(handshake.to_json(), variables)] * spare
+    return ProcessPool("pytest_kernelllm.pool.writing_process", chosen, settings.reference_deadline)
+
+
 def slots(
     settings: Settings,
     environment: Environment,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -120,10 +121,13 @@ class PoolProcess:
         how = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
         assert how is not None  # it is only None with WNOHANG
         _kill(self._popen.pid)
-        if how.si_code != os.CLD_EXITED:
-            return f"it was killed by {_SIGNALS.get(how.si_status, f'signal {how.si_status}')}"
         self._log.seek(0)
-        last_line = self._log.read().decode(errors="replace").strip().rpartition("\n")[2][:300]
+        log = self._log.read().decode(errors="replace").strip()
+        if how.si_code != os.CLD_EXITED:
+            name = _SIGNALS.get(how.si_status, f"signal {how.si_status}")
+            crash = _CRASH.search(log)
+            return f"it was killed by {name}" + (f" in {crash[3]} ({crash[1]}:{crash[2]})" if crash else "")
+        last_line = log.rpartition("\n")[2][:300]
         return f"it exited with status {how.si_status}" + (f": {last_line}" if last_line else "")
 
     def reap(self) -> None:
@@ -134,6 +138,9 @@ class PoolProcess:
         self.channel.close()
         self._log.close()
 
+
+_CRASH = re.compile(r"Current thread .*\n  File \".*?([^/\"]+)\", line (\d+) in (\S+)")
+"""What ``faulthandler`` writes of the thread that crashed: file, line and function."""
 
 _SIGNALS = {each.value: each.name for each in signal.Signals}
 

@@ -153,7 +153,8 @@ class CompleteStage:
             written: Counter[str] = Counter()
             for request, completion in generator.generate(requests):
                 target = request.target
-                written[target.id] += 1
+                # After a failure, the others of this target may still come when they are asked for again.
+                written[target.id] += len(request.indices) if completion.failed else 1
                 yield target, self._memo.keep(self._key(identity, target, completion.index), completion)
             for request in requests:
                 if written[request.target.id] < len(request.indices):

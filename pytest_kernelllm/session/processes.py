@@ -19,7 +19,7 @@ from pytest_kernelllm.core.records import ADOPTED, Candidate, Completion, Enviro
 from pytest_kernelllm.core.usage import Span
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.protocol import Request
-from pytest_kernelllm.pool.engine import open_engine
+from pytest_kernelllm.pool.engine import open_engine, open_writers
 from pytest_kernelllm.pool.jobs import Engine, PoolFailed, PoolJob, ProcessLost
 from pytest_kernelllm.pool.messages import (
     CannotPack,
@@ -36,8 +36,8 @@ Rendered = Candidate | str
 """The candidate that a completion became, or why it became none."""
 
 
-class RenderingLost(Exception):
-    """A completion could not be rendered, for a reason that may pass; one sentence."""
+class PreparingLost(Exception):
+    """A completion could not be written or rendered, for a reason that may pass; one sentence."""
 
 
 class TargetProcesses:
@@ -50,6 +50,8 @@ class TargetProcesses:
         environment: Callable[[], Environment],
         overrides: Callable[[Target], Overrides],
         progress: Callable[[str], None],
+        *,
+        writers: bool = False,
     ) -> None:
         """Starts nothing yet.
 
@@ -59,6 +61,7 @@ class TargetProcesses:
             environment: where verdicts of the session hold.
             overrides: what a conftest says about a target.
             progress: called with a few words about what is being done.
+            writers: whether processes of their own write and render on the CPU cores that judging leaves.
         """
         self._root = root
         self._settings = settings
@@ -74,6 +77,9 @@ class TargetProcesses:
         self._lock = threading.Lock()
         self._engine: Engine | SessionError | None = None
         """Entered; or why it cannot be."""
+        self._with_writers = writers
+        self._writers: Engine | None = None
+        """The engine that prepares; the one that judges where it has none of its own."""
         self._closed = False
 
     @property
@@ -84,6 +90,12 @@ class TargetProcesses:
             SessionError: nothing can be judged here.
         """
         return self._open().slots
+
+    @property
+    def side_by_side(self) -> int:
+        """How many targets should be worked on at once, so that no process waits for work."""
+        judging, writing = self._open(), self._open_writers()
+        return 2 * judging.slots + (writing.slots if writing is not judging else 0)
 
     def prefer(self, target: Target) -> None:
         """States that somebody waits for this target from now on: verdicts on others leave one slot free for it."""
@@ -108,11 +120,16 @@ class TargetProcesses:
     def write(self, target: Target, indices: Sequence[int]) -> list[Completion]:
         """Returns completions of the ``inductor`` generator, and renders them.
 
+        Where a compiler ends the process, there is one completion that failed and says so.
+
         Raises:
             SessionError: the target cannot be imported, built or called.
         """
         self._progress(f"{target.name}: inductor is writing candidates")
-        reply = self._prepare(replace(self._prepare_request(target), indices=tuple(indices)))
+        try:
+            reply = self._prepare(replace(self._prepare_request(target), indices=tuple(indices)))
+        except PreparingLost as error:
+            return [Completion("inductor", indices[0], "", "inductor", note=str(error), failed=True)]
         for each in reply.renderings:
             self._rendered[target.id, each.completion] = each.candidate or each.refusal
         return [each.completion for each in reply.renderings]
@@ -122,7 +139,7 @@ class TargetProcesses:
 
         Raises:
             SessionError: the target cannot be imported, built or called.
-            RenderingLost: the process that rendered it ended.
+            PreparingLost: the process that rendered it ended.
         """
         known = self._rendered.get((target.id, completion))
         if known is None:
@@ -172,8 +189,10 @@ class TargetProcesses:
     def close(self) -> None:
         """Ends all processes; whoever waits for them gets a ``SessionError`` or an inconclusive verdict."""
         with self._lock:
-            engine, self._closed = self._engine, True
-        if engine is not None and not isinstance(engine, SessionError):
+            self._closed = True
+            opened = (self._writers, self._engine)
+            engines = {id(each): each for each in opened if each and not isinstance(each, SessionError)}
+        for engine in engines.values():
             engine.__exit__(None, None, None)
 
     # ------------------------------------------------------------------ jobs
@@ -197,8 +216,8 @@ class TargetProcesses:
             sentence = (
                 _overdue(error) if isinstance(error, StageOverdue) else f"its process was lost: {error}"
             )
-            if request.completions:
-                raise RenderingLost(sentence) from None
+            if request.completions or request.indices:
+                raise PreparingLost(sentence) from None
             raise self._unusable(request.target, f"{request.target.id}: {sentence}.") from None
         except PoolFailed as error:
             raise SessionError(str(error)) from None
@@ -214,7 +233,7 @@ class TargetProcesses:
         # Grouped by source: equal ones wait for each other's locks in the store, so they are preferred together.
         target, judging = request.target, isinstance(request, JudgeRequest)
         job = PoolJob(target.id, target.source_hash, message(request), can_wait=judging)
-        return self._open().submit(job)
+        return (self._open() if judging else self._open_writers()).submit(job)
 
     def _reference(self, target: Target) -> tuple[str, str]:
         """The target's group, and what a conftest gives for its inputs, packed."""
@@ -241,6 +260,16 @@ class TargetProcesses:
             if isinstance(self._engine, SessionError):
                 raise SessionError(str(self._engine))
             return self._engine
+
+    def _open_writers(self) -> Engine:
+        engine = self._open()
+        with self._lock:
+            if self._writers is None:
+                own = open_writers(self._settings, self._environment()) if self._with_writers else None
+                self._writers = own or engine
+                if self._closed:
+                    self._writers.__exit__(None, None, None)
+            return self._writers
 
 
 class PooledInductor(InductorGenerator):

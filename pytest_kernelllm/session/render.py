@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pytest_kernelllm.core.records import Candidate, Completion, Target
 from pytest_kernelllm.generate.render.version import RENDER_VERSION
 from pytest_kernelllm.session.memo import Memo
-from pytest_kernelllm.session.processes import RenderingLost
+from pytest_kernelllm.session.processes import PreparingLost
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.store.renderings import RenderingKey
 
@@ -46,5 +46,5 @@ class RenderStage:
         key = RenderingKey(target.source_hash, completion, version)
         try:
             return self._memo.get(key, lambda: self._make(target, completion))
-        except RenderingLost as error:
+        except PreparingLost as error:
             return str(error)

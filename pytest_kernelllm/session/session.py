@@ -66,6 +66,7 @@ class Session:
         prompt: PromptHook = NO_HOOK,
         progress: Progress = lambda text: None,
         ahead: bool = True,
+        writers: bool = False,
     ) -> None:
         """Opens a session for the project at ``root``.
 
@@ -77,6 +78,7 @@ class Session:
             prompt: may replace the prompt that a language model gets.
             progress: called with a few words about what is being done.
             ahead: whether expected targets are begun while others are judged.
+            writers: whether processes of their own write, for runs over many targets.
         """
         self.root = root
         self.settings = settings
@@ -92,7 +94,9 @@ class Session:
         def inputs(target: Target) -> str:
             return overrides(target).fingerprint
 
-        self._processes = TargetProcesses(root, settings, lambda: self.environment, overrides, progress)
+        self._processes = TargetProcesses(
+            root, settings, lambda: self.environment, overrides, progress, writers=writers
+        )
         self._completing = CompleteStage(
             self.store, settings.samples, self._checked_live, progress, inputs, self._processes.load
         )
@@ -203,13 +207,26 @@ class Session:
         Raises:
             SessionError: the target cannot be imported, built or called.
         """
-        self._processes.prefer(target)
         for generator in self.generators:
             for completion in self._completions(target, generator, self.settings.samples).values():
                 yield (
                     self._draft(target, CandidateId(generator.name, completion.index), completion),
                     completion,
                 )
+
+    @property
+    def side_by_side(self) -> int:
+        """How many targets ``drafts`` and ``judged`` should work on at once; both are thread-safe."""
+        return self._processes.side_by_side
+
+    def judged(self, target: Target, drafts: Sequence[Outcome]) -> list[Outcome]:
+        """Returns what became of drafts, in their order; judges what is not yet known.
+
+        Raises:
+            SessionError: the target cannot be imported, built or called, or nothing can be judged here.
+        """
+        outcomes = {outcome.id: outcome for outcome in self._judged(target, drafts)}
+        return [outcomes[draft.id] for draft in drafts]
 
     def stream(self, target: Target) -> Iterator[str]:
         """Yields the first candidate's text, piece by piece while it is written; nothing where it cannot be watched.

@@ -89,7 +89,7 @@ def verify_all(
     jobs: dict[str, PoolJob] = {}
     equal: defaultdict[str, list[Pair]] = defaultdict(list)
     for pair in pairs:
-        job = _job(pair, settings, min_speedup)
+        job = pair_job(pair, settings, min_speedup)
         if isinstance(job, str):
             done(Judged(pair, unjudged(job)))
         else:
@@ -113,8 +113,8 @@ def verify_all(
         raise VerifyError(str(error)) from None
 
 
-def _job(pair: Pair, settings: Settings, min_speedup: float) -> PoolJob | str:
-    """What a judging process has to do, named by the bytes of both files; or why it cannot be done."""
+def pair_job(pair: Pair, settings: Settings, min_speedup: float) -> PoolJob | str:
+    """Returns what a judging process has to do, named by the bytes of both files; or why it cannot be done."""
     file = Path(pair.reference.partition("::")[0])
     try:
         reference, candidate = _read(file), _read(pair.candidate)

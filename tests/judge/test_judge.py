@@ -1,5 +1,9 @@
 """The judge's decisions on a machine without a GPU, each for the reason it must name."""
 
+import os
+import signal
+import threading
+
 import pytest
 from projects import GOOD, LAYERS
 
@@ -8,6 +12,7 @@ from pytest_kernelllm.discover.live import load_target
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.judge.environment import find_environment
+from pytest_kernelllm.judge.isolation.processes import descendants, process_table
 from pytest_kernelllm.judge.judge import Criteria, Judge
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.rules.catalog import without
@@ -242,6 +247,27 @@ def test_a_worker_that_dies_is_not_used_again(lives):
         ]
     assert "SIGSEGV" in verdicts[0].reason
     assert verdicts[1].accepted
+
+
+def test_a_worker_that_is_killed_from_outside_changes_no_verdict(lives):
+    killed = []
+
+    def kill_first(server, going_on):
+        while not killed and not going_on.wait(0.001):
+            for pid in descendants([server.pid], process_table()) - {server.pid}:
+                os.kill(pid, signal.SIGKILL)
+                killed.append(pid)
+
+    with Judge(find_environment("cpu"), deadline=20) as judge:
+        over = threading.Event()
+        killer = threading.Thread(target=kill_first, args=(judge._workers.server, over))
+        killer.start()
+        candidate = render(Completion("files", 0, GOOD, "kernel_module"), lives["Scale"])
+        verdict = judge.judge(candidate, Criteria(lives["Scale"]))
+        over.set()
+        killer.join()
+    assert killed
+    assert verdict.accepted, verdict.reason
 
 
 def test_a_stray_access_is_named_and_harms_nobody(decide):

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from pytest_kernelllm.judge.handle import WorkerDied
 from pytest_kernelllm.judge.isolation.isolation import probe_isolation
 from pytest_kernelllm.judge.launching import ServerFailed
 from pytest_kernelllm.judge.supervisor import ForkServer, start_together
-from pytest_kernelllm.judge.workers import make_context
+from pytest_kernelllm.judge.workers import make_ready
 
 FORWARD = "\ndef forward(self):\n    pass\n"
 
@@ -44,7 +45,7 @@ def wait_until_gone(path, seconds=10.0):
 
 def test_a_machine_without_cuda_is_not_the_candidates_fault(server):
     with server.worker(20.0) as worker, pytest.raises(Decision, match="could not start CUDA") as caught:
-        make_context(worker, 0.5)
+        make_ready(worker, 0.5)
     assert caught.value.verdict == "inconclusive"
 
 
@@ -141,6 +142,17 @@ def test_servers_that_share_a_process_are_closed_one_by_one():
     assert load(interprets, "import torch") == {"ok": True}
     for server in servers:
         server.close()
+
+
+def test_a_server_that_was_killed_is_started_again():
+    server = ForkServer("interpret", probe_isolation("cpu"))
+    assert load(server, "import torch") == {"ok": True}
+    first = server.pid
+    os.kill(first, signal.SIGKILL)
+    server._listener.join(20.0)
+    assert load(server, "import torch") == {"ok": True}
+    assert server.pid != first
+    server.close()
 
 
 def test_a_control_channel_that_says_nonsense_is_named_and_ends_the_server():

@@ -10,6 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 from projects import ANSWER, COMMAND, GOOD, LAYERS, PROBLEM, lay_out
+from waiting import wait_until
 
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.errors import SessionError
@@ -89,20 +90,27 @@ def test_a_second_run_judges_nothing_and_says_the_same(measured):
     assert all(s["known"] for s in samples)
 
 
-def test_killed_half_way_it_goes_on_where_it_was(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_ended_half_way_it_goes_on_where_it_was(tmp_path, number):
     lay_out(tmp_path, {"Scale_0.py": GOOD, "Scale_1.py": GOOD.replace("+ 1)", "+ 2)"), "Later_0.py": GOOD})
     waits = "import os\nif os.environ.get('GATE'):\n    open(os.environ['GATE']).read()\n"
     (tmp_path / "later.py").write_text(waits + LAYERS.replace("class Scale", "class Later"))
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     command = [*COMMAND, "bench", "layers.py", "later.py", "-k", "2", *FILES]
-    in_order = [*command, "--workers", "1"]  # with more, the second target is imported ahead
-    killed = subprocess.Popen(in_order, cwd=tmp_path, env={**os.environ, "GATE": str(gate)})
-    with gate.open("w"):  # opens once the second target is being imported: the first one is settled
-        killed.send_signal(signal.SIGKILL)
-        killed.wait()
+    ended = subprocess.Popen(
+        command, cwd=tmp_path, env={**os.environ, "GATE": str(gate)}, stdout=subprocess.PIPE, text=True
+    )
+    # The first target is settled, while the second one is being imported.
+    log = tmp_path / ".kernelllm" / "bench.log"
+    wait_until(lambda: log.exists() and "1/2 layers.py::Scale: correct" in log.read_text(), ended)
+    ended.send_signal(number)
+    printed, _ = ended.communicate()
+    if number == signal.SIGTERM:
+        assert ended.returncode == 130
+        assert "not finished: 1 target; run again to go on" in printed
+        assert "layers.py::Scale" in printed
     before = store(tmp_path)
-    assert sum("verdicts" in file.parts for file in before) == 2
 
     done = bench(tmp_path, "layers.py", "later.py", "-k", "2", "--json", "-")
     assert done.returncode == 0, done.stderr
@@ -165,6 +173,27 @@ def test_an_original_that_ends_its_process_is_left_out(tmp_path):
     done = bench(tmp_path, "layers.py", "-k", "1")
     assert (done.returncode, done.stderr) == (2, "")
     assert "Scale: its process was lost: it exited with status 1: layers.Stop; a fresh one" in done.stdout
+
+
+def test_a_crash_while_writing_costs_one_target_and_names_its_signal(tmp_path):
+    crashes = "import ctypes\n        if torch.compiler.is_exporting():\n            ctypes.string_at(0)\n        return x *"
+    (tmp_path / "layers.py").write_text(LAYERS)
+    crashing = LAYERS.replace("class Scale", "class Crashing").replace("return x *", crashes)
+    (tmp_path / "crashing.py").write_text(crashing)
+    command = [*COMMAND, "bench", "crashing.py", "layers.py", "-k", "1", "--generator", "inductor"]
+    done = subprocess.run(
+        [*command, "--device", "cpu", "--json", "-"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    report = json.loads(done.stdout)
+    [left] = report["left_out"]
+    assert left["target"] == "crashing.py::Crashing"
+    assert left["reason"].count("it was killed by SIGSEGV in string_at (__init__.py:") == 2
+    assert [sample["result"] for target in report["targets"] for sample in target["samples"]] == ["correct"]
 
 
 def test_what_needed_translation_is_told_apart(tmp_path):

@@ -50,7 +50,7 @@ class Worker:
     def serve(self) -> None:
         """Answers requests until the judge closes the channel."""
         handlers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-            "context": self.context,
+            "ready": self.ready,
             "load": self.load,
             "state": self.state,
             "run": self.run,
@@ -71,10 +71,11 @@ class Worker:
                 reply = {"error": _describe(error, self.directory)}
             self.channel.send(reply)
 
-    def context(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Creates this process's CUDA context and limits its memory: other processes use the GPU, too."""
-        torch.cuda.set_per_process_memory_fraction(request["memory_share"])
-        torch.zeros(1, device="cuda")
+    def ready(self, request: dict[str, Any]) -> dict[str, Any]:
+        """On a GPU, creates this process's CUDA context and limits its memory: other processes use the GPU, too."""
+        if request["memory_share"]:
+            torch.cuda.set_per_process_memory_fraction(request["memory_share"])
+            torch.zeros(1, device="cuda")
         return {"ok": True}
 
     def load(self, request: dict[str, Any]) -> dict[str, Any]:

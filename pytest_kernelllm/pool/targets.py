@@ -1,0 +1,136 @@
+"""Targets in a process of the pool: loaded, written for, rendered."""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from pytest_kernelllm.core.records import Completion
+from pytest_kernelllm.core.stages import InStage, unwatched
+from pytest_kernelllm.discover.live import LiveTarget, TargetError, load_target
+from pytest_kernelllm.generate.render.errors import RenderError, unexpected
+from pytest_kernelllm.generate.render.render import render
+from pytest_kernelllm.pool.messages import (
+    ErrorReply,
+    JudgeRequest,
+    PrepareReply,
+    PrepareRequest,
+    Rendering,
+    unpacked,
+)
+
+KEPT_TARGETS = 3
+"""Targets that are kept for the next request."""
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """A target that was loaded, or why it cannot be, with ``sys.path`` as it was then."""
+
+    live: LiveTarget | str
+    path: tuple[str, ...]
+
+
+class TargetLoader:
+    """Loads targets, and writes and renders candidates for them. Keeps the last ones."""
+
+    def __init__(self, on_gpu: bool, in_stage: InStage = unwatched) -> None:
+        """Loads nothing yet.
+
+        Args:
+            on_gpu: whether a GPU judges the candidates.
+            in_stage: gives the context for each stage in which the user's original runs.
+        """
+        self._on_gpu = on_gpu
+        self._in_stage = in_stage
+        self._loaded: OrderedDict[str, _Loaded] = OrderedDict()
+        self._last = self._root = ""
+        """The last target that was loaded, and its root."""
+        self._settings_changed = self._helpers = False
+        """Whether loading it changed PyTorch's settings, or brought modules beside it."""
+        self._path = list(sys.path)
+
+    def fit_for(self, request: JudgeRequest | PrepareRequest) -> bool:
+        """Whether nothing that an earlier reference did to this process can change this reply."""
+        if request.reference != self._last and self._settings_changed:
+            return False
+        return request.root == self._root or not self._helpers
+
+    def prepared(self, request: PrepareRequest) -> PrepareReply | ErrorReply:
+        """Loads a target, and writes and renders what is asked for."""
+        try:
+            live = self.live(request)
+            if isinstance(live, str):
+                return ErrorReply(live)
+            every = [*_written(live, request.indices), *request.completions]
+            return PrepareReply(tuple(_rendering(each, live, self._on_gpu) for each in every))
+        except (Exception, SystemExit) as error:
+            return ErrorReply(f"{request.target.id}: {unexpected('Preparing', 'target', error)}")
+
+    def live(self, request: JudgeRequest | PrepareRequest) -> LiveTarget | str:
+        """Returns the target, ready to be called; or the sentence that says why not."""
+        if request.reference not in self._loaded:
+            while len(self._loaded) >= KEPT_TARGETS:
+                self._loaded.popitem(last=False)
+            sys.path[:] = self._path
+            before, known = _global_settings(), set(sys.modules)
+            live = self._load(request)
+            self._loaded[request.reference] = _Loaded(live, tuple(sys.path))
+            self._last, self._root = request.reference, request.root
+            self._settings_changed = _global_settings() != before
+            self._helpers = self._helpers or _brought_helpers(request.root, known)
+        self._loaded.move_to_end(request.reference)
+        loaded = self._loaded[request.reference]
+        sys.path[:] = loaded.path
+        return loaded.live
+
+    def _load(self, request: JudgeRequest | PrepareRequest) -> LiveTarget | str:
+        try:
+            return load_target(
+                Path(request.root), request.target, unpacked(request.inputs), in_stage=self._in_stage
+            )
+        except TargetError as error:
+            return str(error)
+
+
+def _global_settings() -> tuple[object, ...]:
+    """PyTorch's global settings that a file may change for everybody by being imported or built."""
+    return (
+        torch.get_default_dtype(),
+        torch.get_default_device(),
+        torch.get_float32_matmul_precision(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_grad_enabled(),
+        torch.backends.cudnn.allow_tf32,
+        torch.backends.cudnn.benchmark,
+        torch.backends.cudnn.enabled,
+    )
+
+
+def _written(live: LiveTarget, indices: Sequence[int]) -> Iterable[Completion]:
+    if not indices:
+        return ()
+    # Inductor takes longer to import than everything else here, and most processes write nothing.
+    from pytest_kernelllm.generate.inductor.cases import completions
+    from pytest_kernelllm.generate.inductor.variants import VARIANTS
+
+    return completions(live, VARIANTS, indices)
+
+
+def _rendering(completion: Completion, live: LiveTarget, on_gpu: bool) -> Rendering:
+    try:
+        return Rendering(completion, render(completion, live, on_gpu=on_gpu))
+    except RenderError as error:
+        return Rendering(completion, None, str(error))
+
+
+def _brought_helpers(root: str, known: set[str]) -> bool:
+    """Whether a reference imported files beside it, whose names a reference elsewhere may use for its own."""
+    files = (getattr(sys.modules[name], "__file__", None) for name in set(sys.modules) - known)
+    beside = [file for file in files if file and Path(file).is_relative_to(root)]
+    return len(beside) > 1
