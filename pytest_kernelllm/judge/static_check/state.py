@@ -151,11 +151,12 @@ def _on_import(
     """Yields reasons for functions that may keep state in variables of their own."""
     match node:
         case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-            method = scope.kind == "class" and isinstance(node, ast.FunctionDef)
+            # `forward` itself is called with what its own signature says.
+            wrappable = isinstance(node, ast.FunctionDef) and (scope.kind == "class" or name != "forward")
             if any(
                 _is_own(each, scope)
                 and not (
-                    method
+                    wrappable
                     and isinstance(each, ast.Name)
                     and passes_calls_on(each, scope, own.get(each.id, []))
                 )

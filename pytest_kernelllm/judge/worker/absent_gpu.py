@@ -7,6 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+import triton
+from triton.backends.compiler import GPUTarget
 
 PROPERTIES = SimpleNamespace(
     name="NVIDIA H100 80GB HBM3",
@@ -23,8 +25,37 @@ PROPERTIES = SimpleNamespace(
 """An H100's. A right kernel computes the same on any GPU; only its grid may depend on this."""
 
 
+DRIVER_PROPERTIES = {
+    "max_shared_mem": PROPERTIES.shared_memory_per_block_optin,
+    "max_num_regs": PROPERTIES.regs_per_multiprocessor,
+    "multiprocessor_count": PROPERTIES.multi_processor_count,
+    "warpSize": PROPERTIES.warp_size,
+    "sm_clock_rate": 1_980_000,
+    "mem_clock_rate": 2_619_000,
+    "mem_bus_width": 5120,
+}
+"""The same as Triton's driver names them; rates in kHz, the width in bits."""
+
+
+def driver_for(capability: int) -> SimpleNamespace:
+    """Returns what answers in place of Triton's driver: no tensor lies on a GPU, and nothing can be launched.
+
+    Args:
+        capability: of the GPU that kernels are compiled for, such as 90.
+    """
+    target = GPUTarget("cuda", capability, PROPERTIES.warp_size)
+    return SimpleNamespace(
+        get_current_target=lambda: target,
+        get_current_device=lambda: 0,
+        get_current_stream=lambda device=0: 0,
+        get_active_torch_device=lambda: torch.device("cpu"),
+        utils=SimpleNamespace(get_device_properties=lambda device=0: dict(DRIVER_PROPERTIES)),
+    )
+
+
 def answer_for_gpu() -> None:
-    """Replaces functions of ``torch.cuda`` that fail without a GPU, in this process."""
+    """Replaces functions of ``torch.cuda`` and Triton's driver that fail without a GPU, in this process."""
+    triton.runtime.driver.set_active(driver_for(10 * PROPERTIES.major + PROPERTIES.minor))
 
     def nowhere(*device: Any) -> contextlib.nullcontext[None]:
         return contextlib.nullcontext()
