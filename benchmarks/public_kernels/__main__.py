@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.public_kernels.catalogue import read
-from benchmarks.public_kernels.cut import CutError, cut
+from benchmarks.public_kernels.cut import CutError, Project, cut
 from benchmarks.public_kernels.projects import PROJECTS
 
 
@@ -23,8 +24,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    for name, project in PROJECTS.items():
-        parser.add_argument(f"--{name}", type=Path, metavar="CHECKOUT", help=project.__doc__)
+    for name, project_of in PROJECTS.items():
+        parser.add_argument(f"--{name}", type=Path, metavar="CHECKOUT", help=_help(project_of))
     parser.add_argument("--out", type=Path, required=True, metavar="PAIRS", help="a folder, made if need be")
     given = vars(parser.parse_args())
     written, failed = 0, 0
@@ -46,6 +47,10 @@ def main() -> int:
             written += 1
     print(f"{written} pairs in {given['out']}" + (f", {failed} not cut out" if failed else ""))
     return 1 if failed else 0
+
+
+def _help(project_of: Callable[[Path], Project]) -> str:
+    return (project_of.__doc__ or "").removeprefix("Returns ").rstrip(".")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Reads the catalogue: which kernels are cut out, and the PyTorch operation that each stands for.
 
-``catalogue/PROJECT.toml`` contains one table for each pair. References, inputs and weights are ours; of the projects,
+``entries/PROJECT.toml`` contains one table for each pair. References, inputs and weights are ours; of the projects,
 it contains only names.
 """
 
@@ -11,7 +11,7 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-CATALOGUE = Path(__file__).parent / "catalogue"
+ENTRIES = Path(__file__).parent / "entries"
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def read(project: str) -> list[Entry]:
     Raises:
         TypeError: an entry has an unknown key, or lacks one.
     """
-    with (CATALOGUE / f"{project}.toml").open("rb") as file:
+    with (ENTRIES / f"{project}.toml").open("rb") as file:
         tables = tomllib.load(file)
     return [Entry(f"{project}_{name}", **table) for name, table in tables.items()]
 

@@ -36,7 +36,7 @@ class Project:
 
     def module(self, dotted: str) -> Path | None:
         """Returns the file of a module, relative to the root, or None where the project has none."""
-        if not dotted:
+        if not dotted.strip("."):
             return None
         base = Path(*dotted.split("."))
         files = (base.with_suffix(".py"), base / "__init__.py")
@@ -87,9 +87,9 @@ class _Cut:
             raise CutError(f"{file} defines no {name}.")
         for statement in module.bindings[name]:
             match statement:
-                case ast.ImportFrom() if (source := self.project.module(module.imported_from(statement))) and (
-                    original := _original(statement, name)
-                ):
+                case ast.ImportFrom() if (
+                    source := self.project.module(module.imported_from(statement))
+                ) and (original := _original(statement, name)):
                     self._take_import(source, original, name, module)
                 case ast.Import(names=names) | ast.ImportFrom(names=names):
                     alias = next(alias for alias in names if _alias(alias) == name)
@@ -100,8 +100,8 @@ class _Cut:
                     self._add(name, str(file), module, ast.parse(ast.unparse(statement)))
 
     def _take_import(self, source: Path, original: str, name: str, module: _Module) -> None:
-        if self.project.module(module.dotted(name)):
-            return  # A module: what is used of it is taken where it is used.
+        if self._submodule(module, name):
+            return  # What is used of the module is taken where it is used.
         self.take(source, original)
         if name != original:
             self._add(name, f"{source}:{original}", module, ast.parse(f"{name} = {original}"))
@@ -122,11 +122,19 @@ class _Cut:
                 self._builtins.add(used)
             elif (other := self.project.rewritten_from) and used in self._module(other).bindings:
                 self.take(other, used)
+            elif used not in submodules.keys() | self._origins.keys():
+                raise CutError(f"{module.file} uses {used} in {name}, which it does not define.")
         if text and text not in self.texts:
             self.texts.append(text)
 
     def _submodule(self, module: _Module, name: str) -> Path | None:
-        return None if name in self.project.replaced else self.project.module(module.dotted(name))
+        """Returns the file of the module that a name stands for, or None. What a package defines hides its modules."""
+        package, _, original = module.dotted(name).rpartition(".")
+        source = self.project.module(package)
+        defined = source is not None and original in self._module(source).bindings
+        if name in self.project.replaced or defined:
+            return None
+        return self.project.module(f"{package}.{original}")
 
     def _module(self, file: Path) -> _Module:
         if file not in self._modules:
@@ -140,7 +148,9 @@ class _Cut:
     def check(self) -> None:
         """Raises CutError where a name that means a builtin in one file is another's definition."""
         for name in sorted(self._builtins & self._origins.keys()):
-            raise CutError(f"{name} means Python's own in one file and that of {self._origins[name]} in another.")
+            raise CutError(
+                f"{name} means Python's own in one file and that of {self._origins[name]} in another."
+            )
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 from benchmarks.public_kernels.cut import Project
-
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,9 @@ class _GemsSettings:
         match call:
             case ast.Call(func=ast.Attribute(attr="get_tuned_config"), args=[ast.Constant(value=str(name))]):
                 return _expression(f"[{_configuration(_tuned(self.folder)[name][0])}]")
-            case ast.Call(func=ast.Attribute(attr="get_heuristic_config"), args=[ast.Constant(value=name)]):
+            case ast.Call(
+                func=ast.Attribute(attr="get_heuristic_config"), args=[ast.Constant(value=str(name))]
+            ):
                 return _heuristics(self.folder)[name]
             case ast.Call(func=ast.Name(id="libtuner"), keywords=keywords):
                 kept = [keyword for keyword in keywords if keyword.arg in ("configs", "key", "reset_to_zero")]
@@ -68,9 +69,16 @@ def _heuristics(folder: Path) -> dict[str, ast.expr]:
             return {
                 key.value: value
                 for key, value in zip(statement.value.keys, statement.value.values, strict=True)
-                if isinstance(key, ast.Constant)
+                if isinstance(key, ast.Constant) and isinstance(key.value, str)
             }
     raise KeyError(f"{folder} lists no heuristics")
+
+
+def _in_one_process(call: ast.Call) -> ast.expr:
+    """Replaces what is asked of other processes, of which a kernel that stands alone has none."""
+    if not ast.unparse(call.func).startswith("torch.distributed."):
+        return call
+    return ast.Constant({"get_world_size": 1, "get_rank": 0}.get(ast.unparse(call.func).rpartition(".")[2]))
 
 
 _NOT_CALLED = "def {name}(*args):\n    raise NotImplementedError"
@@ -81,6 +89,7 @@ _LIGER_REPLACED = {
     "is_npu_available": "def is_npu_available():\n    return False",
     "rsqrt": "from triton.language.extra.libdevice import rsqrt",
     "tanh": "from triton.language.extra.libdevice import tanh",
+    "_DTensor": "_DTensor = ()",
     "device_context": "def device_context(device):\n    return torch.cuda.device(device)",
 }
 
@@ -92,6 +101,11 @@ def liger(checkout: Path) -> Project:
 
 _GEMS_REPLACED = {
     "torch_device_fn": "torch_device_fn = torch.cuda",
+    "device": "device = triton.runtime.driver.active.get_active_torch_device().type",
+    "core": "from triton import language as core",
+    "zeros_like": "from triton.language import zeros_like",
+    "_Reduction": "class _Reduction:\n    @staticmethod\n    def get_enum(name):\n"
+    "        return ('none', 'mean', 'sum').index(name)",
     "tl_extra_shim": "import triton.language.extra.libdevice as tl_extra_shim",
     "pow": "from triton.language.extra.libdevice import pow",
     "get_device_properties": "get_device_properties = torch.cuda.get_device_properties",
@@ -114,34 +128,59 @@ def gems(checkout: Path) -> Project:
     )
 
 
+_GUARD = """
+def {name}(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        def guarded(argument):
+            return {argument} if isinstance(argument, torch.Tensor) else argument
+
+        tensors = [each for each in [*args, *kwargs.values()] if isinstance(each, torch.Tensor)]
+        with torch.cuda.device(tensors[0].device) if tensors else contextlib.nullcontext():
+            return function(*[guarded(each) for each in args], **{{k: guarded(v) for k, v in kwargs.items()}})
+    return wrapper
+"""
 _FLA_REPLACED = {
     **{name: f"{name} = True" for name in ("IS_NVIDIA", "IS_NVIDIA_HOPPER")},
-    **{name: f"{name} = False" for name in ("IS_AMD", "IS_INTEL", "IS_NVIDIA_BLACKWELL")},
+    **{name: f"{name} = False" for name in ("IS_AMD", "IS_INTEL", "IS_NPU", "IS_NVIDIA_BLACKWELL")},
     **{name: _NOT_CALLED.format(name=name) for name in ("prepare_chunk_indices", "prepare_lens")},
     "autotune_cache_kwargs": "autotune_cache_kwargs = {}",
     "fla_cache_autotune": "from triton import autotune as fla_cache_autotune",
     "get_multiprocessor_count": "def get_multiprocessor_count(index=0):\n    return 132",
     "check_shared_mem": "def check_shared_mem(*args):\n    return True",
-    "exp": "@triton.jit\ndef exp(x):\n    return tl.exp(x.to(tl.float32))",
-    "log": "@triton.jit\ndef log(x):\n    return tl.log(x.to(tl.float32))",
-    "autocast_custom_fwd": "autocast_custom_fwd = torch.amp.custom_fwd(device_type='cuda')",
-    "autocast_custom_bwd": "autocast_custom_bwd = torch.amp.custom_bwd(device_type='cuda')",
-    "input_guard": """
-def input_guard(function):
-    @functools.wraps(function)
-    def wrapper(ctx, *args, **kwargs):
-        args = [arg.contiguous() if isinstance(arg, torch.Tensor) else arg for arg in args]
-        kwargs = {k: v.contiguous() if isinstance(v, torch.Tensor) else v for k, v in kwargs.items()}
-        return function(ctx, *args, **kwargs)
-    return wrapper
-""",
+    **{
+        f"autocast_{name}": f"autocast_{name} = functools.partial(torch.amp.{name}, device_type='cuda')"
+        for name in ("custom_fwd", "custom_bwd")
+    },
+    "input_guard": _GUARD.format(name="input_guard", argument="argument.contiguous()"),
+    "device_guard": _GUARD.format(name="device_guard", argument="argument"),
     "functools": "import functools",
+    "contextlib": "import contextlib",
+    "torch": "import torch",
 }
+
+
+def _fla_call(call: ast.Call) -> ast.expr:
+    """Replaces the guard that leaves tensors as they lie, and what the environment may say by its default."""
+    match call:
+        case ast.Call(func=func, args=[_, default]) if ast.unparse(func) == "os.environ.get":
+            return default
+        case ast.Call(
+            func=ast.Name(id="input_guard"),
+            keywords=[ast.keyword(arg="no_guard_contiguous", value=ast.Constant(value=True))],
+        ):
+            return ast.Name("device_guard", ast.Load())
+    return _in_one_process(call)
 
 
 def fla(checkout: Path) -> Project:
     """Returns flash-linear-attention's checkout."""
-    return Project(checkout, _FLA_REPLACED, plumbing=("dispatch", "checkpoint", "tensor_cache"))
+    return Project(
+        checkout,
+        _FLA_REPLACED,
+        plumbing=("dispatch", "checkpoint", "tensor_cache", "warnings"),
+        rewrite=_fla_call,
+    )
 
 
 def tutorials(checkout: Path) -> Project:
@@ -151,14 +190,17 @@ def tutorials(checkout: Path) -> Project:
 
 _FLASH_REPLACED = {
     "triton_op": "from torch.library import triton_op",
-    "custom_fwd": "from torch.amp import custom_fwd",
-    "custom_bwd": "from torch.amp import custom_bwd",
+    **{
+        name: f"{name} = functools.partial(torch.amp.{name}, device_type='cuda')"
+        for name in ("custom_fwd", "custom_bwd")
+    },
+    "functools": "import functools",
 }
 
 
 def flash(checkout: Path) -> Project:
     """Returns flash-attention's checkout."""
-    return Project(checkout, _FLASH_REPLACED)
+    return Project(checkout, _FLASH_REPLACED, rewrite=_in_one_process)
 
 
 PROJECTS: dict[str, Callable[[Path], Project]] = {

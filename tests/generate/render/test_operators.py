@@ -48,7 +48,10 @@ def module(imports="", decorator=TRITON, kernel="twice_kernel", below="", call="
             "decorator": "@triton_op('mine::twice', mutates_args=())",
             "kernel": "w(twice_kernel)",
         },
-        {"decorator": CUSTOM, "below": "@twice.register_fake\ndef _(x, times=2):\n    return torch.empty_like(x)"},
+        {
+            "decorator": CUSTOM,
+            "below": "@twice.register_fake\ndef _(x, times=2):\n    return torch.empty_like(x)",
+        },
         {
             "decorator": CUSTOM,
             "below": "@torch.library.register_fake('mine::twice')\ndef _(x, times=2):\n    return x.new_empty(3)",
@@ -65,7 +68,9 @@ def module(imports="", decorator=TRITON, kernel="twice_kernel", below="", call="
 )
 def test_an_operator_becomes_its_function(parts):
     found = without_operators(module(**parts))
-    assert not any(word in found for word in ("library", "_op(", "wrap_triton", "register", "torch.ops")), found
+    assert not any(word in found for word in ("library", "_op(", "wrap_triton", "register", "torch.ops")), (
+        found
+    )
     assert find_violations(module(**parts)) and not find_violations(found)
 
 
@@ -111,12 +116,15 @@ def test_gradients_that_need_nothing_of_the_call():
 @pytest.mark.parametrize(
     ("below", "words"),
     [
-        ("@twice.register_kernel('cuda')\ndef other(x, times=2):\n    return x", "Line 18: `twice.register_kernel('cuda')`"),
+        (
+            "@twice.register_kernel('cuda')\ndef other(x, times=2):\n    return x",
+            "Line 18: `twice.register_kernel('cuda')`",
+        ),
         ("twice.register_autograd(lambda ctx, g: (g, None))", "the gradients of `twice`"),
     ],
 )
 def test_other_registrations_are_refused(below, words):
-    with pytest.raises(RenderError, match="^Line 18: ") as refused:
+    with pytest.raises(RenderError, match=r"^Line 18: ") as refused:
         without_operators(module(decorator=CUSTOM, below=below))
     assert words in str(refused.value)
 

@@ -260,6 +260,17 @@ KEEPS = {
         "def d(fn):\n    def inner(n):\n        return [fn(n)]\n    return inner\n@functools.cache\n@d\ndef f(n): return n",
         "f(1).append(1)",
     ),
+    "a partial function as a decorator": (
+        "def keep(kept, fn): return fn\ncustom = functools.partial(keep, [])\n"
+        "class Fn(torch.autograd.Function):\n    @staticmethod\n    @custom\n    def forward(ctx, y): return y",
+        "Fn.apply(x)",
+    ),
+    "autocast by a name with two meanings": (
+        "def keep(fn): return fn\ncustom = functools.partial(torch.amp.custom_fwd, device_type='cuda')\ncustom = keep\n"
+        "class Fn(torch.autograd.Function):\n    @staticmethod\n    @custom\n    def forward(ctx, y): return y",
+        "Fn.apply(x)",
+    ),
+    "an enumeration of lists": ("import enum\nclass E(enum.Enum):\n    ONE = [1]", "E.ONE.value.append(1)"),
     "a decorator of a class": (
         "def d(cls):\n    def inner(y):\n        return cls(y)\n    return inner\n@d\nclass Kept:\n    pass",
         "Kept(x)",
@@ -364,6 +375,11 @@ FIXED = {
         "def contiguous(fn):\n    @functools.wraps(fn)\n    def inner(*args):\n        return fn(*[y.contiguous() for y in args])\n"
         "    return inner\n@contiguous\ndef other(y): return y",
         "other(x)",
+    ),
+    "autocast with fixed arguments": (
+        "import functools\ncustom = functools.partial(torch.amp.custom_fwd, device_type='cuda')\n"
+        "class Fn(torch.autograd.Function):\n    @staticmethod\n    @custom\n    def forward(ctx, y): return y",
+        "Fn.apply(x)",
     ),
     "an alias of an autograd function": (
         "class Fn(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x): return x\nrun = Fn.apply", "run(x)",
