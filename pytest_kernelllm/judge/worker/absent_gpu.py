@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import triton
 from triton.backends.compiler import GPUTarget
+from triton.runtime.interpreter import InterpretedFunction
 
 PROPERTIES = SimpleNamespace(
     name="NVIDIA H100 80GB HBM3",
@@ -18,12 +19,16 @@ PROPERTIES = SimpleNamespace(
     total_memory=80 << 30,
     L2_cache_size=50 << 20,
     warp_size=32,
+    max_threads_per_block=1024,
     max_threads_per_multi_processor=2048,
     regs_per_multiprocessor=65536,
     shared_memory_per_block_optin=232448,
 )
 """An H100's. A right kernel computes the same on any GPU; only its grid may depend on this."""
 
+
+REGISTERS = 32
+"""That each thread of a kernel is said to take."""
 
 DRIVER_PROPERTIES = {
     "max_shared_mem": PROPERTIES.shared_memory_per_block_optin,
@@ -49,8 +54,40 @@ def driver_for(capability: int) -> SimpleNamespace:
         get_current_device=lambda: 0,
         get_current_stream=lambda device=0: 0,
         get_active_torch_device=lambda: torch.device("cpu"),
-        utils=SimpleNamespace(get_device_properties=lambda device=0: dict(DRIVER_PROPERTIES)),
+        launcher_cls=lambda source, metadata: lambda *args, **kwargs: None,
+        utils=SimpleNamespace(
+            get_device_properties=lambda device=0: dict(DRIVER_PROPERTIES),
+            load_binary=lambda *args: (None, None, REGISTERS, 0, PROPERTIES.max_threads_per_block),
+        ),
     )
+
+
+class WarmKernel:
+    """What ``kernel.warmup`` returns in Triton's interpreter, where nothing is compiled: a kernel that can be launched."""
+
+    n_regs = REGISTERS
+    n_spills = 0
+    metadata = SimpleNamespace(shared=16 << 10, num_warps=4)
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+
+    def _init_handles(self) -> None:
+        """Loads nothing."""
+
+    def __getitem__(self, grid: Any) -> Any:
+        """Returns what launches the kernel, with all of its arguments."""
+        return self._kernel[grid]
+
+
+def answer_warmup() -> None:
+    """Makes ``kernel.warmup`` return a kernel in Triton's interpreter."""
+    run = InterpretedFunction.run
+
+    def run_or_warm(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        return WarmKernel(kernel) if warmup else run(kernel, *args, grid=grid, warmup=False, **kwargs)
+
+    InterpretedFunction.run = run_or_warm
 
 
 def answer_for_gpu() -> None:
