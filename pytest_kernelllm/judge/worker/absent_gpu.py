@@ -28,7 +28,7 @@ PROPERTIES = SimpleNamespace(
 
 
 REGISTERS = 32
-"""That each thread of a kernel is said to take."""
+"""Registers that each thread of a kernel is said to use."""
 
 DRIVER_PROPERTIES = {
     "max_shared_mem": PROPERTIES.shared_memory_per_block_optin,
@@ -70,6 +70,7 @@ class WarmKernel:
     metadata = SimpleNamespace(shared=16 << 10, num_warps=4)
 
     def __init__(self, kernel: Any) -> None:
+        """``kernel``: the interpreted one."""
         self._kernel = kernel
 
     def _init_handles(self) -> None:
