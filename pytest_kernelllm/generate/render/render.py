@@ -13,6 +13,7 @@ from pytest_kernelllm.core.syntax import parameters
 from pytest_kernelllm.discover.errors import TargetError
 from pytest_kernelllm.generate.render.errors import RenderError, unexpected
 from pytest_kernelllm.generate.render.extract import ExtractError, extract
+from pytest_kernelllm.generate.render.operators import without_operators
 from pytest_kernelllm.generate.render.rendered import Rendered
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def _rendered(completion: Completion, live: LiveTarget, on_gpu: bool) -> Candida
     composed = partial(_composed, completion, live, on_gpu)
     if completion.format == "inductor":
         return composed(translate_inductor(completion.text, live, completion), translated=True)
-    code = extract(completion.text)
+    code = without_operators(extract(completion.text))
     if completion.format == "kernel_module":
         return _kernel_module(code, completion, live, on_gpu)
     if is_inductor_code(code):

@@ -15,7 +15,8 @@ from pytest_kernelllm.judge.reference.acceptance import Unasked
 SIGNED = "negative and zero"
 """Kind of weights: signs turned, and zeros."""
 WITH_NAN = "NaN"
-"""Kind of weights: one NaN in each parameter."""
+"""Kind of weights: one NaN in each parameter, or one filter of NaN in a convolution's. Where a single tap of it meets
+padding, implementations differ: some multiply NaN with a zero there, others leave it out."""
 
 OTHER = "other"
 """Kind of attribute values: near the module's own, but different enough to matter…"""
@@ -58,7 +59,8 @@ def _changed(tensor: torch.Tensor, kind: str, generator: torch.Generator | None)
     draw = torch.rand(tensor.shape, generator=generator, device=tensor.device)
     if kind == WITH_NAN:
         planted = tensor.clone(memory_format=torch.contiguous_format)
-        planted.view(-1)[int(draw.argmax())] = math.nan
+        taps = math.prod(tensor.shape[2:])
+        planted.view(-1, taps)[int(draw.argmax()) // taps] = math.nan
         return planted
     draw.view(-1)[int(draw.argmin())] = 0.0  # some element is negative, whatever is drawn
     return tensor * torch.where(draw < 0.5, -1.3, torch.where(draw < 0.6, 0.0, 0.8)).to(tensor.dtype)

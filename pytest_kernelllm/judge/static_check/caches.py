@@ -120,7 +120,10 @@ class Caches:
     def _returns_plain(self, function: ast.FunctionDef, seen: frozenset[int]) -> bool:
         """Whether a function returns plain values for plain arguments."""
         inside = self._persistent.scopes.get(id(function))
-        if inside is None or id(function) in seen:
+        if inside is None or inside.parent is None or id(function) in seen:
+            return False
+        # Another decorator could return something else than the function does.
+        if any(not paths(_called(each), inside.parent) <= CACHES for each in function.decorator_list):
             return False
         arguments = function.args
         defaults = [*arguments.defaults, *filter(None, arguments.kw_defaults)]

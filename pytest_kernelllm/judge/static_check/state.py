@@ -28,6 +28,7 @@ _CHANGING_METHODS = frozenset(
 )
 """Methods that change lists and dictionaries; tensors have none of these."""
 _DECORATORS = frozenset(["classmethod", "property", "staticmethod"])
+_AUTOCAST = frozenset(f"torch.{amp}.custom_{way}" for amp in ("amp", "cuda.amp") for way in ("fwd", "bwd"))
 _MAKERS = ast.FunctionDef | ast.Lambda | ast.GeneratorExp | ast.Yield | ast.YieldFrom
 
 Definitions = dict[str, list[ast.FunctionDef | ast.ClassDef]]
@@ -151,11 +152,13 @@ def _on_import(
     """Yields reasons for functions that may keep state in variables of their own."""
     match node:
         case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-            method = scope.kind == "class" and isinstance(node, ast.FunctionDef)
+            # `forward` itself is called with what its own signature says.
+            wrappable = isinstance(node, ast.FunctionDef) and (scope.kind == "class" or name != "forward")
             if any(
                 _is_own(each, scope)
+                and not _is_autocast(each, scope, persistent)
                 and not (
-                    method
+                    wrappable
                     and isinstance(each, ast.Name)
                     and passes_calls_on(each, scope, own.get(each.id, []))
                 )
@@ -188,6 +191,24 @@ def _is_own(decorator: ast.expr, scope: LexicalScope) -> bool:
     if isinstance(called, ast.Name) and called.id in _DECORATORS and not scope.holders(called.id):
         return False
     return not paths(called, scope).isdisjoint((UNKNOWN, OWN_CLASS, "functools.partial"))
+
+
+def _is_autocast(decorator: ast.expr, scope: LexicalScope, persistent: PersistentNames) -> bool:
+    """Whether a decorator is a name of the module for PyTorch's ``custom_fwd`` or ``custom_bwd`` with fixed arguments."""
+    if not isinstance(decorator, ast.Name):
+        return False
+    match [(node, where) for node, where in persistent.on_import if decorator.id in _assigned(node)]:
+        case [(ast.Assign(value=ast.Call(func=func, args=[function]) as value), where)]:
+            alone = [len(holder.bindings[decorator.id]) for holder in scope.holders(decorator.id)] == [1]
+            fixed = persistent.kind(value, where) == "immutable"
+            partial = paths(func, where) == {"functools.partial"}
+            return alone and fixed and partial and paths(function, where) <= _AUTOCAST
+    return False
+
+
+def _assigned(node: ast.AST) -> set[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    return {each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)}
 
 
 def _makes_functions(called: ast.expr, own: Definitions, persistent: PersistentNames) -> bool:

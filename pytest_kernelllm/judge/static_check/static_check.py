@@ -77,7 +77,7 @@ def find_violations(source: str) -> list[Violation]:
         ]
     try:
         tree = parse(source.encode())
-        violations = _read(tree)
+        violations = _read(_PropertiesOfGpus(tree).visit(tree))
     except TooManyAliases as error:
         return [Violation(1, f"has names that cannot be resolved: {error}")]
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -97,6 +97,36 @@ def _other_encoding(source: str) -> str | None:
         if declared and declared[1].lower().replace("_", "-") not in ("utf-8", "utf8"):
             return declared[1]
     return None
+
+
+class _PropertiesOfGpus(ast.NodeTransformer):
+    """Reads ``getattr(torch.cuda.get_device_properties(…), "name", default)`` as an attribute, for the check only.
+
+    Kernels ask so for what an older torch does not know. Of other objects, attributes are not got by name.
+    """
+
+    def __init__(self, tree: ast.Module) -> None:
+        names = {getattr(node, field, None) for node in ast.walk(tree) for field in ("name", "arg", "asname")}
+        stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+        self._builtin = "getattr" not in names | stored
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Replaces the call by a choice between the attribute and the default."""
+        self.generic_visit(node)
+        match node:
+            case ast.Call(
+                func=ast.Name(id="getattr"),
+                args=[
+                    ast.Call(func=ast.Attribute(attr="get_device_properties")) as value,
+                    ast.Constant(value=str(name)),
+                    default,
+                ],
+                keywords=[],
+            ) if self._builtin and name.isidentifier():
+                attribute = ast.copy_location(ast.Attribute(value, name, ast.Load()), node)
+                test = ast.copy_location(ast.Constant(True), node)
+                return ast.copy_location(ast.IfExp(test, attribute, default), node)
+        return node
 
 
 def _read(tree: ast.Module) -> list[Violation]:

@@ -7,6 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.runtime.interpreter import InterpretedFunction
 
 PROPERTIES = SimpleNamespace(
     name="NVIDIA H100 80GB HBM3",
@@ -16,6 +19,7 @@ PROPERTIES = SimpleNamespace(
     total_memory=80 << 30,
     L2_cache_size=50 << 20,
     warp_size=32,
+    max_threads_per_block=1024,
     max_threads_per_multi_processor=2048,
     regs_per_multiprocessor=65536,
     shared_memory_per_block_optin=232448,
@@ -23,8 +27,73 @@ PROPERTIES = SimpleNamespace(
 """An H100's. A right kernel computes the same on any GPU; only its grid may depend on this."""
 
 
+REGISTERS = 32
+"""Registers that each thread of a kernel is said to use."""
+
+DRIVER_PROPERTIES = {
+    "max_shared_mem": PROPERTIES.shared_memory_per_block_optin,
+    "max_num_regs": PROPERTIES.regs_per_multiprocessor,
+    "multiprocessor_count": PROPERTIES.multi_processor_count,
+    "warpSize": PROPERTIES.warp_size,
+    "sm_clock_rate": 1_980_000,
+    "mem_clock_rate": 2_619_000,
+    "mem_bus_width": 5120,
+}
+"""The same as Triton's driver names them; rates in kHz, the width in bits."""
+
+
+def driver_for(capability: int) -> SimpleNamespace:
+    """Returns what answers in place of Triton's driver: no tensor lies on a GPU, and nothing can be launched.
+
+    Args:
+        capability: of the GPU that kernels are compiled for, such as 90.
+    """
+    target = GPUTarget("cuda", capability, PROPERTIES.warp_size)
+    return SimpleNamespace(
+        get_current_target=lambda: target,
+        get_current_device=lambda: 0,
+        get_current_stream=lambda device=0: 0,
+        get_active_torch_device=lambda: torch.device("cpu"),
+        launcher_cls=lambda source, metadata: lambda *args, **kwargs: None,
+        utils=SimpleNamespace(
+            get_device_properties=lambda device=0: dict(DRIVER_PROPERTIES),
+            load_binary=lambda *args: (None, None, REGISTERS, 0, PROPERTIES.max_threads_per_block),
+        ),
+    )
+
+
+class WarmKernel:
+    """What ``kernel.warmup`` returns in Triton's interpreter, where nothing is compiled: a kernel that can be launched."""
+
+    n_regs = REGISTERS
+    n_spills = 0
+    metadata = SimpleNamespace(shared=16 << 10, num_warps=4)
+
+    def __init__(self, kernel: Any) -> None:
+        """``kernel``: the interpreted one."""
+        self._kernel = kernel
+
+    def _init_handles(self) -> None:
+        """Loads nothing."""
+
+    def __getitem__(self, grid: Any) -> Any:
+        """Returns what launches the kernel, with all of its arguments."""
+        return self._kernel[grid]
+
+
+def answer_warmup() -> None:
+    """Makes ``kernel.warmup`` return a kernel in Triton's interpreter."""
+    run = InterpretedFunction.run
+
+    def run_or_warm(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        return WarmKernel(kernel) if warmup else run(kernel, *args, grid=grid, warmup=False, **kwargs)
+
+    InterpretedFunction.run = run_or_warm
+
+
 def answer_for_gpu() -> None:
-    """Replaces functions of ``torch.cuda`` that fail without a GPU, in this process."""
+    """Replaces functions of ``torch.cuda`` and Triton's driver that fail without a GPU, in this process."""
+    triton.runtime.driver.set_active(driver_for(10 * PROPERTIES.major + PROPERTIES.minor))
 
     def nowhere(*device: Any) -> contextlib.nullcontext[None]:
         return contextlib.nullcontext()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from types import SimpleNamespace
 from typing import Any
 
-import torch
 import triton
+
+from pytest_kernelllm.judge.worker.absent_gpu import driver_for
 
 MOST_CONFIGURATIONS = 4
 """Configurations of an autotuned kernel that are compiled, at most."""
@@ -26,18 +26,10 @@ def compile_only(arch: str) -> Iterator[list[str]]:
 
     Yields the list of names of the kernels compiled so far.
     """
-    from triton.backends.compiler import GPUTarget
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.jit import JITFunction
 
-    target = GPUTarget("cuda", int(arch.removeprefix("sm_").rstrip("af")), 32)
-    driver = SimpleNamespace(
-        get_current_target=lambda: target,
-        get_current_device=lambda: 0,
-        get_current_stream=lambda device=0: 0,
-        get_active_torch_device=lambda: torch.device("cpu"),
-    )
-    triton.runtime.driver.set_active(driver)
+    triton.runtime.driver.set_active(driver_for(int(arch.removeprefix("sm_").rstrip("af"))))
     compiled: list[str] = []
     launch, tune = JITFunction.run, Autotuner.run
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_kernelllm.judge.worker.absent_gpu import answer_for_gpu
+from pytest_kernelllm.judge.worker.absent_gpu import answer_for_gpu, answer_warmup
 from pytest_kernelllm.judge.worker.fast_language import speed_up_language
 from pytest_kernelllm.judge.worker.gpu_semantics import compute_as_on_gpu
 from pytest_kernelllm.judge.worker.interpreter import fix_bfloat16, speed_up
@@ -14,6 +14,7 @@ def prepare_interpreter() -> None:
     """Patches this process's interpreter, before any kernel is imported. Not reversible, and not to be repeated."""
     speed_up_language()
     answer_for_gpu()
+    answer_warmup()
     fix_bfloat16()
     compute_as_on_gpu()
     compute_libdevice()

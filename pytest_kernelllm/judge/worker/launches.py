@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch.cuda import Event
+from triton.compiler import CompiledKernel
 from triton.runtime import autotuner, interpreter, jit
 
 from pytest_kernelllm.judge.shared.watch import OperationWatch
@@ -27,6 +29,7 @@ class LaunchRecorder:
         """Patches Triton's launch functions. Not reversible: a worker serves one candidate."""
         for cls in (jit.JITFunction, interpreter.InterpretedFunction):
             self._wrap(cls)
+        self._wrap_compiled(CompiledKernel)
         tune = autotuner.Autotuner.run
 
         def run(tuner: Any, *args: Any, **kwargs: Any) -> Any:
@@ -42,21 +45,33 @@ class LaunchRecorder:
         def run(kernel: Any, *args: Any, **kwargs: Any) -> Any:
             if kwargs.get("warmup"):
                 return launch(kernel, *args, **kwargs)
-            self.count += 1
-            if self._left_out:
-                return None
-            with self._watch.paused():
-                if self._spans is None:
-                    return launch(kernel, *args, **kwargs)
-                start, end = Event(enable_timing=True), Event(enable_timing=True)
-                start.record()
-                try:
-                    return launch(kernel, *args, **kwargs)
-                finally:
-                    end.record()
-                    self._spans.append((start, end))
+            return self._launch(launch, kernel, *args, **kwargs)
 
         cls.run = run
+
+    def _wrap_compiled(self, cls: Any) -> None:
+        """Intercepts launches of kernels that ``kernel.warmup`` returned."""
+        prepare = cls.__getitem__
+
+        def prepared(kernel: Any, grid: Any) -> Callable[..., Any]:
+            return functools.partial(self._launch, prepare(kernel, grid))
+
+        cls.__getitem__ = prepared
+
+    def _launch(self, launch: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self.count += 1
+        if self._left_out:
+            return None
+        with self._watch.paused():
+            if self._spans is None:
+                return launch(*args, **kwargs)
+            start, end = Event(enable_timing=True), Event(enable_timing=True)
+            start.record()
+            try:
+                return launch(*args, **kwargs)
+            finally:
+                end.record()
+                self._spans.append((start, end))
 
     @contextlib.contextmanager
     def watched(self, watch: OperationWatch) -> Iterator[None]:

@@ -128,3 +128,22 @@ def test_gradients_of_outputs_lie_in_memory_as_training_leaves_them(layout):
     found = by_hand(module, arguments, into)
     for i, name in enumerate(gradients.names):
         assert compare(found[name], gradients.expected, i, POLICY, None).passed
+
+
+class Softmax(nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, -1)
+
+
+def test_gradients_that_cancel_are_right_within_the_rounding_of_what_cancels():
+    found = []
+    for seed in range(20):
+        arguments = {"x": rows(seed)}
+        gradients = pulled(Softmax(), arguments, incoming="expanded")
+        y = torch.exp(arguments["x"] - arguments["x"].amax(-1, keepdim=True))
+        y = y / y.sum(-1, keepdim=True)
+        [into] = gradients.into
+        got = y * (into - (y * into).sum(-1, keepdim=True))
+        assert compare(got, gradients.expected, 0, POLICY, None).passed, seed
+        found.append(compare(got + 1e-3 * y * into, gradients.expected, 0, POLICY, None).passed)
+    assert not any(found)

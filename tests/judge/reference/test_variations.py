@@ -211,6 +211,14 @@ def test_weights_are_negative_zero_and_nan():
     assert int(ask(build, inputs, rule="weights", state=WITH_NAN).module.weight.isnan().sum()) == 1
 
 
+def test_nan_fills_a_whole_filter_of_a_convolution():
+    def inputs():
+        return (torch.randn(2, 3, 6, 6),)
+
+    weight = ask(lambda: nn.Conv2d(3, 8, 3, padding=1), inputs, rule="weights", state=WITH_NAN).module.weight
+    assert sorted(weight.isnan().sum((2, 3)).flatten().tolist()) == [0] * 23 + [9]
+
+
 def test_a_variance_stays_positive_while_the_weights_change_sign():
     prepared = ask(
         lambda: nn.BatchNorm1d(16).eval(), lambda: (torch.randn(4, 16),), rule="weights", state=SIGNED

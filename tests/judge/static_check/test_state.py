@@ -251,10 +251,29 @@ KEEPS = {
         "class Fn(torch.autograd.Function):\n    @staticmethod\n    @d\n    def forward(ctx, y): return y",
         "Fn.apply(x)",
     ),
-    "a decorator of forward": (
-        "def d(fn):\n    @functools.wraps(fn)\n    def inner(a, y):\n        return fn(a, y)\n    return inner\n"
-        "@d\ndef other(a, y): return y",
-        "other(self, x)",
+    "a decorator of a cached function's helper": (
+        "def d(fn):\n    def inner(n):\n        return [fn(n)]\n    return inner\n@d\ndef helper(n): return n\n"
+        "@functools.cache\ndef f(n): return helper(n)",
+        "f(1).append(1)",
+    ),
+    "a decorator of a cached function": (
+        "def d(fn):\n    def inner(n):\n        return [fn(n)]\n    return inner\n@functools.cache\n@d\ndef f(n): return n",
+        "f(1).append(1)",
+    ),
+    "a partial function as a decorator": (
+        "def keep(kept, fn): return fn\ncustom = functools.partial(keep, [])\n"
+        "class Fn(torch.autograd.Function):\n    @staticmethod\n    @custom\n    def forward(ctx, y): return y",
+        "Fn.apply(x)",
+    ),
+    "autocast by a name with two meanings": (
+        "def keep(fn): return fn\ncustom = functools.partial(torch.amp.custom_fwd, device_type='cuda')\ncustom = keep\n"
+        "class Fn(torch.autograd.Function):\n    @staticmethod\n    @custom\n    def forward(ctx, y): return y",
+        "Fn.apply(x)",
+    ),
+    "an enumeration of lists": ("import enum\nclass E(enum.Enum):\n    ONE = [1]", "E.ONE.value.append(1)"),
+    "a decorator of a class": (
+        "def d(cls):\n    def inner(y):\n        return cls(y)\n    return inner\n@d\nclass Kept:\n    pass",
+        "Kept(x)",
     ),
     "a context that was opened on import": (
         "import contextlib\n@contextlib.contextmanager\ndef c():\n    kept = []\n    yield kept\nOPEN = c()",
@@ -273,6 +292,13 @@ def test_what_keeps_something_is_refused(above, first):
     assert any(words in finding.reason for words in ("keep state between calls", "attribute", "touches")), (
         finding
     )
+
+
+def test_forward_itself_cannot_be_decorated():
+    above = "def d(fn):\n    @functools.wraps(fn)\n    def inner(a, y):\n        return fn(a, y)\n    return inner\n"
+    source = MODULE.format(above=above, first="pass", arguments="self, x")
+    [finding] = find_violations(source.replace("def forward", "@d\ndef forward"))
+    assert "decorates `forward`" in finding.reason
 
 
 @pytest.mark.parametrize(
@@ -343,6 +369,16 @@ FIXED = {
         "        def one(y): return y.contiguous() if isinstance(y, torch.Tensor) else y\n"
         "        return fn(ctx, *[one(y) for y in args])\n    return inner\n"
         "class Fn(torch.autograd.Function):\n    @staticmethod\n    @contiguous\n    def forward(ctx, y):\n        ctx.n = 1\n        return y",
+        "Fn.apply(x)",
+    ),
+    "a decorator of a function": (
+        "def contiguous(fn):\n    @functools.wraps(fn)\n    def inner(*args):\n        return fn(*[y.contiguous() for y in args])\n"
+        "    return inner\n@contiguous\ndef other(y): return y",
+        "other(x)",
+    ),
+    "autocast with fixed arguments": (
+        "import functools\ncustom = functools.partial(torch.amp.custom_fwd, device_type='cuda')\n"
+        "class Fn(torch.autograd.Function):\n    @staticmethod\n    @custom\n    def forward(ctx, y): return y",
         "Fn.apply(x)",
     ),
     "an alias of an autograd function": (

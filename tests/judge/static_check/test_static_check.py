@@ -117,6 +117,10 @@ REFUSED = {
     "eval('1')": "`eval`",
     "f = open": "`open`",
     "getattr(torch, 'load')": "`getattr`",
+    "getattr(torch.cuda.get_device_properties(0), '__class__', 1)": "`__class__`",
+    "getattr(torch.cuda.get_device_properties(0), 'warp_size', torch.load)": "torch.load",
+    "def get(name):\n    return getattr(torch.cuda.get_device_properties(0), name, 32)": "`getattr`",
+    "getattr = print\ngetattr(torch.cuda.get_device_properties(0), 'warp_size', 32)": "`getattr`",
     "type('A', (), {})": "`type`",
     "globals()": "`globals`",
     "if BLOCK == 1:\n    eval = 1\neval('1')": "`eval`",
@@ -170,6 +174,8 @@ REFUSED = {
     # classes
     "class Lazy(torch.Tensor):\n    pass": "derives a class from torch.Tensor",
     "class A:\n    pass\nA = torch.Tensor\nclass B(A):\n    pass": "derives a class from A",
+    "import enum\nclass A(enum.EnumMeta):\n    pass": "derives a class from enum.EnumMeta",
+    "import enum\nclass A(enum.Enum):\n    ONE = 1\nA.ONE.kept = 1": "attribute `kept`",
     "class A(metaclass=print):\n    pass": "metaclass",
     "async def f():\n    pass": "asynchronously",
 }
@@ -185,6 +191,9 @@ def test_what_no_kernel_needs_is_refused_by_line(text):
 
 HARMLESS = [
     "class A:\n    pass",
+    "import enum\nclass A(enum.Enum):\n    ONE = 1\ndef f(x, kind=A.ONE.value):\n    return kind == A.ONE.value",
+    "from enum import IntEnum\nclass A(IntEnum):\n    ONE = 1\ndef f(x):\n    return x + A.ONE",
+    "WARP = getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), 'warp_size', 32)",
     "try:\n    pass\nexcept Exception:\n    pass",
     "cache, stream, thread, file = 1, 2, 3, 4",
     "def eval_stream(cache, exec=1):\n    return cache",
