@@ -12,6 +12,7 @@ import torch
 
 from pytest_kernelllm.judge.findings import Decision, Findings, OutOfTime
 from pytest_kernelllm.judge.handle import WorkerDied, WorkerHandle
+from pytest_kernelllm.judge.memory import WORKER_SHARE
 from pytest_kernelllm.judge.reference.outputs import ReferenceOutputs
 from pytest_kernelllm.judge.run.call import Judging, error_text
 from pytest_kernelllm.judge.shared.buffers import Allocator, GpuBlockPool
@@ -29,12 +30,18 @@ class Workers:
     """Seconds that all replies of a worker may take together."""
     pool: GpuBlockPool | None = None
     """Allocates shared memory on a GPU; None on a CPU."""
-    memory_share: float = 0.0
-    """Share of the GPU's memory that a worker may take."""
 
     @contextlib.contextmanager
-    def loaded(self, source: str, references: ReferenceOutputs, findings: Findings) -> Iterator[Judging]:
+    def loaded(
+        self, source: str, references: ReferenceOutputs, findings: Findings, memory: int | None = None
+    ) -> Iterator[Judging]:
         """Opens a worker that has loaded a kernel module. Its buffers are freed when its process has ended.
+
+        Args:
+            source: the kernel module.
+            references: the target's.
+            findings: get what goes wrong.
+            memory: bytes of GPU memory that the worker may allocate; None: half of the GPU's.
 
         Raises:
             OutOfTime: the worker missed its deadline.
@@ -48,13 +55,14 @@ class Workers:
                     if self.device.type == "cuda":
                         # Before the GPU is locked: drivers create contexts one after the other, for all GPUs
                         # of a machine.
-                        make_context(worker, self.memory_share)
+                        total = torch.cuda.get_device_properties(0).total_memory
+                        make_context(worker, WORKER_SHARE if memory is None else min(1.0, memory / total))
                     reply = worker.request("load", source=source)
                 if "error" in reply:
                     reason = f"it cannot be imported: {error_text(reply)}"
                     raise Decision("rejected", "load", reason, "load")
                 rng = random.Random(secrets.randbits(64))
-                yield Judging(worker, allocator, references, findings, rng)
+                yield Judging(worker, allocator, references, findings, rng, memory)
         except WorkerDied as error:
             reason = f"the candidate's process failed: {error}"
             if error.hung:

@@ -354,7 +354,7 @@ def test_calls_of_an_original_that_updates_its_buffers_leave_the_next_candidate_
     prepared = prepare(references(lambda: nn.BatchNorm1d(64)))
     assert "running_mean" in prepared.updates.names
     before = prepared.module.running_mean.clone()
-    call_original(prepared)
+    call_original(prepared, prepared.arguments)
     needed_bytes(prepared)
     assert torch.equal(prepared.module.running_mean, before)
     prepared = prepare(references(lambda: nn.LayerNorm(64)))
