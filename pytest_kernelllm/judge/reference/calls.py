@@ -112,12 +112,14 @@ def perturb(module: nn.Module, seed: int) -> nn.Module:
             continue
         value = tensor.detach()
         if bool((value == 0).all()):
-            value = 0.3 * _noise(value, torch.randn, generator)
+            value = _with_noise(value, torch.randn, generator, lambda part, noise: 0.3 * noise)
         elif bool((value >= 0).all()):
-            value = value * (0.6 + 0.8 * _noise(value, torch.rand, generator))
+            value = _with_noise(value, torch.rand, generator, lambda part, noise: part * (0.6 + 0.8 * noise))
         else:
-            spread = value.float().std(unbiased=False).to(value)
-            value = value + 0.1 * spread * _noise(value, torch.randn, generator)
+            size = 0.1 * value.float().std(unbiased=False).to(value)
+            value = _with_noise(
+                value, torch.randn, generator, lambda part, noise, size=size: part + size * noise
+            )
         tensor.data = value
     return module
 
@@ -229,8 +231,20 @@ def run_in_half(
         return None
 
 
-def _noise(like: torch.Tensor, kind: Callable[..., torch.Tensor], generator: torch.Generator) -> torch.Tensor:
-    """Returns random numbers with the shape, dtype and device of ``like``."""
-    count = like.numel()
-    drawn = kind(min(count, _NOISE), generator=generator, device=like.device).to(like.dtype)
-    return drawn.repeat(-(-count // _NOISE))[:count].reshape(like.shape) if count else like
+def _with_noise(
+    value: torch.Tensor,
+    kind: Callable[..., torch.Tensor],
+    generator: torch.Generator,
+    mix: Callable[..., torch.Tensor],
+) -> torch.Tensor:
+    """Returns a tensor mixed with random numbers element by element, in chunks: copies of large weights need much memory."""
+    count = value.numel()
+    drawn = kind(min(count, _NOISE), generator=generator, device=value.device).to(value.dtype)
+    if not value.is_contiguous():
+        return mix(value, drawn.repeat(-(-count // _NOISE))[:count].reshape(value.shape))
+    mixed = torch.empty_like(value)
+    noise = drawn.repeat(min(-(-count // _NOISE), 1 << 8))
+    pairs = zip(mixed.view(-1).split(len(noise)), value.view(-1).split(len(noise)), strict=True)
+    for target, part in pairs:
+        target.copy_(mix(part, noise[: len(part)]))
+    return mixed

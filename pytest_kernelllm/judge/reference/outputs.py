@@ -109,14 +109,9 @@ class ReferenceOutputs:
             except Unasked as nothing:
                 self._unasked[probe] = f"{nothing}"
                 raise
+            self._keep(prepared)
         if self.device.startswith("cuda"):
             make_room(prepared.bytes)
-        if prepared.bytes > SMALL:
-            return prepared
-        with self._keeping:
-            self._kept[probe] = prepared
-            while sum(q.bytes for q in self._kept.values()) > 16 * SMALL:
-                self._kept.popitem(last=False)
         return prepared
 
     def gradients(self, prepared: PreparedProbe) -> Gradients:
@@ -173,6 +168,14 @@ class ReferenceOutputs:
     def _find(self, probe: Probe) -> PreparedProbe | None:
         with self._keeping:
             return self._kept.get(probe)
+
+    def _keep(self, prepared: PreparedProbe) -> None:
+        if prepared.bytes > SMALL:
+            return
+        with self._keeping:
+            self._kept[prepared.probe] = prepared
+            while sum(q.bytes for q in self._kept.values()) > 16 * SMALL:
+                self._kept.popitem(last=False)
 
     def _prepare(self, probe: Probe) -> PreparedProbe:
         case = self.subject.case(probe.case)

@@ -49,8 +49,8 @@ def rows(n):
     return torch.randn(n, 64)
 
 
-def references(build, inputs=rows, policy=POLICY, tolerance=None):
-    return ReferenceOutputs(Target(build, inputs), "cpu", policy, tolerance)
+def references(build, inputs=rows, policy=POLICY, tolerance=None, budget=None):
+    return ReferenceOutputs(Target(build, inputs), "cpu", policy, tolerance, budget=budget)
 
 
 def prepare(target, stress="", rule="values", seed=1, **more):
