@@ -22,7 +22,7 @@ from pytest_kernelllm.judge.examine import examine
 from pytest_kernelllm.judge.findings import Decision, Findings, OutOfMemory
 from pytest_kernelllm.judge.gpu_ledger import UNIT, GpuLedger
 from pytest_kernelllm.judge.isolation.isolation import Isolation, probe_isolation
-from pytest_kernelllm.judge.memory import OWN, CallBytes, release_cache
+from pytest_kernelllm.judge.memory import OWN, CallBytes, release_cache, release_host_cache
 from pytest_kernelllm.judge.plans import Plan, make_plans, sizes_asked
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.outputs import OriginalError, ReferenceOutputs, Subject
@@ -209,7 +209,9 @@ class Judge:
             if self._limited:
                 worker = max(UNIT, leased - OWN // 2 - (0 if call is None else call.shared))
             yield _Lease(leased + UNIT > budget, worker)
-            release_cache()
+            release_cache(0 if self._limited else OWN)
+            if call is not None and call.usual() > budget:
+                release_host_cache()
 
     def _what_would_do(self, call: CallBytes) -> str:
         """Says how much memory would do, if that is more than may be used; else empty."""

@@ -22,8 +22,9 @@ ROOFLINE = 2 << 30
 WORKER_SHARE = 0.5
 """Share of the GPU's memory that a worker may take where no budget is set: other processes use it, too."""
 
-SLICE_BYTES = 64
-"""Bytes for each element of a slice that is compared in float64: inputs, outputs of three runs, and their errors."""
+SLICE_BYTES = 48
+"""Bytes for each element of a slice that is compared in float64: inputs, outputs of three runs, and what is derived from
+them; and as many for each element that is compared at once."""
 
 TEMPORARIES = 8
 """How many times a probe's bytes one honest call may need at once."""
@@ -77,13 +78,14 @@ class CallBytes:
         elements = max(policy.slice_elements, self.row)
         part = min(1.0, elements * 4 / max(self.inputs, self.outputs, 1))
         elements = min(elements, max(self.inputs, self.outputs) // 2)
-        cut = int(SLICE_BYTES * elements + 2 * part * self.peak) + 2 * self.state
+        compared = elements + min(elements, policy.chunk_elements)
+        cut = int(SLICE_BYTES * compared + 2 * part * self.peak) + 2 * self.state
         return OWN + self.shared + self.state + max(self.drawn, self.peak, cut, ROOFLINE)
 
     def dependent(self) -> int:
         """Returns the same where rows depend on each other: then float64 is computed on the CPU."""
         call = self.inputs + self.peak
-        errors = SLICE_BYTES // 4 * self.outputs
+        errors = SLICE_BYTES // 2 * self.outputs
         return OWN + self.shared + self.state + max(self.drawn, call, errors, ROOFLINE)
 
 
@@ -94,10 +96,17 @@ def most(calls: Iterable[CallBytes]) -> CallBytes:
     return CallBytes(**numbers | {"rows": all(c.rows for c in each)})
 
 
-def release_cache() -> None:
-    """Gives cached GPU memory back to the others, where it is much."""
-    if torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > OWN:
+def release_cache(kept: int) -> None:
+    """Gives cached GPU memory back to the others, where it is more than ``kept`` bytes."""
+    if torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > kept:
         torch.cuda.empty_cache()
+
+
+def release_host_cache() -> None:
+    """Gives cached memory of the host, which is pinned for the GPU, back to the system."""
+    release = getattr(torch.accelerator, "empty_host_cache", None)  # of recent versions of PyTorch
+    if release is not None:
+        release()
 
 
 def make_room(needed: int) -> None:

@@ -199,10 +199,14 @@ class Originals:
 
 
 def to_host(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns a large tensor's copy in the host's memory, from which copies to the GPU are fast."""
+    """Returns a large tensor's copy in the host's memory, pinned if it can be: copies to the GPU are faster then."""
     if not tensor.is_cuda or tensor.nbytes < LARGE:
         return tensor
-    return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor)
+    try:
+        pinned = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
+    except RuntimeError:
+        return tensor.cpu()
+    return pinned.copy_(tensor)
 
 
 def _exact_copy(module: torch.nn.Module) -> torch.nn.Module:
