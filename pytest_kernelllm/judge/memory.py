@@ -26,6 +26,9 @@ SLICE_BYTES = 48
 """Bytes for each element of a slice that is compared in float64: inputs, outputs of three runs, and what is derived from
 them; and as many for each element that is compared at once."""
 
+CONFIRM_BYTES = 12
+"""Bytes for each element of a slice that is compared with the original's output for all rows."""
+
 TEMPORARIES = 8
 """How many times a probe's bytes one honest call may need at once."""
 
@@ -80,7 +83,8 @@ class CallBytes:
         elements = min(elements, max(self.inputs, self.outputs) // 2)
         compared = elements + min(elements, policy.chunk_elements)
         cut = int(SLICE_BYTES * compared + 2 * part * self.peak) + 2 * self.state
-        return OWN + self.shared + self.state + max(self.drawn, self.peak, cut, ROOFLINE)
+        whole = self.outputs + CONFIRM_BYTES * elements
+        return OWN + self.shared + self.state + max(self.drawn, self.peak, cut, whole, ROOFLINE)
 
     def dependent(self) -> int:
         """Returns the same where rows depend on each other: then float64 is computed on the CPU."""

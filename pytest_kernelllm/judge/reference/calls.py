@@ -66,7 +66,7 @@ def copied(module: nn.Module, change: Change, change_buffer: Change | None = Non
 
 def moved(module: nn.Module, device: str) -> nn.Module:
     """Returns a copy of ``module`` on another device, plain attributes that are tensors included."""
-    copied_module = copied(module, lambda tensor: tensor.to(device))
+    copied_module = copied(module, lambda tensor: tensor.to(device, copy=True))
     for part in copied_module.modules():
         for name, value in vars(part).items():
             if type(value) is torch.Tensor:

@@ -189,7 +189,10 @@ class Originals:
     def _fresh(self, case: Case) -> torch.nn.Module:
         """Returns a module of its own with initial weights, as a copy where copies work."""
         if self.on_host and self.call.state > LARGE:
-            return self.subject.build(case, device=self.device)
+            on_cpu = self._on_cpu(case)
+            if calls.holds_closures(on_cpu):
+                return self.subject.build(case, device=self.device)
+            return calls.moved(on_cpu, self.device)
         built = self._built.get(case.name)
         if built is None:
             built = self._built[case.name] = self.subject.build(case, device=self.device)
