@@ -124,7 +124,7 @@ class OperationWatch(TorchDispatchMode):
             return result
         values = None
         if name in WRITTEN:
-            values = args[0] if name in COPIES else result.as_strided((1,), (1,)).clone()
+            values = args[0] if name in COPIES else result.as_strided((), ()).clone()
         form = torch.empty_strided(result.shape, result.stride(), dtype=result.dtype, device="meta")
         size, device = result.untyped_storage().nbytes(), result.device
         del result, tensors
