@@ -25,7 +25,7 @@ from pytest_kernelllm.judge.findings import Decision, Findings, OutOfMemory, Wor
 from pytest_kernelllm.judge.gpu_ledger import UNIT, GpuLedger
 from pytest_kernelllm.judge.isolation.isolation import Isolation, probe_isolation
 from pytest_kernelllm.judge.launching import ServerFailed
-from pytest_kernelllm.judge.memory import JUDGE_SHARE, OWN, WORKER_SHARE, release_cache, verdict_bytes
+from pytest_kernelllm.judge.memory import OWN, CallBytes, release_cache, release_host_cache
 from pytest_kernelllm.judge.plans import Plan, make_plans, sizes_asked
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.outputs import OriginalError, ReferenceOutputs, Subject
@@ -90,6 +90,16 @@ class _Outcome:
     """Whether a process ended that may have been killed from outside."""
 
 
+@dataclass(frozen=True)
+class _Lease:
+    """GPU memory that a verdict may take."""
+
+    all: bool
+    """Whether that is all that this judge may take."""
+    worker: int | None = None
+    """Bytes that a worker may allocate itself; None: no budget is set."""
+
+
 class Judge:
     """Judges candidates in one environment. Thread-safe; starts its processes on first use."""
 
@@ -131,13 +141,12 @@ class Judge:
         cpu = torch.device("cpu")
         if self.device.type == "cuda":
             server = ForkServer("cuda", self.isolation)
-            total = torch.cuda.get_device_properties(0).total_memory
-            share = WORKER_SHARE
-            if gpu_memory:
-                torch.cuda.set_per_process_memory_fraction(min(1.0, JUDGE_SHARE * gpu_memory / total))
-                share = (1 - JUDGE_SHARE) * gpu_memory / total
-            self._ledger = GpuLedger(gpu_uuid, gpu_memory or total - OWN)
-            self._workers = Workers(server, self.device, deadline, GpuBlockPool(self.device), share)
+            self._total = torch.cuda.get_device_properties(0).total_memory
+            self._limited = gpu_memory > 0
+            if self._limited:
+                torch.cuda.set_per_process_memory_fraction(min(1.0, gpu_memory / self._total))
+            self._ledger = GpuLedger(gpu_uuid, gpu_memory or self._total - OWN)
+            self._workers = Workers(server, self.device, deadline, GpuBlockPool(self.device))
             interpreter = ForkServer(
                 "interpret", replace(self.isolation, gpu=False, unix_sockets=False, memfd=False)
             )
@@ -167,15 +176,15 @@ class Judge:
             launching.ServerFailed: the judge's own processes cannot start.
         """
         start = time.perf_counter()
-        needed = verdict_bytes(criteria.subject.cases) if self.device.type == "cuda" else 0
-        with self._leased(needed) as enough:
-            outcome = self._decided(candidate, criteria, enough)
-        if outcome.out_of_memory and not enough:
-            with self._leased(self._ledger.budget):  # alone on the GPU
-                outcome = self._decided(candidate, criteria, True)
+        call = self._call_bytes(criteria) if self.device.type == "cuda" else None
+        with self._leased(call, alone=False) as leased:
+            outcome = self._decided(candidate, criteria, leased)
+        if outcome.out_of_memory and not leased.all:
+            with self._leased(call, alone=True) as leased:
+                outcome = self._decided(candidate, criteria, leased)
         reason = outcome.reason
-        if outcome.out_of_memory and needed > self._ledger.budget:
-            reason += f"; about {needed / 2**30:.0f} GiB would do, and {self._ledger.budget / 2**30:.0f} GiB may be used"
+        if outcome.out_of_memory and call is not None:
+            reason += self._what_would_do(call)
         findings = outcome.findings
         return Verdict(
             verdict=outcome.verdict,
@@ -192,30 +201,54 @@ class Judge:
             isolation=self.isolation.level,
         )
 
-    @contextlib.contextmanager
-    def _leased(self, needed: int) -> Iterator[bool]:
-        """Holds a lease of GPU memory; yields whether that is all that this judge may take."""
-        if self.device.type == "cpu":
-            yield True
-            return
-        with self._ledger.lease(needed) as leased:
-            yield leased + UNIT > self._ledger.budget
-            release_cache()
+    def _call_bytes(self, criteria: Criteria) -> CallBytes | None:
+        """Returns the bytes of a call of the original; None where it cannot be built."""
+        try:
+            return self._reference_outputs(criteria, str(self.device)).call
+        except (Exception, SystemExit):  # which the first probe reports
+            return None
 
-    def _decided(self, candidate: Candidate, criteria: Criteria, all_memory: bool) -> _Outcome:
+    @contextlib.contextmanager
+    def _leased(self, call: CallBytes | None, *, alone: bool) -> Iterator[_Lease]:
+        """Holds a lease of GPU memory for a verdict on such calls: all that this judge may take, if ``alone``."""
+        if self.device.type == "cpu":
+            yield _Lease(True)
+            return
+        budget = self._ledger.budget
+        needed = budget
+        if call is not None and not alone:
+            needed = call.usual() if call.usual() <= budget else call.least(self.policy)
+        with self._ledger.lease(needed) as leased:
+            worker = None
+            if self._limited:
+                worker = max(UNIT, leased - OWN // 2 - (0 if call is None else call.shared))
+            yield _Lease(leased + UNIT > budget, worker)
+            release_cache(0 if self._limited else OWN)
+            if call is not None and call.usual() > budget:
+                release_host_cache()
+
+    def _what_would_do(self, call: CallBytes) -> str:
+        """Says how much memory would do, if that is more than may be used; else empty."""
+        budget = self._ledger.budget
+        needed = max(call.least(self.policy), call.dependent())
+        if needed <= budget:
+            return ""
+        return f"; about {needed / 2**30:.0f} GiB would do, and {budget / 2**30:.0f} GiB may be used"
+
+    def _decided(self, candidate: Candidate, criteria: Criteria, leased: _Lease) -> _Outcome:
         """Decides again, in fresh processes, where a signal ended one: it may have come from outside."""
         for _ in range(TRIES - 1):
             with contextlib.suppress(ServerFailed):
-                outcome = self._decide(candidate, criteria, all_memory)
+                outcome = self._decide(candidate, criteria, leased)
                 if not outcome.process_lost:
                     return outcome
-        return self._decide(candidate, criteria, all_memory)
+        return self._decide(candidate, criteria, leased)
 
-    def _decide(self, candidate: Candidate, criteria: Criteria, all_memory: bool) -> _Outcome:
+    def _decide(self, candidate: Candidate, criteria: Criteria, leased: _Lease) -> _Outcome:
         findings = Findings({rule.name: rule.stage for rule in self.rules})
         stage: Stage = "timing" if criteria.timing and self.device.type == "cuda" else "correctness"
         try:
-            self._proceed(candidate, criteria, findings, all_memory)
+            self._proceed(candidate, criteria, findings, leased)
         except Decision as end:
             lost = isinstance(end, WorkerKilled | WorkerNotReady) or COMPILER_HIT in end.reason
             if end.verdict == "rejected" and FULL_DISK in end.reason:
@@ -230,9 +263,7 @@ class Judge:
             return _Outcome(findings, "inconclusive", "correctness", reason, out_of_memory=True)
         return _Outcome(findings, "accepted", stage)
 
-    def _proceed(
-        self, candidate: Candidate, criteria: Criteria, findings: Findings, all_memory: bool
-    ) -> None:
+    def _proceed(self, candidate: Candidate, criteria: Criteria, findings: Findings, leased: _Lease) -> None:
         for rule in self.rules:
             rule.check_source(candidate.source, findings)
         on_gpu = self.device.type == "cuda"
@@ -253,7 +284,7 @@ class Judge:
         untimed: list[Plan] = []
         with (
             self._beside(candidate, plans, criteria, findings) as check_beside,
-            self._workers.loaded(candidate.source, references, findings) as judging,
+            self._workers.loaded(candidate.source, references, findings, leased.worker) as judging,
         ):
             for plan in plans:
                 if examine(judging, plan, self.rules, sharing=self._sharing, before_each=check_beside):
@@ -265,11 +296,11 @@ class Judge:
                 counted = [plan for plan in plans if plan.case.name in findings.cases]
                 untimed = [plan for plan in counted if not self._time(judging, plan, plan.sizes)]
         require_compiled(self.environment.arch, findings)
-        if untimed and not all_memory:
+        if untimed and not leased.all:
             raise OutOfMemory(f"to time case {untimed[0].case.name}")
         for plan in untimed:
             judging.allocator.closed.wait(RELEASE_SECONDS)
-            self._time_smaller(candidate, plan, references, findings)
+            self._time_smaller(candidate, plan, references, findings, leased)
         if timed:
             for rule in self.rules:
                 rule.check_speedups(findings.timing, criteria.min_speedup, criteria.baseline, findings)
@@ -286,6 +317,7 @@ class Judge:
                     criteria.tolerance,
                     self._preparing,
                     self._in_stage,
+                    self._ledger.budget if device.startswith("cuda") else self.policy.judge_bytes,
                 )
                 kept = self._references[key] = (criteria.subject, references)
                 while len(self._references) > 2 * KEPT_TARGETS:
@@ -322,7 +354,12 @@ class Judge:
         return True
 
     def _time_smaller(
-        self, candidate: Candidate, plan: Plan, references: ReferenceOutputs, findings: Findings
+        self,
+        candidate: Candidate,
+        plan: Plan,
+        references: ReferenceOutputs,
+        findings: Findings,
+        leased: _Lease,
     ) -> None:
         """Times a case at the largest smaller sizes that fit into memory.
 
@@ -333,7 +370,7 @@ class Judge:
         """
         for sizes in islice(smaller(plan.case, plan.ranges, plan.sizes), HALVINGS):
             torch.cuda.empty_cache()
-            with self._workers.loaded(candidate.source, references, findings) as judging:
+            with self._workers.loaded(candidate.source, references, findings, leased.worker) as judging:
                 done = self._time(judging, plan, sizes)
             if done:
                 return

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
 
-from pytest_kernelllm.core.records import Case, TensorSpec
+from pytest_kernelllm.judge.policy import Policy
 
 ROOM = 4
 """How many times a probe's bytes should be free: workers hold inputs, outputs and temporaries."""
 
-CALLS = 4
-"""How many times the bytes of an original's call a verdict needs: the judge's inputs, the memory shared with the
-worker, what the worker allocates, and a baseline's outputs."""
-
 OWN = 2 << 30
 """Bytes that a verdict needs besides: two CUDA contexts, their kernels, and what is cached for the next candidate."""
 
-JUDGE_SHARE = 0.75
-"""Share of a budget of GPU memory that the judge itself may take, with what it shares with workers…"""
+ROOFLINE = 2 << 30
+"""Bytes that measuring the GPU's roofline takes, once in a process."""
 
 WORKER_SHARE = 0.5
-"""…and of the GPU that a worker may: other processes use it, too. Of a budget, it may take what is left."""
+"""Share of the GPU's memory that a worker may take where no budget is set: other processes use it, too."""
+
+SLICE_BYTES = 48
+"""Bytes for each element of a slice that is compared in float64: inputs, outputs of three runs, and what is derived from
+them; and as many for each element that is compared at once."""
+
+CONFIRM_BYTES = 12
+"""Bytes for each element of a slice that is compared with the original's output for all rows."""
 
 TEMPORARIES = 8
 """How many times a probe's bytes one honest call may need at once."""
@@ -34,27 +37,80 @@ SPARE = 1 << 30
 overwrites L2."""
 
 
-def verdict_bytes(cases: Iterable[Case]) -> int:
-    """Returns about how many bytes of GPU memory a verdict on a target with these cases takes.
+@dataclass(frozen=True)
+class CallBytes:
+    """Bytes that one call of the original takes, see ``reference.needs``."""
 
-    Outputs count as much as the inputs; how large they are is not known before the original has run.
-    """
-    calls = [
-        sum(
-            math.prod(case.sizes[d] if isinstance(d, str) else d for d in spec.shape)
-            * getattr(torch, spec.dtype).itemsize
-            for spec in case.domain.inputs.values()
-            if isinstance(spec, TensorSpec)
-        )
-        for case in cases
-    ]
-    return OWN + CALLS * 2 * max(calls, default=0)
+    inputs: int
+    state: int
+    """Parameters and buffers."""
+    outputs: int
+    peak: int
+    """The most that is alive at once besides inputs and state: outputs and temporaries."""
+    drawn: int
+    """The most that is alive while inputs are drawn, the inputs themselves included."""
+    row: int
+    """Elements of the widest row of inputs and outputs; 0 where calls cannot be cut."""
+    rows: bool
+    """Whether inputs and outputs have equally many rows, so that the call may be compared in slices."""
+
+    @property
+    def shared(self) -> int:
+        """Bytes that judge and worker share."""
+        return self.inputs + self.state + self.outputs
+
+    def usual(self) -> int:
+        """Returns the bytes of a verdict that keeps everything on the GPU.
+
+        That is about the judge's inputs, the memory shared with the worker, what the worker allocates, and a
+        baseline's outputs; in float64 three times as much, where the call cannot be cut.
+        """
+        copies = 16 * self.state
+        if self.rows:
+            return OWN + ROOFLINE + copies + 4 * (self.inputs + self.outputs) + 2 * (self.peak - self.outputs)
+        return OWN + ROOFLINE + copies + 8 * self.inputs + 4 * self.peak + 12 * self.outputs
+
+    def least(self, policy: Policy) -> int:
+        """Returns the bytes of a verdict whose inputs lie in the host's memory, see ``reference.originals``.
+
+        Always there: the memory shared with the worker, and the original's state. One at a time: inputs as they are
+        drawn, a call of the original or the candidate, and a slice in float64.
+        """
+        if not self.rows:
+            return self.dependent()
+        elements = max(policy.slice_elements, self.row)
+        part = min(1.0, elements * 4 / max(self.inputs, self.outputs, 1))
+        elements = min(elements, max(self.inputs, self.outputs) // 2)
+        compared = elements + min(elements, policy.chunk_elements)
+        cut = int(SLICE_BYTES * compared + 2 * part * self.peak) + 2 * self.state
+        whole = self.outputs + CONFIRM_BYTES * elements
+        return OWN + self.shared + self.state + max(self.drawn, self.peak, cut, whole, ROOFLINE)
+
+    def dependent(self) -> int:
+        """Returns the same where rows depend on each other: then float64 is computed on the CPU."""
+        call = self.inputs + self.peak
+        errors = SLICE_BYTES // 2 * self.outputs
+        return OWN + self.shared + self.state + max(self.drawn, call, errors, ROOFLINE)
 
 
-def release_cache() -> None:
-    """Gives cached GPU memory back to the others, where it is much."""
-    if torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > OWN:
+def most(calls: Iterable[CallBytes]) -> CallBytes:
+    """Returns the largest of each number: memory shared with a worker stays as large as for the largest call."""
+    each = list(calls)
+    numbers = {f.name: max(getattr(c, f.name) for c in each) for f in fields(CallBytes)}
+    return CallBytes(**numbers | {"rows": all(c.rows for c in each)})
+
+
+def release_cache(kept: int) -> None:
+    """Gives cached GPU memory back to the others, where it is more than ``kept`` bytes."""
+    if torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > kept:
         torch.cuda.empty_cache()
+
+
+def release_host_cache() -> None:
+    """Gives cached memory of the host, which is pinned for the GPU, back to the system."""
+    release = getattr(torch.accelerator, "empty_host_cache", None)  # of recent versions of PyTorch
+    if release is not None:
+        release()
 
 
 def make_room(needed: int) -> None:
@@ -67,9 +123,10 @@ def make_room(needed: int) -> None:
         torch.cuda.empty_cache()  # only then: it waits for the GPU
 
 
-def is_scarce(needed: int) -> bool:
-    """Whether free GPU memory is so low that an honest call on ``needed`` bytes may have failed."""
-    return torch.cuda.mem_get_info()[0] < SPARE + TEMPORARIES * needed
+def is_scarce(needed: int, allowed: int | None) -> bool:
+    """Whether an honest call on ``needed`` bytes may have failed: so little memory is free, or ``allowed`` for the worker."""
+    free = torch.cuda.mem_get_info()[0]
+    return min(free, free if allowed is None else allowed) < SPARE + TEMPORARIES * needed
 
 
 def ran_out(error: Any) -> bool:

@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import torch
+
 from pytest_kernelllm.core.records import Timing
 from pytest_kernelllm.judge.benchmark.measure import CandidateRunner, measure
 from pytest_kernelllm.judge.benchmark.roofline import Roofline, measure_roofline
@@ -43,7 +45,10 @@ class Timer:
             torch.cuda.OutOfMemoryError: the judge ran out of memory.
         """
         references = judging.references
-        probes = [Probe(case, tuple(sizes.items()), self._seed + SEED + i) for i in range(2)]
+        first = self._seed + SEED
+        # Two sets of large weights may be too many.
+        weights = first if references.on_host else None
+        probes = [Probe(case, tuple(sizes.items()), first + i, weights=weights) for i in range(2)]
         durations = judging.findings.durations
         with self.sharing():
             with durations.part("reference outputs"):
@@ -54,12 +59,13 @@ class Timer:
                 for rule in rules:
                     rule.check_run(run)
             with durations.part("torch.compile"):
-                references.compiled(prepared[0])
+                references.compiled(prepared[0], run.uploaded.placed(prepared[0]))
         with contextlib.ExitStack() as stack:
             with durations.part("waiting for the GPU"):
                 stack.enter_context(hold_gpu(self._gpu_uuid, alone=True))
             stack.enter_context(durations.part("timing"))
             if self._roofline is None:
+                torch.cuda.empty_cache()
                 self._roofline = measure_roofline(self._clock)
             uploaded = upload(judging, prepared[0])
             run = ProbeRun(judging, prepared[0], uploaded, {})

@@ -12,6 +12,7 @@ import torch
 
 from pytest_kernelllm.judge.findings import Decision, Findings, OutOfTime, WorkerKilled, WorkerNotReady
 from pytest_kernelllm.judge.handle import WorkerDied, WorkerHandle
+from pytest_kernelllm.judge.memory import WORKER_SHARE
 from pytest_kernelllm.judge.reference.outputs import ReferenceOutputs
 from pytest_kernelllm.judge.run.call import Judging, error_text
 from pytest_kernelllm.judge.shared.buffers import Allocator, GpuBlockPool
@@ -29,12 +30,18 @@ class Workers:
     """Seconds that all replies of a worker may take together."""
     pool: GpuBlockPool | None = None
     """Allocates shared memory on a GPU; None on a CPU."""
-    memory_share: float = 0.0
-    """Share of the GPU's memory that a worker may take."""
 
     @contextlib.contextmanager
-    def loaded(self, source: str, references: ReferenceOutputs, findings: Findings) -> Iterator[Judging]:
+    def loaded(
+        self, source: str, references: ReferenceOutputs, findings: Findings, memory: int | None = None
+    ) -> Iterator[Judging]:
         """Opens a worker that has loaded a kernel module. Its buffers are freed when its process has ended.
+
+        Args:
+            source: the kernel module.
+            references: the target's.
+            findings: get what goes wrong.
+            memory: bytes of GPU memory that the worker may allocate; None: half of the GPU's.
 
         Raises:
             OutOfTime: the worker missed its deadline.
@@ -50,7 +57,7 @@ class Workers:
                     try:
                         # Before the GPU is locked: drivers create contexts one after the other, for all GPUs
                         # of a machine.
-                        make_ready(worker, self.memory_share)
+                        make_ready(worker, self._memory_share(memory))
                     except WorkerDied as error:
                         if error.hung:
                             raise
@@ -60,7 +67,7 @@ class Workers:
                     reason = f"it cannot be imported: {error_text(reply)}"
                     raise Decision("rejected", "load", reason, "load")
                 rng = random.Random(secrets.randbits(64))
-                yield Judging(worker, allocator, references, findings, rng)
+                yield Judging(worker, allocator, references, findings, rng, memory)
         except WorkerDied as error:
             reason = f"the candidate's process failed: {error}"
             if error.hung:
@@ -68,6 +75,13 @@ class Workers:
             if error.killed:
                 raise WorkerKilled(reason) from None
             raise Decision("rejected", "run", reason, "run") from None
+
+    def _memory_share(self, memory: int | None) -> float:
+        """Returns the share of the GPU's memory that a worker may allocate; 0 without a GPU."""
+        if self.device.type != "cuda":
+            return 0.0
+        total = torch.cuda.get_device_properties(0).total_memory
+        return WORKER_SHARE if memory is None else min(1.0, memory / total)
 
 
 def make_ready(worker: WorkerHandle, memory_share: float) -> None:

@@ -270,6 +270,23 @@ def test_a_worker_that_is_killed_from_outside_changes_no_verdict(lives):
     assert verdict.accepted, verdict.reason
 
 
+def test_slices_and_scarce_memory_decide_the_same(lives):
+    policy = Policy(slice_bytes=1, slice_elements=4 * 64, judge_bytes=1 << 30)
+    wrong = GOOD.replace("+ 1)", "+ tl.where(tl.program_id(0) == 4, 1.001, 1.0))")
+    assert wrong != GOOD
+    with Judge(find_environment("cpu"), policy=policy) as judge:
+        right, rejected = (
+            judge.judge(
+                render(Completion("files", 0, text, "kernel_module"), lives["Scale"]),
+                Criteria(lives["Scale"]),
+            )
+            for text in (GOOD, wrong)
+        )
+    assert right.accepted, right.reason
+    assert (rejected.verdict, rejected.rule) == ("rejected", "values"), rejected.reason
+    assert "is wrong at [4, " in rejected.reason
+
+
 def test_a_stray_access_is_named_and_harms_nobody(decide):
     crash = GOOD.replace("out_ptr + row + columns,", "out_ptr + row + columns + (1 << 40),")
     verdict = decide("Scale", crash)

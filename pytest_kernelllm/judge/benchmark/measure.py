@@ -25,10 +25,10 @@ from pytest_kernelllm.judge.run.call import (
     Reply,
     Uploaded,
     call,
+    hand_over,
     poison,
     refill,
     refuse_failure,
-    synchronize,
 )
 from pytest_kernelllm.judge.shared.clock import GpuClock
 
@@ -71,7 +71,8 @@ class CandidateRunner:
     def cold(self, flushes: int) -> float:
         """Times one call behind ``flushes`` overwrites of L2, in µs by the worker's CUDA events."""
         self._write_fresh_values()
-        reply = call(self.judging, self.uploaded, self.written, "timed", flushes=flushes)
+        release = self.written.on_host
+        reply = call(self.judging, self.uploaded, self.written, "timed", flushes=flushes, release=release)
         took, peak = reply.get("microseconds"), reply.get("peak")
         if not (isinstance(took, float) and 0 < took < 1e9 and isinstance(peak, int)):
             raise WorkerDied("its reply has no valid times")
@@ -82,13 +83,18 @@ class CandidateRunner:
     def loop(self, count: int, flushes: int = 0) -> list[float]:
         """Times ``count`` calls in a row, in µs, see ``GpuClock.many``."""
         self._write_fresh_values()
-        synchronize(self.judging.allocator)
+        hand_over(self.judging, self.written)
         outputs = [description for _, description in self.uploaded.outputs]
         reply = self.judging.worker.request(
-            "loop", inputs=[self.uploaded.arguments], outputs=outputs, count=count, flushes=flushes
+            "loop",
+            inputs=[self.uploaded.arguments],
+            outputs=outputs,
+            count=count,
+            flushes=flushes,
+            release=self.written.on_host,
         )
         run = self._run(reply)
-        refuse_failure(reply, self.written, f"in the timed loop at {run.where}")
+        refuse_failure(self.judging, reply, self.written, f"in the timed loop at {run.where}")
         events = reply.get("events")
         if not (
             isinstance(events, list) and events and all(isinstance(e, float) and 0 < e < 1e9 for e in events)
@@ -114,13 +120,20 @@ class Baseline:
     name: str
     call: Callable[[], Any]
     clock: GpuClock
+    released: bool = False
+    """Whether memory is scarce, so that its cache is released while others are timed: calls that are timed follow one
+    that allocates anew."""
 
     def cold(self, flushes: int) -> float:
         """Times one call behind ``flushes`` overwrites of L2, in µs."""
+        if self.released:
+            self.call()
         return self.clock.one(self.call, flushes)[1]
 
     def loop(self, count: int, flushes: int = 0) -> list[float]:
         """Times ``count`` calls in a row, in µs, see ``GpuClock.many``."""
+        if self.released:
+            self.call()
         return self.clock.many([self.call], count, flushes)[1]
 
 
@@ -138,11 +151,12 @@ def measure(runner: CandidateRunner, roofline: Roofline, clock: GpuClock) -> Mea
     """
     prepared, judging = runner.prepared[0], runner.judging
     policy, references = judging.policy, judging.references
-    eager = Baseline("eager", _call(prepared.callable_module(), prepared.arguments), clock)
+    arguments, released = runner.uploaded.placed(prepared), prepared.on_host
+    eager = Baseline("eager", _call(prepared.callable_module(), arguments), clock, released)
     implementations: list[timing.Implementation] = [runner, eager]
-    compiled = references.compiled(prepared)
+    compiled = references.compiled(prepared, arguments)
     if compiled is not None:
-        implementations.append(Baseline("compiled", _call(compiled, prepared.arguments), clock))
+        implementations.append(Baseline("compiled", _call(compiled, arguments), clock, released))
     with torch.no_grad():
         flushes = timing.flushes_to_hide(implementations, clock.flush_us())
         series = timing.interleave(implementations, flushes, policy, judging.rng)
@@ -153,7 +167,7 @@ def measure(runner: CandidateRunner, roofline: Roofline, clock: GpuClock) -> Mea
 
         judged, events = timing.by_the_judge(runner.loop, clock, single, flushes["kernel"], agree)
         eager_peak = _peak(eager)
-        flops = _flops(prepared)
+        flops = _flops(prepared, arguments)
     needed = roofline.least(*needed_bytes(prepared), flops)
     dtype = next((str(t.dtype) for t in prepared.expected.original if t.is_floating_point()), "float32")
     least = roofline.microseconds(prepared.bytes, flops, dtype.removeprefix("torch."))
@@ -203,7 +217,7 @@ def _peak(implementation: timing.Implementation) -> int:
     return max(int(torch.cuda.max_memory_allocated() - held), 0)
 
 
-def _flops(prepared: PreparedProbe) -> int:
+def _flops(prepared: PreparedProbe, arguments: dict[str, Any]) -> int:
     with FlopCounterMode(display=False) as counter:
-        prepared.callable_module()(**prepared.arguments)
+        prepared.callable_module()(**arguments)
     return int(counter.get_total_flops())

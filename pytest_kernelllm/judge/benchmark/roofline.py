@@ -59,7 +59,7 @@ def needed_bytes(prepared: PreparedProbe) -> tuple[int, int]:
     an embedding that no index selects are left out.
     """
     written = sum(leaf.nbytes for leaf in prepared.expected.original)
-    if prepared.bytes > DIFFERENTIABLE_BYTES:
+    if prepared.on_host or prepared.bytes > DIFFERENTIABLE_BYTES:
         return 0, written
     arguments = {
         name: value.detach().requires_grad_()

@@ -12,7 +12,6 @@ from torch import nn
 
 from pytest_kernelllm.core.stages import RUNNING, InStage, unwatched
 from pytest_kernelllm.judge.reference import calls
-from pytest_kernelllm.judge.shared.structure import flatten
 from pytest_kernelllm.judge.shared.watch import OperationWatch
 
 CHECKED_ON_GPU = frozenset(
@@ -43,12 +42,16 @@ class Trial:
     """Builds the original on the CPU, where invalid inputs raise errors and harm nothing; None: it is there."""
     in_stage: InStage = unwatched
     """Gives the context for each run of the original."""
+    place: calls.Change = torch.clone
+    """Returns a copy of an argument on the device of ``module``."""
+    in_float64: Callable[[nn.Module, dict[str, Any]], list[Any]] = calls.run_in_float64
+    """Runs such a copy, see ``calls.run_in_float64``."""
 
     @cached_property
     def usual(self) -> tuple[list[Any], frozenset[str]]:
         """The leaves of the outputs for the unchanged inputs, and the names of torch's operations."""
         with OperationWatch(guarded=False) as watch:
-            leaves = flatten(calls.call_original(self.module, self.arguments))[1]
+            leaves = calls.run_original(self.module, self.arguments, self.place)[1]
         return leaves, frozenset(watch.elements)
 
     def accepts_inputs(self, arguments: dict[str, Any], names: Collection[str], nonfinite: bool) -> bool:
@@ -77,14 +80,14 @@ class Trial:
         usual = self.usual[0]
         try:
             with self.in_stage(RUNNING):
-                leaves = flatten(calls.call_original(module, arguments))[1]
+                leaves = calls.run_original(module, arguments, self.place)[1]
             if not _same_form(leaves, usual):
                 return False
             if nonfinite:
                 return True
-            return _as_finite(leaves, usual) and _agree(
-                leaves, calls.run_in_float64(self.exact(module), arguments)
-            )
+            if not _as_finite(leaves, usual):
+                return False
+            return _agree(leaves, self.in_float64(self.exact(module), arguments))
         except torch.cuda.OutOfMemoryError:
             return False
         except Exception:  # the user's code may raise anything

@@ -64,6 +64,16 @@ def copied(module: nn.Module, change: Change, change_buffer: Change | None = Non
     return copy.deepcopy(module, changed)
 
 
+def moved(module: nn.Module, device: str) -> nn.Module:
+    """Returns a copy of ``module`` on another device, plain attributes that are tensors included."""
+    copied_module = copied(module, lambda tensor: tensor.to(device, copy=True))
+    for part in copied_module.modules():
+        for name, value in vars(part).items():
+            if type(value) is torch.Tensor:
+                vars(part)[name] = value.to(device)
+    return copied_module
+
+
 class Updating(nn.Module):
     """Gives a module's buffers after a call instead of its outputs."""
 
@@ -102,12 +112,14 @@ def perturb(module: nn.Module, seed: int) -> nn.Module:
             continue
         value = tensor.detach()
         if bool((value == 0).all()):
-            value = 0.3 * _noise(value, torch.randn, generator)
+            value = _with_noise(value, torch.randn, generator, lambda part, noise: 0.3 * noise)
         elif bool((value >= 0).all()):
-            value = value * (0.6 + 0.8 * _noise(value, torch.rand, generator))
+            value = _with_noise(value, torch.rand, generator, lambda part, noise: part * (0.6 + 0.8 * noise))
         else:
-            spread = value.float().std(unbiased=False).to(value)
-            value = value + 0.1 * spread * _noise(value, torch.randn, generator)
+            size = 0.1 * value.float().std(unbiased=False).to(value)
+            value = _with_noise(
+                value, torch.randn, generator, lambda part, noise, size=size: part + size * noise
+            )
         tensor.data = value
     return module
 
@@ -151,19 +163,35 @@ def perturbation(step: float, seed: int, device: torch.device) -> Change:
     return perturb
 
 
-def call_original(module: nn.Module, arguments: dict[str, Any], seed: int = 0) -> Any:
-    """Returns the module's outputs with PyTorch seeded by ``seed``. Module and arguments stay unchanged."""
+def call_original(
+    module: nn.Module, arguments: dict[str, Any], seed: int = 0, place: Change = torch.clone
+) -> Any:
+    """Returns the module's outputs with PyTorch seeded by ``seed``. Module and arguments stay unchanged.
+
+    Args:
+        module: left unchanged.
+        arguments: by parameter name.
+        seed: PyTorch's seed during the call.
+        place: returns a copy of an argument on the module's device.
+    """
     fresh = copied(module, lambda tensor: tensor, torch.clone)
-    inputs = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
-    cuda = [t.device for t in arguments.values() if isinstance(t, torch.Tensor) and t.is_cuda][:1]
+    inputs = mapped(arguments, place)
+    cuda = [t.device for t in inputs.values() if isinstance(t, torch.Tensor) and t.is_cuda][:1]
     with torch.no_grad(), torch.random.fork_rng(devices=cuda):
         seed_torch(seed)
         return fresh(**inputs)
 
 
-def run_original(module: nn.Module, arguments: dict[str, Any]) -> tuple[Any, list[Any]]:
+def run_original(
+    module: nn.Module, arguments: dict[str, Any], place: Change = torch.clone
+) -> tuple[Any, list[Any]]:
     """Returns the structure and leaves of ``call_original``'s outputs."""
-    return flatten(call_original(module, arguments))
+    return flatten(call_original(module, arguments, place=place))
+
+
+def mapped(arguments: dict[str, Any], change: Change) -> dict[str, Any]:
+    """Returns the arguments with ``change`` applied to the tensors."""
+    return {k: change(v) if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
 
 
 def run_in_float64(module: nn.Module, arguments: dict[str, Any], change: Change = to_float64) -> list[Any]:
@@ -175,13 +203,18 @@ def run_in_float64(module: nn.Module, arguments: dict[str, Any], change: Change 
         change: converts an argument to float64.
     """
     exact = copied(module, lambda tensor: tensor, torch.clone)
-    inputs = {k: change(v) if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
+    inputs = mapped(arguments, change)
     with torch.no_grad(), Float64Mode():  # type: ignore[no-untyped-call]  # torch leaves it untyped
         return flatten(exact(**inputs))[1]
 
 
-def run_in_half(module: nn.Module, arguments: dict[str, Any]) -> list[Any] | None:
-    """Returns the outputs' leaves in bfloat16; None where nothing is float32, or the module fails at it."""
+def run_in_half(
+    module: nn.Module, arguments: dict[str, Any], placed: Callable[[dict[str, Any]], dict[str, Any]] = dict
+) -> list[Any] | None:
+    """Returns the outputs' leaves in bfloat16; None where nothing is float32, or the module fails at it.
+
+    ``placed`` returns arguments on the module's device.
+    """
     tensors = [*module.parameters(), *module.buffers(), *arguments.values()]
     if not any(isinstance(t, torch.Tensor) and t.dtype == torch.float32 for t in tensors):
         return None
@@ -190,16 +223,28 @@ def run_in_half(module: nn.Module, arguments: dict[str, Any]) -> list[Any] | Non
         return tensor.to(torch.bfloat16) if tensor.dtype == torch.float32 else tensor.clone()
 
     half = copied(module, halve)
-    halved = {k: halve(v) if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
+    halved = mapped(arguments, halve)
     try:
         with torch.no_grad():
-            return flatten(half(**halved))[1]
+            return flatten(half(**placed(halved)))[1]
     except Exception:  # e.g. an operation without a half-precision version; user code may raise anything
         return None
 
 
-def _noise(like: torch.Tensor, kind: Callable[..., torch.Tensor], generator: torch.Generator) -> torch.Tensor:
-    """Returns random numbers with the shape, dtype and device of ``like``."""
-    count = like.numel()
-    drawn = kind(min(count, _NOISE), generator=generator, device=like.device).to(like.dtype)
-    return drawn.repeat(-(-count // _NOISE))[:count].reshape(like.shape) if count else like
+def _with_noise(
+    value: torch.Tensor,
+    kind: Callable[..., torch.Tensor],
+    generator: torch.Generator,
+    mix: Callable[..., torch.Tensor],
+) -> torch.Tensor:
+    """Returns a tensor mixed with random numbers element by element, in chunks: copies of large weights need much memory."""
+    count = value.numel()
+    drawn = kind(min(count, _NOISE), generator=generator, device=value.device).to(value.dtype)
+    if not value.is_contiguous():
+        return mix(value, drawn.repeat(-(-count // _NOISE))[:count].reshape(value.shape))
+    mixed = torch.empty_like(value)
+    noise = drawn.repeat(min(-(-count // _NOISE), 1 << 8))
+    pairs = zip(mixed.view(-1).split(len(noise)), value.view(-1).split(len(noise)), strict=True)
+    for target, part in pairs:
+        target.copy_(mix(part, noise[: len(part)]))
+    return mixed

@@ -84,7 +84,7 @@ class Inputs:
                     )
                 drawn = changed(drawn, changes)
             try:
-                return calls.run_original(module, drawn)[1]
+                return calls.run_original(module, drawn, self._originals.place)[1]
             except torch.cuda.OutOfMemoryError:
                 raise
             except Exception as error:  # what the original accepted for one draw, it may refuse for another

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -71,15 +71,17 @@ class LargeCalls:
             return None
         key = probe.case, probe.sizes
         if key not in self._sliced:
-            output = calls.call_original(modules.perturbed, drawn)
+            place = self._originals.place
+            output = calls.call_original(modules.perturbed, drawn, place=place)
             refuse_incomparable(output, probe)
             structure, leaves = flatten(output)
-            kept = not updated_buffers(modules.perturbed, drawn, probe)
+            del output
+            kept = not updated_buffers(modules.perturbed, drawn, probe, place)
             slicing = kept and find_slicing(
                 drawn,
                 leaves,
-                lambda arguments: calls.run_original(modules.perturbed, arguments)[1],
-                lambda arguments: calls.run_in_float64(modules.exact, arguments),
+                lambda arguments: calls.run_original(modules.perturbed, arguments, place)[1],
+                lambda arguments: calls.run_in_float64(modules.exact, self._originals.placed(arguments)),
                 self._originals.policy.slice_elements,
             )
             forms = tuple(_form(leaf) for leaf in leaves)
@@ -92,43 +94,57 @@ class LargeCalls:
         """Prepares a large probe, whose expected outputs are computed slice by slice."""
         slicing = sliced.slicing
         first, second, *_ = slicing.slices()
-        unchanged = slicing.cut(drawn, first)
+        unchanged = self._cut(slicing, drawn, first)
         if probe.stripes:
-            # Copies: the user's callable may return the same tensors every time.
-            arguments = {k: v.clone() if k in slicing.names else v for k, v in drawn.items()}
+            own = self._originals.own
+            arguments = {k: own(v) if k in slicing.names else v for k, v in drawn.items()}
             pieces = self._stripe(probe, modules, arguments, slicing)
         else:
             case = self._originals.subject.case(probe.case)
-            changes = self._inputs.changes(case, probe, modules, drawn, lambda some: slicing.cut(some, first))
-            arguments = changed(drawn, changes)
+            changes = self._inputs.changes(
+                case, probe, modules, drawn, lambda some: self._cut(slicing, some, first)
+            )
+            arguments = self._originals.kept(changed(drawn, changes), drawn)
             pieces = tuple(Piece(rows) for rows in slicing.slices())
 
-        def run(rows: slice) -> list[torch.Tensor]:
+        def run_all(placed: Mapping[str, Any]) -> list[torch.Tensor]:
             # Neither copied nor seeded: the original changes nothing, and draws nothing that matters.
             with original_errors(probe), self._originals.in_stage(RUNNING), torch.no_grad():
-                return flatten(modules.perturbed(**slicing.cut(arguments, rows)))[1]
+                return flatten(modules.perturbed(**placed))[1]
+
+        def run(rows: slice) -> list[torch.Tensor]:
+            return run_all(self._cut(slicing, arguments, rows))
 
         def expect(rows: slice) -> Expected:
-            some = slicing.cut(arguments, rows)
-            expected, _ = self._truth.expected(sliced.structure, run(rows), modules, some, probe)
+            some = self._cut(slicing, arguments, rows)
+            expected, _ = self._truth.expected(sliced.structure, run_all(some), modules, some, probe)
             return replace(expected, start=rows.start)
 
-        with original_errors(probe), self._originals.in_stage(RUNNING), torch.no_grad():
-            whole = flatten(modules.perturbed(**arguments))[1]
-        if not equal_in_slices(slicing, whole, run):
-            raise OriginalError(
-                f"the original treats each row by itself for the inputs given, but not at {probe.describe()}; "
-                "declare `dims` that reach lower, so that smaller inputs can be tried"
-            )
-        del whole
-        some = slicing.cut(arguments, first)
+        def confirm(placed: Mapping[str, Any]) -> None:
+            if not equal_in_slices(slicing, run_all(placed), run):
+                raise OriginalError(
+                    f"the original treats each row by itself for the inputs given, but not at {probe.describe()}; "
+                    "declare `dims` that reach lower, so that smaller inputs can be tried"
+                )
+
+        if not self._originals.on_host:
+            confirm(arguments)
+        some = self._cut(slicing, arguments, first)
         self._comparable(probe, modules, some, calls.call_original(modules.perturbed, some))
         few_changes = probe.stress and probe.stress not in TRANSFORMS and probe.stress not in PLANTED
-        others = unchanged if few_changes else slicing.cut(arguments, second)
+        others = unchanged if few_changes else self._cut(slicing, arguments, second)
         other = calls.run_original(modules.perturbed, others)[1]
         trivial = self._truth.passing_trivial(modules.perturbed, some, expect(first), other, True)
-        expected = Sliced(sliced.structure, sliced.forms, pieces, expect, run)
-        return PreparedProbe(probe, modules.perturbed, arguments, expected, trivial)
+        expected = Sliced(sliced.structure, sliced.forms, pieces, expect, run, confirm)
+        on_host = self._originals.on_host
+        return PreparedProbe(probe, modules.perturbed, arguments, expected, trivial, on_host=on_host)
+
+    def few(self, probe: Probe, drawn: dict[str, Any]) -> dict[str, Any]:
+        """Returns the arguments with which other weights are tried: a slice of those in the host's memory, else all."""
+        sliced = self._sliced.get((probe.case, probe.sizes))
+        if sliced is None or not self._originals.on_host:
+            return drawn
+        return self._cut(sliced.slicing, drawn, next(sliced.slicing.slices()))
 
     def merged(self, probes: Sequence[Probe]) -> list[Probe]:
         """Returns probes with those merged that can share a call, each in rows of its own.
@@ -162,9 +178,8 @@ class LargeCalls:
             some = slicing.cut(drawn, rows)
             few = slice(0, min(slicing.step, rows.stop - rows.start))
             case = self._originals.subject.case(probe.case)
-            trial = self._originals.trial(
-                case, modules.perturbed, slicing.cut(some, few), lambda _: modules.exact
-            )
+            tried = self._cut(slicing, some, few)
+            trial = self._originals.trial(case, modules.perturbed, tried, lambda _: modules.exact)
 
             def accepts(
                 arguments: dict[str, Any],
@@ -175,11 +190,18 @@ class LargeCalls:
             ) -> bool:
                 return trial.accepts_inputs(slicing.cut(arguments, few), names, nonfinite)
 
-            changes = vary(some, kind, probe.seed, (), accepts)
+            on_host = self._originals.on_host
+            changes = vary(tried if on_host else some, kind, probe.seed, (), accepts)
             for name, change in changes.items():
-                some[name].copy_(change(some[name]))
+                for each in slicing.slices(rows) if on_host else [rows]:
+                    part = drawn[name][each]
+                    part.copy_(change(part.to(self._originals.device)))
             pieces += [Piece(each, kind if changes else "") for each in slicing.slices(rows)]
         return tuple(pieces)
+
+    def _cut(self, slicing: Slicing, arguments: dict[str, Any], rows: slice) -> dict[str, Any]:
+        """Returns the arguments of a call for some of the rows, where the original runs."""
+        return self._originals.placed(slicing.cut(arguments, rows))
 
 
 def _form(leaf: torch.Tensor) -> torch.Tensor:

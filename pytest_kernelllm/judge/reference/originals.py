@@ -1,24 +1,35 @@
-"""Builds the original with perturbed weights, draws its inputs, and tries what else it accepts."""
+"""Builds the original with perturbed weights, draws its inputs, and tries what else it accepts.
+
+Where a budget of GPU memory is too small for everything, large inputs lie in the host's memory, and what is computed with
+them gets copies: of some rows, or of everything for one call.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any
 
 import torch
 
 from pytest_kernelllm.core.records import Case
-from pytest_kernelllm.core.stages import InStage
+from pytest_kernelllm.core.stages import RUNNING, InStage
+from pytest_kernelllm.judge.memory import CallBytes, most
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import calls, weights
 from pytest_kernelllm.judge.reference.acceptance import Trial
+from pytest_kernelllm.judge.reference.needs import call_bytes
 from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.reference.subject import Subject
 
 KEPT = 2
 """Sets of weights whose modules are kept for the next probe."""
+
+LARGE = 1 << 26
+"""Bytes of an input that is kept in the host's memory where GPU memory is scarce, and of weights of which as few copies as
+possible are kept there."""
 
 
 @dataclass(frozen=True)
@@ -26,30 +37,75 @@ class Modules:
     """A target's module with one set of perturbed weights."""
 
     perturbed: torch.nn.Module
-    exact: torch.nn.Module
-    """The same in float64."""
-    nearby: tuple[torch.nn.Module, ...]
-    """In float64 with slightly perturbed weights: once up or down at random, once the other way."""
+    changes: Callable[[], Iterator[calls.Change]] = field(repr=False)
+    """Yields the perturbations of ``nearby``."""
+    kept: bool
+    """Whether the copies are kept. Those of large weights are made for each use, one at a time."""
+
+    @property
+    def exact(self) -> torch.nn.Module:
+        """The same in float64."""
+        return self._exact if self.kept else self._copied(calls.to_float64)
+
+    @property
+    def nearby(self) -> Iterator[torch.nn.Module]:
+        """In float64 with slightly perturbed weights: once up or down at random, once the other way."""
+        return iter(self._nearby) if self.kept else map(self._copied, self.changes())
+
+    def giving_buffers(self, names: tuple[str, ...]) -> Modules:
+        """Returns the modules such that they give these buffers after a call instead of their outputs."""
+        return replace(self, perturbed=calls.Updating(self.perturbed, names))
+
+    @cached_property
+    def _exact(self) -> torch.nn.Module:
+        return self._copied(calls.to_float64)
+
+    @cached_property
+    def _nearby(self) -> list[torch.nn.Module]:
+        return [self._copied(change) for change in self.changes()]
+
+    def _copied(self, change: calls.Change) -> torch.nn.Module:
+        return calls.copied(self.perturbed, change)
 
 
 class Originals:
     """Builds one target's modules. Not thread-safe: ``ReferenceOutputs`` prepares one probe at a time."""
 
-    def __init__(self, subject: Subject, device: str, policy: Policy, in_stage: InStage) -> None:
+    def __init__(
+        self, subject: Subject, device: str, policy: Policy, in_stage: InStage, budget: int | None = None
+    ) -> None:
         """Builds nothing yet; for the arguments see ``ReferenceOutputs``."""
         self.subject = subject
         self.device = device
         self.policy = policy
         self.in_stage = in_stage
+        self._budget = budget
         self._built: dict[str, torch.nn.Module] = {}
-        self._on_cpu: dict[str, torch.nn.Module] = {}
+        self._built_on_cpu: dict[str, torch.nn.Module] = {}
         self._modules: OrderedDict[Any, Modules] = OrderedDict()
 
+    @cached_property
+    def call(self) -> CallBytes:
+        """The bytes of the largest call of any case."""
+        with self.in_stage(RUNNING):
+            return most(call_bytes(self.subject, case, self._on_cpu(case)) for case in self.subject.cases)
+
+    @cached_property
+    def on_host(self) -> bool:
+        """Whether large inputs are kept in the host's memory."""
+        return self._budget is not None and self.call.usual() > self._budget
+
     def with_weights(self, case: Case, probe: Probe, drawn: dict[str, Any]) -> Modules:
-        """Returns the module with the probe's weights; built once for successive probes that share them."""
+        """Returns the module with the probe's weights; built once for successive probes that share them.
+
+        ``drawn`` are arguments with which other weights are tried.
+        """
         seed = probe.seed if probe.weights is None else probe.weights
         key = (case.name, seed, probe.perturbed, probe.values, probe.state)
         if key not in self._modules:
+            few = self.on_host and self.call.state > LARGE
+            while few and self._modules:
+                self._modules.popitem()
             module = calls.perturb(self._fresh(case), seed)
             pinned = case.domain.attributes
             calls.count_on(module, [name for name in pinned if f"value:{name}" not in pinned], seed)
@@ -62,16 +118,51 @@ class Originals:
                 weights.change_attributes(module, probe.perturbed, probe.values, accepts)
             if probe.state:
                 weights.change_weights(module, probe.state, seed, accepts)
-            nearby = (calls.copied(module, change) for change in self.perturbations(seed))
-            made = Modules(module, _exact_copy(module), tuple(nearby))
-            self._modules[key] = made
+            self._modules[key] = Modules(module, partial(self.perturbations, seed, self.device), kept=not few)
             while len(self._modules) > KEPT:
                 self._modules.popitem(last=False)
         return self._modules[key]
 
     def draw(self, case: Case, probe: Probe, seed: int) -> dict[str, Any]:
         """Returns the arguments of a call at the probe's sizes, drawn with ``seed``."""
-        return self.subject.bind(self.subject.inputs(case, seed, dict(probe.sizes), device=self.device))
+        drawn = self.subject.inputs(case, seed, dict(probe.sizes), device=self.device)
+        return calls.mapped(self.subject.bind(drawn), to_host) if self.on_host else self.subject.bind(drawn)
+
+    def place(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Returns a copy of an argument, on the device where the original runs."""
+        return tensor.to(self.device, copy=True)
+
+    def own(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Returns a tensor that the user's callable cannot return again: a copy, if it is not one already."""
+        return tensor if self.on_host and tensor.is_pinned() else tensor.clone()
+
+    def kept(self, arguments: dict[str, Any], drawn: dict[str, Any]) -> dict[str, Any]:
+        """Returns the arguments in place of those drawn, where these lie in the host's memory."""
+        if not self.on_host:
+            return arguments
+        return {
+            k: drawn[k].copy_(v) if isinstance(v, torch.Tensor) and drawn[k].is_pinned() else v
+            for k, v in arguments.items()
+        }
+
+    def run_in_float64(
+        self, module: torch.nn.Module, arguments: dict[str, Any], change: calls.Change = calls.to_float64
+    ) -> list[Any]:
+        """Runs a float64 module, see ``calls.run_in_float64``: on the CPU where large arguments lie there."""
+        if not self.lie_on_host(arguments):
+            return calls.run_in_float64(module, arguments, change)
+        there = calls.mapped(arguments, torch.Tensor.cpu)
+        leaves = calls.run_in_float64(calls.moved(module, "cpu"), there, change)
+        return [leaf.to(self.device) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+
+    def lie_on_host(self, arguments: dict[str, Any]) -> bool:
+        """Whether arguments lie in the host's memory, and the original runs elsewhere."""
+        tensors = [value for value in arguments.values() if isinstance(value, torch.Tensor)]
+        return self.device.startswith("cuda") and not all(tensor.is_cuda for tensor in tensors)
+
+    def placed(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Returns arguments on the device where the original runs: not copied if they are there."""
+        return calls.mapped(arguments, lambda tensor: tensor.to(self.device))
 
     def trial(
         self,
@@ -81,29 +172,44 @@ class Originals:
         exact: Callable[[torch.nn.Module], torch.nn.Module],
     ) -> Trial:
         """Returns the original with these arguments, to try others; ``exact`` makes its copy in float64."""
+        on_cpu = partial(self._on_cpu, case) if self.device.startswith("cuda") else None
+        return Trial(module, exact, drawn, on_cpu, self.in_stage, self.place, self.run_in_float64)
 
-        def on_cpu() -> torch.nn.Module:
-            if case.name not in self._on_cpu:
-                self._on_cpu[case.name] = self.subject.build(case)
-            return self._on_cpu[case.name]
-
-        on_gpu = self.device.startswith("cuda")
-        return Trial(module, exact, drawn, on_cpu if on_gpu else None, self.in_stage)
-
-    def perturbations(self, seed: int) -> Iterator[calls.Change]:
-        """Yields a perturbation by a few float32 eps, and its opposite."""
+    def perturbations(self, seed: int, device: str) -> Iterator[calls.Change]:
+        """Yields a perturbation by a few float32 eps, and its opposite, for tensors on ``device``."""
         step = self.policy.conditioning_eps * torch.finfo(torch.float32).eps
         for way in (step, -step):
-            yield calls.perturbation(way, seed, torch.device(self.device))
+            yield calls.perturbation(way, seed, torch.device(device))
+
+    def _on_cpu(self, case: Case) -> torch.nn.Module:
+        if case.name not in self._built_on_cpu:
+            self._built_on_cpu[case.name] = self.subject.build(case)
+        return self._built_on_cpu[case.name]
 
     def _fresh(self, case: Case) -> torch.nn.Module:
         """Returns a module of its own with initial weights, as a copy where copies work."""
+        if self.on_host and self.call.state > LARGE:
+            on_cpu = self._on_cpu(case)
+            if calls.holds_closures(on_cpu):
+                return self.subject.build(case, device=self.device)
+            return calls.moved(on_cpu, self.device)
         built = self._built.get(case.name)
         if built is None:
             built = self._built[case.name] = self.subject.build(case, device=self.device)
         if calls.holds_closures(built):
             return self.subject.build(case, device=self.device)
         return calls.copied(built, torch.clone)
+
+
+def to_host(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns a large tensor's copy in the host's memory, pinned if it can be: copies to the GPU are faster then."""
+    if not tensor.is_cuda or tensor.nbytes < LARGE:
+        return tensor
+    try:
+        pinned = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
+    except RuntimeError:
+        return tensor.cpu()
+    return pinned.copy_(tensor)
 
 
 def _exact_copy(module: torch.nn.Module) -> torch.nn.Module:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from pytest_kernelllm.core.stages import RUNNING, InStage, unwatched
-from pytest_kernelllm.judge.memory import make_room
+from pytest_kernelllm.judge.memory import CallBytes, make_room
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import calls, numerics
 from pytest_kernelllm.judge.reference.acceptance import Unasked as Unasked
@@ -46,6 +46,7 @@ class ReferenceOutputs:
         tolerance: float | None,
         preparing: threading.Lock | None = None,
         in_stage: InStage = unwatched,
+        budget: int | None = None,
     ) -> None:
         """Prepares nothing yet.
 
@@ -56,6 +57,7 @@ class ReferenceOutputs:
             tolerance: the marker's, or None.
             preparing: a lock to share with others, see ``prepare``.
             in_stage: gives the context for each run of the original.
+            budget: bytes of GPU memory that a verdict may take; None: as many as there are.
         """
         self.subject = subject
         self.device = device
@@ -63,7 +65,7 @@ class ReferenceOutputs:
         self.tolerance = tolerance
         self._keeping = threading.Lock()
         self._preparing = preparing or threading.Lock()
-        self._originals = Originals(subject, device, policy, in_stage)
+        self._originals = Originals(subject, device, policy, in_stage, budget)
         self._inputs = Inputs(self._originals)
         self._truth = Truth(self._originals, tolerance)
         self._large = LargeCalls(self._originals, self._inputs, self._truth, self.comparable)
@@ -73,6 +75,17 @@ class ReferenceOutputs:
         self._updated: dict[str, tuple[str, ...]] = {}
         self._unasked: dict[Probe, str] = {}
         self._compiled: dict[str, Callable[..., Any] | None] = {}
+
+    @property
+    def call(self) -> CallBytes:
+        """The bytes of the largest call of any case, found out by a run without data."""
+        with self._preparing:
+            return self._originals.call
+
+    @property
+    def on_host(self) -> bool:
+        """Whether large inputs lie in the host's memory, because the budget is too small for everything."""
+        return self._originals.on_host
 
     def prepare(self, probe: Probe) -> PreparedProbe:
         """Returns a probe with its inputs and reference outputs, from the cache if it is there.
@@ -96,14 +109,9 @@ class ReferenceOutputs:
             except Unasked as nothing:
                 self._unasked[probe] = f"{nothing}"
                 raise
+            self._keep(prepared)
         if self.device.startswith("cuda"):
             make_room(prepared.bytes)
-        if prepared.bytes > SMALL:
-            return prepared
-        with self._keeping:
-            self._kept[probe] = prepared
-            while sum(q.bytes for q in self._kept.values()) > 16 * SMALL:
-                self._kept.popitem(last=False)
         return prepared
 
     def gradients(self, prepared: PreparedProbe) -> Gradients:
@@ -117,10 +125,10 @@ class ReferenceOutputs:
             if probe in self._gradients:
                 return self._gradients[probe]
             with original_errors(probe), self._originals.in_stage(RUNNING):
-                perturbations = list(self._originals.perturbations(probe.seed))
+                perturbations = list(self._originals.perturbations(probe.seed, self.device))
                 gradients = expected_gradients(
                     prepared.module,
-                    prepared.arguments,
+                    self._originals.placed(prepared.arguments),
                     probe.seed,
                     self.policy,
                     perturbations,
@@ -133,15 +141,18 @@ class ReferenceOutputs:
                     self._gradients.popitem(last=False)
             return gradients
 
-    def compiled(self, prepared: PreparedProbe) -> Callable[..., Any] | None:
-        """Returns ``torch.compile`` of the original, cached by case; None if it does not compile."""
+    def compiled(self, prepared: PreparedProbe, arguments: dict[str, Any]) -> Callable[..., Any] | None:
+        """Returns ``torch.compile`` of the original, cached by case; None if it does not compile.
+
+        ``arguments`` are the probe's, where the original runs.
+        """
         case = prepared.probe.case
         with self._compiling:
             if case not in self._compiled:
                 compiled = torch.compile(prepared.callable_module())
                 try:
                     with torch.no_grad():
-                        compiled(**prepared.arguments)
+                        compiled(**arguments)
                 except torch.cuda.OutOfMemoryError:
                     raise  # it may run at smaller sizes
                 except Exception:  # a baseline that cannot run is left out of the report
@@ -158,23 +169,32 @@ class ReferenceOutputs:
         with self._keeping:
             return self._kept.get(probe)
 
+    def _keep(self, prepared: PreparedProbe) -> None:
+        if prepared.bytes > SMALL:
+            return
+        with self._keeping:
+            self._kept[prepared.probe] = prepared
+            while sum(q.bytes for q in self._kept.values()) > 16 * SMALL:
+                self._kept.popitem(last=False)
+
     def _prepare(self, probe: Probe) -> PreparedProbe:
         case = self.subject.case(probe.case)
         with original_errors(probe), self._originals.in_stage(RUNNING):
             drawn = self._originals.draw(case, probe, probe.seed)
-            modules = self._originals.with_weights(case, probe, drawn)
+            modules = self._originals.with_weights(case, probe, self._large.few(probe, drawn))
             sliced = self._large.sliced_case(probe, modules, drawn)
             if sliced is not None:
                 return self._large.prepare_slices(probe, modules, drawn, sliced)
             changes = self._inputs.changes(case, probe, modules, drawn, lambda arguments: arguments)
             arguments = changed(drawn, changes)
-            output = calls.call_original(modules.perturbed, arguments)
+            output = calls.call_original(modules.perturbed, arguments, place=self._originals.place)
         structure, original = self.comparable(probe, modules, arguments, output)
         expected, enough_memory = self._truth.expected(structure, original, modules, arguments, probe)
         other = self._inputs.other(modules.perturbed, probe, changes, drawn) if enough_memory else None
         trivial = self._truth.passing_trivial(modules.perturbed, arguments, expected, other, enough_memory)
         updates = self._updates(modules, arguments, probe)
-        return PreparedProbe(probe, modules.perturbed, arguments, expected, trivial, updates)
+        on_host = self._originals.on_host
+        return PreparedProbe(probe, modules.perturbed, arguments, expected, trivial, updates, on_host)
 
     def comparable(
         self, probe: Probe, modules: Modules, arguments: dict[str, Any], output: Any
@@ -184,8 +204,9 @@ class ReferenceOutputs:
             refuse_incomparable(output, probe)
             structure, original = flatten(output)
             if probe.case not in self._updated:
-                updated = updated_buffers(modules.perturbed, arguments, probe)
-                refuse_random(modules.perturbed, arguments, original, self.policy, probe)
+                place = self._originals.place
+                updated = updated_buffers(modules.perturbed, arguments, probe, place)
+                refuse_random(modules.perturbed, arguments, original, self.policy, probe, place)
                 self._updated[probe.case] = updated
             return structure, original
 
@@ -198,13 +219,9 @@ class ReferenceOutputs:
         names = self._updated[probe.case]
         if not names:
             return Updates()
-        after = Modules(
-            calls.Updating(modules.perturbed, names),
-            calls.Updating(modules.exact, names),
-            tuple(calls.Updating(module, names) for module in modules.nearby),
-        )
+        after = modules.giving_buffers(names)
         with original_errors(probe):
-            structure, original = calls.run_original(after.perturbed, arguments)
+            structure, original = calls.run_original(after.perturbed, arguments, self._originals.place)
         expected, _ = self._truth.expected(structure, original, after, arguments, probe)
         before = dict(modules.perturbed.named_buffers(remove_duplicate=False))
         for i, name in enumerate(names):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +36,9 @@ class Sliced:
     """Computes the expected outputs of some rows."""
     run: Callable[[slice], Sequence[torch.Tensor]] = field(repr=False)
     """Runs the original for some rows."""
+    confirm: Callable[[Mapping[str, Any]], None] = field(repr=False)
+    """Raises ``OriginalError`` unless the original gives the same for all rows together. The arguments are the probe's,
+    where the original runs."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ class PreparedProbe:
     """Name of a trivial output that would pass, so that this probe cannot tell right from wrong; None if
     none would."""
     updates: Updates = field(default_factory=Updates)
+    on_host: bool = False
+    """Whether large arguments lie in the host's memory, and the module elsewhere."""
 
     def callable_module(self) -> torch.nn.Module:
         """Returns the module, to be called as often as one likes; a copy where calls update its buffers."""
@@ -68,8 +73,9 @@ class PreparedProbe:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether its tensors are on a GPU."""
-        return any(t.is_cuda for t in tensors_of_call(self.module, self.arguments, self.expected.original))
+        """Whether the module runs on a GPU."""
+        tensors = tensors_of_call(self.module, self.arguments, self.expected.original)
+        return self.on_host or any(t.is_cuda for t in tensors)
 
     @property
     def bytes(self) -> int:

@@ -82,4 +82,4 @@ def _mean(leaf: torch.Tensor) -> torch.Tensor:
 
 
 def _passed(value: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:
-    return value.to(leaf.dtype) if value.shape == leaf.shape else leaf
+    return value.to(leaf) if value.shape == leaf.shape else leaf

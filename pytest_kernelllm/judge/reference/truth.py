@@ -82,7 +82,7 @@ class Truth:
             half = None
             # A user who sets a tolerance accepts such errors.
             if enough_memory and self._tolerance is None:
-                half = calls.run_in_half(module, arguments)
+                half = calls.run_in_half(module, arguments, self._originals.placed)
             return passing_trivial_output(expected, arguments, other, half, self._policy, self._tolerance)
 
     def _exact(
@@ -93,7 +93,7 @@ class Truth:
             why = "there is too little memory for float64"
             if self._fits(modules.perturbed, arguments, original, runs=2):
                 try:
-                    exact = calls.run_in_float64(modules.exact, arguments)
+                    exact = self._originals.run_in_float64(modules.exact, arguments)
                 except torch.cuda.OutOfMemoryError:
                     pass
                 except Exception as error:  # e.g. an operation that asks for float32
@@ -111,10 +111,11 @@ class Truth:
     ) -> list[list[torch.Tensor]]:
         """Returns the leaves in float64 for each perturbation of weights and inputs."""
         nearby = []
-        for module, change in zip(modules.nearby, self._originals.perturbations(seed), strict=True):
+        where = "cpu" if self._originals.lie_on_host(arguments) else self._originals.device
+        for module, change in zip(modules.nearby, self._originals.perturbations(seed, where), strict=True):
             try:
                 with self._originals.in_stage(RUNNING):
-                    leaves = calls.run_in_float64(module, arguments, change) if exact else []
+                    leaves = self._originals.run_in_float64(module, arguments, change) if exact else []
             except torch.cuda.OutOfMemoryError:
                 raise  # without the sensitivity, honest kernels would be rejected
             except Exception:  # user code may check its inputs
@@ -133,11 +134,12 @@ class Truth:
             few = any(leaf.numel() <= FEW for leaf in original)
             if not (few or EQUAL & {probe.stress, *probe.stripes}):
                 return None
-            change = next(self._originals.perturbations(probe.seed))
-            near = {k: _near(v, change) if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
+            where = "cpu" if self._originals.lie_on_host(arguments) else self._originals.device
+            change = next(self._originals.perturbations(probe.seed, where))
+            near = calls.mapped(arguments, lambda tensor: _near(tensor.to(where), change))
             try:
-                leaves = calls.run_original(modules.perturbed, near)[1]
-                exact = calls.run_in_float64(modules.exact, near)
+                leaves = calls.run_original(modules.perturbed, near, self._originals.place)[1]
+                exact = self._originals.run_in_float64(modules.exact, near)
             except torch.cuda.OutOfMemoryError:
                 raise
             except Exception:  # user code may check its inputs
@@ -151,6 +153,8 @@ class Truth:
         room: float = math.inf
         if self._policy.judge_bytes is not None:
             room = self._policy.judge_bytes
+        elif self._originals.lie_on_host(arguments):
+            return True  # float64 is computed on the CPU
         elif self._originals.device.startswith("cuda"):
             free = torch.cuda.mem_get_info()[0]
             room = free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()

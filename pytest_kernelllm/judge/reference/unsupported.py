@@ -14,6 +14,9 @@ from pytest_kernelllm.judge.reference.acceptance import Unasked
 from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.shared.structure import flatten
 
+CHUNK = 1 << 26
+"""Elements that are compared at once."""
+
 
 class OriginalError(Exception):
     """The original itself fails or cannot be judged at a probe; the text says why."""
@@ -60,6 +63,7 @@ def refuse_random(
     original: list[torch.Tensor],
     policy: Policy,
     probe: Probe,
+    place: calls.Change = torch.clone,
 ) -> None:
     """Refuses an original whose outputs depend on PyTorch's seed, apart from the rounding of sums.
 
@@ -69,12 +73,13 @@ def refuse_random(
         original: outputs of the first run.
         policy: thresholds.
         probe: named in the error.
+        place: returns a copy of an argument on the module's device.
 
     Raises:
         OriginalError: the outputs differ.
     """
     with original_errors(probe):
-        again = flatten(calls.call_original(module, arguments, seed=1))[1]
+        again = flatten(calls.call_original(module, arguments, 1, place))[1]
     same = numerics.expect(None, original, None, [], policy)
     for i, leaf in enumerate(again):
         alike = shape_and_kind(leaf) == shape_and_kind(original[i])
@@ -86,14 +91,25 @@ def refuse_random(
             )
 
 
-def updated_buffers(module: torch.nn.Module, arguments: dict[str, Any], probe: Probe) -> tuple[str, ...]:
+def updated_buffers(
+    module: torch.nn.Module,
+    arguments: dict[str, Any],
+    probe: Probe,
+    place: calls.Change = torch.clone,
+) -> tuple[str, ...]:
     """Returns the names of the buffers that a call of the original changes, which a kernel must change in the same way.
+
+    Args:
+        module: the original.
+        arguments: by parameter name.
+        probe: named in the error.
+        place: returns a copy of an argument on the module's device.
 
     Raises:
         OriginalError: it changes an input, or a buffer's shape or dtype; the text names it.
     """
     fresh = calls.copied(module, lambda tensor: tensor, torch.clone)
-    inputs = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
+    inputs = calls.mapped(arguments, place)
     with original_errors(probe), torch.no_grad():
         fresh(**inputs)
     before, after = (dict(each.named_buffers(remove_duplicate=False)) for each in (module, fresh))
@@ -115,7 +131,10 @@ def _form(tensor: torch.Tensor | None) -> tuple[Any, ...]:
 def _same(before: Any, after: Any) -> bool:
     if not isinstance(before, torch.Tensor):
         return True
-    return isinstance(after, torch.Tensor) and torch.equal(before.nan_to_num(), after.nan_to_num())
+    if not isinstance(after, torch.Tensor) or before.shape != after.shape:
+        return False
+    pairs = zip(before.reshape(-1).split(CHUNK), after.reshape(-1).split(CHUNK), strict=True)
+    return all(torch.equal(a.to(b.device).nan_to_num(), b.nan_to_num()) for a, b in pairs)
 
 
 def shape_and_kind(leaf: Any) -> tuple[Any, ...]:

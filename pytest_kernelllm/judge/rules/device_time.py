@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pytest_kernelllm.core.records import Check
 from pytest_kernelllm.judge.handle import WorkerDied
 from pytest_kernelllm.judge.rules.rule import Rule
-from pytest_kernelllm.judge.run.call import ProbeRun, refuse_failure
+from pytest_kernelllm.judge.run.call import ProbeRun, hand_over, refuse_failure
 from pytest_kernelllm.judge.run.original import call_original
 from pytest_kernelllm.judge.run.torch_work import vendor_kinds
 
@@ -38,12 +38,15 @@ class DeviceTime(Rule):
 
     def check_device_work(self, run: ProbeRun) -> None:
         """Measures the GPU time of a call and of the kernel launches in it."""
+        hand_over(run.judging, run.prepared)
         replies = [
-            run.judging.worker.request("share", inputs=run.uploaded.arguments, flushes=FLUSHES)
+            run.judging.worker.request(
+                "share", inputs=run.uploaded.arguments, flushes=FLUSHES, release=run.prepared.on_host
+            )
             for _ in range(CALLS)
         ]
         for reply in replies:
-            refuse_failure(reply, run.prepared, f"when its time is measured at {run.where}")
+            refuse_failure(run.judging, reply, run.prepared, f"when its time is measured at {run.where}")
         figures = [(r.get("own"), r.get("all")) for r in replies]
         if not all(isinstance(x, float) and 0 <= x < 1e7 for pair in figures for x in pair):
             raise WorkerDied("its reply to `share` has no valid times")
@@ -54,7 +57,7 @@ class DeviceTime(Rule):
         passed = (
             share >= self.share
             or others_us <= self.glue_us
-            or bool(vendor_kinds(call_original(run.prepared).operations))
+            or bool(vendor_kinds(call_original(run.prepared, run.uploaded.placed(run.prepared)).operations))
         )
         took = f"{share:.0%} of a call's {whole * 1000.0:.1f} µs on the GPU"
         broken = f"its own kernels take {took}; torch takes the rest"

@@ -65,9 +65,9 @@ def check_inputs_kept(uploaded: Uploaded, prepared: PreparedProbe, findings: Fin
 
 
 def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors of equal shape and dtype hold the same bytes."""
+    """Whether two tensors of equal shape and dtype hold the same bytes. They may lie on different devices."""
     pairs = zip(_chunks(one), _chunks(other), strict=True)
-    return all(torch.equal(a, b) for a, b in pairs)
+    return all(torch.equal(a, b.to(a.device)) for a, b in pairs)
 
 
 def _chunks(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -84,7 +84,10 @@ class CaseRun:
     @cached_property
     def original(self) -> OriginalCall:
         """What one call of the original does at the same probe."""
-        return call_original(self.first.prepared)
+        prepared = self.first.prepared
+        # Another probe may have been uploaded since then.
+        uploaded = self.elsewhere if prepared.on_host else self.first.uploaded
+        return call_original(prepared, uploaded.placed(prepared))
 
     @cached_property
     def elsewhere(self) -> Uploaded:

@@ -13,7 +13,7 @@ from pytest_kernelllm.judge.handle import WorkerDied, WorkerHandle
 from pytest_kernelllm.judge.memory import is_scarce, ran_out
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.outputs import ReferenceOutputs
-from pytest_kernelllm.judge.reference.prepared import PreparedProbe
+from pytest_kernelllm.judge.reference.prepared import PreparedProbe, Sliced
 from pytest_kernelllm.judge.reference.probes import elements
 from pytest_kernelllm.judge.run.module_tree import given_by, module_tree, plain
 from pytest_kernelllm.judge.shared.buffers import Allocator, buffer_bytes
@@ -37,6 +37,8 @@ class Judging:
     findings: Findings
     rng: random.Random
     """Source of choices that a candidate must not predict."""
+    memory: int | None = None
+    """Bytes of GPU memory that the worker may take; None: unlimited."""
 
     @property
     def policy(self) -> Policy:
@@ -66,6 +68,13 @@ class Uploaded:
     outputs: list[tuple[torch.Tensor, dict[str, Any]]]
     """For each output leaf the judge's view of its buffer, and the description for the worker."""
 
+    def placed(self, prepared: PreparedProbe) -> dict[str, Any]:
+        """Returns the probe's arguments where the original runs: the shared buffers, if its own lie elsewhere.
+
+        What the worker may write to is good enough to time the original, but not to compare with.
+        """
+        return prepared.arguments | self.inputs if prepared.on_host else prepared.arguments
+
 
 @dataclass(frozen=True)
 class ProbeRun:
@@ -90,6 +99,8 @@ def run_probe(judging: Judging, prepared: PreparedProbe) -> ProbeRun:
         WorkerDied: the worker process ended.
     """
     uploaded = upload(judging, prepared)
+    if prepared.on_host and isinstance(prepared.expected, Sliced):
+        prepared.expected.confirm(uploaded.placed(prepared))
     return ProbeRun(judging, prepared, uploaded, call(judging, uploaded, prepared, judging.first_run))
 
 
@@ -162,7 +173,7 @@ def call(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, how: str
     tensors = tensors_of(prepared.module)
     for name in prepared.updates.names:  # an earlier call has updated them
         uploaded.state[name].copy_(tensors[name])
-    synchronize(judging.allocator)
+    hand_over(judging, prepared)
     descriptions = [description for _, description in uploaded.outputs]
     probe = prepared.probe
     if how == "sanitized":
@@ -184,11 +195,11 @@ def call(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, how: str
         fault = reply.get("fault")
         sentence = f"{str(fault)[:600]}, at {probe.describe()}"
         judging.findings.require("memory", "memory accesses", fault is None, sentence)
-    refuse_failure(reply, prepared, f"at {probe.describe()}")
+    refuse_failure(judging, reply, prepared, f"at {probe.describe()}")
     return reply
 
 
-def refuse_failure(reply: Reply, prepared: PreparedProbe, where: str) -> None:
+def refuse_failure(judging: Judging, reply: Reply, prepared: PreparedProbe, where: str) -> None:
     """Rejects a candidate whose call failed; inconclusive if it ran out of memory while little was free.
 
     Raises:
@@ -196,7 +207,7 @@ def refuse_failure(reply: Reply, prepared: PreparedProbe, where: str) -> None:
     """
     if "error" not in reply:
         return
-    if prepared.on_gpu and ran_out(reply["error"]) and is_scarce(prepared.bytes):
+    if prepared.on_gpu and ran_out(reply["error"]) and is_scarce(prepared.bytes, judging.memory):
         raise OutOfMemory(where)
     raise Decision("rejected", "run", f"it fails {where}: {error_text(reply)}", "run")
 
@@ -218,10 +229,15 @@ def poison(buffer: torch.Tensor) -> None:
         buffer.view(-1).view(torch.uint8).fill_(1 if buffer.dtype == torch.bool else 0x5A)
 
 
-def synchronize(allocator: Allocator) -> None:
-    """Waits until the judge's writes are done: the worker's CUDA streams do not wait for the judge's."""
-    if allocator.device.type == "cuda":
+def hand_over(judging: Judging, prepared: PreparedProbe) -> None:
+    """Waits until the judge's writes are done: the worker's CUDA streams do not wait for the judge's.
+
+    Where GPU memory is scarce, the worker gets what the judge has cached; it gives its own back after each request.
+    """
+    if judging.on_gpu:
         torch.cuda.synchronize()
+        if prepared.on_host:
+            torch.cuda.empty_cache()
 
 
 def tensors_of(module: torch.nn.Module) -> dict[str, torch.Tensor]:

@@ -28,14 +28,17 @@ class OriginalCall:
     """Elements of the largest input or output."""
 
 
-def call_original(prepared: PreparedProbe) -> OriginalCall:
-    """Calls the original with a prepared probe and records what it does."""
+def call_original(prepared: PreparedProbe, arguments: dict[str, Any]) -> OriginalCall:
+    """Calls the original with a prepared probe and records what it does.
+
+    ``arguments`` are the probe's, where the original runs.
+    """
     module = prepared.callable_module()
     with torch.no_grad(), OperationWatch(guarded=False) as watch:
-        outputs = flatten(module(**prepared.arguments))[1]
+        outputs = flatten(module(**arguments))[1]
     named: dict[str, Any] = {f"self.{k}": v for k, v in module.named_parameters()}
-    named |= {f"self.{k}": v for k, v in module.named_buffers()} | prepared.arguments
-    tensors = [t for t in (*prepared.arguments.values(), *outputs) if isinstance(t, torch.Tensor)]
+    named |= {f"self.{k}": v for k, v in module.named_buffers()} | arguments
+    tensors = [t for t in (*arguments.values(), *outputs) if isinstance(t, torch.Tensor)]
     return OriginalCall(
         leaves.shared(outputs, named),
         dict(watch.elements),

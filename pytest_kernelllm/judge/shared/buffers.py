@@ -48,6 +48,10 @@ SPARE = 1 << 20
 """Bytes by which blocks on a GPU are larger than needed at first, so that buffers can be moved a little."""
 
 
+LARGE = 1 << 30
+"""Bytes of a block for which the judge's cache is released."""
+
+
 class GpuBlock:
     """GPU memory that is shared with one worker.
 
@@ -86,6 +90,8 @@ class GpuBlockPool:
         Raises:
             torch.cuda.OutOfMemoryError: there is too little free memory.
         """
+        if size > LARGE:
+            torch.cuda.empty_cache()  # which PyTorch does not do by itself for a memory pool
         with self._lock:
             return GpuBlock(size, self._device)
 

@@ -61,6 +61,7 @@ class GpuClock:
             start, end = Event(enable_timing=True), Event(enable_timing=True)
             start.record()
             for i in range(count):
+                result = None  # two of them may not fit
                 result = calls[i % len(calls)]()
             end.record()
             synchronize()
@@ -69,6 +70,7 @@ class GpuClock:
         for i, (start, end) in enumerate(pairs):
             self.flush(flushes)
             start.record()
+            result = None
             if calls:
                 result = calls[i % len(calls)]()
             end.record()

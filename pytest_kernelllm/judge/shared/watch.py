@@ -51,6 +51,9 @@ WRITTEN = frozenset(
 
 ALLOCATING = UNWRITTEN | WRITTEN
 
+COPIES = frozenset({"aten::_to_copy", "aten::clone"})
+"""Those of them whose values are the first argument's; all others write the same value everywhere."""
+
 PATTERNS = range(0x7F81, 0x8000)
 """Patterns of 16 bits that fill guard zones: NaN in every floating dtype. Each block gets another one,
 different from the judge's, so that a pattern read from one guard zone shows if it is written to
@@ -117,26 +120,42 @@ class OperationWatch(TorchDispatchMode):
         name = func._schema.name
         tensors = [leaf for leaf in tree_leaves((args, kwargs, result)) if isinstance(leaf, torch.Tensor)]
         self.elements[name] += max((tensor.numel() for tensor in tensors), default=0)
-        if self._guarded and name in ALLOCATING and result.numel():
-            return self._between_guards(result, written=name in WRITTEN)
-        return result
+        if not (self._guarded and name in ALLOCATING and result.numel()):
+            return result
+        values = None
+        if name in WRITTEN:
+            values = args[0] if name in COPIES else result.as_strided((), ()).clone()
+        form = torch.empty_strided(result.shape, result.stride(), dtype=result.dtype, device="meta")
+        size, device = result.untyped_storage().nbytes(), result.device
+        del result, tensors
+        if device.type == "cuda" and size > HELD:
+            torch.cuda.empty_cache()  # there may be no memory for two
+        return self._between_guards(form, size, device, values)
 
-    def _between_guards(self, fresh: torch.Tensor, *, written: bool) -> torch.Tensor:
-        """Returns an equal tensor in a block with a guard zone on either side."""
-        size = fresh.untyped_storage().nbytes()
+    def _between_guards(
+        self, form: torch.Tensor, size: int, device: torch.device, values: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Returns a tensor in a block with a guard zone on either side.
+
+        Args:
+            form: a tensor of the same shape, strides and dtype, without data.
+            size: bytes of its memory.
+            device: where the block lies.
+            values: what is written to it, if anything.
+        """
         pattern = PATTERNS[self._made % len(PATTERNS)]
         self._made += 1
         words = GUARD + (size + 1) // 2
-        block = torch.full((words,), pattern, dtype=torch.int16, device=fresh.device).view(torch.uint8)
+        block = torch.full((words,), pattern, dtype=torch.int16, device=device).view(torch.uint8)
         holder = _Inside(block, size) if block.is_cuda else block.numpy()
         inner = _storage_inside(holder, size)
-        if not written and fresh.dtype == torch.bool:
+        if values is None and form.dtype == torch.bool:
             inner.fill_(1)  # other bytes are not valid booleans
-        tensor = torch.empty(0, dtype=fresh.dtype, device=fresh.device)
-        tensor.set_(inner.untyped_storage(), 0, fresh.size(), fresh.stride())
-        if written:
-            tensor.copy_(fresh)
-        what = f"{str(fresh.dtype).removeprefix('torch.')} {list(fresh.shape)}"
+        tensor = torch.empty(0, dtype=form.dtype, device=device)
+        tensor.set_(inner.untyped_storage(), 0, form.size(), form.stride())
+        if values is not None:
+            tensor.copy_(values)
+        what = f"{str(form.dtype).removeprefix('torch.')} {list(form.shape)}"
         self._blocks.append(_Block(block, size, pattern, what, weakref.ref(holder)))
         self._bytes += block.nbytes
         if self._bytes > self._bound:

@@ -29,6 +29,12 @@ from pytest_kernelllm.judge.worker.compiling import NotCompiled, compile_only
 from pytest_kernelllm.judge.worker.launches import LaunchRecorder, milliseconds
 from pytest_kernelllm.judge.worker.stand_in import build
 
+WATCHED = frozenset({"watched", "sanitized", "reversed", "no kernels"})
+"""Ways of calling ``forward`` that are not timed."""
+
+CACHED = 1 << 28
+"""Bytes of GPU memory that a worker may keep for its next call."""
+
 
 class Worker:
     """Answers the requests of one channel; ``directory`` is the worker's scratch folder."""
@@ -69,6 +75,8 @@ class Worker:
                 reply = {"fault": str(fault)}
             except Exception as error:  # whatever the candidate raises is reported
                 reply = {"error": _describe(error, self.directory)}
+            if request.get("release", request.get("how") in WATCHED):
+                _release_cache()
             self.channel.send(reply)
 
     def ready(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -106,7 +114,8 @@ class Worker:
         The request's ``how`` is ``watched`` (torch's operations are counted, memory is guarded),
         ``sanitized`` (the same, with every access checked in Triton's interpreter), ``reversed`` (watched,
         with programs in reverse order in the interpreter), ``no kernels`` (watched, with launches skipped),
-        or ``timed`` (on a GPU, behind ``flushes`` overwrites of L2).
+        or ``timed`` (on a GPU, behind ``flushes`` overwrites of L2). With ``release``, as in ``loop`` and ``share``, the
+        cache of GPU memory is released afterwards, so an untimed call comes first, which allocates it anew.
         """
         call, inputs = self._call(request["inputs"])
         if "grad" in request:
@@ -116,6 +125,8 @@ class Worker:
         placed = leaves.placed(given)
         report: dict[str, Any] = {}
         if request["how"] == "timed":
+            if request["release"]:
+                call()
             torch.cuda.reset_peak_memory_stats()
             held = torch.cuda.memory_allocated()
             outputs, report["microseconds"] = self.clock.one(call, request["flushes"])
@@ -144,6 +155,8 @@ class Worker:
     def loop(self, request: dict[str, Any]) -> dict[str, Any]:
         """Times many calls of ``forward``, see ``GpuClock.many``; writes the last call's outputs."""
         calls = [self._call(inputs)[0] for inputs in request["inputs"]]
+        if request["release"]:
+            calls[0]()
         outputs, events = self.clock.many(calls, request["count"], request["flushes"])
         structure, flat = flatten(outputs)
         self._write(flat, request["outputs"])
@@ -152,6 +165,8 @@ class Worker:
     def share(self, request: dict[str, Any]) -> dict[str, Any]:
         """Measures the ms that a call takes on the GPU, and those that the candidate's own launches take."""
         call, _ = self._call(request["inputs"])
+        if request["release"]:
+            call()
         with self.launches.timed() as spans:
             _, microseconds = self.clock.one(call, request["flushes"])
         return {"own": milliseconds(spans), "all": microseconds / 1000.0}
@@ -281,6 +296,12 @@ class Worker:
 
 class MemoryFault(Exception):
     """A kernel accessed memory wrongly, and the call failed afterwards; the text says what was wrong."""
+
+
+def _release_cache() -> None:
+    """Gives cached GPU memory back, where it is much: the judge may need it."""
+    if torch.cuda.is_initialized() and torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > CACHED:
+        torch.cuda.empty_cache()
 
 
 def _describe(error: BaseException, directory: Path) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Large calls are compared slice by slice where rows are independent, with the same result."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -17,6 +18,9 @@ from pytest_kernelllm.judge.reference.stress import TRANSFORMS
 SLICED = replace(POLICY, slice_bytes=1, slice_elements=4 * 64)
 """Slices of four rows."""
 
+
+SCARCE = 1 << 30
+"""A budget too small for any verdict that keeps everything on the GPU."""
 
 SPEC = TensorSpec("float32", ("n", 64))
 
@@ -84,9 +88,15 @@ DEPENDENT = {
 }
 
 
+@pytest.fixture(params=[None, SCARCE], ids=["plenty", "scarce"])
+def sliced(request):
+    """Makes reference outputs with small slices, with much memory or little."""
+    return partial(references, policy=SLICED, budget=request.param)
+
+
 @pytest.mark.parametrize("name", INDEPENDENT)
-def test_independent_rows_are_compared_in_slices(name):
-    target = references(INDEPENDENT[name], policy=SLICED)
+def test_independent_rows_are_compared_in_slices(name, sliced):
+    target = sliced(INDEPENDENT[name])
     prepared = prepare(target)
     assert isinstance(prepared.expected, Sliced)
     rows = [i for piece in prepared.expected.pieces for i in range(23)[piece.rows]]
@@ -100,8 +110,8 @@ def test_independent_rows_are_compared_in_slices(name):
 
 
 @pytest.mark.parametrize("name", DEPENDENT)
-def test_rows_that_depend_on_others_are_compared_together(name):
-    prepared = prepare(references(DEPENDENT[name], policy=SLICED))
+def test_rows_that_depend_on_others_are_compared_together(name, sliced):
+    prepared = prepare(sliced(DEPENDENT[name]))
     assert not isinstance(prepared.expected, Sliced)
     assert passes(prepared, prepared.module(**prepared.arguments).detach())
 
@@ -131,8 +141,8 @@ def test_a_second_input_is_cut_only_where_its_rows_belong_to_the_outputs():
     assert not passes(prepared, wrong)
 
 
-def test_stress_shares_one_call_where_rows_are_independent():
-    target = references(of(torch.tanh), policy=SLICED)
+def test_stress_shares_one_call_where_rows_are_independent(sliced):
+    target = sliced(of(torch.tanh))
     prepare(target, rows=80)
     probes = [Probe("default", (("n", 80),), 5 + i, kind, rule="stress") for i, kind in enumerate(TRANSFORMS)]
     other = Probe("default", (("n", 80),), 3, rule="sizes")
@@ -155,8 +165,8 @@ def test_stress_shares_one_call_where_rows_are_independent():
             assert bool((x[piece.rows] < -1e4).all())
 
 
-def test_stress_that_the_original_does_not_accept_leaves_its_rows_as_they_are():
-    target = references(of(torch.log), lambda n: torch.rand(n, 64) + 0.5, SLICED)
+def test_stress_that_the_original_does_not_accept_leaves_its_rows_as_they_are(sliced):
+    target = sliced(of(torch.log), lambda n: torch.rand(n, 64) + 0.5)
     prepare(target)
     prepared = target.prepare(
         Probe("default", (("n", 23),), 2, rule="stress", stripes=("×8", "very negative"))
@@ -176,11 +186,17 @@ def test_rows_that_depend_on_others_for_some_inputs_only_are_not_decided():
     probe = Probe("default", (("n", 23),), 2, rule="stress", stripes=("×8", "×10000"))
     with pytest.raises(OriginalError, match="each row by itself for the inputs given, but not at"):
         target.prepare(probe)
+    # Where memory is scarce, that is found out when the inputs lie in the memory shared with the worker.
+    scarce = references(of(tamed), policy=SLICED, budget=SCARCE)
+    assert prepare(scarce).on_host
+    prepared = scarce.prepare(probe)
+    with pytest.raises(OriginalError, match="each row by itself for the inputs given, but not at"):
+        prepared.expected.confirm(prepared.arguments)
 
 
-def test_stress_leaves_tensors_that_the_user_keeps_as_they_are():
+def test_stress_leaves_tensors_that_the_user_keeps_as_they_are(sliced):
     kept = torch.randn(23, 64)
-    target = references(of(torch.tanh), lambda n: kept, SLICED)
+    target = sliced(of(torch.tanh), lambda n: kept)
     before = kept.clone()
     prepare(target)
     target.prepare(Probe("default", (("n", 23),), 2, rule="stress", stripes=("×8", "zero")))

@@ -16,11 +16,14 @@ def test_memory_that_holds_nothing_yet_is_poisoned_and_other_memory_is_not():
     x = torch.ones(2, 3)
     with OperationWatch():
         unwritten = [torch.empty(5), torch.empty_like(x), x.new_empty(4), torch.empty_strided((2, 3), (1, 2))]
+        scalar, turned = torch.full((), 2.5), torch.arange(4).view(2, 2).t().clone()
         zeros, halves = torch.zeros(7, dtype=torch.int64), torch.full((3, 2), 0.5, dtype=torch.float16)
         flags = torch.empty(4, dtype=torch.bool)
     assert all(bool(tensor.isnan().all()) for tensor in unwritten)
     assert unwritten[-1].stride() == (1, 2)
     assert zeros.tolist() == [0] * 7
+    assert scalar.tolist() == 2.5
+    assert (turned.tolist(), turned.stride()) == ([[0, 2], [1, 3]], (1, 2))
     assert halves.tolist() == [[0.5, 0.5]] * 3
     assert flags.tolist() == [True] * 4
 
