@@ -28,6 +28,8 @@ class Surroundings:
     """May replace prompts."""
     gpu: str = ""
     """Name of the GPU; empty without one."""
+    arch: str = ""
+    """Architecture of the GPU, such as ``sm_90``; empty without one."""
     free: int = 0
     """Bytes that are free on the GPU with most room."""
 
@@ -109,7 +111,7 @@ def _files(settings: Settings, around: Surroundings) -> Generator:
 def _inductor(settings: Settings, around: Surroundings) -> Generator:
     from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 
-    return InductorGenerator()
+    return InductorGenerator(around.arch or settings.arch)
 
 
 def _local(settings: Settings, around: Surroundings) -> Generator:
