@@ -35,7 +35,7 @@ def fake_call(live: LiveTarget, case: Case, sizes: Mapping[str, int]) -> Call:
     with FakeTensorMode():
         values = {name: _value(spec, sizes) for name, spec in case.domain.inputs.items()}
     ordered = {name: values[name] for name in live.signature.parameters if name in values}
-    bound = inspect.BoundArguments(live.signature, ordered)  # type: ignore[arg-type]
+    bound = inspect.BoundArguments(live.signature, ordered)
     return Call(bound.args, bound.kwargs)
 
 

@@ -47,7 +47,11 @@ def _configurations(kernel: ast.Module) -> Iterator[dict[str, int]]:
                     func=ast.Attribute(attr="pointwise" | "reduction" | "persistent_reduction" as kind)
                 ):
                     make = getattr(triton_heuristics, kind)
-                    options = {k.arg: _value(k.value) for k in decorator.keywords if k.arg != "filename"}
+                    options = {
+                        str(k.arg): _value(k.value)
+                        for k in decorator.keywords
+                        if k.arg not in (None, "filename")
+                    }
                     configs = make(**options, return_configs=True)
                     if kind != "pointwise":
                         configs = sorted(configs, key=lambda each: _awkwardness(each.kwargs, options))

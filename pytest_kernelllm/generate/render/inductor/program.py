@@ -25,10 +25,10 @@ class KernelSource:
     """The number of elements along ``x``, ``y``, ``z`` and ``r``, rounded up to powers of two."""
     inner: bool = True
     """Whether a reduction runs along contiguous memory."""
-    chosen: Mapping[str, int] | None = None
-    """The block sizes and ``num_warps`` that its compiler chose, if it says so."""
     types: Mapping[str, str] | None = None
     """Triton's type of each parameter, if the decorator has it: ``*fp32``, ``*bf16``, ``i32``."""
+    chosen: Mapping[str, int] | None = None
+    """The block sizes and ``num_warps`` that its compiler chose, if it says so."""
 
 
 @dataclass(frozen=True)
