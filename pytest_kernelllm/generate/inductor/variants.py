@@ -22,7 +22,7 @@ _TUNED = {"max_autotune_pointwise": True}
 """Makes Inductor name more configurations; with ``torch.compile`` it also times them."""
 
 VARIANTS = (
-    Variant("Inductor's fusion and first choice of blocks"),
+    Variant("Inductor's fusion, its usual block sizes"),
     Variant("Inductor's second choice of blocks", choice=1),
     Variant("reductions not split", {"split_reductions": False}),
     Variant("looped reductions", {"triton.persistent_reductions": False}),
