@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from pytest_kernelllm.core.records import Completion
+from pytest_kernelllm.core.records import Completion, Environment
 from pytest_kernelllm.core.stages import InStage, unwatched
 from pytest_kernelllm.discover.live import LiveTarget, TargetError, load_target
 from pytest_kernelllm.generate.render.errors import RenderError, unexpected
@@ -39,14 +39,14 @@ class _Loaded:
 class TargetLoader:
     """Loads targets, and writes and renders candidates for them. Keeps the last ones."""
 
-    def __init__(self, on_gpu: bool, in_stage: InStage = unwatched) -> None:
+    def __init__(self, environment: Environment, in_stage: InStage = unwatched) -> None:
         """Loads nothing yet.
 
         Args:
-            on_gpu: whether a GPU judges the candidates.
+            environment: where the candidates are judged.
             in_stage: gives the context for each stage in which the user's original runs.
         """
-        self._on_gpu = on_gpu
+        self._environment = environment
         self._in_stage = in_stage
         self._loaded: OrderedDict[str, _Loaded] = OrderedDict()
         self._last = self._root = ""
@@ -67,8 +67,9 @@ class TargetLoader:
             live = self.live(request)
             if isinstance(live, str):
                 return ErrorReply(live)
-            every = [*_written(live, request.indices), *request.completions]
-            return PrepareReply(tuple(_rendering(each, live, self._on_gpu) for each in every))
+            arch, on_gpu = self._environment.arch, self._environment.device == "cuda"
+            every = [*_written(live, arch, request.indices), *request.completions]
+            return PrepareReply(tuple(_rendering(each, live, on_gpu) for each in every))
         except (Exception, SystemExit) as error:
             return ErrorReply(f"{request.target.id}: {unexpected('Preparing', 'target', error)}")
 
@@ -112,14 +113,15 @@ def _global_settings() -> tuple[object, ...]:
     )
 
 
-def _written(live: LiveTarget, indices: Sequence[int]) -> Iterable[Completion]:
+def _written(live: LiveTarget, arch: str, indices: Sequence[int]) -> Iterable[Completion]:
     if not indices:
         return ()
     # Inductor takes longer to import than everything else here, and most processes write nothing.
     from pytest_kernelllm.generate.inductor.cases import completions
+    from pytest_kernelllm.generate.inductor.device import gpu_for
     from pytest_kernelllm.generate.inductor.variants import VARIANTS
 
-    return completions(live, VARIANTS, indices)
+    return completions(live, gpu_for(arch), VARIANTS, indices)
 
 
 def _rendering(completion: Completion, live: LiveTarget, on_gpu: bool) -> Rendering:

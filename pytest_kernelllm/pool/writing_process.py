@@ -29,7 +29,7 @@ class TargetWriter(TargetLoader):
 
 @contextlib.contextmanager
 def _writing(start: Handshake, reports: StageReports) -> Iterator[TargetWriter]:
-    yield TargetWriter(start.environment.device == "cuda", reports.in_stage)
+    yield TargetWriter(start.environment, reports.in_stage)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,8 @@ class Surroundings:
     """May replace prompts."""
     gpu: str = ""
     """Name of the GPU; empty without one."""
+    arch: str = ""
+    """Architecture of the GPU, such as ``sm_90``; empty without one."""
     free: int = 0
     """Bytes that are free on the GPU with most room."""
     write: Callable[[Target, Sequence[int]], list[Completion]] | None = None
@@ -111,7 +113,8 @@ def _files(settings: Settings, around: Surroundings) -> Generator:
 
 
 def _inductor(settings: Settings, around: Surroundings) -> Generator:
-    return InductorGenerator() if around.write is None else PooledInductor(around.write)
+    arch = around.arch or settings.arch
+    return InductorGenerator(arch) if around.write is None else PooledInductor(arch, around.write)
 
 
 def _local(settings: Settings, around: Surroundings) -> Generator:

@@ -277,8 +277,9 @@ class PooledInductor(InductorGenerator):
 
     concurrent = True
 
-    def __init__(self, write: Callable[[Target, Sequence[int]], list[Completion]]) -> None:
-        """``write`` is ``TargetProcesses.write``."""
+    def __init__(self, arch: str, write: Callable[[Target, Sequence[int]], list[Completion]]) -> None:
+        """``arch``: the GPU architecture that the kernels are for; ``write`` is ``TargetProcesses.write``."""
+        super().__init__(arch)
         self._write = write
 
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Completion]]:

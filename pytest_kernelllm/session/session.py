@@ -147,6 +147,7 @@ class Session:
             self._progress,
             self._prompt,
             gpu=gpu.name if gpu else "",
+            arch=gpu.arch if gpu else "",
             free=gpu.free if gpu else 0,
             write=self._processes.write,
         )

@@ -17,7 +17,6 @@ LIBRARY = "nothing but library calls is left after fusion"
 SENTENCES = {
     "from_torch.py::BatchNorm2d": "it changes `running_mean` in place",
     "from_torch.py::Bilinear": TOPK.replace("topk", "_trilinear"),
-    "from_torch.py::Conv2d": f"{LIBRARY} (convolution)",
     "from_torch.py::CrossMapLRN2d": (
         'torch.export cannot trace it (Attempted to set the storage of a tensor on device "cpu" to a storage on '
         'different device "meta".  This is no longer allowed; the devices must match)'
@@ -40,8 +39,6 @@ SENTENCES = {
     "from_transformers.py::BertSelfAttention": f"{LIBRARY} (addmm, attention)",
     "from_transformers.py::Llama4Router": TOPK,
     "from_transformers.py::MixtralTopKRouter": TOPK,
-    "from_transformers.py::SegformerDepthWiseConv": f"{LIBRARY} (convolution)",
-    "from_transformers.py::ViTPatchEmbeddings": f"{LIBRARY} (convolution)",
     "from_transformers.py::WhisperPositionalEmbedding": VIEWS,
 }
 """By id, the generator's whole sentence. Every other module gets a candidate."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_kernelllm.core.records import Case, Completion, TensorSpec
 from pytest_kernelllm.generate.inductor.fake import fake_call, traceable_module
-from pytest_kernelllm.generate.inductor.lowering import lower
+from pytest_kernelllm.generate.inductor.lowering import Lowered, lower
 from pytest_kernelllm.generate.inductor.scalars import NamedScalars, free_scalars
 from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, export
 from pytest_kernelllm.generate.render.errors import RenderError, unexpected
@@ -22,11 +22,12 @@ from pytest_kernelllm.generate.render.inductor.translate import translate_induct
 
 if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import Call, LiveTarget
+    from pytest_kernelllm.generate.inductor.device import Gpu
     from pytest_kernelllm.generate.inductor.variants import Variant
 
 
 def completions(
-    live: LiveTarget, variants: Sequence[Variant], indices: Sequence[int]
+    live: LiveTarget, gpu: Gpu, variants: Sequence[Variant], indices: Sequence[int]
 ) -> Iterator[Completion]:
     """Yields the distinct completions of a target with the given indices, as far as there are so many.
 
@@ -36,7 +37,7 @@ def completions(
     started = time.monotonic()
     seen: list[str] = []
     try:
-        tracers = _tracers(live)
+        tracers = _tracers(live, gpu)
         for variant in variants:
             if len(seen) > max(indices):
                 return
@@ -59,10 +60,10 @@ def completions(
         yield Completion("inductor", max(len(seen), min(indices)), "", "inductor", note=why.rstrip("."))
 
 
-def _tracers(live: LiveTarget) -> list[CaseTracer]:
+def _tracers(live: LiveTarget, gpu: Gpu) -> list[CaseTracer]:
     if live.options.backward:
         raise TraceError("it needs gradients, and this generator writes only forward passes")
-    return [CaseTracer(live, case) for case in live.cases]
+    return [CaseTracer(live, case, gpu) for case in live.cases]
 
 
 def _completion(tracers: Sequence[CaseTracer], variant: Variant, index: int) -> Completion:
@@ -84,17 +85,18 @@ def _without_kernels(text: str) -> str:
 class CaseTracer:
     """Exports one case of a target once and compiles it in several variants."""
 
-    def __init__(self, live: LiveTarget, case: Case) -> None:
+    def __init__(self, live: LiveTarget, case: Case, gpu: Gpu) -> None:
         """Exports the case, with dynamic named dimensions if that is possible.
 
         Raises:
             TraceError: it cannot be exported at all.
         """
         self.live = live
+        self.gpu = gpu
         self.module = traceable_module(live, case)
         self.case = case
         self.exports: dict[str, Exported] = {}
-        self.sources: dict[str, NamedScalars] = {}
+        self.sources: dict[str, tuple[Lowered, NamedScalars]] = {}
         self.call = fake_call(live, case, _tracing_sizes(case))
         self.dynamic = _dynamic_shapes(live, case, self.call) if case.domain.dims else None
         try:
@@ -111,27 +113,33 @@ class CaseTracer:
             TraceError: TorchInductor cannot compile it.
         """
         try:
-            free = self._source(variant)
+            lowered, free = self._source(variant)
         except TraceError:
             if self.dynamic is None:
                 raise
             self._fix()
-            free = self._source(variant)
+            lowered, free = self._source(variant)
         source, scalars = free.source, free.scalars
         pinned = {k: v for k, v in self.case.domain.attributes.items() if f"self.{k}" not in scalars.values()}
         case = dataclasses.replace(self.case, domain=dataclasses.replace(self.case.domain, attributes=pinned))
         exported = self.exports[""]
-        return Section(case, exported.arguments, exported.output, scalars, variant.tuning, source)
+        launches = {
+            name: dict(options[min(variant.choice, len(options) - 1)])
+            for name, options in lowered.configurations.items()
+            if options
+        }
+        return Section(case, exported.arguments, exported.output, scalars, launches=launches, source=source)
 
-    def _source(self, variant: Variant) -> NamedScalars:
+    def _source(self, variant: Variant) -> tuple[Lowered, NamedScalars]:
         key = repr(sorted(variant.config.items()))
         if key not in self.sources:  # variants that differ in their blocks only share the code
-            source = lower(self.exports[""], variant.config)
-            self.sources[key] = free_scalars(
-                source,
+            lowered = lower(self.exports[""], self.gpu, variant.config)
+            free = free_scalars(
+                lowered.source,
                 self._floats(),
-                lambda values: lower(self._changed(values), variant.config),
+                lambda values: lower(self._changed(values), self.gpu, variant.config).source,
             )
+            self.sources[key] = lowered, free
         return self.sources[key]
 
     def _floats(self) -> dict[str, float]:

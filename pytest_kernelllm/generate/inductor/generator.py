@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from importlib import metadata
 
 from pytest_kernelllm.core.records import Completion
+from pytest_kernelllm.generate.inductor.device import gpu_for
 from pytest_kernelllm.generate.inductor.variants import VARIANTS
 from pytest_kernelllm.generate.protocol import GenerateError, Generator, Request
 from pytest_kernelllm.generate.render.version import RENDER_VERSION
 
-VERSION = 2
+VERSION = 3
 """Raised whenever an unchanged target gets another text."""
 
 
@@ -22,8 +23,12 @@ class InductorGenerator(Generator):
 
     name = "inductor"
 
+    def __init__(self, arch: str = "sm_90") -> None:
+        """``arch``: the GPU architecture that the kernels are for."""
+        self.gpu = gpu_for(arch)
+
     def identity(self) -> str:
-        """Returns the versions that determine the text, without importing torch or triton.
+        """Returns the architecture and the versions that determine the text, without importing torch or triton.
 
         The renderer's is one of them: variants that it renders alike count as one.
         """
@@ -33,7 +38,7 @@ class InductorGenerator(Generator):
                 versions.append(f"{package}={metadata.version(package)}")
             except metadata.PackageNotFoundError:
                 versions.append(f"{package}=none")
-        return f"inductor/{VERSION} render={RENDER_VERSION} {' '.join(versions)}"
+        return f"inductor/{VERSION} sm_{self.gpu.capability} render={RENDER_VERSION} {' '.join(versions)}"
 
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Completion]]:
         """Yields the requested completions, as far as there are so many distinct ones.
@@ -49,5 +54,5 @@ class InductorGenerator(Generator):
                 " pip install 'pytest-kernelllm[torch]'."
             ) from error
         for request in requests:
-            for completion in cases.completions(request.live(), VARIANTS, request.indices):
+            for completion in cases.completions(request.live(), self.gpu, VARIANTS, request.indices):
                 yield request, completion

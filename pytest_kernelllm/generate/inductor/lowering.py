@@ -1,6 +1,7 @@
-"""Gets TorchInductor's Triton code for an exported module on any machine, with or without a GPU.
+"""Gets TorchInductor's Triton code for an exported module and a described GPU, which need not be in the machine.
 
-The graph goes through Inductor's Triton backend until the output code exists; nothing is compiled or run.
+The graph's tensors, which have no data, are moved to that GPU. It goes through Inductor as under ``torch.compile`` until the
+output code exists; nothing is compiled or run.
 """
 
 from __future__ import annotations
@@ -11,24 +12,35 @@ import os
 import re
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch._inductor.config as inductor_config
 from torch._inductor.graph import GraphLowering
 
+from pytest_kernelllm.generate.inductor.device import Gpu
+from pytest_kernelllm.generate.inductor.heuristics import configurations
+from pytest_kernelllm.generate.inductor.on_gpu import convolution_format, moved
 from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, first_line
 
-MULTIPROCESSORS = 132
-"""The number of streaming multiprocessors of an H100 or H200, by which Inductor splits reductions."""
+
+@dataclass(frozen=True)
+class Lowered:
+    """TorchInductor's output code."""
+
+    source: str
+    configurations: Mapping[str, Sequence[Mapping[str, int]]]
+    """See ``heuristics.configurations``."""
 
 
-def lower(exported: Exported, config: Mapping[str, Any]) -> str:
+def lower(exported: Exported, gpu: Gpu, config: Mapping[str, Any]) -> Lowered:
     """Returns TorchInductor's output code for an exported module.
 
     Args:
         exported: the module; not changed.
+        gpu: the GPU that the code is for.
         config: TorchInductor options besides the usual ones.
 
     Raises:
@@ -45,10 +57,17 @@ def lower(exported: Exported, config: Mapping[str, Any]) -> str:
     mode = detect_fake_mode(inputs)
     environment = mode.shape_env if mode is not None else None
     guards = len(environment.guards) if environment is not None else 0
-    taken: list[str] = []
+    taken: list[Lowered] = []
     try:
-        with torch.no_grad(), _as_if_gpu(taken, config), tracing(TracingContext(mode)), V.set_fake_mode(mode):
-            compile_fx_inner(_simplified(exported), inputs)
+        with (
+            torch.no_grad(),
+            _as_on(gpu, taken, config),
+            tracing(TracingContext(mode)),
+            V.set_fake_mode(mode),
+        ):
+            graph = moved(_simplified(exported))  # in this order: the passes compute constants
+            inputs = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
+            compile_fx_inner(graph, inputs, is_inference=True)
     except _Finished:
         pass
     except Exception as error:
@@ -58,75 +77,92 @@ def lower(exported: Exported, config: Mapping[str, Any]) -> str:
         raise TraceError("TorchInductor's code for it holds for some sizes only")
     if not taken:  # no code is written for a graph without operations
         raise TraceError("it computes nothing: what it returns are views of its inputs and weights")
-    return _essential(taken[-1])
+    return taken[-1]
 
 
 class _Finished(BaseException):
     """Stops Inductor once the output code exists; a BaseException, so that no fallback catches it."""
 
 
-class _NoGpuDriver:
-    """Replaces Triton's active driver for Inductor's code generation."""
-
-    def get_current_target(self) -> Any:
-        from triton.backends.compiler import GPUTarget
-
-        return GPUTarget("cuda", 90, 32)
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def get_current_stream(self, device: int = 0) -> int:
-        return 0
-
-
 @contextlib.contextmanager
-def _as_if_gpu(taken: list[str], config: Mapping[str, Any]) -> Iterator[None]:
-    """Makes Inductor write Triton for CPU tensors, as for the same GPU on every machine."""
+def _as_on(gpu: Gpu, taken: list[Lowered], config: Mapping[str, Any]) -> Iterator[None]:
+    """Makes Inductor write code as on ``gpu``, whatever is in the machine, and stop when it has."""
     import triton
-    from torch._dynamo.device_interface import CpuInterface
+    from torch._dynamo.device_interface import CudaInterface
+    from torch._inductor import scheduler
     from torch._inductor.runtime.hints import DeviceProperties
 
     def take(graph: Any, *_: Any, **__: Any) -> None:
         code = graph.codegen()[0]
-        taken.append(getattr(code, "value", code))
+        source = getattr(code, "value", code)
+        with _replaced(torch.cuda, "is_available", lambda: True):
+            taken.append(Lowered(_essential(source), configurations(source)))
         raise _Finished
 
-    class Properties:
-        multi_processor_count = MULTIPROCESSORS
-        max_threads_per_block = 1024
-        warp_size = 32
-
     options = {
-        "cpu_backend": "triton",
         "fx_graph_cache": False,
         "fx_graph_remote_cache": False,
-        "layout_optimization": False,
         "assert_indirect_indexing": False,
         "alignment_asserts": False,
         "comment_origin": False,
         "compile_threads": 1,
+        "shape_padding": False,  # it would time matrix products
         "triton.mix_order_reduction": False,
         "triton.cooperative_reductions": False,
         **config,
     }
     # Options that this version of torch lacks are left out.
     known = {key: value for key, value in options.items() if _has(inductor_config, key)}
-    create = DeviceProperties.create
-    properties = staticmethod(lambda _=None: Properties())
+    properties = staticmethod(lambda _=None: gpu)
+    capability = staticmethod(lambda _=None: (gpu.major, gpu.minor))
+    replacements = [
+        (CudaInterface, "get_device_properties", properties),
+        (CudaInterface.Worker, "get_device_properties", properties),
+        (CudaInterface, "get_compute_capability", staticmethod(lambda _=None: gpu.capability)),
+        (CudaInterface, "is_bf16_supported", lambda *_, **__: gpu.major >= 8),
+        # Or it would make tensors on a GPU that is there, in this process.
+        (torch.cuda, "is_available", lambda: False),
+        (torch.cuda, "get_device_properties", properties.__func__),
+        (torch.cuda, "get_device_capability", capability.__func__),
+        (scheduler, "has_triton", lambda: True),
+        (torch._C, "_conv_determine_backend_memory_format", convolution_format),
+        # Not through set_active and reset_active: the latter looks for a real driver.
+        (triton.runtime.driver, "_active", _Driver(gpu)),
+        *(
+            (GraphLowering, name, take)
+            for name in ("compile_to_module", "_compile_to_module")
+            if hasattr(GraphLowering, name)
+        ),
+    ]
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="kernelllm-inductor-"))
         stack.enter_context(_environment("TORCHINDUCTOR_CACHE_DIR", scratch))
         stack.enter_context(inductor_config.patch(known))
-        for name in ("compile_to_module", "_compile_to_module"):
-            if hasattr(GraphLowering, name):
-                stack.enter_context(_replaced(GraphLowering, name, take))
-        stack.enter_context(_replaced(CpuInterface.Worker, "get_device_properties", properties))
-        # Not through set_active and reset_active: the latter looks for a real driver.
-        stack.enter_context(_replaced(triton.runtime.driver, "_active", _NoGpuDriver()))
-        create.cache_clear()
-        stack.callback(create.cache_clear)
+        for owner, name, value in replacements:
+            stack.enter_context(_replaced(owner, name, value))
+        for cached in (DeviceProperties.create, *vars(torch.utils._triton).values()):
+            if clear := getattr(cached, "cache_clear", None):
+                clear()
+                stack.callback(clear)
         yield
+
+
+class _Driver:
+    """Replaces Triton's active driver for Inductor's code generation."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self.gpu = gpu
+
+    def get_current_target(self) -> Any:
+        from triton.backends.compiler import GPUTarget
+
+        return GPUTarget("cuda", self.gpu.capability, self.gpu.warp_size)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int = 0) -> int:
+        return 0
 
 
 @contextlib.contextmanager

@@ -164,8 +164,10 @@ class _Emitter:
         else:
             usual = "attended" if torch_calls.is_attention(value) else "product"
             name = self.locals.take(self.outputs.get(step.name, usual))
-            self.lines.append(f"{name} = {ast.unparse(self._library(value))}")
-            self.buffers.add(step.name, name, self._layout(step.name))
+            layout = self._layout(step.name)
+            text = ast.unparse(self._library(value)) + torch_calls.ordered(value, layout)
+            self.lines.append(f"{name} = {text}")
+            self.buffers.add(step.name, name, layout)
 
     def _layout(self, name: str) -> tuple[Sequence[ast.expr], Sequence[ast.expr]] | None:
         """Returns the shape and strides of a library call's result, as allocated or as the text asserts."""

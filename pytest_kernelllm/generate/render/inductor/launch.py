@@ -38,7 +38,11 @@ def choose(kernel: KernelSource, function: ast.FunctionDef, tuning: Tuning) -> L
     parameters = {a.arg for a in function.args.args if a.annotation is not None}
     hints = kernel.hints or {}
     fixed = fixed_sizes(function)
-    if kernel.kind == "pointwise":
+    warps = tuning.pointwise_warps if kernel.kind == "pointwise" else tuning.reduction_warps
+    if kernel.chosen is not None:
+        blocks, elements = dict(kernel.chosen), 0
+        warps = blocks.pop("num_warps")
+    elif kernel.kind == "pointwise":
         blocks, elements = _pointwise(hints, parameters, tuning)
     else:
         blocks, elements = _reduction(kernel, hints, parameters, fixed, tuning)
@@ -52,8 +56,7 @@ def choose(kernel: KernelSource, function: ast.FunctionDef, tuning: Tuning) -> L
                 blocks[name] //= 2
     per_warp = 256 if kernel.kind == "pointwise" else 128
     most = 8 if kernel.kind == "pointwise" else 16
-    tuned_warps = tuning.pointwise_warps if kernel.kind == "pointwise" else tuning.reduction_warps
-    warps = tuned_warps or min(max(_power_of_two(elements // per_warp), 2), most)
+    warps = warps or min(max(_power_of_two(elements // per_warp), 2), most)
     return LaunchConfig({k: v for k, v in blocks.items() if k in parameters}, warps)
 
 

@@ -27,6 +27,8 @@ class KernelSource:
     """Whether a reduction runs along contiguous memory."""
     types: Mapping[str, str] | None = None
     """Triton's type of each parameter, if the decorator has it: ``*fp32``, ``*bf16``, ``i32``."""
+    chosen: Mapping[str, int] | None = None
+    """The block sizes and ``num_warps`` that its compiler chose, if it says so."""
 
 
 @dataclass(frozen=True)

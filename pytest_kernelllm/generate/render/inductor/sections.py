@@ -45,7 +45,8 @@ class Section(Record):
     constants as ``{"value": ...}``; ``"type": "torch.return_types.max"`` beside a tuple names what is made of it."""
     scalars: dict[str, str] = field(default_factory=dict)
     """The attributes behind named numbers in the kernels: ``{"eps": "self.eps"}``."""
-    tuning: Tuning = field(default_factory=Tuning)
+    launches: dict[str, dict[str, int]] = field(default_factory=dict)
+    """The block sizes (``XBLOCK``…) and ``num_warps`` of each kernel, by its name in the source."""
     source: str = ""
 
 

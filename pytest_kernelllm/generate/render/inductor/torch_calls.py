@@ -121,6 +121,17 @@ def vendor_call(call: ast.Call, view: Callable[[ast.expr], ast.expr]) -> ast.Cal
     )
 
 
+def ordered(call: ast.expr, layout: tuple[Sequence[ast.expr], Sequence[ast.expr]] | None) -> str:
+    """Writes what brings a convolution's result into the order that the kernels after it read, channels last.
+
+    Most libraries write it so if they read it so; this costs nothing then.
+    """
+    if layout is None or not isinstance(call, ast.Call) or call_name(call) != "extern_kernels.convolution":
+        return ""
+    last = {4: "channels_last", 5: "channels_last_3d"}.get(len(layout[0]))
+    return "" if last is None or is_contiguous(*layout) else f".contiguous(memory_format=torch.{last})"
+
+
 def _attention(call: ast.Call, view: Callable[[ast.expr], ast.expr], ordered: str) -> ast.Call:
     options = dict(zip(("attn_mask", "dropout_p", "is_causal"), call.args[3:], strict=False))
     options |= {k.arg: k.value for k in call.keywords if k.arg}

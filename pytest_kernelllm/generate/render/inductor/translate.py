@@ -6,7 +6,7 @@ import ast
 import re
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_kernelllm.core.parts import Parts
@@ -104,8 +104,12 @@ def _from_section(section: sections.Section, parts: Parts) -> _Version:
     arguments = {name: reached(path, parts) for name, path in paths}
     scalars = {name: reached(path, parts) for name, path in section.scalars.items()}
     domain = section.case.domain
+    chosen = {
+        name: replace(kernel, chosen=section.launches.get(name)) for name, kernel in program.kernels.items()
+    }
+    program = replace(program, kernels=chosen)
     binding = Binding(arguments, section.output, scalars, visible(domain, parts))
-    return _Version(program, binding, domain, section.tuning, _suffix(section.case))
+    return _Version(program, binding, domain, Tuning(), _suffix(section.case))
 
 
 def _suffix(case: Case) -> str:

@@ -208,6 +208,8 @@ class _Reader:
         value = self._resolve(value)
         if isinstance(value, ast.Call) and call_name(value) == "get_raw_stream":
             return
+        if isinstance(value, ast.Call) and call_name(value) == "copy_if_misaligned":
+            return  # Triton asks for the alignment of every pointer
         if isinstance(value, ast.Call) and call_name(value).endswith(".size"):
             assert isinstance(value.func, ast.Attribute)
             value = ast.Attribute(value.func.value, "shape", ast.Load())

@@ -1,0 +1,79 @@
+"""The text is what the named GPU would get, with or without one in the machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+import torch
+from fusing import live
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from pytest_kernelllm.generate.inductor.device import gpu_for
+from pytest_kernelllm.generate.inductor.generator import InductorGenerator
+from pytest_kernelllm.generate.inductor.lowering import Lowered, lower
+from pytest_kernelllm.generate.inductor.trace import export
+from pytest_kernelllm.generate.protocol import Request
+
+
+class Sum(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x).sum()
+
+
+def lowered(arch: str, module: nn.Module, *shape: int) -> Lowered:
+    with FakeTensorMode():
+        x = torch.empty(shape)
+    return lower(export(module.eval(), ["x"], (x,), {}), gpu_for(arch), {})
+
+
+def test_an_unknown_architecture_is_described_by_the_one_below_it() -> None:
+    assert gpu_for("sm_90a") == gpu_for("sm_90")
+    assert gpu_for("sm_87").capability == 86
+    assert gpu_for("sm_90").multi_processor_count == 132
+
+
+def test_each_architecture_has_its_own_identity() -> None:
+    assert InductorGenerator("sm_80").identity() != InductorGenerator("sm_90").identity()
+
+
+@pytest.mark.slow
+def test_reductions_are_split_by_the_number_of_multiprocessors() -> None:
+    sources = [lowered(arch, Sum(), 6 << 20).source for arch in ("sm_89", "sm_90")]
+    programs = [re.findall(r"xnumel = (\d+)", source) for source in sources]
+    assert programs[0] != programs[1]
+
+
+@pytest.mark.slow
+def test_convolutions_run_channels_last() -> None:
+    convolution = nn.Sequential(nn.Conv2d(16, 32, 3), nn.ReLU())
+    source = lowered("sm_90", convolution, 4, 16, 32, 32).source
+    assert "assert_size_stride(buf2, (4, 32, 30, 30), (28800, 1, 960, 32)" in source
+
+
+@pytest.mark.slow
+def test_every_kernel_has_configurations() -> None:
+    found = lowered("sm_90", Sum(), 1 << 20)
+    assert found.configurations.keys() == set(re.findall(r"async_compile.triton\('(\w+)'", found.source))
+    for options in found.configurations.values():
+        assert all(option["num_warps"] >= 1 and option["XBLOCK"] >= 1 for option in options)
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    def refuse(*_: object) -> None:
+        raise AssertionError("CUDA was asked for")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(torch.cuda, "_lazy_init", refuse)
+        yield
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_gpu")
+def test_cuda_is_not_initialised() -> None:
+    target = live("Transpose")
+    ((_, completion),) = InductorGenerator().generate([Request(target.target, (0,), lambda: target)])
+    assert "@triton.jit" in completion.text
