@@ -162,8 +162,10 @@ class Truth:
 
 
 def _near(tensor: torch.Tensor, change: calls.Change) -> torch.Tensor:
-    """Returns a slightly perturbed tensor of the same dtype; zeros become as small as the steps of numbers about 1."""
+    """Returns a slightly perturbed tensor of the same dtype; tiny numbers grow to the steps of numbers about 1."""
     near = change(tensor)
-    if tensor.is_floating_point() and bool((tensor == 0).any()):
-        near = torch.where(tensor == 0, change(torch.ones_like(tensor)) - 1, near)
+    if tensor.is_floating_point():
+        tiny = tensor.abs() < torch.finfo(torch.float32).eps
+        if bool(tiny.any()):
+            near = torch.where(tiny, near + change(torch.ones_like(tensor)) - 1, near)
     return near.to(tensor.dtype)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytest_kernelllm.judge.findings import Decision, OutOfMemory
+from pytest_kernelllm.judge.reference.acceptance import Unasked
+from pytest_kernelllm.judge.reference.prepared import PreparedProbe
+from pytest_kernelllm.judge.reference.variations import OTHERS_THAN_GIVEN
 from pytest_kernelllm.judge.rules.rule import CaseRun, Rule
-from pytest_kernelllm.judge.run.call import call
+from pytest_kernelllm.judge.run.call import Judging, Uploaded, call, upload
 from pytest_kernelllm.judge.run.comparison import outputs_pass
 
 
@@ -19,19 +22,32 @@ class Decoy(Rule):
 
     def check_case(self, case: CaseRun) -> None:
         """Runs a discriminating probe with kernel launches skipped."""
-        if case.first.prepared.trivial is None:
+        judging, prepared = case.first.judging, case.first.prepared
+        if prepared.trivial is None:
+            right = _right_without_kernels(judging, prepared, case.elsewhere)
+            needed = not right or _needed_for_others(judging, prepared)
             broken = (
                 f"its kernels are decoys: without them the outputs are just as right, at {case.first.where}"
             )
-            needed = not self._right_without_kernels(case)
-            case.first.judging.findings.require(self.name, "outputs need the kernels", needed, broken)
+            judging.findings.require(self.name, "outputs need the kernels", needed, broken)
 
-    def _right_without_kernels(self, case: CaseRun) -> bool:
-        judging, prepared, uploaded = case.first.judging, case.first.prepared, case.elsewhere
-        try:
-            call(judging, uploaded, prepared, "no kernels")
-        except OutOfMemory:
-            raise
-        except Decision:  # a call that fails without its kernels needs them
-            return False
-        return outputs_pass(judging, uploaded, prepared)
+
+def _needed_for_others(judging: Judging, given: PreparedProbe) -> bool:
+    """Whether other inputs need the kernels: a kernel that clears half of a matrix does nothing to a triangular one."""
+    try:
+        prepared = judging.references.prepare(replace(given.probe, stress=OTHERS_THAN_GIVEN))
+    except Unasked:
+        return False
+    return prepared.trivial is None and not _right_without_kernels(
+        judging, prepared, upload(judging, prepared)
+    )
+
+
+def _right_without_kernels(judging: Judging, prepared: PreparedProbe, uploaded: Uploaded) -> bool:
+    try:
+        call(judging, uploaded, prepared, "no kernels")
+    except OutOfMemory:
+        raise
+    except Decision:  # a call that fails without its kernels needs them
+        return False
+    return outputs_pass(judging, uploaded, prepared)

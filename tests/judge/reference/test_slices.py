@@ -176,6 +176,12 @@ def test_stress_that_the_original_does_not_accept_leaves_its_rows_as_they_are(sl
     assert passes(prepared, prepared.arguments["x"].log())
 
 
+def test_zeros_do_not_hide_that_a_rows_place_matters():
+    square = torch.randn(64, 64).triu()
+    target = references(of(lambda x: torch.triu(x @ square)), lambda n: torch.rand(64, 64).triu(), SLICED)
+    assert not isinstance(prepare(target, 64).expected, Sliced)
+
+
 def test_rows_that_depend_on_others_for_some_inputs_only_are_not_decided():
     def tamed(x):
         largest = x.abs().max()
