@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import hashlib
 import linecache
 import types
 from collections.abc import Callable
@@ -55,7 +56,8 @@ class TextKernel(Kernel):
         Raises:
             Unavailable: the text raises an exception.
         """
-        file = f"<kernel {self.dotted}>"
+        # Kernels of one program may differ in layout, so the name is that of this text.
+        file = f"<kernel {self.dotted} {hashlib.sha256(self.source.encode()).hexdigest()[:12]}>"
         # Triton reads the source of its functions, which must be what was judged.
         linecache.cache[file] = (len(self.source), None, self.source.splitlines(keepends=True), file)
         module = types.ModuleType(f"_kernelllm_{self.dotted}")

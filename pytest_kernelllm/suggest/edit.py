@@ -46,6 +46,26 @@ def remove_kernel(source: bytes, target: Target, root: Path) -> bytes:
     return _changed(source, target, root, None)
 
 
+def marker_lines(source: bytes, target: Target, root: Path) -> range:
+    """Returns the numbers of the lines that hold a target's marker: of the decorator, or of the statement that calls it.
+
+    Arguments are those of ``set_kernel``.
+
+    Raises:
+        EditError: there is no such marker.
+    """
+    try:
+        marker = _find(source, target, root)
+    except (_Unsure, SyntaxError, ValueError, RecursionError) as error:
+        raise EditError(f"{target.path}: the marker of {target.name} is not found because {error}.") from None
+    around: ast.expr | ast.stmt = marker.node
+    if marker.mark.kind != "decorator":
+        statements = (node for node in ast.walk(marker.tree) if isinstance(node, ast.stmt))
+        holding = [statement for statement in statements if marker.node in ast.walk(statement)]
+        around = max(holding, key=lambda statement: statement.lineno)
+    return range(around.lineno, (around.end_lineno or around.lineno) + 1)
+
+
 def _changed(source: bytes, target: Target, root: Path, kernel: str | None) -> bytes:
     what = f'kernel="{kernel}" cannot be written into' if kernel else "kernel= cannot be removed from"
     failed, advice = (
