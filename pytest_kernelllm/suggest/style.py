@@ -121,11 +121,12 @@ class Style:
     # ------------------------------------------------------------------ linter
 
     def _exempted(self, path: str, source: str) -> str:
-        text = with_exemptions(source, self._codes(path, source, ["--extend-select", LINTED]))
-        if self._codes(path, text):
-            # The project looks for exemptions from rules that it does not check.
-            text = with_exemptions(source, self._codes(path, source))
-        return text
+        source = with_exemptions(source, ())
+        codes = self._codes(path, source, ["--extend-select", LINTED])
+        if codes:
+            # Where RUF100 is on, it finds exemptions from rules that the project does not check.
+            codes |= self._codes(path, with_exemptions(source, codes))
+        return with_exemptions(source, codes)
 
     def _codes(self, path: str, source: str, options: Sequence[str] = ()) -> set[str]:
         """The rules that a text breaks: those that the project checks, and by option others."""
@@ -143,8 +144,9 @@ class Style:
 
 
 def _output(command: Sequence[str], content: bytes, folder: Path) -> bytes:
+    program = Path(sys.executable).with_name(command[0])
     # -P: no file of the project is taken for the tool.
-    call = [sys.executable, "-P", "-m", *command]
+    call = [program, *command[1:]] if program.exists() else [sys.executable, "-P", "-m", *command]
     try:
         done = subprocess.run(
             call, cwd=folder, input=content, capture_output=True, timeout=TIMEOUT, check=False
