@@ -104,12 +104,11 @@ class Style:
         """Black's configuration; None if the project does not use it."""
         for folder in _within_repository(self._root):
             try:
-                table = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
+                tools = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8")).get("tool")
             except (OSError, ValueError):
-                table = {}
-            found = table.get("tool", {}).get("black")
-            if isinstance(found, dict):
-                return found
+                tools = None
+            if isinstance(tools, dict) and isinstance(tools.get("black"), dict):
+                return dict(tools["black"])
             try:
                 hooks = (folder / ".pre-commit-config.yaml").read_text(encoding="utf-8")
             except (OSError, ValueError):
@@ -146,7 +145,7 @@ class Style:
 def _output(command: Sequence[str], content: bytes, folder: Path) -> bytes:
     program = Path(sys.executable).with_name(command[0])
     # -P: no file of the project is taken for the tool.
-    call = [program, *command[1:]] if program.exists() else [sys.executable, "-P", "-m", *command]
+    call = [str(program), *command[1:]] if program.exists() else [sys.executable, "-P", "-m", *command]
     try:
         done = subprocess.run(
             call, cwd=folder, input=content, capture_output=True, timeout=TIMEOUT, check=False

@@ -204,7 +204,7 @@ def test_what_ends_a_line_for_some_readers_only_is_not_written() -> None:
 def test_imports_are_sorted_and_none_is_unused() -> None:
     body = "from triton import cdiv\nimport math, functools\nfrom __future__ import annotations\n"
     text = compose(Provenance("a.py::A", "0", "files"), "A.", [], f"{body}\n\nx: torch.Tensor = math.pi\n")
-    docstring, _, rest = text.partition('"""A."""\n')
+    _, _, rest = text.partition('"""A."""\n')
     assert rest.startswith(
         "\nfrom __future__ import annotations\n\nimport functools\nimport math\n\n"
         "import torch\nfrom triton import cdiv\n\nSUPPORTS = ()\n\n\nx: torch"

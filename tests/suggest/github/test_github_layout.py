@@ -76,7 +76,7 @@ ELSE = {
     "a statement within the marker's lines": ("(Second)\n", "(Second); import os\n"),
     "another decorator": ("@triton_candidate(", "@nn.evil\n@triton_candidate("),
     "an invisible character": ("(64,), kernel", "(64,),\u200b kernel"),
-    "another spelling of a name": ("(\n    init", "(\n    ｉnit"),
+    "another spelling of a name": ("(\n    init", "(\n    \uff49nit"),
     "a carriage return": ('"_triton.first",', '"_triton.first",\r'),
     "a form feed": ('"_triton.first",', '"_triton.first",\x0c'),
     "other line ends": ("\n", "\r\n"),
