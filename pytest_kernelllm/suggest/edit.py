@@ -241,7 +241,8 @@ def _removals(text: _Text, marker: _Marker) -> list[tuple[int, int, str]]:
             and not (text.text[previous:start] + text.text[comma or last : end - 1]).strip()
         )
         if marker.mark.kind == "decorator" and (exact or spread):
-            return [(tokens[place - 1][0], end, "")]
+            # A formatter spreads what was `()` over lines, by the comma.
+            return [(previous, end - 1, "")] if spread and comma else [(tokens[place - 1][0], end, "")]
     elif comma and newline is None and text.text[previous - 1] == "(":
         following = tokens[stop + 1][0]
         return [(start, following if text.own_indent(following) is None else comma, "")]

@@ -48,7 +48,7 @@ class Style:
         self._root = root.resolve()
         self._known: dict[tuple[str, ...], bytes] = {}
         self.notes: list[str] = []
-        """One sentence about each file that could not be formatted."""
+        """One sentence about each kernel module that could not be formatted."""
 
     def kernel(self, path: str, source: str) -> str:
         """Returns a kernel module, formatted, and exempted in its header from the rules that it breaks.
@@ -64,11 +64,12 @@ class Style:
             exempted = self._exempted(path, text.replace("\r\n", "\n"))
             return exempted.replace("\n", "\r\n") if "\r\n" in text else exempted
         except (StyleError, *_UNREADABLE) as error:
-            self._note(path, error)
+            note = f"{path} is not formatted: {error}."
+            self.notes += [note] if note not in self.notes else []
             return source
 
     def edited(self, path: str, before: bytes, after: bytes) -> bytes:
-        """Returns an edited file, formatted if it was so before the edit; else as it is.
+        """Returns an edited file, formatted if it was so before the edit, and can be; else as it is.
 
         Args:
             path: relative to the project root.
@@ -80,14 +81,8 @@ class Style:
                 return after
             new = self._formatted(path, after)
             return new if ast.dump(parse(new)) == ast.dump(parse(after)) else after
-        except (StyleError, *_UNREADABLE) as error:
-            self._note(path, error)
+        except (StyleError, *_UNREADABLE):  # also for a file that is not UTF-8
             return after
-
-    def _note(self, path: str, error: Exception) -> None:
-        note = f"{path} is not formatted: {error}."
-        if note not in self.notes:
-            self.notes.append(note)
 
     # ------------------------------------------------------------------ formatter
 
