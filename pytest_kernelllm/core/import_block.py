@@ -6,7 +6,7 @@ import ast
 import sys
 from collections import Counter
 
-from pytest_kernelllm.core.program import parse
+from pytest_kernelllm.core.program import UNREADABLE, parse
 
 _OURS = "import torch\nimport triton\nimport triton.language as tl\n"
 
@@ -19,7 +19,7 @@ def sorted_imports(body: str) -> tuple[str, str]:
     """
     try:
         tree = parse(body)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except UNREADABLE:
         return _OURS, body
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     ours = [node for node in parse(_OURS).body if isinstance(node, ast.Import)]

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_kernelllm.core.import_block import sorted_imports
-from pytest_kernelllm.core.program import parse, plain_text, program_digest
+from pytest_kernelllm.core.program import UNREADABLE, parse, plain_text, program_digest
 from pytest_kernelllm.core.record import NON_FINITE
 from pytest_kernelllm.core.targets import Domain, Scalar, TensorSpec
 
@@ -99,7 +99,7 @@ def unmodified(text: str | bytes) -> bool:
     try:
         plain = plain_text(text.encode() if isinstance(text, str) else text)
         return _DIGEST.findall(_header(plain)[0]) == [digest(plain)]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except UNREADABLE:
         return False
 
 
@@ -108,14 +108,18 @@ def stamped(source: str) -> str:
 
     An older digest is replaced, figures that stood beside it go; line ends become ``\\n``. A text that is no Python
     gets no digest.
+
+    Raises:
+        UnicodeEncodeError: it holds half of a surrogate pair.
     """
     header, body = _header(_plain_lines(source))
     match _DIGEST.split(header, maxsplit=1):
         case [before, _, after]:
             header = before + re.sub(f"\\A(?:{FIGURES})+", "", after)
+    content = (header + body).encode()
     try:
-        line = f"{DIGEST_LINE}{digest(header + body)}\n"
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        line = f"{DIGEST_LINE}{digest(content)}\n"
+    except UNREADABLE:
         return header + body
     return header + line + body
 

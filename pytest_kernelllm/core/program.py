@@ -15,6 +15,9 @@ import tokenize
 from collections.abc import Iterator
 from typing import Any
 
+UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""What reading a text as a program can raise."""
+
 _PARSING = threading.Lock()
 
 _LAYOUT_FIELDS = ("ctx", "kind", "type_comment", "type_ignores")
@@ -63,7 +66,8 @@ def plain_text(content: bytes) -> str:
 def program_digest(source: str | bytes) -> str:
     """Returns the SHA-256 of the program, in hex: of the syntax tree without layout, comments and docstrings.
 
-    Of a text whose layout can matter, see ``_reads_itself``, it is that of the whole text.
+    Where layout or docstrings can matter to what runs, it is that of the whole text: in a program that may read
+    ``__doc__``, and in one that Triton may misread.
 
     Raises:
         NotPlain: it is not plain text, see ``plain_text``.
@@ -71,27 +75,24 @@ def program_digest(source: str | bytes) -> str:
     """
     text = plain_text(source.encode() if isinstance(source, str) else source)
     tree = parse(text)
-    written = text if _reads_itself(tree, text) else "\n".join(_pieces(tree))
-    return hashlib.sha256(written.encode()).hexdigest()
+    written = "\n".join(_pieces(tree))
+    whole = "__doc__" in written or _misleads(tree, text)
+    return hashlib.sha256((text if whole else written).encode()).hexdigest()
 
 
 def program_name(source: str) -> str:
     """Returns ``program_digest``, or that of the bytes where no program can be read: 64 hex digits for any text."""
     try:
         return program_digest(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except UNREADABLE:
         return hashlib.sha256(source.encode(errors="surrogatepass")).hexdigest()
 
 
-def _reads_itself(tree: ast.Module, text: str) -> bool:
-    """Whether layout or docstrings can matter to what runs.
-
-    A program may read ``__doc__``. Triton reads a kernel's text again, from the first line that begins as a function
-    does, which can be a line of a string.
-    """
+def _misleads(tree: ast.Module, text: str) -> bool:
+    """Whether a line within a string begins as a function does: Triton reads a kernel's text from the first such line."""
     functions = {node.lineno for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
     lines = {text.count("\n", 0, found.end("indent")) + 1 for found in _DEF.finditer(text)}
-    return "__doc__" in text or not lines <= functions
+    return not lines <= functions
 
 
 def _pieces(tree: ast.Module) -> Iterator[str]:

@@ -31,7 +31,7 @@ class TextKernel(Kernel):
     """A kernel module given as text instead of a file of the project."""
 
     def __init__(self, name: str, kernel_hash: str, source: str) -> None:
-        """``name`` is the class's, ``source`` the kernel module, byte for byte as it was judged."""
+        """``name`` is the class's, ``source`` the kernel module as it was judged."""
         super().__init__(name, kernel_hash[:12], None, loose=False)
         self.source = source
 

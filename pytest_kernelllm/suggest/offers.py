@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_kernelllm.core.kernel_module import DIGEST_LINE, digest
+from pytest_kernelllm.core.program import UNREADABLE
 from pytest_kernelllm.core.records import Candidate, KernelRecord, Target
 from pytest_kernelllm.discover.adoption import adoption_state
 from pytest_kernelllm.discover.scan import scan, scan_file
@@ -91,5 +92,5 @@ def _is(candidate: Candidate, stated: str) -> bool:
     """Whether a candidate has this digest, whatever an earlier version wrote into its header."""
     try:
         return f"{DIGEST_LINE}{stated}\n" in candidate.source or digest(candidate.source) == stated
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except UNREADABLE:
         return False

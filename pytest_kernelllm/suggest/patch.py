@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_kernelllm.core.kernel_module import digest, unmodified
+from pytest_kernelllm.core.program import UNREADABLE
 from pytest_kernelllm.core.records import Candidate, Target
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.suggest.edit import set_kernel
@@ -123,7 +124,7 @@ def _holds(kernel: bytes | None, candidate: Candidate) -> bool:
         return False
     try:
         return digest(kernel) == digest(candidate.source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except UNREADABLE:
         return False
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_kernelllm.core.kernel_module import digest, with_exemptions
-from pytest_kernelllm.core.program import parse
+from pytest_kernelllm.core.program import UNREADABLE, parse
 
 LINTED = "E,F,I,W,B,UP"
 """Rules that a kernel module keeps or exempts itself from, in addition to the project's."""
@@ -29,7 +29,6 @@ TIMEOUT = 60.0
 
 _BLACK_HOOK = re.compile(r"^\s*-\s*id:\s*['\"]?black['\"]?\s*(?:#.*)?$", re.MULTILINE)
 _CODE = re.compile(r"[A-Z]+[0-9]+")
-_UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
 class StyleError(RuntimeError):
@@ -63,7 +62,7 @@ class Style:
                 raise StyleError("the formatter changed the program, or cannot keep its digest")
             exempted = self._exempted(path, text.replace("\r\n", "\n"))
             return exempted.replace("\n", "\r\n") if "\r\n" in text else exempted
-        except (StyleError, *_UNREADABLE) as error:
+        except (StyleError, *UNREADABLE) as error:
             note = f"{path} is not formatted: {error}."
             self.notes += [note] if note not in self.notes else []
             return source
@@ -81,7 +80,7 @@ class Style:
                 return after
             new = self._formatted(path, after)
             return new if ast.dump(parse(new)) == ast.dump(parse(after)) else after
-        except (StyleError, *_UNREADABLE):  # also for a file that is not UTF-8
+        except (StyleError, *UNREADABLE):  # also for a file that is not UTF-8
             return after
 
     # ------------------------------------------------------------------ formatter

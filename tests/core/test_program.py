@@ -125,7 +125,14 @@ def test_long_integers_deep_nesting_and_halves_of_surrogates_are_digested() -> N
 
 
 @pytest.mark.parametrize(
-    "mention", ["doc = forward.__doc__", 'doc = getattr(forward, "__doc__")', 'globals()["__doc__"]']
+    "mention",
+    [
+        "doc = forward.__doc__",
+        "doc = forward.__\uff44oc__",
+        'doc = getattr(forward, "__doc__")',
+        'doc = "{0.\\x5f_doc__}".format(forward)',
+        'globals()["__doc__"]',
+    ],
 )
 def test_docstrings_count_where_they_can_be_read(mention) -> None:
     text = f"{TEXT}{mention}\n"

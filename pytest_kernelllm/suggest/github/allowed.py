@@ -108,7 +108,7 @@ def _kernel(change: Change) -> _ProposedKernel:
     except UnicodeDecodeError:
         raise SuggestionRefused(f"{shown(path)} of the patch is not UTF-8.") from None
     # A bare carriage return ends a line for Python but not for a person who reads the diff.
-    hidden = next((c for c in source if not c.isprintable() and c not in "\n\t"), None)
+    hidden = next((c for c in source.replace("\r\n", "\n") if not c.isprintable() and c not in "\n\t"), None)
     if hidden is not None:
         raise SuggestionRefused(
             f"{shown(path)} of the patch contains the invisible character U+{ord(hidden):04X}."

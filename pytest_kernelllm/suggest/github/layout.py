@@ -8,7 +8,7 @@ import tokenize
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_kernelllm.core.program import NotPlain, parse, plain_text
+from pytest_kernelllm.core.program import UNREADABLE, parse, plain_text
 from pytest_kernelllm.core.records import Target
 from pytest_kernelllm.suggest.edit import EditError, marker_lines
 
@@ -38,7 +38,7 @@ def only_laid_out(
             and _comments(new) == _comments(wanted)
             and _outside(old, before, targets, root) == _outside(new, found, targets, root)
         )
-    except (NotPlain, EditError, SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError):
+    except (EditError, tokenize.TokenError, *UNREADABLE):
         return False
 
 

@@ -91,11 +91,14 @@ def test_nothing_else_may_differ(edits, case) -> None:
     assert not edits(*ELSE[case])
 
 
-def test_a_formatted_suggestion_lands(world) -> None:
-    (world.clone / "pyproject.toml").write_text("[tool.ruff]\nline-length = 40\n")
+@pytest.mark.parametrize("ends", ["lf", "cr-lf"])
+def test_a_formatted_suggestion_lands(world, ends) -> None:
+    configuration = f'[tool.ruff]\nline-length = 40\nformat.line-ending = "{ends}"\n'
+    (world.clone / "pyproject.toml").write_text(configuration)
     command = [sys.executable, "-m", "ruff", "format", "pkg/layers.py"]
     subprocess.run(command, cwd=world.clone, check=True)
     world.pushes("formatted")
     assert world.suggest(world.artifact(names=("Shift",))).result == "opened"
     text = world.hosting.show(world.hosting.heads()[BRANCH], "pkg/layers.py")
-    assert b'\n    kernel="pkg._triton.shift"\n' in text
+    end = {"lf": b"\n", "cr-lf": b"\r\n"}[ends]
+    assert end + b'    kernel="pkg._triton.shift"' + end in text
