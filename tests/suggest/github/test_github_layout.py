@@ -66,6 +66,7 @@ def test_the_layout_of_a_marker_may_differ(edits, case) -> None:
 
 ELSE = {
     "another argument": ("init=(64,),  #", "init=(65,),  #"),
+    "the same digits": ("init=(64,),  #", "init=(46,),  #"),
     "a comment within the marker": ("# the width", "# the  width"),
     "a comment more": ('"_triton.first",', '"_triton.first",  # fine'),
     "no comment": ("  # the width", ""),
