@@ -14,6 +14,7 @@ from pytest_kernelllm.suggest.edit import EditError
 from pytest_kernelllm.suggest.files import PatchError
 from pytest_kernelllm.suggest.offers import Offer, adoption, known_targets, offers
 from pytest_kernelllm.suggest.patch import COMBINED, apply, combined, suggestion
+from pytest_kernelllm.suggest.style import Style
 
 HELP = "Apply suggested patches to the working tree."
 
@@ -67,7 +68,7 @@ def _apply_all(project: ProjectContext, found: Sequence[Offer]) -> int:
     """Applies the patches with a known verdict as one change, and the others one by one as they are."""
     root, folder = project.root, project.kernels
     targets = known_targets(root, [offer.record for offer in found])
-    adoptions, names, failed = [], [], False
+    adoptions, names, failed, style = [], [], False, Style(root)
     for offer in found:
         try:
             if offer.record is None:
@@ -75,17 +76,19 @@ def _apply_all(project: ProjectContext, found: Sequence[Offer]) -> int:
                 print(f"applied {offer.name}")
             elif (chosen := adoption(root, offer.record, targets)) is None:
                 print(f"{offer.name} is adopted already")
-            elif suggestion(root, *chosen, targets, folder) is not None:
+            elif suggestion(root, *chosen, targets, folder, style) is not None:
                 adoptions.append(chosen)
                 names.append(offer.name)
         except (PatchError, EditError) as error:
             failed = True
             print(f"kernelllm: {error}", file=sys.stderr)
     try:
-        if change := combined(root, adoptions, targets, folder):
+        if change := combined(root, adoptions, targets, folder, style):
             apply(root, change)
     except PatchError as error:
         raise CommandError(str(error)) from None
     for name in names:
         print(f"applied {name}")
+    for note in style.notes:
+        print(f"kernelllm: {note}", file=sys.stderr)
     return UNJUDGED if failed else OK

@@ -14,6 +14,7 @@ from pytest_kernelllm.suggest.figures import figures
 from pytest_kernelllm.suggest.files import PatchError
 from pytest_kernelllm.suggest.offers import Offer, adoption, known_targets
 from pytest_kernelllm.suggest.patch import Suggestion, apply, suggestion
+from pytest_kernelllm.suggest.style import Style
 
 QUESTION = "apply? [y]es [n]o [d]iff again [a]ll [q]uit: "
 
@@ -38,7 +39,7 @@ def ask_for_each(
         The exit code: 0, or 130 after Ctrl-C.
     """
     console = console or Console(highlight=False, soft_wrap=True)
-    root = project.root
+    root, style = project.root, Style(project.root)
     targets = known_targets(root, [offer.record for offer in found])
     applied: list[str] = []
     code, everything = OK, False
@@ -46,7 +47,7 @@ def ask_for_each(
         for number, offer in enumerate(found, 1):
             try:
                 chosen = adoption(root, offer.record, targets) if offer.record else None
-                change = suggestion(root, *chosen, targets, project.kernels) if chosen else None
+                change = suggestion(root, *chosen, targets, project.kernels, style) if chosen else None
                 if offer.record and change is None:
                     console.print(f"{offer.name} is adopted already", markup=False)
                     continue
@@ -69,6 +70,7 @@ def ask_for_each(
         console.print()
         code = 130
     names = f": {', '.join(applied)}" if applied else ""
+    console.print(*(f"kernelllm: {note}\n" for note in style.notes), sep="", end="", markup=False)
     console.print(f"{len(applied)} of {len(found)} applied{names}", markup=False)
     return code
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
 import sys
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from pytest_kernelllm.commands.common import OK, REJECTED, find_target, settings_of
 from pytest_kernelllm.core.errors import SessionError
-from pytest_kernelllm.core.kernel_module import judged_part
+from pytest_kernelllm.core.program import program_name
 from pytest_kernelllm.core.records import Environment, KernelRecord, Target, Verdict
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.discover.adoption import adopted_file, adoption_state
@@ -210,8 +209,8 @@ def _reserve(session: Session, target: Target, known: KnownVerdicts) -> str:
         return ", although it was edited since it was verified"
     file = adopted_file(session.root, target)
     assert file is not None  # else it would not run
-    kernel_hash = hashlib.sha256(judged_part(file.read_text(encoding="utf-8")).encode()).hexdigest()
-    verdicts = [record.verdict for record in known.records if record.verdict.kernel_hash == kernel_hash]
+    kernel_hash = program_name(file.read_text(encoding="utf-8"))
+    verdicts = [record.verdict for record in known.records if record.candidate.kernel_hash == kernel_hash]
     correct = [verdict for verdict in verdicts if verdict.correct]
     if any(map(known.holds, correct)):
         return ", verified in this environment"

@@ -14,6 +14,7 @@ from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.suggest.edit import EditError
 from pytest_kernelllm.suggest.files import PatchError
 from pytest_kernelllm.suggest.revert import reversal, undo
+from pytest_kernelllm.suggest.style import Style
 
 HELP = "Remove adopted kernels again."
 
@@ -37,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     adopted = [target for target in targets if target.kernel is not None]
     chosen = _chosen(root, options, adopted)
     try:
-        plan = reversal(root, chosen, targets, force=options.force)
+        plan = reversal(root, chosen, targets, force=options.force, style=Style(root))
         undo(root, plan)
     except (EditError, PatchError) as error:
         raise CommandError(str(error)) from None

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from pytest_kernelllm.core.kernel_module import parse
+from pytest_kernelllm.core.program import parse
 
 WITHIN_32_BITS = 2**31 - 2**24
 """Most elements of a tensor that 32-bit offsets reach. The last programs of a grid compute offsets beyond a tensor's end."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
+from pytest_kernelllm.core.program import program_name
 from pytest_kernelllm.core.record import SCHEMA, Record, RecordError, SchemaError
 from pytest_kernelllm.core.targets import Case, Domain, Scalar, Target, TensorSpec, is_pin
 
@@ -91,7 +93,7 @@ ADOPTED = CandidateId("adopted")
 
 @dataclass(frozen=True)
 class Candidate(Record):
-    """One proposed replacement: the kernel module that would be adopted, byte for byte."""
+    """One proposed replacement: the kernel module whose program would be adopted."""
 
     target: str
     """``Target.id``"""
@@ -102,10 +104,10 @@ class Candidate(Record):
     translated: bool = False
     """Whether a compiler's dialect had to be translated to plain Triton."""
 
-    @property
+    @cached_property
     def kernel_hash(self) -> str:
-        """SHA-256 of the kernel module's bytes."""
-        return hashlib.sha256(self.source.encode()).hexdigest()
+        """Names the kernel module's program, whatever its layout: 64 hex digits."""
+        return program_name(self.source)
 
 
 # --------------------------------------------------------------------------- verdicts

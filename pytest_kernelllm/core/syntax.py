@@ -207,10 +207,27 @@ def free_name(name: str, taken: Collection[str]) -> str:
 
 
 def snake_case(name: str) -> str:
-    """Spells a name in lower case with underscores: ``LlamaRMSNorm`` becomes ``llama_rms_norm``."""
-    name = re.sub(r"[\W_]+", "_", name)
-    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
-    return name.lower().strip("_") or "module"
+    """Spells a name in lower case with underscores, as people write it.
+
+    ``LlamaRMSNorm`` becomes ``llama_rms_norm``, ``SwiGLU`` becomes ``swiglu``, ``Conv2dBatchNormReLU`` becomes
+    ``conv2d_batch_norm_relu``.
+    """
+    parts = re.split(r"[\W_]+", name)
+    return "_".join(word.lower() for part in parts for word in _WORDS.findall(part)) or "module"
+
+
+_ACRONYMS = (
+    "ALiBi CReLU DyT GEGLU GELU GLU GPT GeGLU LoRA MoE PReLU RReLU ReGLU ReLU RoPE SELU SiLU SwiGLU ViT"
+)
+"""The field's words that capitals alone would cut in a wrong place."""
+
+_NUMBER = r"(?:\d+D(?![a-z])|\d*)"
+_WORDS = re.compile(
+    rf"(?:{'|'.join(sorted(_ACRONYMS.split(), key=len, reverse=True))}){_NUMBER}(?![a-z])"
+    rf"|[A-Z]+{_NUMBER}(?![a-z])"  # any other acronym, up to the capital that begins the next word
+    r"|[A-Z]?[^\WA-Z]*\d+D(?![a-z])"  # Conv2D
+    r"|[A-Z]?[^\WA-Z]+"
+)
 
 
 # --------------------------------------------------------------------------- changes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import math
 from collections.abc import Iterable
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_kernelllm.core.errors import SessionError
+from pytest_kernelllm.core.program import program_name
 from pytest_kernelllm.core.records import KernelRecord, Target, Verdict
 from pytest_kernelllm.discover.adoption import adopted_file, adoption_state
 from pytest_kernelllm.export.shipped.guard import class_digest
@@ -71,8 +71,8 @@ def _kernel(root: Path, target: Target, known: list[KernelRecord]) -> tuple[byte
         file = adopted_file(root, target)
         assert file is not None
         source = file.read_bytes()
-        digest = hashlib.sha256(source).hexdigest()
-        same = [r.verdict for r in known if r.verdict.kernel_hash == digest]
+        kernel_hash = program_name(source.decode())
+        same = [r.verdict for r in known if r.candidate.kernel_hash == kernel_hash]
         return source, min(same, key=_rank, default=None)
     if known:
         best = min(known, key=lambda record: _rank(record.verdict))

@@ -7,7 +7,7 @@
       SHA256SUMS    of all other files, for `sha256sum --check`
       build/torch-cuda/
         metadata.json  __init__.py  layers.py
-        scale.py                    the kernel module, byte for byte as it was judged
+        scale.py                    the kernel module
         guard.py  ambient.py  domain.py  methods.py  records.py
         names.py  texts.py  functions.py  objects.py
 """

@@ -22,7 +22,7 @@ def explain(root: Path, outcome: Outcome, nodeid: str) -> str:
     if outcome.candidate is not None:
         kernel = target.kernel if outcome.id == ADOPTED else outcome.id
         note = f" ({outcome.candidate.note})" if outcome.candidate.note else ""
-        lines.append(f"kernel: {kernel}{note}, sha256 {outcome.candidate.kernel_hash[:12]}")
+        lines.append(f"kernel: {kernel}{note}, program {outcome.candidate.kernel_hash[:12]}")
     else:
         lines.append(f"candidate: {outcome.id}")
     lines.append(f"target: {target.path}:{target.line} {target.name}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import hashlib
 import linecache
 import types
 from collections.abc import Callable
@@ -30,7 +31,7 @@ class TextKernel(Kernel):
     """A kernel module given as text instead of a file of the project."""
 
     def __init__(self, name: str, kernel_hash: str, source: str) -> None:
-        """``name`` is the class's, ``source`` the kernel module, byte for byte as it was judged."""
+        """``name`` is the class's, ``source`` the kernel module as it was judged."""
         super().__init__(name, kernel_hash[:12], None, loose=False)
         self.source = source
 
@@ -55,7 +56,8 @@ class TextKernel(Kernel):
         Raises:
             Unavailable: the text raises an exception.
         """
-        file = f"<kernel {self.dotted}>"
+        # Kernels of one program may differ in layout, so the name is that of this text.
+        file = f"<kernel {self.dotted} {hashlib.sha256(self.source.encode()).hexdigest()[:12]}>"
         # Triton reads the source of its functions, which must be what was judged.
         linecache.cache[file] = (len(self.source), None, self.source.splitlines(keepends=True), file)
         module = types.ModuleType(f"_kernelllm_{self.dotted}")

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.errors import SessionError
-from pytest_kernelllm.core.kernel_module import judged_part
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.overrides import Overrides
 from pytest_kernelllm.core.records import (
@@ -303,7 +302,7 @@ class Session:
         if path is None:
             return replace(draft, reason=f"the adopted kernel {target.kernel} is not there")
         try:
-            source = judged_part(path.read_text(encoding="utf-8"))
+            source = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             return replace(draft, reason=f"the adopted kernel {path} cannot be read: {error}")
         return replace(draft, candidate=Candidate(target.id, source, ADOPTED.generator))

@@ -46,6 +46,26 @@ def remove_kernel(source: bytes, target: Target, root: Path) -> bytes:
     return _changed(source, target, root, None)
 
 
+def marker_lines(source: bytes, target: Target, root: Path) -> range:
+    """Returns the numbers of the lines that hold a target's marker: of the decorator, or of the statement that calls it.
+
+    Arguments are those of ``set_kernel``.
+
+    Raises:
+        EditError: there is no such marker.
+    """
+    try:
+        marker = _find(source, target, root)
+    except (_Unsure, SyntaxError, ValueError, RecursionError) as error:
+        raise EditError(f"{target.path}: the marker of {target.name} is not found because {error}.") from None
+    around: ast.expr | ast.stmt = marker.node
+    if marker.mark.kind != "decorator":
+        statements = (node for node in ast.walk(marker.tree) if isinstance(node, ast.stmt))
+        holding = [statement for statement in statements if marker.node in ast.walk(statement)]
+        around = max(holding, key=lambda statement: statement.lineno)
+    return range(around.lineno, (around.end_lineno or around.lineno) + 1)
+
+
 def _changed(source: bytes, target: Target, root: Path, kernel: str | None) -> bytes:
     what = f'kernel="{kernel}" cannot be written into' if kernel else "kernel= cannot be removed from"
     failed, advice = (
@@ -221,7 +241,8 @@ def _removals(text: _Text, marker: _Marker) -> list[tuple[int, int, str]]:
             and not (text.text[previous:start] + text.text[comma or last : end - 1]).strip()
         )
         if marker.mark.kind == "decorator" and (exact or spread):
-            return [(tokens[place - 1][0], end, "")]
+            # A formatter spreads what was `()` over lines, by the comma.
+            return [(previous, end - 1, "")] if spread and comma else [(tokens[place - 1][0], end, "")]
     elif comma and newline is None and text.text[previous - 1] == "(":
         following = tokens[stop + 1][0]
         return [(start, following if text.own_indent(following) is None else comma, "")]

@@ -6,7 +6,7 @@ import re
 import shlex
 from dataclasses import replace
 
-from pytest_kernelllm.core.kernel_module import FIGURE_KEYS, with_figures
+from pytest_kernelllm.core.kernel_module import FIGURES, with_figures
 from pytest_kernelllm.core.records import Candidate, Check, Ratio, Verdict
 
 
@@ -37,7 +37,7 @@ def without_figures(patch: bytes) -> bytes:
     return _ADDED.sub(b"", patch)
 
 
-_ADDED = re.compile(rb"^[+]# (?:%s): .*\n" % "|".join(FIGURE_KEYS).encode(), re.MULTILINE)
+_ADDED = re.compile(FIGURES.replace("# ", r"^[+]# ").encode(), re.MULTILINE)
 
 
 def _where(verdict: Verdict) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_kernelllm.core.kernel_module import DIGEST_LINE
+from pytest_kernelllm.core.kernel_module import DIGEST_LINE, digest
+from pytest_kernelllm.core.program import UNREADABLE
 from pytest_kernelllm.core.records import Candidate, KernelRecord, Target
 from pytest_kernelllm.discover.adoption import adoption_state
 from pytest_kernelllm.discover.scan import scan, scan_file
@@ -77,11 +78,19 @@ def _record(path: Path, records: Sequence[KernelRecord]) -> KernelRecord | None:
     found = _DIGEST.search(patch)
     if found is None:
         return None
-    line = f"{DIGEST_LINE}{found[1].decode()}\n"
-    same = [record for record in records if line in record.candidate.source]
+    same = [record for record in records if _is(record.candidate, found[1].decode())]
+    unwrapped = re.sub(rb"\n\+#   ", b" ", patch)
 
     def likeness(record: KernelRecord) -> tuple[bool, bool, str]:
-        stands = all(f": {text}\n".encode() in patch for text in figures(record.verdict).values())
+        stands = all(f": {text}\n".encode() in unwrapped for text in figures(record.verdict).values())
         return stands, bool(record.verdict.timing), record.created
 
     return max(same, key=likeness, default=None)
+
+
+def _is(candidate: Candidate, stated: str) -> bool:
+    """Whether a candidate has this digest, whatever an earlier version wrote into its header."""
+    try:
+        return f"{DIGEST_LINE}{stated}\n" in candidate.source or digest(candidate.source) == stated
+    except UNREADABLE:
+        return False

@@ -9,13 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_kernelllm.core.kernel_module import judged_part, unmodified
+from pytest_kernelllm.core.kernel_module import digest, unmodified
+from pytest_kernelllm.core.program import UNREADABLE
 from pytest_kernelllm.core.records import Candidate, Target
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.suggest.edit import set_kernel
 from pytest_kernelllm.suggest.files import PatchError, change_files, content
 from pytest_kernelllm.suggest.gitdiff import Change, git_patch
 from pytest_kernelllm.suggest.place import FOLDER, place
+from pytest_kernelllm.suggest.style import Style
 
 COMBINED = "all"
 """Name of the patch that adopts everything at once."""
@@ -54,7 +56,12 @@ def patch_name(targets: Sequence[str]) -> str:
 
 
 def suggestion(
-    root: Path, target: Target, candidate: Candidate, targets: Iterable[Target] = (), folder: str = FOLDER
+    root: Path,
+    target: Target,
+    candidate: Candidate,
+    targets: Iterable[Target] = (),
+    folder: str = FOLDER,
+    style: Style | None = None,
 ) -> Suggestion | None:
     """Returns the change that adopts a candidate for a target; None if it is adopted already, whatever its figures.
 
@@ -64,12 +71,13 @@ def suggestion(
         candidate: its source becomes the kernel module.
         targets: all targets of the project, so that no two kernels get the same file.
         folder: where new kernel modules go, see ``place``.
+        style: formats what changes; without one kernel modules keep their layout, and edits are as short as can be.
 
     Raises:
         EditError: the marker cannot be edited safely.
         PatchError: a file cannot be read, or is reached through a link.
     """
-    return combined(root, [(target, candidate)], targets, folder)
+    return combined(root, [(target, candidate)], targets, folder, style)
 
 
 def combined(
@@ -77,6 +85,7 @@ def combined(
     adoptions: Sequence[tuple[Target, Candidate]],
     targets: Iterable[Target] = (),
     folder: str = FOLDER,
+    style: Style | None = None,
 ) -> Suggestion | None:
     """Returns one change that adopts several kernels; arguments and errors are those of ``suggestion``."""
     known = {target.id: target for target in (*targets, *(target for target, _ in adoptions))}
@@ -95,9 +104,11 @@ def combined(
             raise PatchError(
                 f"{target.path}: the file of {target.name} is gone; run pytest --kernelllm again."
             )
-        change(target.path, set_kernel(source, target, spot.dotted, root))
+        edited = set_kernel(source, target, spot.dotted, root)
+        change(target.path, style.edited(target.path, source, edited) if style else edited)
         if not _holds(content(root / spot.path), candidate):
-            change(spot.path, candidate.source.encode())
+            kernel = style.kernel(spot.path, candidate.source) if style else candidate.source
+            change(spot.path, kernel.encode())
         if spot.package and not (root / spot.package).exists():
             change(spot.package, PACKAGE)
     files = {path: (before[path], new) for path, new in after.items() if before[path] != new}
@@ -108,12 +119,13 @@ def combined(
 
 
 def _holds(kernel: bytes | None, candidate: Candidate) -> bool:
-    """Whether a file is this kernel as it was judged."""
-    return (
-        kernel is not None
-        and unmodified(kernel)
-        and judged_part(kernel.decode()) == judged_part(candidate.source)
-    )
+    """Whether a file is this kernel, whatever its layout and its figures."""
+    if kernel is None or not unmodified(kernel):
+        return False
+    try:
+        return digest(kernel) == digest(candidate.source)
+    except UNREADABLE:
+        return False
 
 
 def _refuse_links(root: Path, path: str) -> None:

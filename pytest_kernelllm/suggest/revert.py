@@ -16,6 +16,7 @@ from pytest_kernelllm.discover.scan import python_files
 from pytest_kernelllm.suggest.edit import remove_kernel
 from pytest_kernelllm.suggest.files import FileChange, PatchError, change_files, content
 from pytest_kernelllm.suggest.patch import PACKAGE
+from pytest_kernelllm.suggest.style import Style
 
 
 @dataclass
@@ -29,7 +30,12 @@ class Reversal:
 
 
 def reversal(
-    root: Path, chosen: Sequence[Target], targets: Sequence[Target], *, force: bool = False
+    root: Path,
+    chosen: Sequence[Target],
+    targets: Sequence[Target],
+    *,
+    force: bool = False,
+    style: Style | None = None,
 ) -> Reversal:
     """Plans the changes that revert adoptions; nothing is written yet.
 
@@ -38,6 +44,7 @@ def reversal(
         chosen: adopted targets.
         targets: all targets of the project, including the chosen ones.
         force: also delete kernel modules that were edited by hand.
+        style: formats edited files that are formatted now; without one only the argument goes.
 
     Raises:
         EditError: a marker cannot be edited safely.
@@ -49,7 +56,8 @@ def reversal(
         old, source = plan.files.get(target.path) or (content(root / target.path),) * 2
         if old is None or source is None:
             raise PatchError(f"{target.path}: the file of {target.name} is gone; there is nothing to revert.")
-        plan.files[target.path] = (old, remove_kernel(source, target, root))
+        edited = remove_kernel(source, target, root)
+        plan.files[target.path] = (old, style.edited(target.path, source, edited) if style else edited)
         if (file := adopted_file(root, target)) is not None:
             kernels[file] = target.kernel or ""
     going = {target.id for target in chosen}

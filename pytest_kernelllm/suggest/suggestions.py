@@ -15,6 +15,7 @@ from pytest_kernelllm.suggest.figures import shipped
 from pytest_kernelllm.suggest.files import PatchError
 from pytest_kernelllm.suggest.patch import COMBINED, combined, patch_name, suggestion, write_patches
 from pytest_kernelllm.suggest.place import FOLDER
+from pytest_kernelllm.suggest.style import Style
 
 
 def write_suggestions(
@@ -32,6 +33,7 @@ def write_suggestions(
         The path of each target's patch, relative to the working directory, by ``Target.id``.
     """
     targets = list({o.target.id: o.target for o in outcomes}.values())
+    style = Style(root)
     store.patches.remove(COMBINED)
     paths: dict[str, str] = {}
     adoptions: list[tuple[Target, Candidate]] = []
@@ -44,7 +46,7 @@ def write_suggestions(
             continue
         candidate = shipped(winner.candidate, winner.verdict)
         try:
-            change = suggestion(root, target, candidate, targets, folder)
+            change = suggestion(root, target, candidate, targets, folder, style)
         except (EditError, PatchError) as error:
             store.problems.append(str(error))
             continue
@@ -52,6 +54,8 @@ def write_suggestions(
             [path] = write_patches(store, [change])
             paths[target.id] = os.path.relpath(path)
             adoptions.append((target, candidate))
-    if len(adoptions) > 1 and (everything := combined(root, adoptions, targets, folder)) is not None:
-        write_patches(store, [everything])
+    if len(adoptions) > 1:
+        everything = combined(root, adoptions, targets, folder, style)
+        write_patches(store, [everything] if everything else [])
+    store.problems.extend(style.notes)
     return paths

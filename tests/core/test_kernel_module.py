@@ -1,8 +1,9 @@
-"""The digest in a kernel module's header: an edit shows, a checkout with other line ends does not."""
+"""The digest in a kernel module's header: an edit of the program shows, another layout does not."""
 
 import ast
 import hashlib
 import math
+import re
 from typing import Any
 
 import pytest
@@ -13,14 +14,17 @@ from pytest_kernelllm.core.kernel_module import (
     DIGEST_LINE,
     Provenance,
     compose,
+    digest,
     format_supports,
-    judged_part,
     read_supports,
+    signed,
     stamped,
     unmodified,
+    with_exemptions,
     with_figures,
     with_supports,
 )
+from pytest_kernelllm.core.program import program_digest
 from pytest_kernelllm.core.records import Domain, TensorSpec
 from pytest_kernelllm.export.shipped import records as shipped_records
 
@@ -36,11 +40,13 @@ def test_what_was_generated_is_unmodified_under_both_line_ends(ends) -> None:
     assert unmodified(CHECKOUTS[ends].decode())
 
 
-def test_the_digest_is_that_of_all_other_lines() -> None:
-    lines = TEXT.splitlines(keepends=True)
-    [digest] = [line for line in lines if line.startswith(DIGEST_LINE)]
-    rest = "".join(line for line in lines if line != digest)
-    assert digest.removeprefix(DIGEST_LINE).strip() == hashlib.sha256(rest.encode()).hexdigest()
+def test_the_digest_is_that_of_the_provenance_and_the_program() -> None:
+    lines = TEXT.splitlines()
+    [stated] = [line for line in lines if line.startswith(DIGEST_LINE)]
+    provenance = lines[:3]
+    assert [line.partition(":")[0] for line in provenance[1:]] == ["# written by", "# source hash"]
+    rest = "\n".join([*provenance, program_digest(TEXT)])
+    assert stated.removeprefix(DIGEST_LINE) == hashlib.sha256(rest.encode()).hexdigest() == digest(TEXT)
 
 
 @given(
@@ -49,20 +55,45 @@ def test_the_digest_is_that_of_all_other_lines() -> None:
     st.sampled_from(["replaced", "inserted", "deleted"]),
     st.one_of(st.sampled_from(list(b"\r\n #0a\x00\xff")), st.integers(0, 255)),
 )
-def test_a_change_of_any_one_byte_is_seen(ends, position, change, byte) -> None:
+def test_a_change_of_any_one_byte_that_changes_the_program_is_seen(ends, position, change, byte) -> None:
     content = CHECKOUTS[ends]
     assume(position < len(content))
     new = b"" if change == "deleted" else bytes([byte])
     edited = content[:position] + new + content[position + (change != "inserted") :]
-    assume(edited != content)
-    assert not unmodified(edited)
+    if unmodified(edited):
+        assert run_as(edited) == run_as(content)
+        assert all(line in edited.splitlines() for line in content.splitlines()[:3])
 
 
-def test_every_byte_of_the_digest_itself_counts() -> None:
+def run_as(content: bytes) -> str:
+    """The syntax tree as Python has it when it imports a file, without docstrings."""
+    return re.sub(r"Expr\(value=Constant\(value='[^']*'\)\)", "", ast.dump(ast.parse(content)))
+
+
+def test_every_character_of_the_digest_itself_counts() -> None:
     content = TEXT.encode()
     start = content.index(DIGEST_LINE.encode())
-    for position in range(start, content.index(b"\n", start) + 1):
+    for position in range(start, content.index(b"\n", start)):
         assert not unmodified(content[:position] + content[position + 1 :])
+
+
+@pytest.mark.parametrize("line", TEXT.splitlines()[:3])
+def test_the_provenance_counts(line) -> None:
+    assert not unmodified(TEXT.replace(line, f"{line}x"))
+    assert not unmodified(TEXT.replace(f"{line}\n", ""))
+    assert not unmodified(f"{line}\n{TEXT}")
+    assert unmodified(TEXT.replace(line, f"{line}  "))
+
+
+def test_comments_of_others_do_not_count() -> None:
+    licence = "# SPDX-License-Identifier: MIT\n"
+    assert unmodified(licence + TEXT) and unmodified(TEXT + "# the end\n")
+    assert not unmodified(TEXT.replace("# digest", f"{DIGEST_LINE}{'0' * 64}\n# digest"))
+
+
+@pytest.mark.parametrize("line", ["# coding: latin-1\n", "\ufeff"])
+def test_a_file_that_python_reads_in_another_encoding_is_modified(line) -> None:
+    assert not unmodified(line + TEXT)
 
 
 def test_a_file_without_a_digest_is_not_known_to_be_unmodified() -> None:
@@ -103,9 +134,15 @@ def test_figures_stand_below_the_digest_and_change_nothing_that_was_judged() -> 
     at = next(i for i, line in enumerate(judged, 1) if line.startswith(DIGEST_LINE))
     assert lines == [*judged[:at], *(f"# {key}: {text}\n" for key, text in FIGURES.items()), *judged[at:]]
     for shipped in (SHIPPED, SHIPPED.replace("\n", "\r\n")):
-        assert unmodified(shipped) and judged_part(shipped) == TEXT
-    assert judged_part(TEXT) == TEXT and with_figures(SHIPPED, {}) == TEXT
+        assert unmodified(shipped) and digest(shipped) == digest(TEXT)
+    assert with_figures(SHIPPED, {}) == TEXT
     assert with_figures(SHIPPED, FIGURES) == SHIPPED
+
+
+def test_a_long_figure_takes_several_lines() -> None:
+    long = with_figures(TEXT, FIGURES | {"verified": "on " + "NVIDIA H200, " * 20})
+    assert max(map(len, long.splitlines())) < 80 and "\n#   NVIDIA" in long
+    assert unmodified(long) and with_figures(long, FIGURES) == SHIPPED
 
 
 def test_figures_that_are_not_known_or_not_printable_are_left_out() -> None:
@@ -118,9 +155,8 @@ def test_a_byte_among_figures_changes_nothing_but_comments(position, byte) -> No
     content = SHIPPED.encode()
     edited = content[:position] + bytes([byte]) + content[position + 1 :]
     if unmodified(edited):
-        text = edited.decode("utf-8", "replace")
-        assert ast.dump(ast.parse(text)) == ast.dump(ast.parse(TEXT))
-        assert hashlib.sha256(TEXT.encode()).digest() == hashlib.sha256(judged_part(text).encode()).digest()
+        assert run_as(edited) == run_as(TEXT.encode())
+        assert program_digest(edited) == program_digest(TEXT)
 
 
 @pytest.mark.parametrize(
@@ -128,8 +164,7 @@ def test_a_byte_among_figures_changes_nothing_but_comments(position, byte) -> No
     [
         lambda text: text.replace("# error: ", "# error: 0\rimport os #"),
         lambda text: text.replace("# error: ", "import os  # error: "),
-        lambda text: text.replace("# error: ", "# mistake: "),
-        lambda text: text.replace("# speedup: 1.83x\n", "", 1) + "# speedup: 9x\n",
+        lambda text: text.replace("# error: ", "# written by: "),
         lambda text: "# error: coding: utf-7\n" + text,
         lambda text: "# digest: " + text.partition("# digest: ")[2],
     ],
@@ -149,6 +184,37 @@ def test_a_kernel_module_that_changes_loses_its_figures() -> None:
     other = Domain({"x": TensorSpec("float32", ("n", 64))}, {}, {"n": (1, 8)})
     assert with_supports(SHIPPED, [other]) == with_supports(TEXT, [other])
     assert stamped(SHIPPED) == TEXT
+
+
+def test_exemptions_stand_at_the_end_of_the_header_and_replace_older_ones() -> None:
+    exempt = with_exemptions(SHIPPED, ["F841", "E501"])
+    assert unmodified(exempt) and '# verify again: pytest\n# ruff: noqa: E501, F841\n"""' in exempt
+    assert with_exemptions(exempt, ["B007"]) == exempt.replace("E501, F841", "B007")
+    assert with_exemptions(exempt, []) == SHIPPED
+
+
+def test_what_ends_a_line_for_some_readers_only_is_not_written() -> None:
+    body = BODY.replace("pass", "pass\x0c  # \u2028 \x85")
+    text = compose(Provenance("a.py::A", "0", "files"), 'A "quote"', [DOMAIN], body)
+    assert unmodified(text) and "\u2028" not in text
+    module = with_supports(body + format_supports([DOMAIN]), [])
+    assert unmodified(signed(module, Provenance("a.py::A", "0", "files")))
+
+
+def test_imports_are_sorted_and_none_is_unused() -> None:
+    body = "from triton import cdiv\nimport math, functools\nfrom __future__ import annotations\n"
+    text = compose(Provenance("a.py::A", "0", "files"), "A.", [], f"{body}\n\nx: torch.Tensor = math.pi\n")
+    _, _, rest = text.partition('"""A."""\n')
+    assert rest.startswith(
+        "\nfrom __future__ import annotations\n\nimport functools\nimport math\n\n"
+        "import torch\nfrom triton import cdiv\n\nSUPPORTS = ()\n\n\nx: torch"
+    )
+
+
+def test_what_is_written_is_narrow() -> None:
+    made_by = Provenance("layers.py::Same", "0" * 64, "inductor", licence_note="made by a compiler")
+    text = compose(made_by, "Same by kernels.\n\n" + "default: x float32 (n, 64); " * 9, [], BODY)
+    assert max(map(len, text.splitlines())) < 80
 
 
 def test_infinities_and_nan_are_written_as_literals() -> None:

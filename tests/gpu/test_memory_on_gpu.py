@@ -169,7 +169,7 @@ def test_a_wrong_element_is_found_where_memory_is_scarce(name, tmp_path):
     *_, text, budget = CALLS[name]
     live = live_of(tmp_path, name)
     wrong = text.replace("tl.exp(x - top)", "tl.exp(x - top) * 1.001 + 1e-4").replace(
-        "apart * apart", "apart * x"
+        "apart * apart", "apart * apart * 1.001"
     )
     assert wrong != text
     verdict = verdict_on(live, IMPORTS + wrong, budget * GIB)

@@ -112,8 +112,8 @@ def test_a_candidate_that_finds_too_little_memory_is_timed_at_a_smaller_size_too
 def test_a_candidate_that_finds_too_little_memory_is_not_refused_for_it(decide):
     with left(13 * GIB):
         verdict = decide(FIXED.replace(str(N), str(N // 2)), HUNGRY, min_speedup=0.0)
-    assert (verdict.verdict, verdict.stage) == ("inconclusive", "run"), verdict.reason
-    assert "too little GPU memory for a call at" in verdict.reason
+    assert verdict.verdict == "inconclusive", verdict.reason
+    assert "too little GPU memory" in verdict.reason
 
 
 def test_no_candidate_takes_more_than_half_of_the_gpu(decide):

@@ -73,7 +73,7 @@ def test_a_stale_kernel_is_named_whichever_side_changed(project, check, changed)
 
 def test_both_sides_changed_make_one_line_a_problem(project, check) -> None:
     edit(project / "layers.py", "x * self.weight + 1", "x * self.weight + 3")
-    edit(project / KERNEL, "    return out", "    return  out")
+    edit(project / KERNEL, "    return out", "    return +out")
     lines = check("layers.py", KERNEL)
     assert len(lines) == 2 and lines == check(KERNEL, "layers.py")
     assert "was edited" in lines[0] and "is stale" in lines[1]
@@ -109,14 +109,14 @@ def test_a_kernel_that_claims_another_target_is_found_through_its_neighbour(proj
 def test_a_generated_kernel_whose_target_is_gone_must_still_be_as_it_was(project, check) -> None:
     (project / "layers.py").unlink()
     assert check(KERNEL) == []
-    edit(project / KERNEL, "    return out", "    return  out")
+    edit(project / KERNEL, "    return out", "    return +out")
     [line] = check(KERNEL)
     assert line.startswith(f"{KERNEL}:") and "a generated kernel was edited" in line
 
 
 def test_a_candidate_copied_from_an_adopted_kernel_may_be_edited(project, check) -> None:
     (project / "candidates").mkdir()
-    copy = (project / KERNEL).read_text().replace("    return out", "    return  out")
+    copy = (project / KERNEL).read_text().replace("    return out", "    return +out")
     (project / "candidates" / "Scale.py").write_text(copy)
     (project / "candidates" / "Scale_1.py").write_text(GOOD + "\nSUPPORTS = ()\n")
     assert check("candidates/Scale.py", "candidates/Scale_1.py") == []
@@ -194,7 +194,7 @@ def test_two_targets_in_one_file_are_told_apart(tmp_path, monkeypatch, check) ->
     lay_out(tmp_path, f"{LAYERS}\n\n{SECOND}")
     adopt(tmp_path, "Twice")
     assert check("layers.py") == []
-    edit(tmp_path / "_triton" / "twice.py", "    return out", "    return  out")
+    edit(tmp_path / "_triton" / "twice.py", "    return out", "    return +out")
     [line] = check("_triton/twice.py")
     assert "the kernel of layers.py::Twice was edited" in line
 
@@ -231,7 +231,7 @@ def test_what_depends_on_a_package_that_is_not_installed_is_a_doubt_outside_the_
 def test_an_edited_kernel_is_not_current_so_that_a_new_one_is_suggested(project) -> None:
     [target] = scan([project / "layers.py"], project).targets
     assert adoption_state(project, target) == "current"
-    edit(project / KERNEL, "    return out", "    return  out")
+    edit(project / KERNEL, "    return out", "    return +out")
     assert adoption_state(project, target) == "edited"
 
 

@@ -50,7 +50,7 @@ def test_a_commit_passes_fails_is_mended_and_passes(project) -> None:
     done = commit(repository, "wording")
     assert done.returncode == 0 and re.search(r"kernelllm check\.+Passed", done.stdout), done.stdout
 
-    edit(repository.path / KERNEL, "    return out", "    return out  # faster")
+    edit(repository.path / KERNEL, "    return out", "    return out + 0")
     assert (edited := commit(repository, "a tweak")).returncode == 1
     repository.must("git", "checkout", "-q", "HEAD", "--", KERNEL)
     edit(repository.path / "layers.py", "self.weight + 1", "self.weight + 3")
@@ -73,7 +73,7 @@ def _documented_output() -> str:
 
 def test_only_changed_files_are_looked_at(project) -> None:
     repository = project(check=WITHOUT_INSTALL)
-    edit(repository.path / KERNEL, "    return out", "    return out  # faster")
+    edit(repository.path / KERNEL, "    return out", "    return out + 0")
     repository.must("git", "commit", "-q", "-a", "-m", "before there was a hook")
     repository.must("pre-commit", "install")
     (repository.path / "plain.py").write_text("x = 1\n")
@@ -133,7 +133,7 @@ def test_pre_commit_installs_the_check_in_an_environment_of_its_own(project) -> 
         pytest.skip("PyPI cannot be reached")
     repository = project(check="")
     repository.must("pre-commit", "install", "--install-hooks")
-    edit(repository.path / KERNEL, "    return out", "    return out  # faster")
+    edit(repository.path / KERNEL, "    return out", "    return out + 0")
     done = repository.run("pre-commit", "run", "--all-files")
     assert done.returncode == 1 and "was edited after it was generated" in done.stdout, done.stdout
     repository.must("git", "checkout", "-q", "--", KERNEL)

@@ -329,12 +329,19 @@ def test_adoption_end_to_end(known):
 
     kernel = known.path / "_triton" / "scale.py"
     verified = kernel.read_text()
+    ruff = [sys.executable, "-m", "ruff", "format", "-q", "--line-length=60", str(kernel)]
+    subprocess.run(ruff, check=True)
+    assert kernel.read_text() != verified
+    result = run(known, *FILES)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["1 verdict, 1 of them known before*"])
+
     kernel.write_text(verified.replace("+ 1)", "+ 2)"))
     result = run(known, *FILES, "--kernelllm-samples=1")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*is wrong at*", "*kernel: _triton.scale*", "*layers.py*"])
 
-    kernel.write_text(verified.replace("'grad': False", "'grad': True"))
+    kernel.write_text(verified.replace('"grad": False', '"grad": True'))
     result = run(known, *FILES, "--kernelllm-samples=1")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*domain 1 of its SUPPORTS lies within none*made for grad=True*"])

@@ -142,7 +142,7 @@ def test_damaged_entries_are_set_aside_and_reported_once(store: Store, kind: str
 
 
 OTHER_VERSIONS = {
-    "format": lambda b: b.replace(b'"format": 2', b'"format": 99'),
+    "format": lambda b: b.replace(b'"format": 3', b'"format": 99'),
     "schema of the record": lambda b: encode("verdict", {**json.loads(b)["body"], "schema": 99}),
     "schema of the verdict": lambda b: encode(
         "verdict",
@@ -254,7 +254,7 @@ from pytest_kernelllm.store import Store
 store = Store(pathlib.Path(sys.argv[1]))
 print("go", flush=True)
 for i in itertools.count():
-    store.verdicts.add(record("x = 1\\n" * 20_000 + f"y = {i % 7}\\n"))
+    store.verdicts.add(record("x = '" + "1" * 120_000 + f"'\\ny = {i % 7}\\n"))
     store.completions.put(CompletionKey("h", "id", 0), completion(i % 5, "text" * 20_000))
 """
 

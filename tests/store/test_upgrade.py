@@ -1,5 +1,6 @@
 """A store that the version before wrote: an excerpt of one, as it was written."""
 
+import hashlib
 import json
 import shutil
 from dataclasses import replace
@@ -7,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelllm.core.records import SCHEMA, Terms
+from pytest_kernelllm.core.records import (
+    SCHEMA,
+    Candidate,
+    Environment,
+    KernelRecord,
+    Terms,
+    Verdict,
+)
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.store.completions import CompletionKey
 from pytest_kernelllm.store.signing import VARIABLE, find_key
@@ -41,6 +49,34 @@ def test_what_it_holds_is_known_and_stays_as_it_is(old: Store) -> None:
     assert completion is not None and "@triton.jit" in completion.text
     assert old.completions.exhausted(CompletionKey(EMPTY, IDENTITY, 0))
     assert old.problems == [] and files(old) == before
+
+
+def test_verdicts_on_kernels_that_were_named_by_their_bytes_stay_known_and_can_be_shared(
+    tmp_path: Path,
+) -> None:
+    candidate = Candidate("a.py::A", "x  =  1\n", "files")
+    by_bytes = hashlib.sha256(candidate.source.encode()).hexdigest()
+    assert by_bytes != candidate.kernel_hash
+    old, new, third = (Store(tmp_path / name, environ={}) for name in ("old", "new", "third"))
+    verdict = Verdict("accepted", "timing", "", by_bytes, Environment("cuda"))
+    record = KernelRecord("a.py::A", "0" * 64, candidate, verdict, "2026-11-01T00:00:00+00:00")
+    old.verdicts.add(record)
+    [path] = old.path.glob("targets/*/verdicts/*")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 2}))
+
+    assert list(old.verdicts) == [record] and old.verdicts.get(VerdictKey.of(record)) == record
+    [(name, content, _)] = old.verdicts.entries()
+    assert new.verdicts.take(name, content) and list(new.verdicts) == [record]
+    # The same program under today's name is judged anew; both verdicts are kept.
+    today = replace(record, verdict=replace(verdict, kernel_hash=candidate.kernel_hash))
+    assert new.verdicts.get(VerdictKey.of(today)) is None
+    new.verdicts.add(today)
+    assert sorted(r.verdict.kernel_hash for r in new.verdicts) == sorted([by_bytes, candidate.kernel_hash])
+    assert old.problems == new.problems == []
+
+    wrong = replace(record, verdict=replace(verdict, kernel_hash="0" * 64))
+    third.verdicts.add(wrong)
+    assert list(third.verdicts) == [] and len(third.problems) == 1
 
 
 def test_it_can_be_shared(old: Store, tmp_path: Path) -> None:

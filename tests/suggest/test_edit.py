@@ -199,7 +199,8 @@ def test_the_marker_is_found_after_lines_moved(tmp_path: Path) -> None:
     ("marker", "without"),
     [
         ("(kernel='k')", ""),
-        ("(\n    kernel='k',\n)", ""),
+        ("(\n    kernel='k',\n)", "()"),
+        ("(\n    kernel='k'\n)", ""),
         ("( kernel='k', )", "( )"),
         ("(\n    kernel='k'  # why\n)", "(  # why\n)"),
         ("(kernel='k', init=())", "(init=())"),

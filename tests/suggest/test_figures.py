@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from judged import accepted, kernel, untimed
 
-from pytest_kernelllm.core.kernel_module import judged_part, unmodified
+from pytest_kernelllm.core.kernel_module import digest, unmodified
 from pytest_kernelllm.core.records import SIZES_ASKED, Check, Ratio, Target
 from pytest_kernelllm.suggest.figures import figures, shipped, without_figures
 from pytest_kernelllm.suggest.gitdiff import git_patch
@@ -14,12 +14,11 @@ TARGET = Target("my layers.py", "RMSNorm", 3, "0" * 64, "decorator")
 
 
 def added(candidate, verdict) -> list[str]:
-    """The header's lines that the verdict brought."""
-    return [
-        line
-        for line in shipped(candidate, verdict).source.splitlines()
-        if line not in candidate.source.splitlines()
-    ]
+    """The header's lines that the verdict brought, each with those that continue it."""
+    text = shipped(candidate, verdict).source
+    assert max(map(len, text.splitlines())) < 80
+    lines = text.replace("\n#   ", " ").splitlines()
+    return [line for line in lines if line not in candidate.source.splitlines()]
 
 
 def test_on_a_gpu_error_and_speedup_are_named_with_what_they_were_measured_on() -> None:
@@ -83,7 +82,8 @@ def test_what_is_shipped_is_what_was_judged_and_the_same_every_time(judged) -> N
     candidate = kernel(TARGET)
     made = shipped(candidate, judged(candidate))
     assert made.source != candidate.source and unmodified(made.source)
-    assert judged_part(made.source) == candidate.source
+    assert digest(made.source) == digest(candidate.source)
+    assert made.kernel_hash == candidate.kernel_hash
     assert shipped(candidate, judged(candidate)) == made == shipped(made, judged(candidate))
 
 

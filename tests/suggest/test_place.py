@@ -27,6 +27,12 @@ def test_in_a_package(root: Path) -> None:
     assert place(root, target("src/pkg/sub/layers.py")).dotted == "pkg.sub._triton.rms_norm"
 
 
+def test_names_are_spelled_as_people_write_them_and_older_ones_stay(root: Path) -> None:
+    assert place(root, target("src/pkg/a.py", "SwiGLU")).path == "src/pkg/_triton/swiglu.py"
+    older = target("src/pkg/a.py", "SwiGLU", "pkg._triton.swi_glu")
+    assert place(root, older).path == "src/pkg/_triton/swi_glu.py"
+
+
 def test_beside_a_loose_file(root: Path) -> None:
     assert place(root, target("scripts/model.py")) == KernelPlace(
         "scripts/_triton/rms_norm.py", "_triton.rms_norm", None

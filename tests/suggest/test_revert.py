@@ -70,7 +70,7 @@ def test_without_names_it_says_what_is_adopted(root: Path, capsys: pytest.Captur
 
 def test_a_kernel_that_was_edited_stays_unless_forced(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kernel = root / "pkg/_triton/first.py"
-    kernel.write_text(kernel.read_text() + "# mine\n")
+    kernel.write_text(kernel.read_text() + "mine = 1\n")
     assert main(["revert", FIRST]) == 0
     assert kernel.exists() and adopted(root) == ["Second"]
     assert (

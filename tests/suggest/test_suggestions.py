@@ -55,7 +55,7 @@ def test_a_kernel_that_was_edited_or_lost_is_offered_again(root: Path, change: s
     main(["apply"])
     whole, kernel = snapshot(root), root / "pkg" / "_triton" / "first.py"
     if change == "edited":
-        kernel.write_text(kernel.read_text() + "# faster\n")
+        kernel.write_text(kernel.read_text() + "faster = 1\n")
     else:
         kernel.unlink()
     assert states(root)["First"] == change

@@ -163,10 +163,10 @@ NASTY: dict[str, Nasty] = {
     "with comments between": Nasty(
         f"{IMPORT}keep = lambda cls: cls\n\n\n@keep\n# one )\n\n# two (\n@@\n# three ,\n{BODY}"
     ),
-    "empty parentheses": decorated("@triton_candidate()", f'@triton_candidate(kernel="{KERNEL}",)'),
+    "empty parentheses": decorated("@triton_candidate()", f'@triton_candidate(\n    kernel="{KERNEL}",\n)'),
     "blanks in parentheses": decorated("@triton_candidate( )", f'@triton_candidate(kernel="{KERNEL}" )'),
     "only a comment in parentheses": decorated(
-        "@triton_candidate(  # todo ) ,\n)", f'@triton_candidate(kernel="{KERNEL}"  # todo ) ,\n)'
+        "@triton_candidate(  # todo ) ,\n)", f'@triton_candidate(\n    kernel="{KERNEL}"  # todo ) ,\n)'
     ),
     "arguments over lines, comments, trailing comma": decorated(
         "@triton_candidate(\n    inputs=lambda: 1,  # (a,\n    init=(8,),  # b)\n    # c\n)",

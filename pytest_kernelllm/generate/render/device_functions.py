@@ -13,7 +13,7 @@ import triton.language as tl
 
 @triton.jit
 def log1p(x):
-    """log(1 + x), accurate near zero: log(u) is corrected by the rounding error of u = 1 + x."""
+    """log(1 + x); near zero corrected by the rounding error of u = 1 + x."""
     u = 1.0 + x
     corrected = tl.log(u) * (x / (u - 1.0))
     return tl.where((u == 1.0) | (u == float("inf")), x, corrected)
@@ -21,7 +21,7 @@ def log1p(x):
 
 @triton.jit
 def expm1(x):
-    """exp(x) - 1, accurate near zero: u - 1 is corrected by x / log(u) for u = exp(x)."""
+    """exp(x) - 1; near zero u - 1 is corrected by x / log(u), u = exp(x)."""
     u = tl.exp(x)
     corrected = (u - 1.0) * (x / tl.log(u))
     plain = (u == float("inf")) | (u - 1.0 == -1.0)
@@ -30,7 +30,7 @@ def expm1(x):
 
 @triton.jit
 def tanh(x):
-    """Hyperbolic tangent; near zero its series, where the exponentials would cancel."""
+    """Hyperbolic tangent; near zero its series, as exponentials cancel."""
     square = x * x
     series = 1.0 + square * (-1 / 3 + square * (2 / 15 + square * (-17 / 315 + square * (62 / 2835))))
     far = 1.0 - 2.0 / (tl.exp(2.0 * tl.abs(x)) + 1.0)
@@ -84,7 +84,7 @@ def round_half_even(x):
 
 @triton.jit
 def power(base, exponent):
-    """base ** exponent as C's pow; computed in float64, because float32 loses digits in large exponents."""
+    """base ** exponent as C's pow; float64 keeps digits in large exponents."""
     b = base.to(tl.float64)
     y = (exponent + tl.zeros_like(base)).to(tl.float64)
     magnitude = tl.exp(y * tl.log(tl.abs(b)))
@@ -137,7 +137,7 @@ def copysign(x, sign):
 
 @triton.jit
 def fmod(a, b):
-    """Remainder with the sign of the dividend; in float64, exact for quotients up to 2**29."""
+    """Remainder with the dividend's sign; exact for quotients to 2**29."""
     wide = a.to(tl.float64)
     divisor = b.to(tl.float64)
     quotient = wide / divisor
@@ -207,7 +207,7 @@ def _first(best, index, dim: tl.constexpr):
 
 @triton.jit
 def max_with_index(values, index, dim: tl.constexpr):
-    """Maximum along an axis and the first index that has it; NaN wins, as in torch."""
+    """Maximum along an axis and its first index; NaN wins, as in torch."""
     largest = nan_max(values, dim)
     best = values == tl.expand_dims(largest, dim)
     if values.dtype.is_floating():
@@ -218,7 +218,7 @@ def max_with_index(values, index, dim: tl.constexpr):
 
 @triton.jit
 def min_with_index(values, index, dim: tl.constexpr):
-    """Minimum along an axis and the first index that has it; NaN wins, as in torch."""
+    """Minimum along an axis and its first index; NaN wins, as in torch."""
     smallest = nan_min(values, dim)
     best = values == tl.expand_dims(smallest, dim)
     if values.dtype.is_floating():
@@ -287,7 +287,7 @@ def sort_with_index(
     stable: tl.constexpr = False,
     descending: tl.constexpr = False,
 ):
-    """The first ``count`` values along the last axis in order, and their indices; NaN is the largest, as in torch."""
+    """The first ``count`` values along the last axis; NaN is the largest."""
     tl.static_assert(values.dtype.primitive_bitwidth <= 32)
     if values.dtype.is_floating():
         exact = tl.where(values != values, float("nan"), values.to(tl.float32) + 0.0)
@@ -320,7 +320,7 @@ def at_least_1d(x):
 
 @triton.jit
 def welford_next(value, mean, m2, weight, first_iteration):
-    """Running mean, sum of squared deviations and count, with one more value."""
+    """Running mean, squared deviations and count, with one more value."""
     if first_iteration:
         new_weight = tl.full(weight.shape, 1, weight.dtype)
         new_mean = value
@@ -335,7 +335,7 @@ def welford_next(value, mean, m2, weight, first_iteration):
 
 @triton.jit
 def welford_total(mean, m2, weight, dim: tl.constexpr):
-    """Mean, sum of squared deviations and count of parts along an axis that each have their own."""
+    """Mean, squared deviations and count of the parts along an axis."""
     total = tl.sum(weight, dim)
     centre = tl.sum(mean * weight, dim) / tl.where(total == 0, 1.0, total)
     delta = mean - tl.expand_dims(centre, dim)
@@ -344,7 +344,7 @@ def welford_total(mean, m2, weight, dim: tl.constexpr):
 
 @triton.jit
 def online_softmax_next(largest, total, values, fast: tl.constexpr):
-    """Running maximum and sum of exponentials, with one more value for each."""
+    """Running maximum and sum of exponentials, with one more value."""
     new_largest = maximum(largest, values)
     # -inf minus -inf is NaN; nothing but -inf was seen then, and the sum stays as it is.
     old_scale = tl.where(new_largest == largest, 1.0, tl.exp(largest - new_largest))

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from pytest_kernelllm.core.kernel_module import parse
+from pytest_kernelllm.core.program import parse
 from pytest_kernelllm.judge.static_check.allowed import (
     BASES,
     BUILTINS,

@@ -12,9 +12,10 @@ from pytest_kernelllm.discover.adoption import made_for
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.judge.static_check.static_check import find_violations
 from pytest_kernelllm.suggest.edit import EditError
-from pytest_kernelllm.suggest.files import PatchError
+from pytest_kernelllm.suggest.files import FileChange, PatchError
 from pytest_kernelllm.suggest.github.errors import SuggestionRefused
 from pytest_kernelllm.suggest.github.git import Change
+from pytest_kernelllm.suggest.github.layout import only_laid_out
 from pytest_kernelllm.suggest.patch import combined
 from pytest_kernelllm.suggest.place import FOLDER, target_in_header
 
@@ -30,8 +31,9 @@ def check_changes(
     """Accept changes that ``suggest`` itself makes for the kernels they contain, and no others.
 
     Every kernel module is read by the judge's static check. Then its adoption is made anew from ``sources``, and
-    the result must be the same files with the same bytes: so a kernel lies at the one path that the project
-    derives for its target, and nothing differs in a source file but the marker.
+    the result must be the same files with the same bytes, but for the layout of the marker, which a formatter may
+    have written: so a kernel lies at the one path that the project derives for its target, and nothing differs in a
+    source file but the marker.
 
     Args:
         changes: the difference between two trees, as git reports it.
@@ -52,8 +54,7 @@ def check_changes(
     refused: SuggestionRefused | None = None
     for root in _possible_roots(kernels, sources):
         try:
-            expected = _adopted(root, sources, kernels, verified, kernels_dir)
-            _compare(found, expected)
+            _compare(found, _adopted(root, sources, kernels, verified, kernels_dir))
             return
         except SuggestionRefused as error:
             refused = refused or error
@@ -107,7 +108,7 @@ def _kernel(change: Change) -> _ProposedKernel:
     except UnicodeDecodeError:
         raise SuggestionRefused(f"{shown(path)} of the patch is not UTF-8.") from None
     # A bare carriage return ends a line for Python but not for a person who reads the diff.
-    hidden = next((c for c in source if not c.isprintable() and c not in "\n\t"), None)
+    hidden = next((c for c in source.replace("\r\n", "\n") if not c.isprintable() and c not in "\n\t"), None)
     if hidden is not None:
         raise SuggestionRefused(
             f"{shown(path)} of the patch contains the invisible character U+{ord(hidden):04X}."
@@ -148,8 +149,8 @@ def _adopted(
     kernels: Sequence[_ProposedKernel],
     verified: Sequence[Target],
     kernels_dir: str,
-) -> Mapping[str, bytes]:
-    """The files that change when the kernels are adopted, by path from the top of the repository."""
+) -> _Adopted:
+    """Adopts the kernels."""
     paths = {target.path for target in verified} | {kernel.target.partition("::")[0] for kernel in kernels}
     present = sorted(path for path in paths if _is_inside(root, path, sources))
     targets = {target.id: target for path in present for target in scan_file(root / path, root).targets}
@@ -165,12 +166,35 @@ def _adopted(
         suggestion = combined(root, adoptions, others, kernels_dir)
     except (EditError, PatchError) as error:
         raise SuggestionRefused(shown(str(error))) from None
-    prefix = root.relative_to(sources)
-    files = suggestion.files if suggestion else {}
-    return {(prefix / path).as_posix(): new for path, (_, new) in files.items()}
+    edited = [target for target, _ in adoptions]
+    return _Adopted(
+        root, PurePosixPath(root.relative_to(sources)), suggestion.files if suggestion else {}, edited
+    )
 
 
-def _compare(found: Mapping[str, bytes], expected: Mapping[str, bytes]) -> None:
+@dataclass(frozen=True)
+class _Adopted:
+    """What adopting the kernels changes."""
+
+    root: Path
+    """The project root."""
+    prefix: PurePosixPath
+    """From the top of the repository to the project root."""
+    files: Mapping[str, FileChange]
+    """By path from the project root."""
+    targets: Sequence[Target]
+
+    def accepts(self, path: str, new: bytes) -> bool:
+        """Whether a file is as it should be, but for the layout of its markers."""
+        before, after = self.files[path]
+        if new == after or before is None or after is None:
+            return new == after
+        here = [target for target in self.targets if target.path == path]
+        return only_laid_out(before, after, new, here, self.root)
+
+
+def _compare(found: Mapping[str, bytes], adopted: _Adopted) -> None:
+    expected = {(adopted.prefix / path).as_posix(): path for path in adopted.files}
     for path in sorted(found.keys() - expected.keys()):
         raise SuggestionRefused(f"The patch changes {shown(path)}, which adopting its kernels does not need.")
     for path in sorted(expected.keys() - found.keys()):
@@ -178,7 +202,7 @@ def _compare(found: Mapping[str, bytes], expected: Mapping[str, bytes]) -> None:
             f"The patch leaves {shown(path)} as it is, which adopting its kernels changes."
         )
     for path in sorted(found):
-        if found[path] != expected[path]:
+        if not adopted.accepts(expected[path], found[path]):
             raise SuggestionRefused(
                 f"The patch changes {shown(path)} in another way than this version of pytest-kernelllm does "
                 "(use one version for both jobs)."

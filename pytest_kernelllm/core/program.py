@@ -1,0 +1,138 @@
+"""The program that a kernel module's text contains, named by a digest that no formatter changes.
+
+Two texts with one digest run alike: they differ in layout, comments, spelling of literals and docstrings at most. The
+digest is the same under every version of Python that reads both, which ``ast.dump`` is not.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import io
+import re
+import threading
+import tokenize
+from collections.abc import Iterator
+from typing import Any
+
+UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""What reading a text as a program can raise."""
+
+_PARSING = threading.Lock()
+
+_LAYOUT_FIELDS = ("ctx", "kind", "type_comment", "type_ignores")
+"""What a node holds beyond the program: whether a name is read or written shows by its place."""
+
+_DOCUMENTED = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_DEF = re.compile(r"^(?P<indent>[ \t]*)def\s+\w+\s*\(", re.MULTILINE)
+
+
+class NotPlain(ValueError):
+    """Text that Python might read in another way than its reader does; the text says why."""
+
+
+def parse(source: str | bytes) -> ast.Module:
+    """Works as ``ast.parse``, one thread at a time: CPython 3.11 counts recursion wrongly when several parse at once.
+
+    Raises:
+        SyntaxError, ValueError, RecursionError, MemoryError: as ``ast.parse``.
+    """
+    with _PARSING:
+        return ast.parse(source)
+
+
+def plain_text(content: bytes) -> str:
+    """Decodes a Python file that everybody reads alike: UTF-8, with lines that end where they seem to.
+
+    Returns:
+        The text, with ``\\n`` at every line's end.
+
+    Raises:
+        NotPlain: it declares another encoding, is not UTF-8, or holds a character that ends a line for some readers only.
+    """
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
+        text = content.decode()
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise NotPlain(f"it is not UTF-8 ({error})") from None
+    if encoding != "utf-8":
+        raise NotPlain(f"it declares the encoding {encoding}")
+    text = text.replace("\r\n", "\n")
+    if "\0" in text or len(text.splitlines()) != len(io.StringIO(text, newline="\n").readlines()):
+        raise NotPlain("it holds a control character that some readers take for the end of a line")
+    return text
+
+
+def program_digest(source: str | bytes) -> str:
+    """Returns the SHA-256 of the program, in hex: of the syntax tree without layout, comments and docstrings.
+
+    Where layout or docstrings can matter to what runs, it is that of the whole text: in a program that may read
+    ``__doc__``, and in one that Triton may misread.
+
+    Raises:
+        NotPlain: it is not plain text, see ``plain_text``.
+        SyntaxError, ValueError, RecursionError, MemoryError: as ``parse``.
+    """
+    text = plain_text(source.encode() if isinstance(source, str) else source)
+    tree = parse(text)
+    written = "\n".join(_pieces(tree))
+    whole = "__doc__" in written or _misleads(tree, text)
+    return hashlib.sha256((text if whole else written).encode()).hexdigest()
+
+
+def program_name(source: str) -> str:
+    """Returns ``program_digest``, or that of the bytes where no program can be read: 64 hex digits for any text."""
+    try:
+        return program_digest(source)
+    except UNREADABLE:
+        return hashlib.sha256(source.encode(errors="surrogatepass")).hexdigest()
+
+
+def _misleads(tree: ast.Module, text: str) -> bool:
+    """Whether a line within a string begins as a function does: Triton reads a kernel's text from the first such line."""
+    functions = {node.lineno for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    lines = {text.count("\n", 0, found.end("indent")) + 1 for found in _DEF.finditer(text)}
+    return not lines <= functions
+
+
+def _pieces(tree: ast.Module) -> Iterator[str]:
+    """Writes a syntax tree down piece by piece; without recursion, because expressions nest deeply."""
+    todo: list[Any] = [tree]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, _Mark):
+            yield item
+        elif isinstance(item, list):
+            todo += [_END, *reversed(item), _LIST]
+        elif isinstance(item, ast.AST):
+            todo.append(_END)
+            # Versions of Python differ in which fields a node has, but not in which hold something.
+            for name, value in reversed(list(ast.iter_fields(item))):
+                if name not in _LAYOUT_FIELDS and value is not None and value != []:
+                    todo += [_counted(item, value), _Mark(name)]
+            yield f"({type(item).__name__}"
+        else:
+            # Not `repr`: it refuses long integers, and escapes what the Unicode of its Python does not know.
+            yield f"{type(item).__name__} {hex(item) if type(item) is int else ascii(item)}"
+
+
+class _Mark(str):
+    """A piece of the written tree itself, as opposed to a value in it."""
+
+
+_LIST, _END = _Mark("["), _Mark(")")
+
+
+def _counted(node: ast.AST, value: Any) -> Any:
+    """A field as it counts: without its docstring, ``del (a, b)`` as ``del a, b``, and no empty pieces of f-strings."""
+    if (
+        isinstance(node, _DOCUMENTED)
+        and value is node.body
+        and ast.get_docstring(node, clean=False) is not None
+    ):
+        return value[1:]
+    if isinstance(node, ast.Delete) and len(value) == 1 and isinstance(value[0], ast.Tuple):
+        return value[0].elts
+    if isinstance(node, ast.JoinedStr):  # CPython 3.12 has some
+        return [piece for piece in value if not (isinstance(piece, ast.Constant) and piece.value == "")]
+    return value
