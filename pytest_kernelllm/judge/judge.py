@@ -9,7 +9,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal
@@ -22,10 +22,10 @@ from pytest_kernelllm.judge.background import beside
 from pytest_kernelllm.judge.compiling import compile_all, require_compiled
 from pytest_kernelllm.judge.examine import examine
 from pytest_kernelllm.judge.findings import Decision, Findings, OutOfMemory, WorkerKilled, WorkerNotReady
-from pytest_kernelllm.judge.gpu_ledger import UNIT, GpuLedger
 from pytest_kernelllm.judge.isolation.isolation import Isolation, probe_isolation
 from pytest_kernelllm.judge.launching import ServerFailed
-from pytest_kernelllm.judge.memory import OWN, CallBytes, release_cache, release_host_cache
+from pytest_kernelllm.judge.leases import Lease, Leases
+from pytest_kernelllm.judge.memory import CallBytes
 from pytest_kernelllm.judge.plans import Plan, make_plans, sizes_asked
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.outputs import OriginalError, ReferenceOutputs, Subject
@@ -90,16 +90,6 @@ class _Outcome:
     """Whether a process ended that may have been killed from outside."""
 
 
-@dataclass(frozen=True)
-class _Lease:
-    """GPU memory that a verdict may take."""
-
-    all: bool
-    """Whether that is all that this judge may take."""
-    worker: int | None = None
-    """Bytes that a worker may allocate itself; None: no budget is set."""
-
-
 class Judge:
     """Judges candidates in one environment. Thread-safe; starts its processes on first use."""
 
@@ -138,14 +128,11 @@ class Judge:
         self._in_stage = in_stage
         self._references: OrderedDict[tuple[int, str], tuple[Subject, ReferenceOutputs]] = OrderedDict()
         self._timer = Timer(gpu_uuid, self._seed)
+        self._leases: Leases | None = None
         cpu = torch.device("cpu")
         if self.device.type == "cuda":
             server = ForkServer("cuda", self.isolation)
-            self._total = torch.cuda.get_device_properties(0).total_memory
-            self._limited = gpu_memory > 0
-            if self._limited:
-                torch.cuda.set_per_process_memory_fraction(min(1.0, gpu_memory / self._total))
-            self._ledger = GpuLedger(gpu_uuid, gpu_memory or self._total - OWN)
+            self._leases = Leases(gpu_uuid, gpu_memory, self.policy)
             self._workers = Workers(server, self.device, deadline, GpuBlockPool(self.device))
             interpreter = ForkServer(
                 "interpret", replace(self.isolation, gpu=False, unix_sockets=False, memfd=False)
@@ -176,15 +163,15 @@ class Judge:
             launching.ServerFailed: the judge's own processes cannot start.
         """
         start = time.perf_counter()
-        call = self._call_bytes(criteria) if self.device.type == "cuda" else None
+        call = None if self._leases is None else self._call_bytes(criteria)
         with self._leased(call, alone=False) as leased:
             outcome = self._decided(candidate, criteria, leased)
         if outcome.out_of_memory and not leased.all:
             with self._leased(call, alone=True) as leased:
                 outcome = self._decided(candidate, criteria, leased)
         reason = outcome.reason
-        if outcome.out_of_memory and call is not None:
-            reason += self._what_would_do(call)
+        if outcome.out_of_memory and call is not None and self._leases is not None:
+            reason += self._leases.what_would_do(call)
         findings = outcome.findings
         return Verdict(
             verdict=outcome.verdict,
@@ -208,34 +195,10 @@ class Judge:
         except (Exception, SystemExit):  # which the first probe reports
             return None
 
-    @contextlib.contextmanager
-    def _leased(self, call: CallBytes | None, *, alone: bool) -> Iterator[_Lease]:
-        """Holds a lease of GPU memory for a verdict on such calls: all that this judge may take, if ``alone``."""
-        if self.device.type == "cpu":
-            yield _Lease(True)
-            return
-        budget = self._ledger.budget
-        needed = budget
-        if call is not None and not alone:
-            needed = call.usual() if call.usual() <= budget else call.least(self.policy)
-        with self._ledger.lease(needed) as leased:
-            worker = None
-            if self._limited:
-                worker = max(UNIT, leased - OWN // 2 - (0 if call is None else call.shared))
-            yield _Lease(leased + UNIT > budget, worker)
-            release_cache(0 if self._limited else OWN)
-            if call is not None and call.usual() > budget:
-                release_host_cache()
+    def _leased(self, call: CallBytes | None, *, alone: bool) -> contextlib.AbstractContextManager[Lease]:
+        return contextlib.nullcontext(Lease(True)) if self._leases is None else self._leases.hold(call, alone)
 
-    def _what_would_do(self, call: CallBytes) -> str:
-        """Says how much memory would do, if that is more than may be used; else empty."""
-        budget = self._ledger.budget
-        needed = max(call.least(self.policy), call.dependent())
-        if needed <= budget:
-            return ""
-        return f"; about {needed / 2**30:.0f} GiB would do, and {budget / 2**30:.0f} GiB may be used"
-
-    def _decided(self, candidate: Candidate, criteria: Criteria, leased: _Lease) -> _Outcome:
+    def _decided(self, candidate: Candidate, criteria: Criteria, leased: Lease) -> _Outcome:
         """Decides again, in fresh processes, where a signal ended one: it may have come from outside."""
         for _ in range(TRIES - 1):
             with contextlib.suppress(ServerFailed):
@@ -244,7 +207,7 @@ class Judge:
                     return outcome
         return self._decide(candidate, criteria, leased)
 
-    def _decide(self, candidate: Candidate, criteria: Criteria, leased: _Lease) -> _Outcome:
+    def _decide(self, candidate: Candidate, criteria: Criteria, leased: Lease) -> _Outcome:
         findings = Findings({rule.name: rule.stage for rule in self.rules})
         stage: Stage = "timing" if criteria.timing and self.device.type == "cuda" else "correctness"
         try:
@@ -263,7 +226,7 @@ class Judge:
             return _Outcome(findings, "inconclusive", "correctness", reason, out_of_memory=True)
         return _Outcome(findings, "accepted", stage)
 
-    def _proceed(self, candidate: Candidate, criteria: Criteria, findings: Findings, leased: _Lease) -> None:
+    def _proceed(self, candidate: Candidate, criteria: Criteria, findings: Findings, leased: Lease) -> None:
         for rule in self.rules:
             rule.check_source(candidate.source, findings)
         on_gpu = self.device.type == "cuda"
@@ -317,7 +280,9 @@ class Judge:
                     criteria.tolerance,
                     self._preparing,
                     self._in_stage,
-                    self._ledger.budget if device.startswith("cuda") else self.policy.judge_bytes,
+                    self._leases.budget
+                    if self._leases and device.startswith("cuda")
+                    else self.policy.judge_bytes,
                 )
                 kept = self._references[key] = (criteria.subject, references)
                 while len(self._references) > 2 * KEPT_TARGETS:
@@ -359,7 +324,7 @@ class Judge:
         plan: Plan,
         references: ReferenceOutputs,
         findings: Findings,
-        leased: _Lease,
+        leased: Lease,
     ) -> None:
         """Times a case at the largest smaller sizes that fit into memory.
 

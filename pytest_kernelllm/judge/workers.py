@@ -10,9 +10,16 @@ from dataclasses import dataclass
 
 import torch
 
-from pytest_kernelllm.judge.findings import Decision, Findings, OutOfTime, WorkerKilled, WorkerNotReady
+from pytest_kernelllm.judge.findings import (
+    Decision,
+    Findings,
+    OutOfMemory,
+    OutOfTime,
+    WorkerKilled,
+    WorkerNotReady,
+)
 from pytest_kernelllm.judge.handle import WorkerDied, WorkerHandle
-from pytest_kernelllm.judge.memory import WORKER_SHARE
+from pytest_kernelllm.judge.memory import WORKER_SHARE, ran_out
 from pytest_kernelllm.judge.reference.outputs import ReferenceOutputs
 from pytest_kernelllm.judge.run.call import Judging, error_text
 from pytest_kernelllm.judge.shared.buffers import Allocator, GpuBlockPool
@@ -88,9 +95,12 @@ def make_ready(worker: WorkerHandle, memory_share: float) -> None:
     """Has a worker create its CUDA context, if it has a GPU. The candidate is not loaded yet, so it cannot be at fault.
 
     Raises:
+        OutOfMemory: too little memory was free for its context.
         Decision: the context cannot be created.
         WorkerDied: the worker process ended.
     """
     reply = worker.request("ready", memory_share=memory_share)
+    if ran_out(reply.get("error")):
+        raise OutOfMemory("in a worker, whose CUDA context found none")
     if "error" in reply:
         raise Decision("inconclusive", "load", f"the worker could not start CUDA: {error_text(reply)}")

@@ -76,7 +76,11 @@ class Trial:
         return self.accepts(self.module, arguments, nonfinite)
 
     def accepts(self, module: nn.Module, arguments: dict[str, Any], nonfinite: bool) -> bool:
-        """Whether ``module`` gives outputs of the usual form, as finite and as exact as usual."""
+        """Whether ``module`` gives outputs of the usual form, as finite and as exact as usual.
+
+        Raises:
+            torch.cuda.OutOfMemoryError: there is too little memory to find out.
+        """
         usual = self.usual[0]
         try:
             with self.in_stage(RUNNING):
@@ -89,7 +93,7 @@ class Trial:
                 return False
             return _agree(leaves, self.in_float64(self.exact(module), arguments))
         except torch.cuda.OutOfMemoryError:
-            return False
+            raise  # with more memory it might accept them
         except Exception:  # the user's code may raise anything
             return False
 

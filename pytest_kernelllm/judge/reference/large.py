@@ -121,6 +121,8 @@ class LargeCalls:
             return replace(expected, start=rows.start)
 
         def confirm(placed: Mapping[str, Any]) -> None:
+            if self._originals.on_host:
+                torch.cuda.empty_cache()  # of slices: all rows need room now
             if not equal_in_slices(slicing, run_all(placed), run):
                 raise OriginalError(
                     f"the original treats each row by itself for the inputs given, but not at {probe.describe()}; "

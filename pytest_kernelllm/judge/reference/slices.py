@@ -97,7 +97,7 @@ def _independent(slicing: Slicing, arguments: Arguments, exact: Run) -> bool:
         try:
             together, apart = (exact(slicing.cut(arguments, rows)) for rows in (both, one))
         except torch.cuda.OutOfMemoryError:
-            return False
+            raise  # calls that are not cut take even more
         except Exception:  # the original may refuse other sizes, in any way
             return False
         for whole, part in zip(together, apart, strict=True):
@@ -138,7 +138,7 @@ def _independent_for_others(slicing: Slicing, arguments: Arguments, exact: Run) 
     try:
         together, apart = exact(some), exact(slicing.cut(some, slice(few, None)))
     except torch.cuda.OutOfMemoryError:
-        return False
+        raise
     except Exception:  # the original refuses such numbers, so no probe has them
         return True
     return all(_close(part, whole[few:], CLOSE) for whole, part in zip(together, apart, strict=True))
@@ -152,6 +152,8 @@ def _random(tensor: torch.Tensor) -> torch.Tensor:
 def _same(slicing: Slicing, arguments: Arguments, outputs: Sequence[torch.Tensor], run: Run) -> bool:
     try:
         return equal_in_slices(slicing, outputs, lambda rows: run(slicing.cut(arguments, rows)))
+    except torch.cuda.OutOfMemoryError:
+        raise
     except Exception:  # as above
         return False
 

@@ -30,6 +30,8 @@ def original_errors(probe: Probe) -> Iterator[None]:
     except (torch.cuda.OutOfMemoryError, Unasked):
         raise
     except (Exception, SystemExit) as error:  # the user's code may raise anything
+        if isinstance(error.__cause__, torch.cuda.OutOfMemoryError):
+            raise error.__cause__ from None
         text = " ".join(str(error).split())[:300]
         where = probe.describe()
         raise OriginalError(f"the original fails at {where}: {type(error).__name__}: {text}") from error

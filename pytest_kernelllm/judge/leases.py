@@ -1,0 +1,80 @@
+"""Leases GPU memory for verdicts, from the ledger that all processes share."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from pytest_kernelllm.judge.gpu_ledger import UNIT, GpuLedger
+from pytest_kernelllm.judge.memory import OWN, CallBytes, release_cache, release_host_cache
+from pytest_kernelllm.judge.policy import Policy
+
+SHARE = 0.95
+"""Share of the GPU's memory that may be leased at most: processes without a lease hold a little, too."""
+
+CACHED = 1 << 28
+"""Bytes of GPU memory that a judge may keep for its next candidate."""
+
+
+@dataclass(frozen=True)
+class Lease:
+    """GPU memory that a verdict may take."""
+
+    all: bool
+    """Whether that is all that this judge may take."""
+    worker: int | None = None
+    """Bytes that a worker may allocate itself; None: no budget is set."""
+
+
+class Leases:
+    """Leases memory of the GPU that this process uses. Thread-safe."""
+
+    def __init__(self, gpu_uuid: str, gpu_memory: int, policy: Policy) -> None:
+        """Leases nothing yet.
+
+        Args:
+            gpu_uuid: names the ledger.
+            gpu_memory: bytes that all judges of this GPU may take together; 0: nearly all of it.
+            policy: how calls are cut.
+        """
+        total = torch.cuda.get_device_properties(0).total_memory
+        self._policy = policy
+        self._limited = gpu_memory > 0
+        if self._limited:
+            torch.cuda.set_per_process_memory_fraction(min(1.0, gpu_memory / total))
+        self._ledger = GpuLedger(gpu_uuid, gpu_memory or min(total - OWN, int(SHARE * total)))
+
+    @property
+    def budget(self) -> int:
+        """Bytes that all leases together may take."""
+        return self._ledger.budget
+
+    @contextlib.contextmanager
+    def hold(self, call: CallBytes | None, alone: bool) -> Iterator[Lease]:
+        """Waits for a lease for a verdict on such calls, and holds it.
+
+        Args:
+            call: what a call takes; None: unknown, so everything is leased.
+            alone: whether to lease everything.
+        """
+        needed = self.budget
+        if call is not None and not alone:
+            needed = call.usual() if call.usual() <= self.budget else call.least(self._policy)
+        with self._ledger.lease(needed) as leased:
+            worker = None
+            if self._limited:
+                worker = max(UNIT, leased - OWN // 2 - (0 if call is None else call.shared))
+            yield Lease(leased + UNIT > self.budget, worker)
+            release_cache(0 if self._limited else CACHED)
+            if call is not None and call.usual() > self.budget:
+                release_host_cache()
+
+    def what_would_do(self, call: CallBytes) -> str:
+        """Says how much memory would do, if that is more than may be used; else empty."""
+        needed = max(call.least(self._policy), call.dependent())
+        if needed <= self.budget:
+            return ""
+        return f"; about {needed / 2**30:.0f} GiB would do, and {self.budget / 2**30:.0f} GiB may be used"
