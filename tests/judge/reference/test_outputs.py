@@ -369,7 +369,7 @@ def test_too_little_memory_is_no_answer_of_the_original():
             raise torch.cuda.OutOfMemoryError("CUDA out of memory")
         return torch.relu(x)
 
-    target = references(of(scarce))
+    target = references(of(scarce), lambda n: torch.rand(n, 64))
     prepare(target)
     with pytest.raises(torch.cuda.OutOfMemoryError):
         prepare(target, "very negative", "stress")
