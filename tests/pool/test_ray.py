@@ -80,6 +80,9 @@ def cluster():
     ):
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_TMPDIR", short)
+        # Runs that these tests start use all nodes, and not a worker's part of them.
+        patch.delenv("PYTEST_XDIST_WORKER", raising=False)
+        patch.delenv("PYTEST_XDIST_WORKER_COUNT", raising=False)
         os.mkdir(os.path.join(short, "ray"))  # noqa: PTH102, PTH118
         from ray.cluster_utils import Cluster
 
