@@ -191,7 +191,7 @@ class Run:
             suggestions,
             self.session.store.problems,
             summary_lines(outcomes, self.writers, self.settings.samples),
-            usage,
+            usage if usage and self.session.environment.device == "cuda" else None,
         )
         if path := self.config.getoption("kernelllm_report"):
             from pytest_kernelllm.report.json import write_report

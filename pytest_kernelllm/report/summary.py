@@ -31,7 +31,7 @@ def write_summary(
         patches: path of the patch by ``Target.id``.
         problems: sentences about damaged or unwritable entries.
         scores: lines about how often candidates were right (``passk.summary``).
-        usage: how busy the slots were; None where nothing was judged.
+        usage: how busy a GPU's slots were; None without one, and where nothing was judged.
     """
     terminal.section("kernelllm")
     width = max(terminal._tw.fullwidth, 110)
