@@ -30,6 +30,10 @@ class Durations:
             self._inside[-1] += whole
             self.seconds[name] = self.seconds.get(name, 0.0) + own
 
+    def add(self, name: str, seconds: float) -> None:
+        """Adds seconds that were measured elsewhere, outside all parts."""
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+
     def rounded(self) -> dict[str, float]:
         """Returns the seconds to the millisecond, the longest first."""
         longest = sorted(self.seconds.items(), key=lambda item: -item[1])

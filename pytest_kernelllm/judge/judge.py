@@ -166,13 +166,17 @@ class Judge:
         call = None if self._leases is None else self._call_bytes(criteria)
         with self._leased(call, alone=False) as leased:
             outcome = self._decided(candidate, criteria, leased)
+            waited = leased.waited
         if outcome.out_of_memory and not leased.all:
             with self._leased(call, alone=True) as leased:
                 outcome = self._decided(candidate, criteria, leased)
+                waited += leased.waited
         reason = outcome.reason
         if outcome.out_of_memory and call is not None and self._leases is not None:
             reason += self._leases.what_would_do(call)
         findings = outcome.findings
+        if waited:
+            findings.durations.add("waiting for memory", waited)
         return Verdict(
             verdict=outcome.verdict,
             stage=outcome.stage,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -27,6 +28,8 @@ class Lease:
     """Whether that is all that this judge may take."""
     worker: int | None = None
     """Bytes that a worker may allocate itself; None: no budget is set."""
+    waited: float = 0.0
+    """Seconds until it was free."""
 
 
 class Leases:
@@ -63,11 +66,13 @@ class Leases:
         needed = self.budget
         if call is not None and not alone:
             needed = call.usual() if call.usual() <= self.budget else call.least(self._policy)
+        start = time.perf_counter()
         with self._ledger.lease(needed) as leased:
+            waited = time.perf_counter() - start
             worker = None
             if self._limited:
                 worker = max(UNIT, leased - OWN // 2 - (0 if call is None else call.shared))
-            yield Lease(leased + UNIT > self.budget, worker)
+            yield Lease(leased + UNIT > self.budget, worker, waited)
             release_cache(0 if self._limited else CACHED)
             if call is not None and call.usual() > self.budget:
                 release_host_cache()

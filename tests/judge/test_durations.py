@@ -37,3 +37,10 @@ def test_a_part_that_fails_counts(clock):
     with durations.part("next"):
         clock.append(1)
     assert durations.rounded() == {"broken": 3, "next": 1}
+
+
+def test_seconds_that_were_measured_elsewhere_count(clock):
+    durations = Durations()
+    durations.add("waiting", 1.5)
+    durations.add("waiting", 0.25)
+    assert durations.rounded() == {"waiting": 1.75}
