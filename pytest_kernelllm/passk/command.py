@@ -150,14 +150,14 @@ def _log(path: Path, count: str, result: TargetScore | LeftOut) -> None:
 
 def _in_words(result: TargetScore | LeftOut) -> str:
     if isinstance(result, LeftOut):
-        return f"{result.target}: not counted: {result.reason}"
+        return f"{result.label}: not counted: {result.reason}"
     words = []
     for sample in result.samples:
         speed = f" {sample.speedup:.2f}x" if sample.speedup else ""
         known = " (known)" if sample.known else f" in {sample.seconds:.1f} s" if sample.seconds else ""
         reason = "" if sample.correct or not sample.reason else f": {sample.reason}"
         words.append(f"{sample.result}{speed}{known}{reason}")
-    return f"{result.target.id}: {'; '.join(words)}"
+    return f"{result.label}: {'; '.join(words)}"
 
 
 def _judged(result: TargetScore | LeftOut) -> bool:

@@ -26,6 +26,10 @@ class Problem(Record):
     name: str
     """File name, such as ``19_ReLU.py``."""
 
+    def __str__(self) -> str:
+        """Returns its place in a checkout: ``level1/19_ReLU.py``."""
+        return f"level{self.level}/{self.name}"
+
 
 def find_problems(folder: Path, levels: Sequence[int]) -> dict[Path, Problem]:
     """Returns the problems of some levels by their files, in the order of level and number.

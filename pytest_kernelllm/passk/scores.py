@@ -133,6 +133,11 @@ class TargetScore(Record):
     problem: Problem | None = None
     """Which problem of KernelBench it is, if the benchmark is KernelBench."""
 
+    @property
+    def label(self) -> str:
+        """What tables call it."""
+        return f"{self.problem}" if self.problem else self.target.id
+
 
 @dataclass(frozen=True)
 class LeftOut(Record):
@@ -145,6 +150,11 @@ class LeftOut(Record):
     """As in ``TargetScore``."""
     nothing_to_offer: bool = False
     """Whether the generator has nothing for it; else the target or a process failed."""
+
+    @property
+    def label(self) -> str:
+        """What tables call it."""
+        return f"{self.problem}" if self.problem else self.target
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def notes(benchmark: Benchmark) -> list[str]:
         parts = ", ".join(f"{name} {seconds:.1f}" for name, seconds in level.durations.items())
         if parts:
             lines.append(f"level {level.level}, seconds by part: {parts}")
-    lines += [f"not counted: {left.target}: {left.reason}" for left in benchmark.left_out]
+    lines += [f"not counted: {left.label}: {left.reason}" for left in benchmark.left_out]
     if benchmark.unfinished:
         lines.append(f"not finished: {counted(benchmark.unfinished, 'target')}; run again to go on")
     return lines
@@ -89,7 +89,7 @@ def _table(benchmark: Benchmark) -> Table:
         for p in SPEEDS:
             table.add_column(f"fast_{p:g}@{at[0]}", justify="right")
     for one in benchmark.targets:
-        table.add_row(one.target.id, *_cells(one.score, benchmark.timed))
+        table.add_row(one.label, *_cells(one.score, benchmark.timed))
     table.add_section()
     count = len(benchmark.targets)
     table.add_row(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from rich import box
@@ -30,9 +31,12 @@ def render_table(outcomes: Sequence[Outcome], patches: Mapping[str, str], width:
         table.add_column("vs compile", justify="right")
         table.add_column("roofline", justify="right")
     table.add_column("result", overflow="fold")
-    for identity in dict.fromkeys(o.target.id for o in outcomes):
+    names = {o.target.id: o.target.name for o in outcomes}
+    shared = {name for name, count in Counter(names.values()).items() if count > 1}
+    for identity, name in names.items():
         own = [o for o in outcomes if o.target.id == identity]
-        table.add_row(*_row(own, patches.get(identity), timed))
+        label = identity if name in shared else name
+        table.add_row(*_row(label, own, patches.get(identity), timed))
     console = Console(
         width=width, force_terminal=color, no_color=not color, highlight=False, legacy_windows=False
     )
@@ -41,14 +45,13 @@ def render_table(outcomes: Sequence[Outcome], patches: Mapping[str, str], width:
     return "\n".join(line.rstrip() for line in capture.get().splitlines()).strip("\n")
 
 
-def _row(outcomes: Sequence[Outcome], patch: str | None, timed: bool) -> list[str]:
-    target = outcomes[0].target
+def _row(label: str, outcomes: Sequence[Outcome], patch: str | None, timed: bool) -> list[str]:
     adopted = next((o for o in outcomes if o.id == ADOPTED), None)
     tried = [o for o in outcomes if o.verdict is not None]
     verified = [o for o in tried if o.verdict is not None and o.verdict.correct]
     winner = best(outcomes) or adopted
     timing = winner.verdict.timing if winner and winner.verdict else ()
-    row = [target.name, f"{len(verified)}/{len(tried)}"]
+    row = [label, f"{len(verified)}/{len(tried)}"]
     if timed:
         row += [
             _ratio(winner.verdict.speedup if winner and winner.verdict else None),

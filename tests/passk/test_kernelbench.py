@@ -62,6 +62,7 @@ def test_a_checkout_is_measured_in_the_order_of_its_problems(tmp_path):
     assert re.fullmatch(
         r"kernelllm: \d slots? (was|were) judging .* from the first verdict to the last\.", line
     )
+    assert "not counted: level1/1_none.py: it does not have KernelBench's form" in done.stdout
     report = json.loads((tmp_path / "passk.json").read_text())
     assert [(t["problem"]["level"], t["problem"]["number"]) for t in report["targets"]] == [(1, 2), (1, 10)]
     left = {(p["problem"]["level"], p["problem"]["number"]): p["reason"] for p in report["left_out"]}
