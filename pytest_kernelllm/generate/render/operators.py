@@ -7,6 +7,8 @@ is of no use in a kernel module; calling the function computes the same.
 from __future__ import annotations
 
 import ast
+from collections import Counter
+from collections.abc import Iterator
 
 from pytest_kernelllm.core.syntax import dotted
 from pytest_kernelllm.generate.render.errors import RenderError
@@ -45,6 +47,7 @@ class _Replacing(ast.NodeTransformer):
     def __init__(self, tree: ast.Module) -> None:
         self.moved: set[int] = set()
         """Functions that have become methods."""
+        self._names = Counter(_bound(tree))
         self._imported = imports(tree)
         self._functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
         self._operators: dict[str, str] = {}
@@ -83,8 +86,13 @@ class _Replacing(ast.NodeTransformer):
         path = (dotted(node) or "").removesuffix(".default")
         if path.startswith("torch.ops."):
             name = path.removeprefix("torch.ops.").replace(".", "::", 1)
-            if name in self._operators:
-                return ast.Name(self._operators[name], ast.Load())
+            if (function := self._operators.get(name)) is not None:
+                if self._names[function] > 1:
+                    raise RenderError(
+                        f"Line {node.lineno}: the function of `{ast.unparse(node)}` shares its name "
+                        f"`{function}` with something else."
+                    )
+                return ast.Name(function, ast.Load())
         return self.generic_visit(node)
 
     def _registration(
@@ -107,6 +115,12 @@ class _Replacing(ast.NodeTransformer):
             raise RenderError(
                 f"Line {call.lineno}: the gradients of `{operator}` are registered in a form that cannot be carried."
             )
+        made = {f"_{operator}", f"_{operator}_function"}
+        if made & self._names.keys():
+            raise RenderError(
+                f"Line {call.lineno}: the gradients of `{operator}` need names that the code uses: {sorted(made)}."
+            )
+        self._names.update(made)
         methods = [self._functions[name] for name in names]
         self.moved.update(map(id, methods))
         return _with_gradients(self._functions[operator], *methods)
@@ -136,6 +150,16 @@ class _Replacing(ast.NodeTransformer):
         first, dot, rest = (dotted(node) or "").partition(".")
         known = self._imported.get(first)
         return (f"{known.path}{dot}{rest}" if known else first + dot + rest) or None
+
+
+def _bound(tree: ast.Module) -> Iterator[str]:
+    """Yields every name that a statement or an argument binds, wherever it is."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
+                yield name
+            case ast.Name(id=name, ctx=ast.Store()):
+                yield name
 
 
 def _with_gradients(

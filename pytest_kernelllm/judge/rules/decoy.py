@@ -11,6 +11,7 @@ from pytest_kernelllm.judge.reference.variations import OTHERS_THAN_GIVEN
 from pytest_kernelllm.judge.rules.rule import CaseRun, Rule
 from pytest_kernelllm.judge.run.call import Judging, Uploaded, call, upload
 from pytest_kernelllm.judge.run.comparison import outputs_pass
+from pytest_kernelllm.judge.run.torch_work import torch_work, vendor_kinds
 
 
 @dataclass(frozen=True)
@@ -25,11 +26,17 @@ class Decoy(Rule):
         judging, prepared = case.first.judging, case.first.prepared
         if prepared.trivial is None:
             right = _right_without_kernels(judging, prepared, case.elsewhere)
-            needed = not right or _needed_for_others(judging, prepared)
+            needed = not right or (_computes(case) and _needed_for_others(judging, prepared))
             broken = (
                 f"its kernels are decoys: without them the outputs are just as right, at {case.first.where}"
             )
             judging.findings.require(self.name, "outputs need the kernels", needed, broken)
+
+
+def _computes(case: CaseRun) -> bool:
+    """Whether the original does anything that must not be left to torch, so that a kernel has work at all."""
+    operations = case.original.operations
+    return bool(torch_work(operations, vendor_kinds(operations)))
 
 
 def _needed_for_others(judging: Judging, given: PreparedProbe) -> bool:

@@ -96,7 +96,7 @@ class OperationWatch(TorchDispatchMode):
         self._made = 0
         self._bytes = 0
         self._bound = HELD
-        self._paused = 0
+        self._unguarded = 0
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -104,23 +104,25 @@ class OperationWatch(TorchDispatchMode):
         return False
 
     @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """A context in which nothing is counted, for torch operations of Triton itself around a launch."""
-        self._paused += 1
+    def unguarded(self) -> Iterator[None]:
+        """A context in which fresh memory is not guarded, for torch operations of Triton itself around a launch.
+
+        Operations are still counted: Triton calls functions of the candidate there, for the grid and from hooks. Its
+        own operations only allocate, fill and copy.
+        """
+        self._unguarded += 1
         try:
             yield
         finally:
-            self._paused -= 1
+            self._unguarded -= 1
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs and counts one operation; puts memory that it allocates between guard zones."""
         result = func(*args, **(kwargs or {}))
-        if self._paused:
-            return result
         name = func._schema.name
         tensors = [leaf for leaf in tree_leaves((args, kwargs, result)) if isinstance(leaf, torch.Tensor)]
         self.elements[name] += max((tensor.numel() for tensor in tensors), default=0)
-        if not (self._guarded and name in ALLOCATING and result.numel()):
+        if self._unguarded or not (self._guarded and name in ALLOCATING and result.numel()):
             return result
         values = None
         if name in WRITTEN:

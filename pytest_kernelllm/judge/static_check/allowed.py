@@ -274,14 +274,15 @@ DUNDERS = frozenset(
 )
 """Names with two underscores that may be bound or defined; only Python itself calls them."""
 
-BASES = frozenset(
+ENUMERATIONS = frozenset(["enum.Enum", "enum.IntEnum"])
+"""Classes whose members outlive a call; they may only be derived from, with constants and methods."""
+
+BASES = ENUMERATIONS | frozenset(
     [
         "object",
         "Exception",
         "RuntimeError",
         "ValueError",
-        "enum.Enum",
-        "enum.IntEnum",
         "torch.autograd.Function",
         "torch.nn.Module",
         "typing.NamedTuple",

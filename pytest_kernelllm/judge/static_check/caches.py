@@ -102,6 +102,11 @@ class Caches:
                     "uses a cache other than as a decorator, which may keep state between calls",
                 )
 
+    def bound_once(self, name: str, scope: LexicalScope) -> bool:
+        """Whether only one statement binds a name, so that it never stands for something else."""
+        holders = scope.holders(name)
+        return len(holders) == 1 and len(self._stores.get((id(holders[0]), name), [])) == 1
+
     def _holds_plain_values(self, function: ast.FunctionDef, scope: LexicalScope) -> bool:
         if scope.kind != "module" or len(self._functions[function.name]) > 1:
             return False
@@ -261,6 +266,12 @@ def passes_calls_on(
     ):
         return False
     if inner.args.defaults or any(inner.args.kw_defaults):
+        return False
+    if not all(isinstance(each.args[0], ast.Name) and each.args[0].id == given for each in wraps):
+        return False
+    # Annotations are evaluated in the decorator, where an assignment would bind another variable of the closure.
+    signature = [inner.args, *filter(None, [inner.returns])]
+    if any(isinstance(node, ast.NamedExpr) for part in signature for node in ast.walk(part)):
         return False
     called = [node.func for node in ast.walk(inner) if isinstance(node, ast.Call)]
     called += [each.args[0] for each in wraps]

@@ -38,13 +38,14 @@ def find_kept_state(nodes: list[ScopedNode]) -> Iterator[tuple[int, str]]:
     """Yields the line and the reason of everything by which a module could keep state between calls."""
     persistent = PersistentNames(nodes)
     own = _own_definitions(nodes)
-    yield from Caches(nodes, persistent).violations()
+    caches = Caches(nodes, persistent)
+    yield from caches.violations()
     finished = [scope for scope in persistent.scopes.values() if _is_finished(scope)]
     # Only a few names need a check.
     names = {name for _, name in persistent.changeable}.union(*(scope.bindings for scope in finished))
     for node, scope in persistent.on_import:
         if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Call | ast.Attribute):
-            yield from ((node.lineno, reason) for reason in _on_import(node, scope, persistent, own))
+            yield from ((node.lineno, reason) for reason in _on_import(node, scope, persistent, own, caches))
     for node, scope in persistent.in_calls:
         if isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load):
             yield from ((node.lineno, reason) for reason in _read(node, scope, persistent))
@@ -147,7 +148,7 @@ def _is_torchs(node: ast.expr, scope: LexicalScope, own: Definitions) -> bool:
 
 
 def _on_import(
-    node: ast.AST, scope: LexicalScope, persistent: PersistentNames, own: Definitions
+    node: ast.AST, scope: LexicalScope, persistent: PersistentNames, own: Definitions, caches: Caches
 ) -> Iterator[str]:
     """Yields reasons for functions that may keep state in variables of their own."""
     match node:
@@ -156,11 +157,13 @@ def _on_import(
             wrappable = isinstance(node, ast.FunctionDef) and (scope.kind == "class" or name != "forward")
             if any(
                 _is_own(each, scope)
-                and not _is_autocast(each, scope, persistent)
                 and not (
-                    wrappable
-                    and isinstance(each, ast.Name)
-                    and passes_calls_on(each, scope, own.get(each.id, []))
+                    isinstance(each, ast.Name)
+                    and caches.bound_once(each.id, scope)
+                    and (
+                        _is_autocast(each, persistent)
+                        or (wrappable and passes_calls_on(each, scope, own.get(each.id, [])))
+                    )
                 )
                 for each in node.decorator_list
             ):
@@ -193,16 +196,13 @@ def _is_own(decorator: ast.expr, scope: LexicalScope) -> bool:
     return not paths(called, scope).isdisjoint((UNKNOWN, OWN_CLASS, "functools.partial"))
 
 
-def _is_autocast(decorator: ast.expr, scope: LexicalScope, persistent: PersistentNames) -> bool:
-    """Whether a decorator is a name of the module for PyTorch's ``custom_fwd`` or ``custom_bwd`` with fixed arguments."""
-    if not isinstance(decorator, ast.Name):
-        return False
+def _is_autocast(decorator: ast.Name, persistent: PersistentNames) -> bool:
+    """Whether a name that is bound once is PyTorch's ``custom_fwd`` or ``custom_bwd`` with fixed arguments."""
     match [(node, where) for node, where in persistent.on_import if decorator.id in _assigned(node)]:
         case [(ast.Assign(value=ast.Call(func=func, args=[function]) as value), where)]:
-            alone = [len(holder.bindings[decorator.id]) for holder in scope.holders(decorator.id)] == [1]
             fixed = persistent.kind(value, where) == "immutable"
             partial = paths(func, where) == {"functools.partial"}
-            return alone and fixed and partial and paths(function, where) <= _AUTOCAST
+            return fixed and partial and paths(function, where) <= _AUTOCAST
     return False
 
 

@@ -20,6 +20,7 @@ from pytest_kernelllm.judge.static_check.allowed import (
     BASES,
     BUILTINS,
     DUNDERS,
+    ENUMERATIONS,
     INSIDE_TORCH,
     INSIDE_TRITON,
     MEMBERS,
@@ -132,10 +133,11 @@ class _PropertiesOfGpus(ast.NodeTransformer):
 def _read(tree: ast.Module) -> list[Violation]:
     nodes = scoped_nodes(tree)
     roots = _module_positions(nodes)
+    bases = {id(base) for node, _ in nodes if isinstance(node, ast.ClassDef) for base in node.bases}
     violations = []
     for scoped in nodes:
         line = getattr(scoped.node, "lineno", 1)
-        reasons = [*_node(scoped), *_module_as_value(scoped, roots)]
+        reasons = [*_node(scoped), *_module_as_value(scoped, roots), *_enumeration_as_value(scoped, bases)]
         violations += [Violation(line, reason) for reason in reasons]
     return violations + [Violation(line, reason) for line, reason in find_kept_state(nodes)]
 
@@ -172,6 +174,18 @@ def _module_as_value(scoped: ScopedNode, roots: set[int]) -> Iterator[str]:
     ):
         for path in sorted(paths(node, scoped.scope) & NAMESPACES.keys()):
             yield f"passes the module `{path}` around"
+
+
+def _enumeration_as_value(scoped: ScopedNode, bases: set[int]) -> Iterator[str]:
+    """Yields a reason if ``enum.Enum`` is used other than as a base, such as to make a class in a call."""
+    node = scoped.node
+    if (
+        isinstance(node, ast.Name | ast.Attribute)
+        and isinstance(node.ctx, ast.Load)
+        and id(node) not in bases
+    ):
+        for path in sorted(paths(node, scoped.scope) & ENUMERATIONS):
+            yield f"uses {path} other than as a base, which may keep state between calls"
 
 
 def _node(scoped: ScopedNode) -> Iterator[str]:
@@ -284,6 +298,30 @@ def _class(node: ast.ClassDef, scope: LexicalScope) -> Iterator[str]:
         builtin = isinstance(base, ast.Name) and base.id in BASES and not scope.holders(base.id)
         if not builtin and not paths(base, scope) <= BASES | {OWN_CLASS}:
             yield f"derives a class from {ast.unparse(base)}"
+    enumeration = any(paths(base, scope) & ENUMERATIONS for base in node.bases)
+    if enumeration and (len(node.bases) > 1 or not _is_plain_enumeration(node.body)):
+        yield f"may keep state between calls in `{node.name}`: an enumeration has constants and methods only"
+
+
+def _is_plain_enumeration(body: list[ast.stmt]) -> bool:
+    """Whether a class's body gives an enumeration members, so that nothing derives from it, and adds no state to them.
+
+    Names with an underscore are Python's own hooks: ``__init__`` runs for every member when the class is made.
+    """
+    members = 0
+    for statement in body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                members += isinstance(value, ast.Constant)
+            case ast.FunctionDef(name=name):
+                pass
+            case ast.Expr(value=ast.Constant()):
+                continue
+            case _:
+                return False
+        if name.startswith("_"):
+            return False
+    return members > 0
 
 
 def _is_dunder(name: str) -> bool:

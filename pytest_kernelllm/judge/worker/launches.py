@@ -33,8 +33,8 @@ class LaunchRecorder:
         tune = autotuner.Autotuner.run
 
         def run(tuner: Any, *args: Any, **kwargs: Any) -> Any:
-            # Torch operations by which the autotuner times configurations are not the candidate's work.
-            with self._watch.paused():
+            # Memory that the autotuner allocates to time configurations is not the candidate's.
+            with self._watch.unguarded():
                 return tune(tuner, *args, **kwargs)
 
         autotuner.Autotuner.run = run
@@ -62,7 +62,7 @@ class LaunchRecorder:
         self.count += 1
         if self._left_out:
             return None
-        with self._watch.paused():
+        with self._watch.unguarded():
             if self._spans is None:
                 return launch(*args, **kwargs)
             start, end = Event(enable_timing=True), Event(enable_timing=True)
@@ -75,7 +75,7 @@ class LaunchRecorder:
 
     @contextlib.contextmanager
     def watched(self, watch: OperationWatch) -> Iterator[None]:
-        """A context in which ``watch`` counts torch's operations, except those inside launches."""
+        """A context in which ``watch`` counts torch's operations."""
         self._watch = watch
         with watch:
             yield

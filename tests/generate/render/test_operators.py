@@ -129,6 +129,20 @@ def test_other_registrations_are_refused(below, words):
     assert words in str(refused.value)
 
 
+def test_an_operator_gets_no_name_that_stands_for_something_else():
+    back = "def back(ctx, gradient):\n    return 2 * gradient, None\ntwice.register_autograd(back)"
+    for below, words in (
+        ("def _twice(x, times):\n    return x\n" + back, "need names that the code uses: "),
+        (back + "\ntwice.register_autograd(back)", "need names that the code uses: "),
+        (
+            "def other(twice):\n    return torch.ops.mine.twice(twice)",
+            "shares its name `twice`",
+        ),
+    ):
+        with pytest.raises(RenderError, match=words):
+            without_operators(module(decorator=CUSTOM, below=below))
+
+
 def test_code_without_operators_stays_byte_for_byte():
     code = "x = 1  # library\n\n\n\ny = 2\n"
     assert without_operators(code) == code

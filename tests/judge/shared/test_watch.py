@@ -86,11 +86,11 @@ def test_operations_are_counted_with_the_elements_they_touch():
     x = torch.ones(10, 20)
     with OperationWatch() as watch:
         (x.view(200) * 2).sum()
-        with watch.paused():
+        with watch.unguarded():  # a launch, in which Triton calls the candidate's functions
             x.exp()
     assert watch.elements["aten::mul"] == 200
     assert watch.elements["aten::sum"] == 200
-    assert "aten::exp" not in watch.elements
+    assert watch.elements["aten::exp"] == 200
 
 
 def assess(call, *, like=lambda: None, elements=1000):

@@ -5,6 +5,7 @@ import pytest
 from pytest_kernelllm.judge.static_check.static_check import find_violations
 
 MODULE = """
+import enum
 import functools
 import math
 import torch
@@ -286,6 +287,65 @@ KEEPS = {
 }
 
 
+DECORATOR = "def keep(function):\n    {above}def inner({signature}:\n        return function(x){body}\n    return inner\n"
+DECORATED = "@keep\ndef helper(x): return x"
+KEEPS |= {
+    "what an enumeration's constructor makes": (
+        "class Way(enum.Enum):\n    A = 0\n    def __init__(self, value): self.items = []",
+        "items = Way.A.items; items.append(x)",
+    ),
+    "what another class's constructor makes for its members": (
+        "class Base:\n    def __init__(self, value): self.items = []\nclass Way(Base, enum.Enum): A = 0",
+        "items = Way.A.items; items.append(x)",
+    ),
+    "an enumeration without members, to derive from": (
+        "class Base(enum.Enum): pass\n"
+        "class Way(Base):\n    A = 0\n    def __init__(self, value): self.items = []",
+        "items = Way.A.items; items.append(x)",
+    ),
+    "an enumeration's hook as a lambda": (
+        "class Way(enum.IntEnum):\n    A = 0\n    _missing_ = lambda value: Way.A",
+        "",
+    ),
+    "a decorator that makes an enumeration": (
+        "class Base:\n"
+        "    def __init__(self, value): self.items = []\n"
+        "    @classmethod\n    def _missing_(cls, value): return next(iter(cls))\n"
+        "    def __call__(self, x): return x\n"
+        "@enum.Enum('Way', 'A', type=Base)\ndef helper(x): return x",
+        "",
+    ),
+    "a decorator's name that becomes a class": (
+        DECORATOR.format(above="", signature="x)", body="")
+        + "class Kept:\n    def __init__(self, function): self.items = []\n    def __call__(self, x): return x\n"
+        + "keep = Kept\n"
+        + DECORATED,
+        "helper(x)",
+    ),
+    "a decorator's variable, bound in an annotation": (
+        DECORATOR.format(above="", signature="x: (items := []))", body=" + items.pop()") + DECORATED,
+        "helper(x)",
+    ),
+    "a decorator's variable, bound in what is returned": (
+        DECORATOR.format(above="", signature="x) -> (items := [])", body=" + items.pop()") + DECORATED,
+        "helper(x)",
+    ),
+    "a decorator's variable, bound for functools.wraps": (
+        DECORATOR.format(
+            above="@functools.wraps(items := [])\n    ", signature="x)", body=" + function(items.pop())"
+        )
+        + DECORATED,
+        "helper(x)",
+    ),
+    "a name for autocasting that becomes a function": (
+        "keep = functools.partial(torch.amp.custom_fwd, device_type='cuda')\n"
+        "def keep(function):\n    items = []\n    def inner(x): return items.append(x)\n    return inner\n"
+        + DECORATED,
+        "helper(x)",
+    ),
+}
+
+
 @pytest.mark.parametrize(("above", "first"), KEEPS.values(), ids=KEEPS.keys())
 def test_what_keeps_something_is_refused(above, first):
     [finding, *_] = findings(above, first)
@@ -391,6 +451,19 @@ FIXED = {
     "a named tuple": ("import collections\nPair = collections.namedtuple('Pair', ['first', 'second'])", "y = Pair(x, x).first"),
     "words": ("CACHE_LINES = 4\nstate_size = 16", "cache = x; state = CACHE_LINES * state_size"),
 }  # fmt: skip
+
+
+FIXED |= {
+    "an enumeration with a method": (
+        'class Way(enum.Enum):\n    """Ways."""\n\n    A = "a"\n    B = "b"\n'
+        "    def is_first(self): return self is Way.A",
+        "first = Way.A.is_first()",
+    ),
+    "a decorator that passes calls on": (
+        DECORATOR.format(above="@functools.wraps(function)\n    ", signature="x)", body="") + DECORATED,
+        "helper(x)",
+    ),
+}
 
 
 @pytest.mark.parametrize(("above", "first"), FIXED.values(), ids=FIXED.keys())
