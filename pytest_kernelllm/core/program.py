@@ -30,6 +30,9 @@ _LAYOUT_FIELDS = ("ctx", "kind", "type_comment", "type_ignores")
 _DOCUMENTED = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _LIKE_DEF = re.compile(r"\s*def(?:\s|$)")
 _PLAIN_DEF = re.compile(r"[ \t]*def +\w+ *\(")
+_READ_AGAIN = 4
+"""How often a line is read again at most, on average: as often as functions nest around it. Bounds the time."""
+
 _TOP_COMMENTS = re.compile(r"\A(?:#.*\n)+")
 
 
@@ -103,6 +106,9 @@ def _misleads(tree: ast.Module, text: str) -> bool:
     """
     lines = text.split("\n")
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    spans = [(node.end_lineno or node.lineno) - first_line(node) + 1 for node in functions]
+    if sum(spans) > _READ_AGAIN * len(lines):
+        return True
     found = {number for number, line in enumerate(lines, 1) if _LIKE_DEF.match(line)}
     return found != {function.lineno for function in functions} or not all(
         _reads_alike(function, lines) for function in functions
