@@ -7,13 +7,17 @@ digest is the same under every version of Python that reads both, which ``ast.du
 from __future__ import annotations
 
 import ast
+import copy
 import hashlib
 import io
 import re
+import textwrap
 import threading
 import tokenize
 from collections.abc import Iterator
 from typing import Any
+
+from pytest_kernelllm.core.syntax import first_line
 
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 """What reading a text as a program can raise."""
@@ -24,7 +28,12 @@ _LAYOUT_FIELDS = ("ctx", "kind", "type_comment", "type_ignores")
 """What a node holds beyond the program: whether a name is read or written shows by its place."""
 
 _DOCUMENTED = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_DEF = re.compile(r"^(?P<indent>[ \t]*)def\s+\w+\s*\(", re.MULTILINE)
+_LIKE_DEF = re.compile(r"\s*def(?:\s|$)")
+_PLAIN_DEF = re.compile(r"[ \t]*def +\w+ *\(")
+_READ_AGAIN = 4
+"""How often a line is read again at most, on average: as often as functions nest around it. Bounds the time."""
+
+_TOP_COMMENTS = re.compile(r"\A(?:#.*\n)+")
 
 
 class NotPlain(ValueError):
@@ -66,8 +75,8 @@ def plain_text(content: bytes) -> str:
 def program_digest(source: str | bytes) -> str:
     """Returns the SHA-256 of the program, in hex: of the syntax tree without layout, comments and docstrings.
 
-    Where layout or docstrings can matter to what runs, it is that of the whole text: in a program that may read
-    ``__doc__``, and in one that Triton may misread.
+    Where layout or docstrings can matter to what runs, it is that of the whole text after the comments at its top: in a
+    program that may read ``__doc__``, and in one that Triton may misread.
 
     Raises:
         NotPlain: it is not plain text, see ``plain_text``.
@@ -77,22 +86,51 @@ def program_digest(source: str | bytes) -> str:
     tree = parse(text)
     written = "\n".join(_pieces(tree))
     whole = "__doc__" in written or _misleads(tree, text)
-    return hashlib.sha256((text if whole else written).encode()).hexdigest()
+    return hashlib.sha256((_TOP_COMMENTS.sub("", text) if whole else written).encode()).hexdigest()
 
 
 def program_name(source: str) -> str:
-    """Returns ``program_digest``, or that of the bytes where no program can be read: 64 hex digits for any text."""
+    """Returns ``program_digest``, or a digest of the bytes where no program can be read: 64 hex digits for any text."""
     try:
         return program_digest(source)
     except UNREADABLE:
-        return hashlib.sha256(source.encode(errors="surrogatepass")).hexdigest()
+        # No text has a byte 255: one that is written as a syntax tree is here does not get that program's name.
+        return hashlib.sha256(b"\xff" + source.encode(errors="surrogatepass")).hexdigest()
 
 
 def _misleads(tree: ast.Module, text: str) -> bool:
-    """Whether a line within a string begins as a function does: Triton reads a kernel's text from the first such line."""
-    functions = {node.lineno for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    lines = {text.count("\n", 0, found.end("indent")) + 1 for found in _DEF.finditer(text)}
-    return not lines <= functions
+    """Whether Triton may read another program in a function's text than Python does.
+
+    Triton and its interpreter take the lines of a function and its decorators, remove the common indentation and blanks
+    on empty lines, also within strings, and read on from the first or the last line that begins as a function does.
+    """
+    lines = text.split("\n")
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    spans = [(node.end_lineno or node.lineno) - first_line(node) + 1 for node in functions]
+    if sum(spans) > _READ_AGAIN * len(lines):
+        return True
+    found = {number for number, line in enumerate(lines, 1) if _LIKE_DEF.match(line)}
+    return found != {function.lineno for function in functions} or not all(
+        _reads_alike(function, lines) for function in functions
+    )
+
+
+def _reads_alike(function: ast.FunctionDef, lines: list[str]) -> bool:
+    """Whether a function whose lines are read again as Triton does is the same function."""
+    start, end = first_line(function) - 1, function.end_lineno
+    if not _PLAIN_DEF.match(lines[function.lineno - 1]):
+        return False
+    if function.decorator_list and not lines[start].lstrip(" \t").startswith("@"):
+        return False  # where its text begins depends on the version of Python
+    # Versions of Python differ in which blanks make a line empty; here all do.
+    block = textwrap.dedent("\n".join(line if line.strip() else "" for line in lines[start:end]))
+    bare = copy.copy(function)
+    bare.decorator_list = []
+    try:
+        again = parse("\n".join(block.split("\n")[function.lineno - 1 - start :]))
+    except UNREADABLE:
+        return False
+    return list(_pieces(again)) == list(_pieces(ast.Module([bare], [])))
 
 
 def _pieces(tree: ast.Module) -> Iterator[str]:

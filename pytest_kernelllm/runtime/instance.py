@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import functools
 import hashlib
+import io
 import linecache
 import types
 from collections.abc import Callable
@@ -58,8 +59,9 @@ class TextKernel(Kernel):
         """
         # Kernels of one program may differ in layout, so the name is that of this text.
         file = f"<kernel {self.dotted} {hashlib.sha256(self.source.encode()).hexdigest()[:12]}>"
-        # Triton reads the source of its functions, which must be what was judged.
-        linecache.cache[file] = (len(self.source), None, self.source.splitlines(keepends=True), file)
+        # Triton reads the source of its functions, which must be what was judged: lines end where Python ends them.
+        lines = io.StringIO(self.source, newline=None).readlines()
+        linecache.cache[file] = (len(self.source), None, lines, file)
         module = types.ModuleType(f"_kernelllm_{self.dotted}")
         try:
             exec(compile(self.source, file, "exec"), vars(module))

@@ -62,7 +62,7 @@ def marker_lines(source: bytes, target: Target, root: Path) -> range:
     if marker.mark.kind != "decorator":
         statements = (node for node in ast.walk(marker.tree) if isinstance(node, ast.stmt))
         holding = [statement for statement in statements if marker.node in ast.walk(statement)]
-        around = max(holding, key=lambda statement: statement.lineno)
+        around = max(holding, key=lambda statement: (statement.lineno, statement.col_offset))
     return range(around.lineno, (around.end_lineno or around.lineno) + 1)
 
 

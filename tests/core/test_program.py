@@ -5,7 +5,8 @@ import hashlib
 
 import pytest
 
-from pytest_kernelllm.core.program import NotPlain, plain_text, program_digest, program_name
+from pytest_kernelllm.core.kernel_module import Provenance, signed, unmodified, with_figures
+from pytest_kernelllm.core.program import NotPlain, _pieces, parse, plain_text, program_digest, program_name
 
 TEXT = '''"""A module."""
 
@@ -149,6 +150,70 @@ def test_a_text_that_triton_would_take_for_the_kernel_counts() -> None:
     assert program_digest(inner) != program_digest(inner.replace("One.", "\ndef a(x):\n    evil(x)\n"))
 
 
+_KERNEL = """
+@jit
+def k(x):
+    if "a\\n \\nb" == NAME:
+        one(x)
+    # \"""
+"""
+_DOCSTRING = """
+def k \\
+(x):
+    two(x)
+    \"""
+"""
+
+RELAID = {
+    "empty lines in a string": (_KERNEL, _KERNEL.replace('"a\\n \\nb"', '"""a\n \nb"""')),
+    "indented lines in a string": (
+        'if on:\n    @jit\n    def k():\n        f("""a\n        b""")\n',
+        'if on:\n  @jit\n  def k():\n    f("""a\n        b""")\n',
+    ),
+    "indented pieces of an f-string": (
+        'if on:\n    @jit\n    def k(c):\n        f(f"{c}\\n     b")\n',
+        'if on:\n    @jit\n    def k(c):\n        f(f"""{c}\n     b""")\n',
+    ),
+    "a function in a docstring, cut by a backslash": (
+        _KERNEL,
+        _KERNEL.replace("(x):\n", f"(x):\n    r'''{_DOCSTRING}'''\n", 1),
+    ),
+    "a nested function cut by a backslash": (
+        "@jit\ndef k(x):\n    def g(y):\n        pass\n",
+        "@jit\ndef k(x):\n    def\\\n g(y):\n        pass\n",
+    ),
+    "a tab after def": ("@jit\ndef k(x):\n    pass\n", "@jit\ndef\tk(x):\n    pass\n"),
+    "a decorator below its sign": (
+        "@jit\ndef k(): pass\n",
+        "@(\n    # lambda x\n    jit\n)\ndef k(): pass\n",
+    ),
+    "a comment at the margin": (
+        "if on:\n    @jit\n    def k():\n        pass\n",
+        "if on:\n    @jit\n    def k():\n# why\n        pass\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("layout", RELAID)
+def test_layout_counts_where_triton_would_read_another_program(layout) -> None:
+    one, other = RELAID[layout]
+    assert list(_pieces(parse(one))) == list(_pieces(parse(other)))
+    assert program_digest(one) != program_digest(other)
+
+
+def test_a_program_whose_layout_counts_keeps_its_digest_below_a_header() -> None:
+    body = "def forward(self, x):\n    '''Doubles.'''\n    return forward.__doc__\n"
+    kernel = signed(body, Provenance("a.py::M", "0" * 64, "g"))
+    assert unmodified(kernel) and unmodified(with_figures(kernel, {"verified": "today"}))
+    assert program_digest(kernel) == program_digest(body)
+    assert not unmodified(kernel.replace("Doubles", "Halves"))
+
+
+def test_a_text_that_spells_a_syntax_tree_does_not_get_its_name() -> None:
+    tree = "\n".join(_pieces(parse(TEXT)))
+    assert hashlib.sha256(tree.encode()).hexdigest() == program_digest(TEXT) != program_name(tree)
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -181,4 +246,4 @@ def test_any_text_has_a_name(text) -> None:
     name = program_name(text)
     assert len(name) == 64 and name == program_name(text)
     if "def" in text:
-        assert name == hashlib.sha256(text.encode()).hexdigest()
+        assert name == hashlib.sha256(b"\xff" + text.encode()).hexdigest()

@@ -676,3 +676,12 @@ def test_triton_can_read_the_source_of_a_kernel_that_is_in_no_file() -> None:
     forward = TextKernel("Scale", "0" * 64, text).forward
     assert inspect.getsource(forward) in text
     assert inspect.getsource(forward.__globals__["scale_kernel"].fn) in text
+
+
+@pytest.mark.parametrize("comment", ["#\u2028" * 2, "# \x0c\x85", "# \x1c\r# \r\n#"])
+def test_triton_reads_the_lines_that_python_runs(comment) -> None:
+    """A character that ends a line only for some readers would give a kernel the text of another function."""
+    text = f"{comment}\n{kernel_text()}"
+    kernel = TextKernel("Scale", "0" * 64, text).forward.__globals__["scale_kernel"].fn
+    assert inspect.getsource(kernel) in text
+    assert inspect.getsource(kernel).startswith("@triton.jit\ndef scale_kernel(")

@@ -92,6 +92,21 @@ def test_nothing_else_may_differ(edits, case) -> None:
     assert not edits(*ELSE[case])
 
 
+@pytest.mark.parametrize("statement", ["if nn: ", "class Outer: "])
+def test_what_shares_a_line_with_a_marker_is_outside_of_it(tmp_path, statement) -> None:
+    rest = "else:\n    more = f(1, 2)\n" if statement.startswith("if") else ""
+    text = SOURCE.replace("Marked = ", f"{statement}Marked = ") + rest
+    file = tmp_path / "layers.py"
+    file.write_text(text)
+    (target,) = (target for target in scan_file(file, tmp_path).targets if target.name == "Second")
+    expected = set_kernel(text.encode(), target, "_triton.second", tmp_path)
+    laid_out = expected.replace(b"(64,), k", b"(64,),\n k")
+    assert only_laid_out(text.encode(), expected, laid_out, [target], tmp_path)
+    if rest:
+        elsewhere = expected.replace(b"f(1, 2)", b"f(1,\n 2)")
+        assert not only_laid_out(text.encode(), expected, elsewhere, [target], tmp_path)
+
+
 @pytest.mark.parametrize("ends", ["lf", "cr-lf"])
 def test_a_formatted_suggestion_lands(world, ends) -> None:
     configuration = f'[tool.ruff]\nline-length = 40\nformat.line-ending = "{ends}"\n'
