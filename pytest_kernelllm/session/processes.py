@@ -95,7 +95,9 @@ class TargetProcesses:
     def side_by_side(self) -> int:
         """How many targets should be worked on at once, so that no process waits for work."""
         judging, writing = self._open(), self._open_writers()
-        return 2 * judging.slots + (writing.slots if writing is not judging else 0)
+        writers = writing.slots if writing is not judging else 0
+        # A single process does one target after the other, so that none waits for what another one's original does.
+        return 2 * judging.slots + writers if judging.slots + writers > 1 else 1
 
     def prefer(self, target: Target) -> None:
         """States that somebody waits for this target from now on: verdicts on others leave one slot free for it."""

@@ -216,9 +216,7 @@ def test_workers_share_judgements_and_keep_a_target_together_unless_asked_otherw
     )
     result = run(project, *FILES, "--kernelllm-samples=2", "-n", "2", "-v", *dist)
     assert result.ret == 0
-    result.stdout.fnmatch_lines(
-        ["*4 verdicts*", "*2 passed, 4 skipped, 2 xfailed*"]
-    )
+    result.stdout.fnmatch_lines(["*4 verdicts*", "*2 passed, 4 skipped, 2 xfailed*"])
     if together:  # both candidates are judged for the first item's sake
         assert (project.path / "known.txt").read_text().startswith("2 ")
     lines = [line for line in result.outlines if line.startswith("[gw")]
