@@ -40,13 +40,20 @@ def _computes(case: CaseRun) -> bool:
 
 
 def _needed_for_others(judging: Judging, given: PreparedProbe) -> bool:
-    """Whether other inputs need the kernels: a kernel that clears half of a matrix does nothing to a triangular one."""
+    """Whether other inputs need the kernels: a kernel that clears half of a matrix does nothing to a triangular one.
+
+    Whatever memory keeps from the last call with kernels is of the others when the given inputs are tried again, so
+    that no kept result passes for torch's work.
+    """
     try:
-        prepared = judging.references.prepare(replace(given.probe, stress=OTHERS_THAN_GIVEN))
+        others = judging.references.prepare(replace(given.probe, stress=OTHERS_THAN_GIVEN))
     except Unasked:
         return False
-    return prepared.trivial is None and not _right_without_kernels(
-        judging, prepared, upload(judging, prepared)
+    if others.trivial is not None:
+        return False
+    call(judging, upload(judging, others), others, "watched")
+    return _right_without_kernels(judging, given, upload(judging, given)) and not _right_without_kernels(
+        judging, others, upload(judging, others)
     )
 
 
