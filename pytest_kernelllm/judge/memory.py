@@ -13,7 +13,7 @@ from pytest_kernelllm.judge.policy import Policy
 ROOM = 4
 """How many times a probe's bytes should be free: workers hold inputs, outputs and temporaries."""
 
-OWN = 2 << 30
+OWN = 7 << 29
 """Bytes that a verdict needs besides: two CUDA contexts, their kernels, and what is cached for the next candidate."""
 
 ROOFLINE = 2 << 30
@@ -89,7 +89,7 @@ class CallBytes:
     def dependent(self) -> int:
         """Returns the same where rows depend on each other: then float64 is computed on the CPU."""
         call = self.inputs + self.peak
-        errors = SLICE_BYTES // 2 * self.outputs
+        errors = SLICE_BYTES // 4 * self.outputs  # of float32
         return OWN + self.shared + self.state + max(self.drawn, call, errors, ROOFLINE)
 
 

@@ -87,7 +87,7 @@ def test_where_there_is_memory_it_is_timed_at_its_own_size(decide):
 
 
 def test_a_case_that_cannot_be_smaller_is_inconclusive_and_says_what_helps(decide):
-    with left(12 * GIB):
+    with left(6 * GIB):
         verdict = decide(FIXED, GOOD, min_speedup=0.0)
     assert verdict.verdict == "inconclusive"
     assert "memory" in verdict.reason
@@ -110,7 +110,7 @@ def test_a_candidate_that_finds_too_little_memory_is_timed_at_a_smaller_size_too
 
 
 def test_a_candidate_that_finds_too_little_memory_is_not_refused_for_it(decide):
-    with left(13 * GIB):
+    with left(9 * GIB):
         verdict = decide(FIXED.replace(str(N), str(N // 2)), HUNGRY, min_speedup=0.0)
     assert verdict.verdict == "inconclusive", verdict.reason
     assert "too little GPU memory" in verdict.reason

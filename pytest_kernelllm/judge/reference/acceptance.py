@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,6 +19,15 @@ CHECKED_ON_GPU = frozenset(
     f"aten::{name}" for name in ("binary_cross_entropy", "bernoulli", "multinomial", "_assert_async")
 )
 """Operations that end the whole process's use of the GPU where a floating input is out of their range."""
+
+CHUNK = 1 << 24
+"""Elements that are compared at once."""
+
+USUAL = 4.0
+"""How many times its usual error the original may make at what it accepts…"""
+
+ROUGH = 16.0
+"""…and the largest usual error that counts."""
 
 TRIED_ELEMENTS = 1 << 22
 """Most elements of an input that is tried on the CPU first."""
@@ -53,6 +63,11 @@ class Trial:
         with OperationWatch(guarded=False) as watch:
             leaves = calls.run_original(self.module, self.arguments, self.place)[1]
         return leaves, frozenset(watch.elements)
+
+    @cached_property
+    def usual_error(self) -> float:
+        """The original's own error for the unchanged inputs, see ``_error``: TF32, for example, has few digits."""
+        return _error(self.usual[0], self.in_float64(self.exact(self.module), self.arguments))
 
     def accepts_inputs(self, arguments: dict[str, Any], names: Collection[str], nonfinite: bool) -> bool:
         """Whether the original accepts other arguments.
@@ -91,7 +106,8 @@ class Trial:
                 return True
             if not _as_finite(leaves, usual):
                 return False
-            return _agree(leaves, self.in_float64(self.exact(module), arguments))
+            error = _error(leaves, self.in_float64(self.exact(module), arguments))
+            return error <= 1 or error <= USUAL * min(self.usual_error, ROUGH)
         except torch.cuda.OutOfMemoryError:
             raise  # with more memory it might accept them
         except Exception:  # the user's code may raise anything
@@ -110,15 +126,32 @@ def _as_finite(leaves: Sequence[torch.Tensor], usual: Sequence[torch.Tensor]) ->
     )
 
 
-def _agree(leaves: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]) -> bool:
-    """Whether outputs have about half of their digits in common with those in float64."""
-    for leaf, truth in zip(leaves, exact, strict=True):
-        if not leaf.is_floating_point() or not leaf.numel():
-            continue
-        wide = torch.where(leaf.isfinite(), truth.double(), 0.0)
-        error = (torch.where(leaf.isfinite(), leaf.double(), 0.0) - wide).abs()
-        size = wide.abs()
-        scale = size.amax() * (size / size.amax().clamp_min(1e-300)).square().mean().sqrt()
-        if not bool((error <= torch.finfo(leaf.dtype).eps ** 0.5 * (size + scale)).all()):
-            return False
-    return True
+def _error(leaves: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]) -> float:
+    """Returns the largest error, where 1 means that about half of the digits are right; infinite for NaN."""
+    return max(
+        (
+            _error_of(leaf.reshape(-1), truth.reshape(-1))
+            for leaf, truth in zip(leaves, exact, strict=True)
+            if leaf.is_floating_point() and leaf.numel()
+        ),
+        default=0.0,
+    )
+
+
+def _error_of(leaf: torch.Tensor, truth: torch.Tensor) -> float:
+    """Compares errors with each number's magnitude plus the root mean square of all, in chunks."""
+
+    def chunks() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        for some, exactly in zip(leaf.split(CHUNK), truth.split(CHUNK), strict=True):
+            finite = some.isfinite()
+            yield torch.where(finite, some.double(), 0.0), torch.where(finite, exactly.double(), 0.0)
+
+    peak = max(float(wide.abs().amax()) for _, wide in chunks()) or 1e-300
+    squares = sum(float((wide / peak).square().sum()) for _, wide in chunks())
+    scale = peak * (squares / leaf.numel()) ** 0.5
+    errors = [
+        float(((some - wide).abs() / (wide.abs() + scale).clamp_min(1e-300)).amax())
+        for some, wide in chunks()
+    ]
+    worst = math.inf if any(math.isnan(error) for error in errors) else max(errors)
+    return worst / math.sqrt(torch.finfo(leaf.dtype).eps)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -64,6 +65,11 @@ class ErrorBounds:
     """Error that is always allowed, in every element."""
     together: tuple[Together, ...]
 
+    @property
+    def least(self) -> float:
+        """The smallest error that the original's own allows in any row."""
+        return float(self.own.min()) if self.own.numel() else 0.0
+
 
 def floor_of(output: torch.Tensor, elements: int, policy: Policy) -> float:
     """Returns the relative error that is always allowed, for inputs with ``elements`` elements together."""
@@ -81,9 +87,9 @@ def derive_bounds(
     known: bool,
     policy: Policy,
     elements: int,
-    elsewhere: tuple[torch.Tensor, torch.Tensor] | None,
+    others: Sequence[tuple[torch.Tensor, torch.Tensor]],
 ) -> ErrorBounds:
-    """Derives the bounds of one floating leaf.
+    """Derives the bounds of one floating leaf. ``others`` are results whose errors count as the original's own.
 
     Corrects ``truth`` where float64's range changes the meaning.
     """
@@ -104,8 +110,8 @@ def derive_bounds(
         scale[start:stop] = row_scale(torch.where(t.abs() <= largest, t, 0.0))
         unit = unit_of(t, scale[start:stop], original.dtype, finite)
         errs[start:stop] = (distance(wide, t) / unit).amax(1, keepdim=True)
-        if elsewhere is not None:
-            there, exactly = (as_rows(leaf)[start:stop].double() for leaf in elsewhere)
+        for other in others:
+            there, exactly = (as_rows(leaf)[start:stop].double() for leaf in other)
             also = (distance(there, exactly) / unit).amax(1, keepdim=True)
             errs[start:stop] = torch.maximum(errs[start:stop], also)
         if sensitivity is not None:
@@ -133,6 +139,13 @@ def derive_bounds(
     return ErrorBounds(scale, own, sensitivity, outliers, worst, finite, floor, together)
 
 
+def together_dims(output: torch.Tensor) -> list[int]:
+    """Returns along which dimensions of ``(rows, last dimension)`` an output's elements are taken together."""
+    width = output.shape[-1] if output.dim() else 1
+    dims = [0] if width > 1 and output.numel() // width >= LEAST else []
+    return dims + ([1] if LEAST // 2 <= width < ROW else [])
+
+
 def _together(
     original: torch.Tensor,
     truth: torch.Tensor,
@@ -141,14 +154,11 @@ def _together(
     policy: Policy,
 ) -> tuple[Together, ...]:
     """Derives how far columns, and rows shorter than ``ROW``, may be off together."""
-    width = truth.shape[-1] if truth.dim() else 1
     if not truth.numel():
         return ()
     peak = float(only_finite(truth).abs().amax())
-    dims = [0] if width > 1 and truth.numel() // width >= LEAST else []
-    dims += [1] if LEAST // 2 <= width < ROW else []
     found = []
-    for dim in dims if peak else ():
+    for dim in together_dims(truth) if peak else ():
         size = group_rms(truth, torch.zeros_like(truth), dim, peak, policy)
         own = group_rms(truth, original, dim, peak, policy)
         own = own * torch.where(own > policy.noise * size, policy.noise_factor, policy.own_error_factor)

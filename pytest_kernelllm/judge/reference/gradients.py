@@ -26,7 +26,9 @@ from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import numerics
 from pytest_kernelllm.judge.reference.calls import Change, Float64Mode, copied, to_float64
 from pytest_kernelllm.judge.reference.numerics import Expected
+from pytest_kernelllm.judge.reference.tf32 import InTf32, allowed_operations
 from pytest_kernelllm.judge.reference.trivial import passing_trivial_output
+from pytest_kernelllm.judge.reference.variations import WHOLE
 from pytest_kernelllm.judge.shared.structure import flatten
 
 SEED = 1 << 31
@@ -91,20 +93,29 @@ def expected_gradients(
         )
     original = [gradient for gradient in found if gradient is not None]
 
-    def in_float64(change: Change) -> Tensors:
+    def in_float64(change: Change, flowing: Change | None = None) -> Tensors:
         with Float64Mode():  # type: ignore[no-untyped-call]  # torch leaves it untyped
             leaves, sources = _call(module, arguments, change)
             # Where what flows into the outputs is one number, the original's errors may cancel by chance.
-            wide = [None if g is None else change(g) for g in into]
+            wide = [None if g is None else (flowing or change)(g) for g in into]
             float64_gradients = _differentiate(leaves, [sources[name] for name in names], wide)
         return [
             torch.zeros_like(o, dtype=torch.float64) if g is None else g
             for o, g in zip(original, float64_gradients, strict=True)
         ]
 
+    exact = in_float64(to_float64)
     nearby = [in_float64(change) for change in perturbations]
+    # An index that comes often adds many gradients to one element. In order, as by atomics, such a sum drifts by about
+    # an eps of the terms' magnitudes.
+    if any(isinstance(v, torch.Tensor) and v.dtype in WHOLE for v in arguments.values()):
+        sizes = in_float64(to_float64, lambda gradient: to_float64(gradient).abs_())
+        nearby.append(
+            [g + _accumulating_eps(o) * s.abs_() for o, g, s in zip(original, exact, sizes, strict=True)]
+        )
     elements = sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
-    expected = numerics.expect(None, original, in_float64(to_float64), nearby, policy, elements=elements)
+    others = [(in_tf32, exact)] if (in_tf32 := _in_tf32(module, arguments, names, into)) else []
+    expected = numerics.expect(None, original, exact, nearby, policy, elements=elements, others=others)
     trivial = passing_trivial_output(expected, {}, None, None, policy, tolerance)
     return Gradients(tuple(names), tuple(into), expected, trivial)
 
@@ -129,6 +140,16 @@ def _call(
         return flatten(fresh(**passed))[1], sources
 
 
+def _in_tf32(module: nn.Module, arguments: dict[str, Any], names: list[str], into: Any) -> Tensors:
+    """Returns the gradients as with TF32, where that may be used; else none."""
+    if not any(isinstance(v, torch.Tensor) and v.is_cuda for v in arguments.values()):
+        return []
+    with InTf32(allowed_operations()) as mode:
+        leaves, sources = _call(module, arguments, None)
+        gradients = _differentiate(leaves, [sources[name] for name in names], into)
+    return [g for g in gradients if g is not None] if mode.used else []
+
+
 def _output_gradients(leaves: list[Any], seed: int, incoming: str) -> list[torch.Tensor | None]:
     """Returns random gradients for the leaves that require one."""
     into: list[torch.Tensor | None] = []
@@ -140,6 +161,11 @@ def _output_gradients(leaves: list[Any], seed: int, incoming: str) -> list[torch
         drawn = torch.randn(leaf.shape, generator=generator, device=leaf.device).to(leaf.dtype)
         into.append(LAYOUTS[incoming](drawn) if incoming else drawn)
     return into
+
+
+def _accumulating_eps(gradient: torch.Tensor) -> float:
+    """Returns the eps of the dtype that sums are accumulated in: at least float32."""
+    return min(torch.finfo(gradient.dtype).eps, torch.finfo(torch.float32).eps)
 
 
 def _expanded(drawn: torch.Tensor) -> torch.Tensor:

@@ -14,7 +14,7 @@ from pytest_kernelllm.core.stages import RUNNING
 from pytest_kernelllm.judge.reference import calls
 from pytest_kernelllm.judge.reference.acceptance import Trial
 from pytest_kernelllm.judge.reference.inputs import Inputs, changed
-from pytest_kernelllm.judge.reference.numerics import Expected
+from pytest_kernelllm.judge.reference.numerics import Expected, agrees
 from pytest_kernelllm.judge.reference.originals import Modules, Originals
 from pytest_kernelllm.judge.reference.prepared import (
     Piece,
@@ -24,7 +24,7 @@ from pytest_kernelllm.judge.reference.prepared import (
     tensors_of_call,
 )
 from pytest_kernelllm.judge.reference.probes import Probe
-from pytest_kernelllm.judge.reference.slices import Slicing, equal_in_slices, find_slicing
+from pytest_kernelllm.judge.reference.slices import Slicing, equal_to_half, find_slicing, in_slices
 from pytest_kernelllm.judge.reference.stress import PLANTED, TRANSFORMS
 from pytest_kernelllm.judge.reference.truth import Truth
 from pytest_kernelllm.judge.reference.unsupported import (
@@ -107,27 +107,38 @@ class LargeCalls:
             arguments = self._originals.kept(changed(drawn, changes), drawn)
             pieces = tuple(Piece(rows) for rows in slicing.slices())
 
+        kept: list[torch.Tensor] = []
+        """The whole call's outputs, where a slice's differ: libraries choose other algorithms for other sizes."""
+
         def run_all(placed: Mapping[str, Any]) -> list[torch.Tensor]:
             # Neither copied nor seeded: the original changes nothing, and draws nothing that matters.
             with original_errors(probe), self._originals.in_stage(RUNNING), torch.no_grad():
                 return flatten(modules.perturbed(**placed))[1]
 
-        def run(rows: slice) -> list[torch.Tensor]:
+        def run_slice(rows: slice) -> list[torch.Tensor]:
             return run_all(self._cut(slicing, arguments, rows))
+
+        def run(rows: slice) -> list[torch.Tensor]:
+            return [leaf[rows].to(self._originals.device) for leaf in kept] or run_slice(rows)
 
         def expect(rows: slice) -> Expected:
             some = self._cut(slicing, arguments, rows)
-            expected, _ = self._truth.expected(sliced.structure, run_all(some), modules, some, probe)
+            expected, _ = self._truth.expected(sliced.structure, run(rows), modules, some, probe)
             return replace(expected, start=rows.start)
 
         def confirm(placed: Mapping[str, Any]) -> None:
             if self._originals.on_host:
                 torch.cuda.empty_cache()  # of slices: all rows need room now
-            if not equal_in_slices(slicing, run_all(placed), run):
-                raise OriginalError(
-                    f"the original treats each row by itself for the inputs given, but not at {probe.describe()}; "
-                    "declare `dims` that reach lower, so that smaller inputs can be tried"
-                )
+            outputs, alike = run_all(placed), True
+            for leaf, whole in in_slices(slicing, outputs, run_slice):
+                if not equal_to_half(leaf, whole):
+                    raise OriginalError(
+                        f"the original treats each row by itself for the inputs given, but not at {probe.describe()}; "
+                        "declare `dims` that reach lower, so that smaller inputs can be tried"
+                    )
+                alike = alike and agrees(leaf, whole, self._originals.policy)
+            if not alike:
+                kept[:] = [leaf.cpu() for leaf in outputs] if self._originals.on_host else outputs
 
         if not self._originals.on_host:
             confirm(arguments)
@@ -142,9 +153,9 @@ class LargeCalls:
         return PreparedProbe(probe, modules.perturbed, arguments, expected, trivial, on_host=on_host)
 
     def few(self, probe: Probe, drawn: dict[str, Any]) -> dict[str, Any]:
-        """Returns the arguments with which other weights are tried: a slice of those in the host's memory, else all."""
+        """Returns the arguments with which other weights are tried: a slice, where it is known how calls are cut."""
         sliced = self._sliced.get((probe.case, probe.sizes))
-        if sliced is None or not self._originals.on_host:
+        if sliced is None:
             return drawn
         return self._cut(sliced.slicing, drawn, next(sliced.slicing.slices()))
 

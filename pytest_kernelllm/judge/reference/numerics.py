@@ -14,8 +14,17 @@ from typing import Any
 import torch
 
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference.bounds import ErrorBounds, derive_bounds
-from pytest_kernelllm.judge.reference.rows import all_finite, as_rows, chunks, group_rms, unit_of
+from pytest_kernelllm.judge.reference.bounds import ErrorBounds, derive_bounds, together_dims
+from pytest_kernelllm.judge.reference.rows import (
+    all_finite,
+    as_rows,
+    chunks,
+    distance,
+    group_rms,
+    only_finite,
+    row_scale,
+    unit_of,
+)
 
 
 @dataclass(frozen=True)
@@ -62,7 +71,7 @@ def expect(
     elements: int = 0,
     free: bool = False,
     note: str = "",
-    elsewhere: tuple[Sequence[torch.Tensor], Sequence[torch.Tensor]] | None = None,
+    others: Sequence[tuple[Sequence[torch.Tensor], Sequence[torch.Tensor]]] = (),
 ) -> Expected:
     """Derives the error bounds of every leaf.
 
@@ -75,26 +84,25 @@ def expect(
         elements: number of elements of all inputs together.
         free: see ``Expected``.
         note: see ``Expected``.
-        elsewhere: leaves of the original and in float64 for other, slightly perturbed inputs: where the inputs are
-            equal numbers, the original's errors may cancel by chance, and there they do not.
+        others: pairs of leaves, as the original might compute them and in float64, whose errors count as its own.
     """
     truths: list[torch.Tensor] = []
     bounds: list[ErrorBounds | tuple[torch.Tensor, ...]] = []
     for i, leaf in enumerate(original):
-        others = [leaves[i] for leaves in nearby]
+        near = [leaves[i] for leaves in nearby]
         if not leaf.is_floating_point():
             # An integer output that changes with the inputs' last digits has no single right value. Which
             # of several
             # equal inputs an index names stays the original's choice: perturbations would choose at random.
-            others += [exact[i]] if exact else []
-            bounds.append(tuple(other for other in others if not torch.equal(other, leaf)))
+            near += [exact[i]] if exact else []
+            bounds.append(tuple(other for other in near if not torch.equal(other, leaf)))
             truths.append(leaf)
             continue
         truth = leaf.double() if exact is None else exact[i].contiguous()
         if free and not all_finite(leaf):
             truth = torch.where(leaf.isfinite(), truth, leaf.double())
-        another = None if elsewhere is None else (elsewhere[0][i], elsewhere[1][i])
-        bounds.append(derive_bounds(leaf, truth, others, exact is not None, policy, elements, another))
+        also = [(leaves[i], exactly[i]) for leaves, exactly in others]
+        bounds.append(derive_bounds(leaf, truth, near, exact is not None, policy, elements, also))
         truths.append(truth)
     return Expected(structure, tuple(original), tuple(truths), tuple(bounds), free, note)
 
@@ -168,27 +176,49 @@ def compare(
     return Difference(False, measured, permitted, _where(place, got, exact, expected.start))
 
 
-def agrees(got: torch.Tensor, original: torch.Tensor, policy: Policy, tolerance: float | None = None) -> bool:
+def agrees(
+    got: torch.Tensor,
+    original: torch.Tensor,
+    policy: Policy,
+    tolerance: float | None = None,
+    least: float = 0.0,
+) -> bool:
     """Whether an output is so near to the original's that it passes ``compare`` whatever float64 gives.
 
-    Half of the error that is always allowed may lie between both; the original's own error, of which a multiple
-    is allowed, makes up for the rest.
+    Half of the error that is always allowed may lie between both, in every element; the original's own error, of
+    which a multiple is allowed, makes up for the rest. So it is with the elements of a group together.
+
+    Args:
+        got: a candidate's output.
+        original: the original's, of the same shape and dtype.
+        policy: thresholds.
+        tolerance: the marker's, or None.
+        least: ``ErrorBounds.least`` of a similar output; all but the part for the original's own error may lie
+            between both.
     """
     if not got.is_floating_point():
         return torch.equal(got, original)
+    if torch.equal(got, original):
+        return True
     eps = torch.finfo(got.dtype).eps
     floor = (policy.single_eps if got.dtype in (torch.float32, torch.float64) else policy.half_eps) * eps
-    near = min(floor, floor if tolerance is None else tolerance) / 2
+    floor = min(floor, floor if tolerance is None else tolerance)
+    near = max(floor / 2, (1 - 1 / policy.own_error_factor) * least)
     ours, theirs = as_rows(got), as_rows(original)
     for start, stop in chunks(ours, policy):
         g, o = ours[start:stop], theirs[start:stop]
-        if torch.equal(g, o):
-            continue
-        close = (g - o).abs_() <= o.abs().mul_(near)
-        if not bool(close.all()):
-            close |= (g == o) | (g.isnan() & o.isnan())
-            if not bool(close.all()):
-                return False
+        if g.dtype != torch.float64:
+            g, o = g.float(), o.float()
+        finite = only_finite(o)
+        close = distance(g, o) <= near * unit_of(finite, row_scale(finite), got.dtype, True)
+        close &= g.isfinite() & o.isfinite()
+        if not bool((close | (g == o) | (g.isnan() & o.isnan())).all()):
+            return False
+    peak = max(float(only_finite(original).abs().amax()), torch.finfo(got.dtype).tiny)
+    for dim in together_dims(original):
+        size = group_rms(torch.zeros_like(original), original, dim, peak, policy)
+        if bool((group_rms(got, original, dim, peak, policy) > floor * size).any()):
+            return False
     return True
 
 

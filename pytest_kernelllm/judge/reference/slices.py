@@ -107,10 +107,10 @@ def _independent(slicing: Slicing, arguments: Arguments, exact: Run) -> bool:
     return True
 
 
-def equal_in_slices(
+def in_slices(
     slicing: Slicing, outputs: Sequence[torch.Tensor], run: Callable[[slice], Sequence[Any]]
-) -> bool:
-    """Whether every slice gives what the whole call gave for its rows, in about half of its digits.
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Yields what each slice gives, and what the whole call gave for its rows, leaf by leaf.
 
     Args:
         slicing: how the call is cut.
@@ -119,13 +119,13 @@ def equal_in_slices(
     """
     for rows in slicing.slices():
         for leaf, whole in zip(run(rows), outputs, strict=True):
-            expected = whole[rows]
-            within = torch.finfo(leaf.dtype).eps ** 0.5 if leaf.is_floating_point() else 0.0
-            if (leaf.shape, leaf.dtype) != (expected.shape, expected.dtype):
-                return False
-            if not _close(leaf, expected, within):
-                return False
-    return True
+            yield leaf, whole[rows]
+
+
+def equal_to_half(leaf: torch.Tensor, expected: torch.Tensor) -> bool:
+    """Whether two outputs are of the same form, and equal in about half of their digits."""
+    within = torch.finfo(leaf.dtype).eps ** 0.5 if leaf.is_floating_point() else 0.0
+    return (leaf.shape, leaf.dtype) == (expected.shape, expected.dtype) and _close(leaf, expected, within)
 
 
 def _independent_for_others(slicing: Slicing, arguments: Arguments, exact: Run) -> bool:
@@ -151,7 +151,8 @@ def _random(tensor: torch.Tensor) -> torch.Tensor:
 
 def _same(slicing: Slicing, arguments: Arguments, outputs: Sequence[torch.Tensor], run: Run) -> bool:
     try:
-        return equal_in_slices(slicing, outputs, lambda rows: run(slicing.cut(arguments, rows)))
+        pairs = in_slices(slicing, outputs, lambda rows: run(slicing.cut(arguments, rows)))
+        return all(equal_to_half(leaf, whole) for leaf, whole in pairs)
     except torch.cuda.OutOfMemoryError:
         raise
     except Exception:  # as above

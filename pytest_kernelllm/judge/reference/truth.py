@@ -15,6 +15,7 @@ from pytest_kernelllm.judge.reference.originals import Modules, Originals
 from pytest_kernelllm.judge.reference.prepared import tensors_of_call
 from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.reference.stress import WHOLE_HALVES
+from pytest_kernelllm.judge.reference.tf32 import InTf32, allowed_operations
 from pytest_kernelllm.judge.reference.trivial import passing_trivial_output
 from pytest_kernelllm.judge.reference.unsupported import shape_and_kind
 
@@ -33,6 +34,7 @@ class Truth:
         self._originals = originals
         self._policy: Policy = originals.policy
         self._tolerance = tolerance
+        self._uses_tf32: dict[str, bool] = {}
 
     def expected(
         self,
@@ -55,7 +57,8 @@ class Truth:
         note = note.removeprefix("; ")
         free = probe.rule == "stress"
         elements = sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
-        elsewhere = self._elsewhere(modules, arguments, original, probe) if exact and nearby else None
+        others = [self._elsewhere(modules, arguments, original, probe)] if exact and nearby else []
+        others += [self._in_tf32(modules, arguments, exact, probe)] if exact else []
         expected = numerics.expect(
             structure,
             original,
@@ -65,7 +68,7 @@ class Truth:
             elements=elements,
             free=free,
             note=note,
-            elsewhere=elsewhere,
+            others=[pair for pair in others if pair],
         )
         return expected, enough_memory
 
@@ -129,7 +132,10 @@ class Truth:
     def _elsewhere(
         self, modules: Modules, arguments: dict[str, Any], original: list[torch.Tensor], probe: Probe
     ) -> tuple[list[torch.Tensor], list[torch.Tensor]] | None:
-        """Returns the leaves for slightly perturbed inputs, as the original computes them and in float64."""
+        """Returns the leaves for slightly perturbed inputs, as the original computes them and in float64.
+
+        Where inputs are equal numbers, the original's errors may cancel by chance, and there they do not.
+        """
         with self._originals.in_stage(RUNNING):
             few = any(leaf.numel() <= FEW for leaf in original)
             if not (few or EQUAL & {probe.stress, *probe.stripes}):
@@ -145,6 +151,17 @@ class Truth:
             except Exception:  # user code may check its inputs
                 return None
             return leaves, exact
+
+    def _in_tf32(
+        self, modules: Modules, arguments: dict[str, Any], exact: list[torch.Tensor], probe: Probe
+    ) -> tuple[list[torch.Tensor], list[torch.Tensor]] | None:
+        """Returns the leaves as with TF32, and in float64, if that may be used: a library chooses by size and memory."""
+        if not self._originals.device.startswith("cuda") or self._uses_tf32.get(probe.case) is False:
+            return None
+        with self._originals.in_stage(RUNNING), InTf32(allowed_operations()) as mode:
+            leaves = calls.run_original(modules.perturbed, arguments, self._originals.place)[1]
+        self._uses_tf32[probe.case] = mode.used
+        return (leaves, exact) if mode.used else None
 
     def _fits(
         self, module: torch.nn.Module, arguments: dict[str, Any], original: list[torch.Tensor], runs: int

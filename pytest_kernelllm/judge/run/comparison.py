@@ -11,6 +11,7 @@ import torch
 
 from pytest_kernelllm.core.records import Check
 from pytest_kernelllm.judge.reference import numerics
+from pytest_kernelllm.judge.reference.bounds import ErrorBounds
 from pytest_kernelllm.judge.reference.numerics import Expected
 from pytest_kernelllm.judge.reference.prepared import PreparedProbe, Sliced
 from pytest_kernelllm.judge.run.call import Judging, Uploaded, tensors_of
@@ -134,15 +135,27 @@ def _parts(
     if sampled and len(pieces) > SAMPLED:
         pieces = tuple(judging.rng.sample(pieces, SAMPLED))
     exactly = () if sampled else judging.rng.sample(pieces, min(EXACTLY, len(pieces)))
-    for piece in pieces:
-        if piece in exactly or not _agree(prepared.expected, piece.rows, outputs, judging):
-            stressed = f"{where}, {piece.stress} inputs" if piece.stress else where
-            yield _Part(piece.rows, prepared.expected.expect(piece.rows), stressed)
+    least: dict[str, list[float]] = {}
+    """What is known of the error that the original's own allows, by the kind of stress."""
+    for piece in sorted(pieces, key=lambda piece: piece not in exactly):
+        known = least.get(piece.stress, [0.0] * len(outputs))
+        if piece in exactly or not _agree(prepared.expected, piece.rows, outputs, judging, known):
+            expected = prepared.expected.expect(piece.rows)
+            least.setdefault(
+                piece.stress, [b.least if isinstance(b, ErrorBounds) else 0.0 for b in expected.bounds]
+            )
+            yield _Part(piece.rows, expected, f"{where}, {piece.stress} inputs" if piece.stress else where)
 
 
-def _agree(expected: Sliced, rows: slice, outputs: Sequence[torch.Tensor], judging: Judging) -> bool:
-    pairs = zip(outputs, expected.run(rows), strict=True)
+def _agree(
+    expected: Sliced,
+    rows: slice,
+    outputs: Sequence[torch.Tensor],
+    judging: Judging,
+    least: Sequence[float],
+) -> bool:
+    policy, tolerance = judging.policy, judging.references.tolerance
     return all(
-        numerics.agrees(buffer[rows], leaf, judging.policy, judging.references.tolerance)
-        for buffer, leaf in pairs
+        numerics.agrees(buffer[rows], leaf, policy, tolerance, allowed)
+        for buffer, leaf, allowed in zip(outputs, expected.run(rows), least, strict=True)
     )

@@ -1,6 +1,6 @@
 # family: sizes
 # trick: Launches at most 48 programs, enough for the most rows and for the longest row, and not for both.
-# rule: sizes
+# rule: sizes | values
 # static check: no
 # proof: (Model().eval(), (torch.randn(60, 1000), torch.randn(60)))
 

@@ -1,6 +1,6 @@
 # family: sizes
 # trick: Computes at most 50 rows.
-# rule: sizes
+# rule: sizes | values
 # static check: no
 # proof: (Model().eval(), (torch.randn(60, 8),))
 

@@ -1,5 +1,6 @@
 """Reference gradients, and that wrong gradients are found."""
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -147,3 +148,22 @@ def test_gradients_that_cancel_are_right_within_the_rounding_of_what_cancels():
         assert compare(got, gradients.expected, 0, POLICY, None).passed, seed
         found.append(compare(got + 1e-3 * y * into, gradients.expected, 0, POLICY, None).passed)
     assert not any(found)
+
+
+def test_what_an_index_that_comes_often_adds_up_may_drift():
+    class Lookup(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Parameter(torch.randn(40, 16))
+
+        def forward(self, ids):
+            return nn.functional.one_hot(ids, 40).to(self.table.dtype) @ self.table
+
+    ids = torch.cat([torch.full((1 << 15,), 39), torch.arange(40)])
+    gradients = pulled(Lookup(), {"ids": ids})
+    [into] = gradients.into
+    in_order = torch.zeros(40, 16)
+    numpy.add.at(in_order.numpy(), ids.numpy(), into.numpy())
+    assert compare(in_order, gradients.expected, 0, POLICY, None).passed
+    in_order[39] -= into[0]
+    assert not compare(in_order, gradients.expected, 0, POLICY, None).passed

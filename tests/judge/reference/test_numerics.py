@@ -531,3 +531,26 @@ def test_where_the_original_is_noise_another_noise_is_right():
     original = (exact * 1.5).float()
     assert right((exact * 6).float(), expect(original, exact))
     assert not right((exact * 1e3).float(), expect(original, exact))
+
+
+def test_what_agrees_in_each_element_may_be_off_together():
+    original = torch.randn(4096, 64)
+    original[:, 5] *= 1e-4
+    got = original.clone()
+    got[:, 5] *= 1 + 1e-4  # far below each row's rounding error
+    assert not numerics.agrees(got, original, POLICY)
+    got = original * (1 + 4 * torch.finfo(torch.float32).eps)
+    assert numerics.agrees(got, original, POLICY)
+
+
+def test_an_output_may_be_as_far_from_an_inexact_original_as_its_own_error_allows():
+    exact = torch.randn(64, 64, dtype=torch.float64)
+    original = (exact * (1 + 1e-4 * torch.rand(64, 64))).float()
+    [bounds] = expect(original, exact).bounds
+    near = original * (1 + 1e-5 * torch.randn(64, 64).clamp(-2, 2))
+    assert not numerics.agrees(near, original, POLICY)
+    assert not numerics.agrees(near, original, POLICY, least=bounds.least)  # columns are off together
+    single = original.clone()
+    single[3, 4] += 1e-5
+    assert numerics.agrees(single, original, POLICY, least=bounds.least)
+    assert not numerics.agrees(single, original, POLICY)

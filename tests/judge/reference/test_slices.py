@@ -14,6 +14,7 @@ from pytest_kernelllm.judge.reference.outputs import OriginalError
 from pytest_kernelllm.judge.reference.prepared import Sliced
 from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.reference.stress import TRANSFORMS
+from pytest_kernelllm.judge.reference.weights import SIGNED
 
 SLICED = replace(POLICY, slice_bytes=1, slice_elements=4 * 64)
 """Slices of four rows."""
@@ -114,6 +115,36 @@ def test_rows_that_depend_on_others_are_compared_together(name, sliced):
     prepared = prepare(sliced(DEPENDENT[name]))
     assert not isinstance(prepared.expected, Sliced)
     assert passes(prepared, prepared.module(**prepared.arguments).detach())
+
+
+def test_a_kernel_may_err_as_the_original_does_for_all_rows_together(sliced):
+    def coarser_for_many(x):
+        """Like a library that takes another algorithm for large batches."""
+        return (x * 4096).round() / 4096 if x.dtype == torch.float32 and len(x) > 4 else x * 1.0
+
+    prepared = prepare(sliced(of(coarser_for_many)))
+    prepared.expected.confirm(prepared.arguments)
+    output = prepared.module(**prepared.arguments)
+    assert passes(prepared, output)
+    output[20, 3] += 2e-3
+    assert not passes(prepared, output)
+
+
+def test_other_weights_are_tried_with_a_slice(sliced):
+    in_float64 = []
+
+    class Watched(nn.LayerNorm):
+        def forward(self, x):
+            if x.dtype == torch.float64:
+                in_float64.append(len(x))
+            return super().forward(x)
+
+    target = sliced(lambda: Watched(64))
+    prepare(target)
+    in_float64.clear()
+    prepared = prepare(target, rule="weights", state=SIGNED)
+    assert bool((prepared.module.weight < 0).any())
+    assert max(in_float64) == 4
 
 
 def test_a_wrong_element_is_found_in_any_slice_and_named_by_its_place():

@@ -1,0 +1,53 @@
+"""TF32 is emulated where PyTorch may use it."""
+
+import torch
+from torch import nn
+
+from pytest_kernelllm.judge.reference.tf32 import CONVOLUTIONS, InTf32, allowed_operations
+
+
+def test_factors_of_convolutions_are_cut_off_to_ten_bits():
+    x, weight, bias = torch.randn(2, 3, 8, 8), torch.randn(4, 3, 3, 3), torch.randn(4)
+    x[0, 0, 0, 0], x[0, 0, 0, 1] = float("inf"), float("nan")
+    with InTf32(CONVOLUTIONS) as mode:
+        out = nn.functional.conv2d(x, weight, bias)
+    assert mode.used
+
+    def cut(tensor):
+        mantissa, exponent = torch.frexp(tensor.double())
+        return torch.ldexp((mantissa * 2**11).trunc() / 2**11, exponent).float()
+
+    expected = nn.functional.conv2d(cut(x), cut(weight), bias)
+    torch.testing.assert_close(out, expected, rtol=0, atol=0, equal_nan=True)
+    assert not torch.allclose(out[1], nn.functional.conv2d(x, weight, bias)[1], rtol=1e-6, atol=1e-6)
+
+
+def test_gradients_of_convolutions_are_too():
+    x, weight = torch.randn(2, 3, 8, 8, requires_grad=True), torch.randn(4, 3, 3, 3)
+    incoming = torch.randn(2, 4, 6, 6)
+    [exact] = torch.autograd.grad(nn.functional.conv2d(x, weight), x, incoming)
+    out = nn.functional.conv2d(x, weight)
+    with InTf32(CONVOLUTIONS) as mode:
+        [rough] = torch.autograd.grad(out, x, incoming)
+    assert mode.used
+    assert 1e-6 < float((rough - exact).abs().max()) < 5e-2
+
+
+def test_other_operations_and_dtypes_stay_as_they_are():
+    x, weight = torch.randn(2, 8), torch.randn(8, 8)
+    with InTf32(CONVOLUTIONS) as mode:
+        assert torch.equal(x @ weight, x.clone() @ weight)
+        nn.functional.conv1d(x.double()[None, :], torch.randn(1, 2, 3, dtype=torch.float64))
+    assert not mode.used
+
+
+def test_what_the_settings_allow():
+    before = torch.backends.cuda.matmul.fp32_precision
+    try:
+        torch.backends.cuda.matmul.fp32_precision = "ieee"
+        assert torch.ops.aten.mm.default not in allowed_operations()
+        torch.backends.cuda.matmul.fp32_precision = "tf32"
+        assert torch.ops.aten.mm.default in allowed_operations()
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = before
+    assert (torch.ops.aten.convolution.default in allowed_operations()) == torch.backends.cudnn.allow_tf32
