@@ -9,7 +9,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal
@@ -24,7 +24,7 @@ from pytest_kernelllm.judge.examine import examine
 from pytest_kernelllm.judge.findings import Decision, Findings, OutOfMemory, WorkerKilled, WorkerNotReady
 from pytest_kernelllm.judge.isolation.isolation import Isolation, probe_isolation
 from pytest_kernelllm.judge.launching import ServerFailed
-from pytest_kernelllm.judge.leases import Lease, Leases
+from pytest_kernelllm.judge.leases import EVERYTHING, Lease, Leases
 from pytest_kernelllm.judge.memory import CallBytes
 from pytest_kernelllm.judge.plans import Plan, make_plans, sizes_asked
 from pytest_kernelllm.judge.policy import Policy
@@ -164,11 +164,11 @@ class Judge:
         """
         start = time.perf_counter()
         call = None if self._leases is None else self._call_bytes(criteria)
-        with self._leased(call, alone=False) as leased:
+        with self._leased(call, criteria, alone=False) as leased:
             outcome = self._decided(candidate, criteria, leased)
             waited = leased.waited
         if outcome.out_of_memory and not leased.all:
-            with self._leased(call, alone=True) as leased:
+            with self._leased(call, criteria, alone=True) as leased:
                 outcome = self._decided(candidate, criteria, leased)
                 waited += leased.waited
         reason = outcome.reason
@@ -199,8 +199,17 @@ class Judge:
         except (Exception, SystemExit):  # which the first probe reports
             return None
 
-    def _leased(self, call: CallBytes | None, *, alone: bool) -> contextlib.AbstractContextManager[Lease]:
-        return contextlib.nullcontext(Lease(True)) if self._leases is None else self._leases.hold(call, alone)
+    @contextlib.contextmanager
+    def _leased(self, call: CallBytes | None, criteria: Criteria, *, alone: bool) -> Iterator[Lease]:
+        if self._leases is None:
+            yield EVERYTHING
+            return
+        with self._leases.hold(call, alone) as lease:
+            try:
+                yield lease
+            finally:
+                if call is not None:
+                    self._reference_outputs(criteria, str(self.device)).forget()
 
     def _decided(self, candidate: Candidate, criteria: Criteria, leased: Lease) -> _Outcome:
         """Decides again, in fresh processes, where a signal ended one: it may have come from outside."""
@@ -251,7 +260,7 @@ class Judge:
         untimed: list[Plan] = []
         with (
             self._beside(candidate, plans, criteria, findings) as check_beside,
-            self._workers.loaded(candidate.source, references, findings, leased.worker) as judging,
+            self._workers.loaded(candidate.source, references, findings, leased) as judging,
         ):
             for plan in plans:
                 if examine(judging, plan, self.rules, sharing=self._sharing, before_each=check_beside):
@@ -339,7 +348,7 @@ class Judge:
         """
         for sizes in islice(smaller(plan.case, plan.ranges, plan.sizes), HALVINGS):
             torch.cuda.empty_cache()
-            with self._workers.loaded(candidate.source, references, findings, leased.worker) as judging:
+            with self._workers.loaded(candidate.source, references, findings, leased) as judging:
                 done = self._time(judging, plan, sizes)
             if done:
                 return

@@ -32,6 +32,10 @@ class Lease:
     """Seconds until it was free."""
 
 
+EVERYTHING = Lease(True)
+"""Where nothing is leased, as without a GPU."""
+
+
 class Leases:
     """Leases memory of the GPU that this process uses. Thread-safe."""
 
@@ -72,14 +76,16 @@ class Leases:
             worker = None
             if self._limited:
                 worker = max(UNIT, leased - OWN // 2 - (0 if call is None else call.shared))
-            yield Lease(leased + UNIT > self.budget, worker, waited)
-            release_cache(0 if self._limited else CACHED)
-            if call is not None and call.usual() > self.budget:
-                release_host_cache()
+            try:
+                yield Lease(leased + UNIT > self.budget, worker, waited)
+            finally:
+                release_cache(0 if self._limited else CACHED)
+                if call is not None and call.usual() > self.budget:
+                    release_host_cache()
 
     def what_would_do(self, call: CallBytes) -> str:
         """Says how much memory would do, if that is more than may be used; else empty."""
-        needed = max(call.least(self._policy), call.dependent())
+        needed = call.least(self._policy)
         if needed <= self.budget:
             return ""
         return f"; about {needed / 2**30:.0f} GiB would do, and {self.budget / 2**30:.0f} GiB may be used"

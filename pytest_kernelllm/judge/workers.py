@@ -19,6 +19,7 @@ from pytest_kernelllm.judge.findings import (
     WorkerNotReady,
 )
 from pytest_kernelllm.judge.handle import WorkerDied, WorkerHandle
+from pytest_kernelllm.judge.leases import EVERYTHING, Lease
 from pytest_kernelllm.judge.memory import WORKER_SHARE, ran_out
 from pytest_kernelllm.judge.reference.outputs import ReferenceOutputs
 from pytest_kernelllm.judge.run.call import Judging, error_text
@@ -40,7 +41,11 @@ class Workers:
 
     @contextlib.contextmanager
     def loaded(
-        self, source: str, references: ReferenceOutputs, findings: Findings, memory: int | None = None
+        self,
+        source: str,
+        references: ReferenceOutputs,
+        findings: Findings,
+        lease: Lease = EVERYTHING,
     ) -> Iterator[Judging]:
         """Opens a worker that has loaded a kernel module. Its buffers are freed when its process has ended.
 
@@ -48,7 +53,7 @@ class Workers:
             source: the kernel module.
             references: the target's.
             findings: get what goes wrong.
-            memory: bytes of GPU memory that the worker may allocate; None: half of the GPU's.
+            lease: the GPU memory that the worker may take; without a budget half of the GPU's.
 
         Raises:
             OutOfTime: the worker missed its deadline.
@@ -64,7 +69,7 @@ class Workers:
                     try:
                         # Before the GPU is locked: drivers create contexts one after the other, for all GPUs
                         # of a machine.
-                        make_ready(worker, self._memory_share(memory))
+                        make_ready(worker, self._memory_share(lease.worker))
                     except WorkerDied as error:
                         if error.hung:
                             raise
@@ -74,7 +79,7 @@ class Workers:
                     reason = f"it cannot be imported: {error_text(reply)}"
                     raise Decision("rejected", "load", reason, "load")
                 rng = random.Random(secrets.randbits(64))
-                yield Judging(worker, allocator, references, findings, rng, memory)
+                yield Judging(worker, allocator, references, findings, rng, lease)
         except WorkerDied as error:
             reason = f"the candidate's process failed: {error}"
             if error.hung:

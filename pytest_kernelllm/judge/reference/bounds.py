@@ -135,7 +135,7 @@ def derive_bounds(
     outliers = min(int(factor * outlying), int(policy.outlier_share * original.numel()))
     worst = factor * float(errs.max()) if rows else 0.0
     # At a step, as in rounding, a few elements may be far off; then nothing follows from all together.
-    together = () if outlying or not known else _together(original, truth, nearby, floor, policy)
+    together = () if outlying or not known else _together(original, truth, nearby, others, floor, policy)
     return ErrorBounds(scale, own, sensitivity, outliers, worst, finite, floor, together)
 
 
@@ -150,6 +150,7 @@ def _together(
     original: torch.Tensor,
     truth: torch.Tensor,
     nearby: list[torch.Tensor],
+    others: Sequence[tuple[torch.Tensor, torch.Tensor]],
     floor: float,
     policy: Policy,
 ) -> tuple[Together, ...]:
@@ -161,6 +162,8 @@ def _together(
     for dim in together_dims(truth) if peak else ():
         size = group_rms(truth, torch.zeros_like(truth), dim, peak, policy)
         own = group_rms(truth, original, dim, peak, policy)
+        for leaf, exactly in others:
+            own = torch.maximum(own, group_rms(exactly, leaf, dim, peak, policy))
         own = own * torch.where(own > policy.noise * size, policy.noise_factor, policy.own_error_factor)
         allowed = torch.maximum(floor * size, own)
         for other in nearby:

@@ -14,7 +14,7 @@ there is none. The judge compares the buffers with ``Gradients.expected``, leaf 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -26,6 +26,7 @@ from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import numerics
 from pytest_kernelllm.judge.reference.calls import Change, Float64Mode, copied, to_float64
 from pytest_kernelllm.judge.reference.numerics import Expected
+from pytest_kernelllm.judge.reference.reordered import Reordered
 from pytest_kernelllm.judge.reference.tf32 import InTf32, allowed_operations
 from pytest_kernelllm.judge.reference.trivial import passing_trivial_output
 from pytest_kernelllm.judge.reference.variations import WHOLE
@@ -114,7 +115,7 @@ def expected_gradients(
             [g + _accumulating_eps(o) * s.abs_() for o, g, s in zip(original, exact, sizes, strict=True)]
         )
     elements = sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
-    others = [(in_tf32, exact)] if (in_tf32 := _in_tf32(module, arguments, names, into)) else []
+    others = [(leaves, exact) for leaves in _otherwise(module, arguments, names, into)]
     expected = numerics.expect(None, original, exact, nearby, policy, elements=elements, others=others)
     trivial = passing_trivial_output(expected, {}, None, None, policy, tolerance)
     return Gradients(tuple(names), tuple(into), expected, trivial)
@@ -140,14 +141,19 @@ def _call(
         return flatten(fresh(**passed))[1], sources
 
 
-def _in_tf32(module: nn.Module, arguments: dict[str, Any], names: list[str], into: Any) -> Tensors:
-    """Returns the gradients as with TF32, where that may be used; else none."""
-    if not any(isinstance(v, torch.Tensor) and v.is_cuda for v in arguments.values()):
-        return []
-    with InTf32(allowed_operations()) as mode:
-        leaves, sources = _call(module, arguments, None)
-        gradients = _differentiate(leaves, [sources[name] for name in names], into)
-    return [g for g in gradients if g is not None] if mode.used else []
+def _otherwise(
+    module: nn.Module, arguments: dict[str, Any], names: list[str], into: list[torch.Tensor | None]
+) -> Iterator[Tensors]:
+    """Yields the gradients as other honest implementations might compute them."""
+    modes: list[Reordered | InTf32] = [Reordered()]
+    if any(isinstance(v, torch.Tensor) and v.is_cuda for v in arguments.values()):
+        modes.append(InTf32(allowed_operations()))
+    for mode in modes:
+        with mode:
+            leaves, sources = _call(module, arguments, None)
+            gradients = _differentiate(leaves, [sources[name] for name in names], into)
+        if mode.used:
+            yield [g for g in gradients if g is not None]
 
 
 def _output_gradients(leaves: list[Any], seed: int, incoming: str) -> list[torch.Tensor | None]:

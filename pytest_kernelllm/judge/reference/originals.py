@@ -123,6 +123,12 @@ class Originals:
                 self._modules.popitem(last=False)
         return self._modules[key]
 
+    def forget(self) -> None:
+        """Drops modules whose weights are large: what is kept between verdicts has no lease."""
+        if self.call.state > LARGE:
+            self._modules.clear()
+            self._built.clear()
+
     def draw(self, case: Case, probe: Probe, seed: int) -> dict[str, Any]:
         """Returns the arguments of a call at the probe's sizes, drawn with ``seed``."""
         drawn = self.subject.inputs(case, seed, dict(probe.sizes), device=self.device)

@@ -161,6 +161,13 @@ class ReferenceOutputs:
                     self._compiled[case] = compiled
             return self._compiled[case]
 
+    def forget(self) -> None:
+        """Drops what takes much memory of the GPU, at the end of a verdict."""
+        with self._preparing, self._compiling:
+            if self._originals.call.state > SMALL:
+                self._compiled.clear()
+            self._originals.forget()
+
     def merged(self, probes: Sequence[Probe]) -> list[Probe]:
         """See ``LargeCalls.merged``."""
         return self._large.merged(probes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -14,6 +15,8 @@ from pytest_kernelllm.judge.reference.numerics import Expected
 from pytest_kernelllm.judge.reference.originals import Modules, Originals
 from pytest_kernelllm.judge.reference.prepared import tensors_of_call
 from pytest_kernelllm.judge.reference.probes import Probe
+from pytest_kernelllm.judge.reference.reordered import Reordered
+from pytest_kernelllm.judge.reference.rows import distance
 from pytest_kernelllm.judge.reference.stress import WHOLE_HALVES
 from pytest_kernelllm.judge.reference.tf32 import InTf32, allowed_operations
 from pytest_kernelllm.judge.reference.trivial import passing_trivial_output
@@ -21,6 +24,9 @@ from pytest_kernelllm.judge.reference.unsupported import shape_and_kind
 
 EQUAL = frozenset({"equal-row", "equal-value", "two-value", "mixed-row", "low-row", "zero"})
 """Kinds of stress that make inputs equal to each other."""
+
+RARE = 8.0
+"""Standard deviations that no error exceeds."""
 
 FEW = 16
 """Elements of an output whose errors may all be small by chance."""
@@ -34,7 +40,8 @@ class Truth:
         self._originals = originals
         self._policy: Policy = originals.policy
         self._tolerance = tolerance
-        self._uses_tf32: dict[str, bool] = {}
+        self._used: dict[tuple[str, type], bool] = {}
+        """Whether a way to compute a case otherwise changes anything."""
 
     def expected(
         self,
@@ -58,7 +65,11 @@ class Truth:
         free = probe.rule == "stress"
         elements = sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
         others = [self._elsewhere(modules, arguments, original, probe)] if exact and nearby else []
-        others += [self._in_tf32(modules, arguments, exact, probe)] if exact else []
+        if exact:
+            for in_tf32, leaves in self._otherwise(modules, arguments, probe):
+                others.append((leaves, exact))
+                if in_tf32:
+                    nearby.append([_anywhere(leaf, truth) for leaf, truth in zip(leaves, exact, strict=True)])
         expected = numerics.expect(
             structure,
             original,
@@ -83,8 +94,9 @@ class Truth:
         """Returns the name of a trivial output that would pass, or None."""
         with self._originals.in_stage(RUNNING):
             half = None
-            # A user who sets a tolerance accepts such errors.
-            if enough_memory and self._tolerance is None:
+            # A user who sets a tolerance, or lets TF32 be used, accepts such errors.
+            tf32 = any(used for (_, mode), used in self._used.items() if mode is InTf32)
+            if enough_memory and self._tolerance is None and not tf32:
                 half = calls.run_in_half(module, arguments, self._originals.placed)
             return passing_trivial_output(expected, arguments, other, half, self._policy, self._tolerance)
 
@@ -152,16 +164,27 @@ class Truth:
                 return None
             return leaves, exact
 
-    def _in_tf32(
-        self, modules: Modules, arguments: dict[str, Any], exact: list[torch.Tensor], probe: Probe
-    ) -> tuple[list[torch.Tensor], list[torch.Tensor]] | None:
-        """Returns the leaves as with TF32, and in float64, if that may be used: a library chooses by size and memory."""
-        if not self._originals.device.startswith("cuda") or self._uses_tf32.get(probe.case) is False:
-            return None
-        with self._originals.in_stage(RUNNING), InTf32(allowed_operations()) as mode:
-            leaves = calls.run_original(modules.perturbed, arguments, self._originals.place)[1]
-        self._uses_tf32[probe.case] = mode.used
-        return (leaves, exact) if mode.used else None
+    def _otherwise(
+        self, modules: Modules, arguments: dict[str, Any], probe: Probe
+    ) -> Iterator[tuple[bool, list[torch.Tensor]]]:
+        """Yields the leaves as other honest implementations might compute them, and whether that is with TF32."""
+        modes: list[Reordered | InTf32] = [Reordered()]
+        if self._originals.device.startswith("cuda"):
+            modes.append(InTf32(allowed_operations()))
+        for mode in modes:
+            kind = probe.case, type(mode)
+            if self._used.get(kind) is False:
+                continue
+            try:
+                with self._originals.in_stage(RUNNING), mode:
+                    leaves = calls.run_original(modules.perturbed, arguments, self._originals.place)[1]
+            except torch.cuda.OutOfMemoryError:
+                raise
+            except Exception:  # the original runs, so it is the other way that fails
+                mode.used = False
+            self._used[kind] = mode.used
+            if mode.used:
+                yield isinstance(mode, InTf32), leaves
 
     def _fits(
         self, module: torch.nn.Module, arguments: dict[str, Any], original: list[torch.Tensor], runs: int
@@ -176,6 +199,14 @@ class Truth:
             free = torch.cuda.mem_get_info()[0]
             room = free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
         return runs * 8 * sum(t.numel() for t in tensors_of_call(module, arguments, original)) <= room
+
+
+def _anywhere(leaf: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
+    """Returns the exact leaf, off by as much as TF32 may make any element: it errs by what is added up, not by the sum."""
+    if not leaf.is_floating_point():
+        return leaf
+    errors = distance(leaf.double(), truth)
+    return truth + RARE * float(errors.square().mean().sqrt())
 
 
 def _near(tensor: torch.Tensor, change: calls.Change) -> torch.Tensor:

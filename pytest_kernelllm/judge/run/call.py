@@ -10,6 +10,7 @@ import torch
 
 from pytest_kernelllm.judge.findings import Decision, Findings, OutOfMemory
 from pytest_kernelllm.judge.handle import WorkerDied, WorkerHandle
+from pytest_kernelllm.judge.leases import EVERYTHING, Lease
 from pytest_kernelllm.judge.memory import is_scarce, ran_out
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.outputs import ReferenceOutputs
@@ -37,8 +38,8 @@ class Judging:
     findings: Findings
     rng: random.Random
     """Source of choices that a candidate must not predict."""
-    memory: int | None = None
-    """Bytes of GPU memory that the worker may take; None: unlimited."""
+    lease: Lease = EVERYTHING
+    """The GPU memory that the worker may take."""
 
     @property
     def policy(self) -> Policy:
@@ -207,7 +208,12 @@ def refuse_failure(judging: Judging, reply: Reply, prepared: PreparedProbe, wher
     """
     if "error" not in reply:
         return
-    if prepared.on_gpu and ran_out(reply["error"]) and is_scarce(prepared.bytes, judging.memory):
+    # Beside others: one of them may have taken the rest, and given it back since.
+    if (
+        prepared.on_gpu
+        and ran_out(reply["error"])
+        and (not judging.lease.all or is_scarce(prepared.bytes, judging.lease.worker))
+    ):
         raise OutOfMemory(where)
     raise Decision("rejected", "run", f"it fails {where}: {error_text(reply)}", "run")
 

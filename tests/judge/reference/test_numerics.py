@@ -554,3 +554,17 @@ def test_an_output_may_be_as_far_from_an_inexact_original_as_its_own_error_allow
     single[3, 4] += 1e-5
     assert numerics.agrees(single, original, POLICY, least=bounds.least)
     assert not numerics.agrees(single, original, POLICY)
+
+
+@pytest.mark.parametrize("elements, trivial", [(64, "the original at half precision"), (1 << 27, None)])
+def test_a_number_that_half_precision_gives_by_chance_shows_no_precision(elements, trivial):
+    number = torch.tensor(1.5)
+    expected = expect(number, elements=elements)
+    assert passing_trivial_output(expected, {}, None, [number.bfloat16()], POLICY, None) == trivial
+
+
+def test_errors_of_other_implementations_count_as_the_originals_own():
+    exact = torch.randn(64, 64, dtype=torch.float64)
+    other = (exact * (1 + 1e-5 * torch.randn(64, 64))).float()
+    assert not right(other, expect(exact.float(), exact))
+    assert right(other, expect(exact.float(), exact, others=[([other], [exact])]))

@@ -384,3 +384,12 @@ def test_too_little_memory_for_the_inputs_is_no_fault_of_theirs():
 
     with pytest.raises(torch.cuda.OutOfMemoryError):
         prepare(references(of(torch.relu), inputs))
+
+
+@pytest.mark.parametrize("width", [64, 8192])
+def test_large_weights_are_not_kept_between_verdicts(width):
+    target = references(lambda: nn.Linear(width, width, bias=False), lambda n: torch.randn(n, width))
+    prepare(target)
+    target.forget()
+    kept = [t for m in target._originals._modules.values() for t in m.perturbed.parameters()]
+    assert bool(kept) == (width == 64)

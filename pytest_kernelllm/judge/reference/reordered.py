@@ -1,0 +1,137 @@
+"""Computes float32 results as another honest implementation might: sums in another order, ``exp`` by way of ``exp2``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+aten = torch.ops.aten
+
+PARTS = 8
+"""Parts of a sum, which are added one after the other."""
+
+
+class Reordered(TorchDispatchMode):
+    """Replaces float32 operations that kernels compute in other ways than libraries; ``used`` tells whether there were any.
+
+    Library calls for products and convolutions choose an order of summation by size and by what is fused with them,
+    and Triton's ``exp`` multiplies by log2(e) first, which loses digits of large arguments.
+    """
+
+    def __init__(self) -> None:
+        """Has replaced nothing yet."""
+        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        self.used = False
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Returns False: nothing is compiled inside, and True would import the compiler (three seconds)."""
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Runs one operation."""
+        kwargs = kwargs or {}
+        other = _OTHERS.get(func)
+        if other is not None and all(
+            a.dtype == torch.float32 for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor)
+        ):
+            result = other(*args, **kwargs)
+            if result is not None:
+                self.used = True
+                return result
+        return func(*args, **kwargs)
+
+
+def _halves(size: int) -> tuple[slice, slice]:
+    return slice(0, size // 2), slice(size // 2, size)
+
+
+def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    first, second = _halves(a.shape[-1])
+    return a[..., first] @ b[..., first, :] + a[..., second] @ b[..., second, :]
+
+
+def _added(
+    bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> torch.Tensor:
+    total: torch.Tensor = beta * bias + alpha * _product(a, b)
+    return total
+
+
+def _convolution(x: torch.Tensor, weight: torch.Tensor, bias: Any, *settings: Any) -> torch.Tensor | None:
+    *_, transposed, _, groups = settings
+    channels = x.shape[1]
+    if groups != 1 or channels < 2:
+        return None
+    parts: list[torch.Tensor] = [
+        aten.convolution(x[:, some], weight[some] if transposed else weight[:, some], None, *settings)
+        for some in _halves(channels)
+    ]
+    total = parts[0] + parts[1]
+    return total if bias is None else total + bias.reshape(-1, *[1] * (total.dim() - 2))
+
+
+def _exp(x: torch.Tensor) -> torch.Tensor:
+    return torch.exp2(x * math.log2(math.e))
+
+
+def _sum(
+    x: torch.Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> torch.Tensor | None:
+    if dtype not in (None, torch.float32) or x.dim() == 0:
+        return None
+    dims = [d % x.dim() for d in (dim if dim else range(x.dim()))]
+    widest = max(dims, key=lambda d: x.shape[d])
+    total = None
+    for part in x.chunk(PARTS, widest):
+        some = aten.sum.dim_IntList(part, dims, keepdim)
+        total = some if total is None else total + some
+    return total
+
+
+def _mean(
+    x: torch.Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> torch.Tensor | None:
+    total = _sum(x, dim, keepdim, dtype=dtype)
+    return None if total is None else total * (total.numel() / max(x.numel(), 1))
+
+
+def _softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor | None:
+    if x.dim() == 0:
+        return None
+    shifted = _exp(x - x.amax(dim, keepdim=True))
+    total = _sum(shifted, [dim], True)
+    assert total is not None
+    return shifted / total
+
+
+def _log_softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor | None:
+    if x.dim() == 0:
+        return None
+    shifted = x - x.amax(dim, keepdim=True)
+    total = _sum(_exp(shifted), [dim], True)
+    assert total is not None
+    return shifted - total.log()
+
+
+_OTHERS: Mapping[Any, Callable[..., Any]] = MappingProxyType(
+    {
+        aten.mm.default: _product,
+        aten.bmm.default: _product,
+        aten.addmm.default: _added,
+        aten.baddbmm.default: _added,
+        aten.convolution.default: _convolution,
+        aten.exp.default: _exp,
+        aten.sum.default: _sum,
+        aten.sum.dim_IntList: _sum,
+        aten.mean.default: _mean,
+        aten.mean.dim: _mean,
+        aten._softmax.default: _softmax,
+        aten._log_softmax.default: _log_softmax,
+    }
+)
