@@ -39,7 +39,7 @@ def allowed_operations() -> Mapping[Any, tuple[int, ...]]:
 
 
 class InTf32(TorchDispatchMode):
-    """Cuts the float32 factors of some operations off to TF32's bits; ``used`` tells whether there were any."""
+    """Rounds the float32 factors of some operations to TF32's bits; ``used`` tells whether there were any."""
 
     def __init__(self, operations: Mapping[Any, tuple[int, ...]]) -> None:
         """``operations`` are as in ``CONVOLUTIONS``."""
@@ -57,12 +57,12 @@ class InTf32(TorchDispatchMode):
         given = list(args)
         for position in self._operations.get(func, ()):
             if isinstance(given[position], torch.Tensor) and given[position].dtype == torch.float32:
-                given[position] = _cut_off(given[position])
+                given[position] = _rounded(given[position])
                 self.used = True
         return func(*given, **(kwargs or {}))
 
 
-def _cut_off(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the numbers with the last bits zero; NaN and infinities as they are."""
-    cut = (tensor.contiguous().view(torch.int32) >> DROPPED << DROPPED).view(torch.float32)
-    return torch.where(tensor.isfinite(), cut.view(tensor.shape), tensor)
+def _rounded(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns the nearest numbers whose last bits are zero; NaN and infinities as they are."""
+    bits = tensor.contiguous().view(torch.int32) + (1 << DROPPED - 1)
+    return torch.where(tensor.isfinite(), (bits >> DROPPED << DROPPED).view(torch.float32), tensor)

@@ -94,9 +94,8 @@ class Truth:
         """Returns the name of a trivial output that would pass, or None."""
         with self._originals.in_stage(RUNNING):
             half = None
-            # A user who sets a tolerance, or lets TF32 be used, accepts such errors.
-            tf32 = any(used for (_, mode), used in self._used.items() if mode is InTf32)
-            if enough_memory and self._tolerance is None and not tf32:
+            # A user who sets a tolerance accepts such errors.
+            if enough_memory and self._tolerance is None:
                 half = calls.run_in_half(module, arguments, self._originals.placed)
             return passing_trivial_output(expected, arguments, other, half, self._policy, self._tolerance)
 

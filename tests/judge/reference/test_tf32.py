@@ -6,18 +6,18 @@ from torch import nn
 from pytest_kernelllm.judge.reference.tf32 import CONVOLUTIONS, InTf32, allowed_operations
 
 
-def test_factors_of_convolutions_are_cut_off_to_ten_bits():
+def test_factors_of_convolutions_are_rounded_to_ten_bits():
     x, weight, bias = torch.randn(2, 3, 8, 8), torch.randn(4, 3, 3, 3), torch.randn(4)
     x[0, 0, 0, 0], x[0, 0, 0, 1] = float("inf"), float("nan")
     with InTf32(CONVOLUTIONS) as mode:
         out = nn.functional.conv2d(x, weight, bias)
     assert mode.used
 
-    def cut(tensor):
+    def rounded(tensor):
         mantissa, exponent = torch.frexp(tensor.double())
-        return torch.ldexp((mantissa * 2**11).trunc() / 2**11, exponent).float()
+        return torch.ldexp((mantissa * 2**11).round() / 2**11, exponent).float()
 
-    expected = nn.functional.conv2d(cut(x), cut(weight), bias)
+    expected = nn.functional.conv2d(rounded(x), rounded(weight), bias)
     torch.testing.assert_close(out, expected, rtol=0, atol=0, equal_nan=True)
     assert not torch.allclose(out[1], nn.functional.conv2d(x, weight, bias)[1], rtol=1e-6, atol=1e-6)
 
