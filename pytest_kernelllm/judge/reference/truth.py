@@ -69,7 +69,7 @@ class Truth:
             for in_tf32, leaves in self._otherwise(modules, arguments, probe):
                 others.append((leaves, exact))
                 if in_tf32:
-                    nearby.append([_anywhere(leaf, truth) for leaf, truth in zip(leaves, exact, strict=True)])
+                    nearby.append([anywhere(leaf, truth) for leaf, truth in zip(leaves, exact, strict=True)])
         expected = numerics.expect(
             structure,
             original,
@@ -200,7 +200,7 @@ class Truth:
         return runs * 8 * sum(t.numel() for t in tensors_of_call(module, arguments, original)) <= room
 
 
-def _anywhere(leaf: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
+def anywhere(leaf: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
     """Returns the exact leaf, off by as much as TF32 may make any element: it errs by what is added up, not by the sum."""
     if not leaf.is_floating_point():
         return leaf

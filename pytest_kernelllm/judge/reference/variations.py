@@ -36,8 +36,10 @@ _OUTSIDE = (
     (-1, -100),
     (-100,),
     (-1,),
+    (0,),
 )
-"""Values that are written into integers; the first tuple that the original accepts counts."""
+"""Values that are written into integers; the first tuple that the original accepts counts. The last one is the least
+index, before which there is nothing to read."""
 
 
 def allows_nonfinite(kind: str) -> bool:

@@ -3,7 +3,10 @@
 import torch
 from torch import nn
 
+from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.judge.reference.numerics import compare, expect
 from pytest_kernelllm.judge.reference.tf32 import CONVOLUTIONS, InTf32, allowed_operations
+from pytest_kernelllm.judge.reference.truth import anywhere
 
 
 def test_factors_of_convolutions_are_rounded_to_ten_bits():
@@ -31,6 +34,26 @@ def test_gradients_of_convolutions_are_too():
         [rough] = torch.autograd.grad(out, x, incoming)
     assert mode.used
     assert 1e-6 < float((rough - exact).abs().max()) < 5e-2
+
+
+def test_bfloat16_inside_is_found_where_tf32_is_allowed():
+    torch.manual_seed(0)
+    x, weight = torch.randn(4, 32, 24, 24), torch.randn(48, 32, 3, 3)
+    convolve = nn.functional.conv2d
+    exact = convolve(x.double(), weight.double())
+    original, generous = convolve(x, weight), InTf32(CONVOLUTIONS)
+    with generous:
+        in_tf32 = convolve(x, weight)
+    expected = expect(
+        None, [original], [exact], [[anywhere(in_tf32, exact)]], Policy(), others=[([in_tf32], [exact])]
+    )
+
+    def passes(change):
+        return compare(convolve(change(x), change(weight)), expected, 0, Policy(), None).passed
+
+    assert passes(lambda tensor: tensor)
+    assert passes(lambda tensor: (tensor.view(torch.int32) >> 13 << 13).view(torch.float32))  # truncated
+    assert not passes(lambda tensor: tensor.bfloat16().float())
 
 
 def test_other_operations_and_dtypes_stay_as_they_are():

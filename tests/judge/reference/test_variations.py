@@ -188,11 +188,26 @@ def test_integers_beyond_the_usual_are_those_that_the_original_accepts(function,
     assert {i for i in ids.tolist() if not 0 <= i < 20} == expected
 
 
+def test_where_none_beyond_is_accepted_the_least_index_is_asked():
+    ids = ask(
+        lambda: nn.Embedding(20, 4),
+        lambda: (torch.randint(5, 20, (8,)),),
+        OUT_OF_RANGE,
+        "integer inputs",
+    ).arguments["ids"]
+    assert sorted(set(ids.tolist()) - set(range(5, 20))) == [0]
+
+
 def test_an_index_that_is_refused_is_not_asked():
+    def from_one(x, ids):
+        if bool((ids < 1).any()):
+            raise ValueError("ids begin at 1")
+        return x[0][ids - 1]
+
     with pytest.raises(Unasked, match="accepts no such inputs"):
         ask(
-            lambda: nn.Embedding(20, 4),
-            lambda: (torch.randint(0, 20, (8,)),),
+            module(from_one),
+            lambda: (torch.randn(2, 20), torch.randint(1, 21, (8,))),
             OUT_OF_RANGE,
             "integer inputs",
         )
