@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import copy
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pytest_kernelllm.core.records import Scalar
 from pytest_kernelllm.core.syntax import call_name, defaults, dotted, expression, parameters
+from pytest_kernelllm.generate.render.modelnew import tensors
+from pytest_kernelllm.generate.render.modelnew.tensors import OwnTensor
 from pytest_kernelllm.generate.render.modelnew.values import UNKNOWN, KnownValue, Unknown, evaluate
-
-_SHAPED = frozenset({"ones", "zeros", "empty", "rand", "randn", "full", "Tensor"})
-"""Functions of torch that make a tensor from the shape in their first arguments."""
 
 
 @dataclass(frozen=True)
 class Setting:
     """An attribute that the constructor sets."""
 
-    kind: Literal["value", "tensor", "layer", "module", "other"]
+    kind: Literal["value", "tensor", "alias", "layer", "module", "other"]
     line: int
     text: str
     """The right-hand side, for messages."""
     value: KnownValue | None = None
-    shape: tuple[int, ...] | None = None
-    """The shape of a tensor, if it is known."""
+    tensor: OwnTensor | None = None
+    form: ast.expr | None = None
+    """What an ``alias`` stands for: an expression over ``self``, such as ``self.conv.weight.half()``."""
     layer: str = ""
     """The class of a layer, such as ``torch.nn.Linear``; of a ``module``, a class of the completion."""
     args: tuple[KnownValue, ...] = ()
-    """The arguments with which a module of a class of the completion is built."""
+    """The arguments with which a layer or module is built."""
     kwargs: tuple[tuple[str, KnownValue], ...] = ()
 
 
@@ -44,6 +45,8 @@ class Constructor:
     methods: Mapping[str, ast.FunctionDef] = field(default_factory=dict)
     """The other methods of the class, which the constructor may call."""
     settings: dict[str, Setting] = field(default_factory=dict)
+    locals: dict[str, Setting] = field(default_factory=dict)
+    """Tensors, layers and modules by the local variable that holds them."""
     conditions: tuple[Scalar, ...] = ()
     """The constructor arguments that decided which branch is followed."""
     depth: int = 0
@@ -68,6 +71,8 @@ class Constructor:
             self._call(statement.value)
         elif isinstance(statement, ast.If):
             self._branch(statement)
+        elif isinstance(statement, ast.With):
+            self.walk(statement.body)
         elif not isinstance(statement, ast.Expr | ast.Pass | ast.Assert | ast.Raise):
             self._forget(statement)
 
@@ -83,15 +88,34 @@ class Constructor:
         name = dotted(target)
         if name is None:
             return
-        setting = self._setting(value)
+        setting = self._changed(name, self._setting(value))
         if setting.value is not None and self.conditions:
             known = KnownValue(setting.value.value, setting.value.read + self.conditions)
             setting = replace(setting, value=known)
         if name.startswith("self."):
             self.settings[name.removeprefix("self.")] = setting
+        elif setting.kind in ("tensor", "alias"):
+            self.locals[name] = setting
+        elif setting.kind in ("layer", "module"):
+            self.settings.setdefault(name, setting)  # it takes part as if it were an attribute
+            self.locals[name] = Setting("alias", setting.line, setting.text, form=expression(f"self.{name}"))
         self.names.pop(name, None)
         if setting.value is not None:
             self.names[name] = setting.value
+            self.locals.pop(name, None)
+
+    def _changed(self, name: str, setting: Setting) -> Setting:
+        """Resolves an alias of the attribute that it replaces: ``self.w = self.w.half()``."""
+        before = self.settings.get(name.removeprefix("self.")) if name.startswith("self.") else None
+        if setting.form is None or before is None or before.kind not in ("tensor", "alias"):
+            return setting
+        inner = before.form if before.kind == "alias" else before.tensor and before.tensor.form
+        assert inner is not None
+        form = _Replaced(name, inner).visit(copy.deepcopy(setting.form))
+        if before.tensor is None:
+            return replace(setting, form=form)
+        same = ast.dump(form) == ast.dump(setting.form)
+        return setting if same else replace(before, tensor=replace(before.tensor, form=form))
 
     def _setting(self, node: ast.expr) -> Setting:
         line, text = node.lineno, ast.unparse(node)
@@ -99,39 +123,72 @@ class Constructor:
             return Setting("value", line, text, value=evaluate(node, self.names))
         except Unknown:
             pass
-        if not isinstance(node, ast.Call):
-            return Setting("other", line, text)
-        function = call_name(node)
-        if function in self.classes:
+        if (found := self._tensor(node)) is not None:
+            return replace(found, line=line, text=text)
+        function = call_name(node) if isinstance(node, ast.Call) else ""
+        if isinstance(node, ast.Call) and (function in self.classes or _is_layer(function)):
             args = tuple(self._argument(item) for item in node.args)
             kwargs = tuple((k.arg, self._argument(k.value)) for k in node.keywords if k.arg)
-            return Setting("module", line, text, layer=function, args=args, kwargs=kwargs)
-        if function.endswith("nn.Parameter") or function in ("Parameter", "torch.Parameter"):
-            inner = self._setting(node.args[0]) if node.args else None
-            return Setting("tensor", line, text, shape=inner.shape if inner else None)
-        if function.startswith("torch.nn.") and function.rpartition(".")[2][:1].isupper():
-            return Setting("layer", line, text, layer=function)
-        if function.startswith("torch."):
-            return Setting("tensor", line, text, shape=self._shape(function, node.args))
+            kind: Literal["module", "layer"] = "module" if function in self.classes else "layer"
+            return Setting(kind, line, text, layer=function, args=args, kwargs=kwargs)
         return Setting("other", line, text)
+
+    def _tensor(self, node: ast.expr) -> Setting | None:
+        """Returns what an expression over tensors makes: a ``tensor`` or an ``alias``; None for any other."""
+        name = dotted(node) or ""
+        if name in self.locals:
+            return self.locals[name]
+        if (last := tensors.step(node)) is not None and (base := self._tensor(last[0])) is not None:
+            return base if last[1] is None else self._stepped(base, last[1])
+        if (path := self._part(name)) is not None:
+            return Setting("alias", node.lineno, name, form=expression(path))
+        if isinstance(node, ast.BinOp):
+            return self._scaled(node)
+        return self._made(node, call_name(node)) if isinstance(node, ast.Call) else None
+
+    def _made(self, node: ast.Call, function: str) -> Setting | None:
+        inner = self._tensor(node.args[0]) if node.args else None
+        if node.args and tensors.is_parameter(node):
+            if inner is not None and inner.tensor is None:
+                return inner
+            own = inner.tensor if inner and inner.tensor else OwnTensor()
+            return Setting("tensor", 0, "", tensor=replace(own, registered=True))
+        if not function.startswith("torch.") or _is_layer(function) or (inner and inner.kind == "alias"):
+            return None
+        return Setting("tensor", 0, "", tensor=tensors.made_by(function, node, self.names))
+
+    def _part(self, name: str) -> str | None:
+        """Returns ``self.conv.weight`` for a name that starts at something that the constructor has set."""
+        first, _, rest = name.removeprefix("self.").partition(".")
+        known = self.locals.get(first) if not name.startswith("self.") else None
+        if known is not None and known.form is not None and rest:
+            return f"{ast.unparse(known.form)}.{rest}"
+        setting = self.settings.get(first) if name.startswith("self.") else None
+        if setting is None or setting.kind not in ("tensor", "alias", "layer", "module"):
+            return None
+        return name if rest or setting.kind in ("tensor", "alias") else None
+
+    def _stepped(self, base: Setting, write: Callable[[ast.expr], ast.expr]) -> Setting | None:
+        before = base.tensor.form if base.tensor else base.form
+        assert before is not None
+        form = write(copy.deepcopy(before))
+        if not tensors.carried(form, self.names):
+            return None
+        return replace(base, tensor=replace(base.tensor, form=form)) if base.tensor else replace(base, form=form)
+
+    def _scaled(self, node: ast.BinOp) -> Setting | None:
+        """Returns the tensor that arithmetic with a plain value leaves; of own weights, only the first values change."""
+        for side, other in ((node.left, node.right), (node.right, node.left)):
+            found = self._tensor(side)
+            if found is not None and found.tensor is not None and self._argument(other) is not UNKNOWN:
+                return replace(found, tensor=replace(found.tensor, made=None))
+        return None
 
     def _argument(self, node: ast.expr) -> KnownValue:
         try:
             return evaluate(node, self.names)
         except Unknown:
             return UNKNOWN
-
-    def _shape(self, function: str, arguments: Sequence[ast.expr]) -> tuple[int, ...] | None:
-        if function.removeprefix("torch.") not in _SHAPED or not arguments:
-            return None
-        try:
-            sizes = [evaluate(node, self.names).value for node in arguments]
-        except Unknown:
-            return None
-        shape = sizes[0] if isinstance(sizes[0], tuple) else tuple(sizes)
-        if function == "torch.full":
-            shape = sizes[0] if isinstance(sizes[0], tuple) else (sizes[0],)
-        return shape if all(type(size) is int for size in shape) else None
 
     def _call(self, call: ast.Call) -> None:
         name = call_name(call)
@@ -158,7 +215,8 @@ class Constructor:
 
     def _register(self, call: ast.Call) -> None:
         if call_name(call) not in ("self.register_buffer", "self.register_parameter"):
-            return  # such as `nn.init.ones_(self.weight)`: the target has its own weights
+            self._initialised(call)
+            return
         arguments = [*call.args, *(k.value for k in call.keywords if k.arg in ("tensor", "param", "name"))]
         if (
             len(arguments) >= 2
@@ -166,9 +224,19 @@ class Constructor:
             and isinstance(arguments[0].value, str)
         ):
             setting = self._setting(arguments[1])
-            if setting.kind != "value":
-                setting = Setting("tensor", setting.line, setting.text, shape=setting.shape)
+            if setting.kind == "tensor" and setting.tensor is not None:
+                setting = replace(setting, tensor=replace(setting.tensor, registered=True))
+            elif setting.kind == "other":
+                setting = replace(setting, kind="tensor", tensor=OwnTensor())
             self.settings[arguments[0].value] = setting
+
+    def _initialised(self, call: ast.Call) -> None:
+        """Forgets the first values of a tensor that ``nn.init`` changes; the target has its own weights."""
+        name = dotted(call.args[0]) or "" if call.args and call_name(call).startswith("torch.nn.init.") else ""
+        for held, key in ((self.locals, name), (self.settings, name.removeprefix("self."))):
+            setting = held.get(key)
+            if setting is not None and setting.tensor is not None:
+                held[key] = replace(setting, tensor=replace(setting.tensor, made=None))
 
     def _branch(self, statement: ast.If) -> None:
         try:
@@ -222,6 +290,20 @@ def read_constructor(
     constructor = Constructor(names, classes, methods)
     constructor.walk(init.body)
     return constructor.settings
+
+
+class _Replaced(ast.NodeTransformer):
+    """Replaces an attribute by an expression."""
+
+    def __init__(self, name: str, by: ast.expr) -> None:
+        self._name, self._by = name, by
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        return copy.deepcopy(self._by) if dotted(node) == self._name else self.generic_visit(node)
+
+
+def _is_layer(function: str) -> bool:
+    return function.startswith("torch.nn.") and function.rpartition(".")[2][:1].isupper()
 
 
 def _defaults(arguments: ast.arguments, constants: Mapping[str, KnownValue]) -> dict[str, KnownValue]:
