@@ -156,7 +156,7 @@ def _options(
     for index, (name, spec) in enumerate(fitting):
         if exact and name != own:
             continue
-        score = _likeness(own, name) - abs(position - index / len(fitting))
+        score = likeness(own, name) - abs(position - index / len(fitting))
         score += 15 * (setting.tensor.shape == spec.shape)
         if setting.tensor.value is not None and len(fitting) > 1:
             score += 10 * (setting.tensor.value == first_value(name))
@@ -188,7 +188,7 @@ def _layers(
     elif not has_weights(setting.layer):
         return  # what the completion states is all that there is to know
     for index, name in enumerate(fitting):
-        score = 20 + _likeness(own, name) - abs(position - index / len(fitting))
+        score = 20 + likeness(own, name) - abs(position - index / len(fitting))
         inside = {other for other in attributes if other.startswith(f"{name}.")}
         yield _Option(own, name, score, frozenset({name, *inside}))
 
@@ -205,8 +205,8 @@ def _holds(attributes: Mapping[str, TensorSpec | Scalar], name: str, value: obje
     return name not in attributes or same(held, value)
 
 
-def _likeness(own: str, theirs: str) -> float:
-    """Returns how much two names have in common, at most 100."""
+def likeness(own: str, theirs: str) -> float:
+    """Returns how much two dotted names have in common, at most 100."""
     if own == theirs:
         return 100
     mine, other = _words(own), _words(theirs)

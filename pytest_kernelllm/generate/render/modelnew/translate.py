@@ -29,7 +29,8 @@ from pytest_kernelllm.generate.render.modelnew.attribute_mapper import Attribute
 from pytest_kernelllm.generate.render.modelnew.autograd import as_functions, is_autograd_function
 from pytest_kernelllm.generate.render.modelnew.devices import OnInputDevice, is_device, tensor_parameter
 from pytest_kernelllm.generate.render.modelnew.instances import Instance, instances
-from pytest_kernelllm.generate.render.modelnew.matches import FirstValues, Match, matches
+from pytest_kernelllm.generate.render.modelnew.functions import entry, model_texts
+from pytest_kernelllm.generate.render.modelnew.matches import MOST, FirstValues, Match, matches
 from pytest_kernelllm.generate.render.modelnew.spelling import Canonical, imports, without_annotations
 from pytest_kernelllm.generate.render.modelnew.substitutes import with_substitutes
 from pytest_kernelllm.generate.render.modelnew.values import KnownValue, Unknown, argument, evaluate
@@ -57,6 +58,10 @@ def translate_modelnew(source: str, live: LiveTarget) -> list[Rendered]:
     tree = parse(source)
     if isinstance(tree, str):
         raise RenderError(f"The code does not parse: {tree}.")
+    if (function := entry(tree)) is not None:
+        texts = model_texts(tree, function, live)
+        every = [one for text in texts for one in translate_modelnew(f"{source}\n\n\n{text}", live)]
+        return list({one.body: one for one in every}.values())[:MOST]
     answer = _Answer(source, without_annotations(tree), live)
     domains = tuple(case.domain for case in live.cases)
     found: dict[str, Rendered] = {}
