@@ -21,7 +21,7 @@ from pytest_kernelllm.generate.render.modelnew.layers import (
     has_weights,
     is_stock,
 )
-from pytest_kernelllm.generate.render.modelnew.matches import Match
+from pytest_kernelllm.generate.render.modelnew.matches import Match, is_transposed
 from pytest_kernelllm.generate.render.modelnew.tensors import OwnTensor, with_tensor
 from pytest_kernelllm.generate.render.modelnew.values import KnownValue, Unknown, evaluate, same
 
@@ -194,8 +194,9 @@ class AttributeMapper(ast.NodeTransformer):
         spec = self._domain.attributes[theirs]
         assert isinstance(spec, TensorSpec)
         reached = self._reached(theirs)
-        if own.shape not in (None, spec.shape):
-            reached = ast.Call(ast.Attribute(reached, "view", ast.Load()), [literal(own.shape)], [])
+        if own.shape is not None and own.shape != spec.shape:
+            other = "transpose(0, 1).contiguous()" if is_transposed(own.shape, spec.shape) else f"view({own.shape})"
+            reached = expression(f"{ast.unparse(reached)}.{other}")
         return with_tensor(own.form, reached)
 
     def _written(self, own: OwnTensor, setting: Setting) -> ast.expr:

@@ -123,6 +123,8 @@ class Constructor:
             return Setting("value", line, text, value=evaluate(node, self.names))
         except Unknown:
             pass
+        if isinstance(node, ast.IfExp) and (test := self._argument(node.test)) is not UNKNOWN:
+            return self._setting(node.body if test.value else node.orelse)
         if (found := self._tensor(node)) is not None:
             return replace(found, line=line, text=text)
         function = call_name(node) if isinstance(node, ast.Call) else ""
@@ -223,7 +225,7 @@ class Constructor:
             and isinstance(arguments[0], ast.Constant)
             and isinstance(arguments[0].value, str)
         ):
-            setting = self._setting(arguments[1])
+            setting = self._changed(f"self.{arguments[0].value}", self._setting(arguments[1]))
             if setting.kind == "tensor" and setting.tensor is not None:
                 setting = replace(setting, tensor=replace(setting.tensor, registered=True))
             elif setting.kind == "other":

@@ -30,6 +30,11 @@ MOST = 4
 _BEAM = 32
 _GAP = 60.0
 """A match whose score is so much below the best one's is not tried."""
+_SIZES = frozenset(
+    ["in_features", "out_features", "in_channels", "out_channels", "kernel_size", "groups", "num_features"]
+    + ["num_channels", "normalized_shape", "num_embeddings", "embedding_dim"]
+)
+"""Arguments in which a layer that stands for another must be the same."""
 _ROLES = {
     "w": "weight",
     "kernel": "weight",
@@ -166,8 +171,17 @@ def _options(
 
 
 def _fits(own: tuple[int, ...] | None, theirs: tuple[int, ...]) -> bool:
-    """Whether shapes are equal but for axes of size 1."""
-    return own is None or [n for n in own if n != 1] == [n for n in theirs if n != 1]
+    """Whether shapes are equal but for axes of size 1, or for the order of the first two axes."""
+    return own is None or _plain(own) == _plain(theirs) or is_transposed(own, theirs)
+
+
+def is_transposed(own: tuple[int, ...], theirs: tuple[int, ...]) -> bool:
+    """Whether a shape becomes another when its first two axes change places."""
+    return len(own) > 1 and (own[1], own[0], *own[2:]) == theirs
+
+
+def _plain(shape: tuple[int, ...]) -> list[int]:
+    return [size for size in shape if size != 1]
 
 
 def _layers(
@@ -178,17 +192,14 @@ def _layers(
     }
     fitting = [n for n, cls in classes.items() if isinstance(cls, str) and is_stock(cls, setting.layer)]
     stated = built_with(setting.layer, setting.args, setting.kwargs)
-    fitting = [
-        name
-        for name in fitting
-        if name == own or all(_holds(attributes, f"{name}.{k}", value) for k, value in stated.items())
-    ]
+    other = {n: [k for k, v in stated.items() if not _holds(attributes, f"{n}.{k}", v)] for n in fitting}
+    fitting = [name for name in fitting if name == own or not _SIZES & set(other[name])]
     if own in fitting:
         fitting = [own]
     elif not has_weights(setting.layer):
         return  # what the completion states is all that there is to know
     for index, name in enumerate(fitting):
-        score = 20 + likeness(own, name) - abs(position - index / len(fitting))
+        score = 20 + likeness(own, name) - abs(position - index / len(fitting)) - 10 * len(other[name])
         inside = {other for other in attributes if other.startswith(f"{name}.")}
         yield _Option(own, name, score, frozenset({name, *inside}))
 
