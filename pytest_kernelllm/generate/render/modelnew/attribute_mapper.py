@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from pytest_kernelllm.core.parts import Parts
 from pytest_kernelllm.core.records import Domain, Scalar, TensorSpec
-from pytest_kernelllm.core.syntax import Substitute, expression, is_literal, literal
+from pytest_kernelllm.core.syntax import Substitute, constant_int, expression, is_literal, literal
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.modelnew.constructor import Setting
 from pytest_kernelllm.generate.render.modelnew.instances import Instance
@@ -75,20 +75,26 @@ class AttributeMapper(ast.NodeTransformer):
             node.func = ast.copy_location(ast.Name(function, ast.Load()), node.func)
             node.args.insert(0, ast.Name("self", ast.Load()))
             return node
+        if name and (held := self._parts_of(name)) and self._settings[name].layer == "torch.nn.Sequential":
+            whole = self._only_argument(node)
+            for index in range(len(held)):
+                item = ast.Subscript(node.func, ast.Constant(index), ast.Load())
+                whole = ast.copy_location(ast.Call(item, [whole], []), node)
+            return self.visit(ast.fix_missing_locations(whole))  # type: ignore[no-any-return]  # typeshed: visit() -> Any
         if name and (call := self._stock_call(name, node)) is not None:
             return ast.copy_location(call, node)
         return self.generic_visit(node)
 
     def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
         """Writes a loop over layers out where some of them become calls of functions."""
-        layers = self._container(node.iter)
+        own = self._parts_of(self._name(node.iter) or "")
+        layers = self._container(node.iter) or []
         jumps = any(isinstance(inner, ast.Break | ast.Continue) for inner in ast.walk(node))
-        if layers is None or jumps or node.orelse or not isinstance(node.target, ast.Name):
-            return self.generic_visit(node)
-        if all(self._class(path).rpartition(".")[2] in VENDOR for path in layers):
+        vendor = not own and all(self._class(path).rpartition(".")[2] in VENDOR for path in layers)
+        if vendor or jumps or node.orelse or not isinstance(node.target, ast.Name):
             return self.generic_visit(node)
         written: list[ast.stmt] = []
-        for index in range(len(layers)):
+        for index in range(len(own or layers)):
             item = ast.Subscript(node.iter, ast.Constant(index), ast.Load())
             for statement in node.body:
                 new = self.visit(Substitute({node.target.id: item}).apply(statement))
@@ -128,8 +134,29 @@ class AttributeMapper(ast.NodeTransformer):
 
     def _name(self, node: ast.expr) -> str | None:
         """Returns the dotted name, relative to the completion's ``self``, of what an expression reads."""
+        if (own := self._own_name(node)) is not None:
+            return own
         name = self._parts.name(node, self._path)
         return None if name is None else name.removeprefix(self._path).removeprefix(".")
+
+    def _own_name(self, node: ast.expr) -> str | None:
+        """Returns the dotted name of what an expression reaches through the completion's own containers."""
+        match node:
+            case ast.Name(id="self"):
+                return ""
+            case ast.Attribute(value=value, attr=last):
+                owner = self._own_name(value)
+                return None if owner is None else f"{owner}.{last}".removeprefix(".")
+            case ast.Subscript(value=value, slice=index):
+                owner = self._own_name(value)
+                held, at = self._parts_of(owner or ""), constant_int(index)
+                if held and at is not None and -len(held) <= at < len(held):
+                    return f"{owner}.{at % len(held)}"
+        return None
+
+    def _parts_of(self, name: str) -> tuple[Setting, ...]:
+        setting = self._settings.get(name)
+        return setting.parts if setting is not None else ()
 
     def _map(self, name: str, line: int) -> ast.expr:
         first = name.split(".")[0]
@@ -137,7 +164,9 @@ class AttributeMapper(ast.NodeTransformer):
             return literal(self._domain.training)
         if first in self._methods:
             raise RenderError(f"Line {line} uses the method self.{first} as a value; it can only be called.")
-        key = name if name in self._settings else first
+        words = name.split(".")
+        prefixes = (".".join(words[:n]) for n in range(len(words), 0, -1))
+        key = next((prefix for prefix in prefixes if prefix in self._settings), first)
         setting, rest = self._settings.get(key), name[len(key) + 1 :]
         if setting is None:
             if self._target_has(name):

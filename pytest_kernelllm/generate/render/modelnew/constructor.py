@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -13,6 +14,11 @@ from pytest_kernelllm.core.syntax import call_name, defaults, dotted, expression
 from pytest_kernelllm.generate.render.modelnew import tensors
 from pytest_kernelllm.generate.render.modelnew.tensors import OwnTensor
 from pytest_kernelllm.generate.render.modelnew.values import UNKNOWN, KnownValue, Unknown, evaluate
+
+
+_CONTAINERS = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList"})
+_ITEMS = 64
+"""Longer loops of a constructor are not followed."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,8 @@ class Setting:
     args: tuple[KnownValue, ...] = ()
     """The arguments with which a layer or module is built."""
     kwargs: tuple[tuple[str, KnownValue], ...] = ()
+    parts: tuple[Setting, ...] = ()
+    """What the completion puts into an ``nn.Sequential`` or ``nn.ModuleList``, if that is known."""
 
 
 @dataclass
@@ -42,11 +50,15 @@ class Constructor:
     """Known values by name: arguments, local variables, constants of the file, ``self.<name>``."""
     classes: Collection[str] = ()
     """The names of the completion's classes."""
+    functions: Collection[str] = ()
+    """The names of its functions and kernels."""
     methods: Mapping[str, ast.FunctionDef] = field(default_factory=dict)
     """The other methods of the class, which the constructor may call."""
     settings: dict[str, Setting] = field(default_factory=dict)
     locals: dict[str, Setting] = field(default_factory=dict)
     """Tensors, layers and modules by the local variable that holds them."""
+    lists: dict[str, list[Setting]] = field(default_factory=dict)
+    """Lists of layers by the local variable that holds them."""
     conditions: tuple[Scalar, ...] = ()
     """The constructor arguments that decided which branch is followed."""
     depth: int = 0
@@ -71,6 +83,10 @@ class Constructor:
             self._call(statement.value)
         elif isinstance(statement, ast.If):
             self._branch(statement)
+        elif isinstance(statement, ast.For) and (items := self._items(statement.iter)):
+            for item in items:
+                self.names[ast.unparse(statement.target)] = item
+                self.walk(statement.body)
         elif isinstance(statement, ast.With):
             self.walk(statement.body)
         elif not isinstance(statement, ast.Expr | ast.Pass | ast.Assert | ast.Raise):
@@ -93,7 +109,7 @@ class Constructor:
             known = KnownValue(setting.value.value, setting.value.read + self.conditions)
             setting = replace(setting, value=known)
         if name.startswith("self."):
-            self.settings[name.removeprefix("self.")] = setting
+            self._keep(name.removeprefix("self."), setting)
         elif setting.kind in ("tensor", "alias"):
             self.locals[name] = setting
         elif setting.kind in ("layer", "module"):
@@ -103,6 +119,11 @@ class Constructor:
         if setting.value is not None:
             self.names[name] = setting.value
             self.locals.pop(name, None)
+
+    def _keep(self, attribute: str, setting: Setting) -> None:
+        self.settings[attribute] = setting
+        for index, part in enumerate(setting.parts):
+            self._keep(f"{attribute}.{index}", part)
 
     def _changed(self, name: str, setting: Setting) -> Setting:
         """Resolves an alias of the attribute that it replaces: ``self.w = self.w.half()``."""
@@ -127,17 +148,21 @@ class Constructor:
             return self._setting(node.body if test.value else node.orelse)
         if (found := self._tensor(node)) is not None:
             return replace(found, line=line, text=text)
+        if (name := dotted(node) or "") in self.functions or re.match(r"(torch|tl)\.", name):
+            return Setting("alias", line, text, form=expression(name))  # a kernel, or a function of torch
         function = call_name(node) if isinstance(node, ast.Call) else ""
         if isinstance(node, ast.Call) and (function in self.classes or _is_layer(function)):
             args = tuple(self._argument(item) for item in node.args)
             kwargs = tuple((k.arg, self._argument(k.value)) for k in node.keywords if k.arg)
             kind: Literal["module", "layer"] = "module" if function in self.classes else "layer"
-            return Setting(kind, line, text, layer=function, args=args, kwargs=kwargs)
+            held = node.args if function in _CONTAINERS else []
+            parts = [part for item in held for part in self._listed(item, function)]
+            return Setting(kind, line, text, layer=function, args=args, kwargs=kwargs, parts=tuple(parts))
         return Setting("other", line, text)
 
     def _tensor(self, node: ast.expr) -> Setting | None:
         """Returns what an expression over tensors makes: a ``tensor`` or an ``alias``; None for any other."""
-        name = dotted(node) or ""
+        name = _reading(node)
         if name in self.locals:
             return self.locals[name]
         if (last := tensors.step(node)) is not None and (base := self._tensor(last[0])) is not None:
@@ -159,12 +184,35 @@ class Constructor:
             return None
         return Setting("tensor", 0, "", tensor=tensors.made_by(function, node, self.names))
 
+    def _listed(self, node: ast.expr, container: str = "") -> list[Setting]:
+        """Returns the layers that an argument of a container gives it; none if they are not known."""
+        if isinstance(node, ast.Starred):
+            return self._listed(node.value)
+        if isinstance(node, ast.List | ast.Tuple):
+            return [part for item in node.elts for part in self._listed(item, "torch.nn.Sequential")]
+        if isinstance(node, ast.ListComp | ast.GeneratorExp) and len(node.generators) == 1:
+            loop, outside, made = node.generators[0], self.names, []
+            for value in self._items(loop.iter):
+                self.names = {**outside, ast.unparse(loop.target): value}
+                made.append(self._setting(node.elt))
+            self.names = outside
+            return made
+        if isinstance(node, ast.Name) and node.id in self.lists:
+            return self.lists[node.id]
+        return [self._setting(node)] if container == "torch.nn.Sequential" else []
+
+    def _items(self, node: ast.expr) -> list[KnownValue]:
+        """Returns what a loop runs over; nothing if that is not known or much."""
+        known = self._argument(node)
+        short = isinstance(known.value, tuple) and len(known.value) <= _ITEMS
+        return [KnownValue(value, known.read) for value in known.value] if short else []
+
     def _part(self, name: str) -> str | None:
         """Returns ``self.conv.weight`` for a name that starts at something that the constructor has set."""
-        first, _, rest = name.removeprefix("self.").partition(".")
+        first, rest = re.fullmatch(r"(\w*)(.*)", name.removeprefix("self.")).groups()  # type: ignore[union-attr]  # it always matches
         known = self.locals.get(first) if not name.startswith("self.") else None
         if known is not None and known.form is not None and rest:
-            return f"{ast.unparse(known.form)}.{rest}"
+            return f"{ast.unparse(known.form)}{rest}"
         setting = self.settings.get(first) if name.startswith("self.") else None
         if setting is None or setting.kind not in ("tensor", "alias", "layer", "module"):
             return None
@@ -196,10 +244,19 @@ class Constructor:
         name = call_name(call)
         if name == "setattr" and len(call.args) == 3 and isinstance(call.args[1], ast.Constant):
             self._set(ast.Attribute(call.args[0], str(call.args[1].value), ast.Store()), call.args[2])
+        elif name.endswith(".append") and len(call.args) == 1:
+            self._append(name.removesuffix(".append"), self._setting(call.args[0]))
         elif name.startswith("self.") and name.removeprefix("self.") in self.methods and self.depth < 8:
             self._follow(self.methods[name.removeprefix("self.")], call)
         else:
             self._register(call)
+
+    def _append(self, name: str, setting: Setting) -> None:
+        attribute = name.removeprefix("self.")
+        if name in self.lists or self.names.get(name) == KnownValue(()):
+            self.lists.setdefault(name, []).append(setting)
+        elif name.startswith("self.") and (held := self.settings.get(attribute)) and held.layer in _CONTAINERS:
+            self._keep(attribute, replace(held, parts=(*held.parts, setting)))
 
     def _follow(self, method: ast.FunctionDef, call: ast.Call) -> None:
         """Follows a method that the constructor calls."""
@@ -267,6 +324,7 @@ def read_constructor(
     args: Sequence[KnownValue],
     kwargs: Mapping[str, KnownValue],
     classes: Collection[str],
+    functions: Collection[str],
     methods: Mapping[str, ast.FunctionDef],
 ) -> dict[str, Setting]:
     """Finds what a constructor sets if it is called with the target's arguments.
@@ -277,6 +335,7 @@ def read_constructor(
         args: the positional arguments without ``self``.
         kwargs: the keyword arguments.
         classes: the names of the completion's classes.
+        functions: the names of its functions and kernels.
         methods: the other methods of the class, with canonical names, which the constructor may call.
 
     Returns:
@@ -289,7 +348,7 @@ def read_constructor(
     for name, known in given.items():
         if known is UNKNOWN:
             del names[name]
-    constructor = Constructor(names, classes, methods)
+    constructor = Constructor(names, classes, functions, methods)
     constructor.walk(init.body)
     return constructor.settings
 
@@ -302,6 +361,16 @@ class _Replaced(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         return copy.deepcopy(self._by) if dotted(node) == self._name else self.generic_visit(node)
+
+
+def _reading(node: ast.expr) -> str:
+    """Returns the text of ``self.layers[0].weight``; nothing for expressions of another form."""
+    inner = node
+    while isinstance(inner, ast.Attribute | ast.Subscript):
+        if isinstance(inner, ast.Subscript) and not isinstance(inner.slice, ast.Constant):
+            return ""
+        inner = inner.value
+    return ast.unparse(node) if isinstance(inner, ast.Name) else ""
 
 
 def _is_layer(function: str) -> bool:

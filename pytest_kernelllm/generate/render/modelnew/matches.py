@@ -166,7 +166,7 @@ def _options(
         if setting.tensor.value is not None and len(fitting) > 1:
             score += 10 * (setting.tensor.value == first_value(name))
         yield _Option(own, name, score, frozenset({name}))
-    if setting.tensor.made is not None and not exact:
+    if setting.tensor.made is not None and not isinstance(attributes.get(own), TensorSpec):
         yield _Option(own, None, -5 if setting.tensor.registered else 5, frozenset())
 
 
@@ -196,11 +196,11 @@ def _layers(
     fitting = [name for name in fitting if name == own or not _SIZES & set(other[name])]
     if own in fitting:
         fitting = [own]
-    elif not has_weights(setting.layer):
-        return  # what the completion states is all that there is to know
+    elif own in classes or not has_weights(setting.layer):
+        return  # the namesake is of another class; or what the completion states is all that there is to know
     for index, name in enumerate(fitting):
         score = 20 + likeness(own, name) - abs(position - index / len(fitting)) - 10 * len(other[name])
-        inside = {other for other in attributes if other.startswith(f"{name}.")}
+        inside = {other for other in attributes if other.startswith(f"{name}.") and not setting.parts}
         yield _Option(own, name, score, frozenset({name, *inside}))
 
 

@@ -27,10 +27,12 @@ from pytest_kernelllm.generate.render.extract import parse
 from pytest_kernelllm.generate.render.lower import device_functions
 from pytest_kernelllm.generate.render.modelnew.attribute_mapper import AttributeMapper
 from pytest_kernelllm.generate.render.modelnew.autograd import as_functions, is_autograd_function
+from pytest_kernelllm.generate.render.modelnew.decorators import without_guards
 from pytest_kernelllm.generate.render.modelnew.devices import OnInputDevice, is_device, tensor_parameter
 from pytest_kernelllm.generate.render.modelnew.instances import Instance, instances
 from pytest_kernelllm.generate.render.modelnew.functions import entry, model_texts
 from pytest_kernelllm.generate.render.modelnew.matches import MOST, FirstValues, Match, matches
+from pytest_kernelllm.generate.render.modelnew.namespaces import without_namespaces
 from pytest_kernelllm.generate.render.modelnew.spelling import Canonical, imports, without_annotations
 from pytest_kernelllm.generate.render.modelnew.substitutes import with_substitutes
 from pytest_kernelllm.generate.render.modelnew.values import KnownValue, Unknown, argument, evaluate
@@ -88,7 +90,11 @@ class _Answer:
         self._lines, self._live = source.split("\n"), live
         self._domain = live.cases[0].domain
         self._imports = imports(tree)
+        tree = without_namespaces(without_guards(tree))
         self._top = _definitions(tree if self._domain.grad else as_functions(tree, self._imports))
+        renamed = self._top.get("ModelNew")
+        if isinstance(renamed, ast.Assign) and isinstance(renamed.value, ast.Name):  # `ModelNew = FastModel`
+            self._top["ModelNew"] = self._top.get(renamed.value.id, renamed)
         if not isinstance(self._top.get("ModelNew"), ast.ClassDef):
             raise RenderError("The completion defines no class `ModelNew`.")
         _refuse_patches(tree, self._top)

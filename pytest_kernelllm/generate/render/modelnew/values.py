@@ -19,6 +19,9 @@ from pytest_kernelllm.core.syntax import call_name, dotted, is_literal
 _LIMIT = 1 << 64
 """The largest magnitude of an integer, so that ``9 ** 9 ** 9`` does not take forever."""
 
+_ITEMS = 4096
+"""The most items of a sequence."""
+
 
 class Unknown(Exception):
     """Raised if an expression cannot be evaluated here."""
@@ -208,6 +211,12 @@ def _plus(a: Any, b: Any) -> Any:
     return _numbers(operator.add)(a, b)
 
 
+def _times(a: Any, b: Any) -> Any:
+    if isinstance(a, tuple) and isinstance(b, int) and len(a) * b <= _ITEMS:
+        return a * b
+    return _numbers(operator.mul)(a, b)
+
+
 def _plain(items: Any) -> Any:
     if not (isinstance(items, tuple) and all(isinstance(item, int | float) for item in items)):
         raise TypeError
@@ -216,7 +225,7 @@ def _plain(items: Any) -> Any:
 
 def _range(*bounds: int) -> tuple[int, ...]:
     found = range(*bounds)
-    if len(found) > 4096:
+    if len(found) > _ITEMS:
         raise ValueError
     return tuple(found)
 
@@ -245,7 +254,7 @@ _UNARY: Mapping[type[ast.unaryop], Callable[[Any], Any]] = {
 _BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: _plus,
     ast.Sub: _numbers(operator.sub),
-    ast.Mult: _numbers(operator.mul),
+    ast.Mult: _times,
     ast.Div: _numbers(operator.truediv),
     ast.FloorDiv: _numbers(operator.floordiv),
     ast.Mod: _numbers(operator.mod),
