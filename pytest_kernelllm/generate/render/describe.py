@@ -16,9 +16,29 @@ if TYPE_CHECKING:
 
 
 _VIEWS = frozenset(
-    ["arange", "as_strided", "broadcast_to", "device", "empty", "empty_like", "empty_permuted", "empty_strided", "flatten"]
-    + ["full", "full_like", "is_grad_enabled", "no_grad", "ones", "ones_like", "permute", "reshape", "squeeze", "tensor"]
-    + ["transpose", "unsqueeze", "zeros", "zeros_like"]
+    {
+        "arange",
+        "empty",
+        "empty_like",
+        "empty_permuted",
+        "empty_strided",
+        "full",
+        "full_like",
+        "ones",
+        "ones_like",
+    }
+    | {
+        "tensor",
+        "zeros",
+        "zeros_like",
+        "as_strided",
+        "broadcast_to",
+        "flatten",
+        "permute",
+        "reshape",
+        "squeeze",
+    }
+    | {"transpose", "unsqueeze", "device", "is_grad_enabled", "no_grad"}
 )
 """Functions of torch that compute nothing."""
 

@@ -25,6 +25,7 @@ from pytest_kernelllm.generate.render.modelnew.matches import Match, is_transpos
 from pytest_kernelllm.generate.render.modelnew.tensors import OwnTensor, with_tensor
 from pytest_kernelllm.generate.render.modelnew.values import KnownValue, Unknown, evaluate, same
 
+
 class AttributeMapper(ast.NodeTransformer):
     """Rewrites a method of ``ModelNew`` to a function on the target's instance.
 
@@ -224,7 +225,11 @@ class AttributeMapper(ast.NodeTransformer):
         assert isinstance(spec, TensorSpec)
         reached = self._reached(theirs)
         if own.shape is not None and own.shape != spec.shape:
-            other = "transpose(0, 1).contiguous()" if is_transposed(own.shape, spec.shape) else f"view({own.shape})"
+            other = (
+                "transpose(0, 1).contiguous()"
+                if is_transposed(own.shape, spec.shape)
+                else f"view({own.shape})"
+            )
             reached = expression(f"{ast.unparse(reached)}.{other}")
         return with_tensor(own.form, reached)
 
@@ -296,7 +301,9 @@ class AttributeMapper(ast.NodeTransformer):
 
     def _only_argument(self, node: ast.Call) -> ast.expr:
         if len(node.args) != 1 or node.keywords:
-            raise RenderError(f"Line {node.lineno}: `{ast.unparse(node)[:60]}` calls a layer with other arguments than one.")
+            raise RenderError(
+                f"Line {node.lineno}: `{ast.unparse(node)[:60]}` calls a layer with other arguments than one."
+            )
         return node.args[0]
 
     def _call_of_target(self, path: str, x: ast.expr, line: int) -> ast.expr:

@@ -15,7 +15,6 @@ from pytest_kernelllm.generate.render.modelnew import tensors
 from pytest_kernelllm.generate.render.modelnew.tensors import OwnTensor
 from pytest_kernelllm.generate.render.modelnew.values import UNKNOWN, KnownValue, Unknown, evaluate
 
-
 _CONTAINERS = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList"})
 _ITEMS = 64
 """Longer loops of a constructor are not followed."""
@@ -130,7 +129,7 @@ class Constructor:
         before = self.settings.get(name.removeprefix("self.")) if name.startswith("self.") else None
         if setting.form is None or before is None or before.kind not in ("tensor", "alias"):
             return setting
-        inner = before.form if before.kind == "alias" else before.tensor and before.tensor.form
+        inner = before.tensor.form if before.tensor is not None else before.form
         assert inner is not None
         form = _Replaced(name, inner).visit(copy.deepcopy(setting.form))
         if before.tensor is None:
@@ -224,7 +223,9 @@ class Constructor:
         form = write(copy.deepcopy(before))
         if not tensors.carried(form, self.names):
             return None
-        return replace(base, tensor=replace(base.tensor, form=form)) if base.tensor else replace(base, form=form)
+        return (
+            replace(base, tensor=replace(base.tensor, form=form)) if base.tensor else replace(base, form=form)
+        )
 
     def _scaled(self, node: ast.BinOp) -> Setting | None:
         """Returns the tensor that arithmetic with a plain value leaves; of own weights, only the first values change."""
@@ -255,7 +256,9 @@ class Constructor:
         attribute = name.removeprefix("self.")
         if name in self.lists or self.names.get(name) == KnownValue(()):
             self.lists.setdefault(name, []).append(setting)
-        elif name.startswith("self.") and (held := self.settings.get(attribute)) and held.layer in _CONTAINERS:
+        elif (
+            name.startswith("self.") and (held := self.settings.get(attribute)) and held.layer in _CONTAINERS
+        ):
             self._keep(attribute, replace(held, parts=(*held.parts, setting)))
 
     def _follow(self, method: ast.FunctionDef, call: ast.Call) -> None:
@@ -291,7 +294,9 @@ class Constructor:
 
     def _initialised(self, call: ast.Call) -> None:
         """Forgets the first values of a tensor that ``nn.init`` changes; the target has its own weights."""
-        name = dotted(call.args[0]) or "" if call.args and call_name(call).startswith("torch.nn.init.") else ""
+        name = (
+            dotted(call.args[0]) or "" if call.args and call_name(call).startswith("torch.nn.init.") else ""
+        )
         for held, key in ((self.locals, name), (self.settings, name.removeprefix("self."))):
             setting = held.get(key)
             if setting is not None and setting.tensor is not None:

@@ -11,8 +11,22 @@ import ast
 from pytest_kernelllm.core.syntax import call_name, dotted, parameters
 
 _GUARDS = frozenset(
-    ["any", "all", "isinstance", "len", "list", "tuple", "dict", "zip", "map", "next", "iter", "contiguous", "items"]
-    + ["values", "keys", "is_contiguous", "device", "device_of", "nullcontext", "wraps", "chain", "append"]
+    {
+        "any",
+        "all",
+        "isinstance",
+        "len",
+        "list",
+        "tuple",
+        "dict",
+        "zip",
+        "map",
+        "next",
+        "iter",
+        "contiguous",
+        "items",
+    }
+    | {"values", "keys", "is_contiguous", "device", "device_of", "nullcontext", "wraps", "chain", "append"}
 )
 """What a decorator may call that only guards: functions and methods by their last names."""
 
@@ -58,7 +72,9 @@ def _guards(function: ast.FunctionDef) -> bool:
 def _make_contiguous(function: ast.FunctionDef) -> None:
     """Makes a function's tensor arguments contiguous before anything else."""
     names = [p.arg for p in parameters(function.args) if p.arg not in ("self", "ctx")]
-    lines = [f"{name} = {name}.contiguous() if isinstance({name}, torch.Tensor) else {name}" for name in names]
+    lines = [
+        f"{name} = {name}.contiguous() if isinstance({name}, torch.Tensor) else {name}" for name in names
+    ]
     first = 0 if ast.get_docstring(function) is None else 1
     made = ast.parse("\n".join(lines)).body
     for node in made:

@@ -57,7 +57,9 @@ def model_texts(tree: ast.Module, function: ast.FunctionDef, live: LiveTarget) -
     states: list[tuple[float, tuple[str, ...]]] = [(0.0, ())]
     names = _parameters(tree, function)
     for position, (name, required) in enumerate(names.items()):
-        options = list(_options(name, position, function, inputs, live)) + ([] if required else [_Option("", 0)])
+        options = list(_options(name, position, function, inputs, live)) + (
+            [] if required else [_Option("", 0)]
+        )
         grown = [
             (score + option.score, (*bound, option.text))
             for score, bound in states
@@ -85,7 +87,9 @@ def _parameters(tree: ast.Module, function: ast.FunctionDef) -> dict[str, bool]:
     own = defaults(function.args)
     found = {p.arg: p.arg not in own for p in parameters(function.args)}
     if function.args.kwarg is not None:
-        strings = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+        strings = {
+            n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)
+        }
         found |= {name: False for name in sorted(strings) if name.isidentifier() and name not in found}
     return found
 
@@ -95,12 +99,14 @@ def _options(
 ) -> Iterator[_Option]:
     domain = live.cases[0].domain
     named = name in inputs
+    default = defaults(function.args).get(name, ast.Constant(None))
+    empty = isinstance(default, ast.Constant) and default.value is None
     for index, other in enumerate(inputs):
-        if other == name or not named:
+        if other == name or (not named and empty):
             yield _Option(other, 100 if other == name else 30 - 10 * abs(index - position))
     if named:
         return
-    leaves = {}
+    leaves: set[str] = set()
     for path, spec in domain.attributes.items():
         whole, bracket, _ = path.partition("[")
         leaf = whole.rpartition(".")[2]
@@ -111,7 +117,7 @@ def _options(
             if (like := likeness(name, path)) >= 10:
                 yield _Option(text, 30 + like)
         elif leaf == name and text not in leaves:
-            leaves[text] = None
+            leaves.add(text)
             single = _Option(f"{text}[0]", 61 if _takes_int(name, function) else 59)
             yield from (_Option(text, 60), single) if bracket else (_Option(text, 60),)
     given = _constructor_arguments(live)

@@ -31,8 +31,8 @@ _BEAM = 32
 _GAP = 60.0
 """A match whose score is so much below the best one's is not tried."""
 _SIZES = frozenset(
-    ["in_features", "out_features", "in_channels", "out_channels", "kernel_size", "groups", "num_features"]
-    + ["num_channels", "normalized_shape", "num_embeddings", "embedding_dim"]
+    {"in_features", "out_features", "in_channels", "out_channels", "kernel_size", "groups", "num_features"}
+    | {"num_channels", "normalized_shape", "num_embeddings", "embedding_dim"}
 )
 """Arguments in which a layer that stands for another must be the same."""
 _ROLES = {
@@ -140,7 +140,11 @@ def _used(instance: Instance) -> set[str]:
 
 def _attributes_of_self(node: ast.AST) -> Iterator[str]:
     for inner in ast.walk(node):
-        if isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name) and inner.value.id == "self":
+        if (
+            isinstance(inner, ast.Attribute)
+            and isinstance(inner.value, ast.Name)
+            and inner.value.id == "self"
+        ):
             yield inner.attr
 
 
@@ -170,17 +174,17 @@ def _options(
         yield _Option(own, None, -5 if setting.tensor.registered else 5, frozenset())
 
 
-def _fits(own: tuple[int, ...] | None, theirs: tuple[int, ...]) -> bool:
+def _fits(own: tuple[int, ...] | None, theirs: Sequence[int | str]) -> bool:
     """Whether shapes are equal but for axes of size 1, or for the order of the first two axes."""
     return own is None or _plain(own) == _plain(theirs) or is_transposed(own, theirs)
 
 
-def is_transposed(own: tuple[int, ...], theirs: tuple[int, ...]) -> bool:
+def is_transposed(own: tuple[int, ...], theirs: Sequence[int | str]) -> bool:
     """Whether a shape becomes another when its first two axes change places."""
-    return len(own) > 1 and (own[1], own[0], *own[2:]) == theirs
+    return len(own) > 1 and [own[1], own[0], *own[2:]] == list(theirs)
 
 
-def _plain(shape: tuple[int, ...]) -> list[int]:
+def _plain(shape: Sequence[int | str]) -> list[int | str]:
     return [size for size in shape if size != 1]
 
 
@@ -188,7 +192,9 @@ def _layers(
     own: str, setting: Setting, position: float, attributes: Mapping[str, TensorSpec | Scalar]
 ) -> Iterator[_Option]:
     classes = {
-        name.removesuffix(".__class__"): cls for name, cls in attributes.items() if name.endswith(".__class__")
+        name.removesuffix(".__class__"): cls
+        for name, cls in attributes.items()
+        if name.endswith(".__class__")
     }
     fitting = [n for n, cls in classes.items() if isinstance(cls, str) and is_stock(cls, setting.layer)]
     stated = built_with(setting.layer, setting.args, setting.kwargs)

@@ -21,8 +21,20 @@ _CONSTANT = frozenset({"ones", "zeros", "full", "eye", "arange", "linspace", "te
 _SAME = frozenset(["clone", "cpu", "cuda", "data", "detach", "requires_grad_"])
 """What changes no value of a tensor."""
 _CARRIED = frozenset(
-    ["T", "bfloat16", "contiguous", "double", "expand", "flatten", "float", "half", "mT", "permute", "reshape"]
-    + ["squeeze", "t", "to", "transpose", "type", "unsqueeze", "view"]
+    {
+        "T",
+        "mT",
+        "t",
+        "transpose",
+        "permute",
+        "contiguous",
+        "expand",
+        "flatten",
+        "reshape",
+        "squeeze",
+        "unsqueeze",
+    }
+    | {"view", "to", "type", "bfloat16", "double", "float", "half"}
 )
 """Casts and changes of layout, which ``forward`` repeats on the target's tensor."""
 
@@ -48,7 +60,9 @@ class OwnTensor:
                 return 0.0
             case ast.Call(func=ast.Attribute(attr="ones")):
                 return 1.0
-            case ast.Call(func=ast.Attribute(attr="full"), args=[_, ast.Constant(value=int() | float() as fill)]):
+            case ast.Call(
+                func=ast.Attribute(attr="full"), args=[_, ast.Constant(value=int() | float() as fill)]
+            ):
                 return float(fill)
         return None
 
@@ -74,7 +88,12 @@ def step(node: ast.expr) -> tuple[ast.expr, Callable[[ast.expr], ast.expr] | Non
     """
     match node:
         case ast.Attribute(value=base, attr=name) | ast.Call(func=ast.Attribute(value=base, attr=name)):
-            moved = name == "to" and isinstance(node, ast.Call) and all(map(is_device, node.args)) and not node.keywords
+            moved = (
+                name == "to"
+                and isinstance(node, ast.Call)
+                and all(map(is_device, node.args))
+                and not node.keywords
+            )
             if name in _SAME or moved:
                 return base, None
             if name in _CARRIED:

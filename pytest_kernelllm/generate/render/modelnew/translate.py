@@ -29,8 +29,8 @@ from pytest_kernelllm.generate.render.modelnew.attribute_mapper import Attribute
 from pytest_kernelllm.generate.render.modelnew.autograd import as_functions, is_autograd_function
 from pytest_kernelllm.generate.render.modelnew.decorators import without_guards
 from pytest_kernelllm.generate.render.modelnew.devices import OnInputDevice, is_device, tensor_parameter
-from pytest_kernelllm.generate.render.modelnew.instances import Instance, instances
 from pytest_kernelllm.generate.render.modelnew.functions import entry, model_texts
+from pytest_kernelllm.generate.render.modelnew.instances import Instance, instances
 from pytest_kernelllm.generate.render.modelnew.matches import MOST, FirstValues, Match, matches
 from pytest_kernelllm.generate.render.modelnew.namespaces import without_namespaces
 from pytest_kernelllm.generate.render.modelnew.spelling import Canonical, imports, without_annotations
@@ -74,7 +74,9 @@ def translate_modelnew(source: str, live: LiveTarget) -> list[Rendered]:
         except RenderError as error:
             errors.append(error)
         else:
-            found.setdefault(body, Rendered(body, describe(live, answer.kernels, left_to_torch(body, live)), domains))
+            found.setdefault(
+                body, Rendered(body, describe(live, answer.kernels, left_to_torch(body, live)), domains)
+            )
     if not found:
         raise errors[0]
     return list(found.values())
