@@ -10,18 +10,16 @@ from pytest_kernelllm.core.parts import Parts
 from pytest_kernelllm.core.records import Domain, Scalar, TensorSpec
 from pytest_kernelllm.core.syntax import Substitute, constant_int, expression, is_literal, literal
 from pytest_kernelllm.generate.render.errors import RenderError
-from pytest_kernelllm.generate.render.modelnew.constructor import Setting
 from pytest_kernelllm.generate.render.modelnew.instances import Instance
 from pytest_kernelllm.generate.render.modelnew.layers import (
-    VENDOR,
     built_with,
     call_of,
-    differs_in_training,
     from_constructor,
     has_weights,
-    is_stock,
 )
 from pytest_kernelllm.generate.render.modelnew.matches import Match, is_transposed
+from pytest_kernelllm.generate.render.modelnew.settings import Setting
+from pytest_kernelllm.generate.render.modelnew.target_layers import TargetLayers
 from pytest_kernelllm.generate.render.modelnew.tensors import OwnTensor, with_tensor
 from pytest_kernelllm.generate.render.modelnew.values import KnownValue, Unknown, evaluate, same
 
@@ -54,6 +52,7 @@ class AttributeMapper(ast.NodeTransformer):
             tensor: a parameter of the method on whose device tensors are made, if there is one.
         """
         self._others, self._match, self._tensor_name = others, match, tensor
+        self._layers = TargetLayers(domain, parts)
         self._settings, self._domain, self._parts = instance.settings, domain, parts
         self._path = instance.path
         self._at = f"{instance.path}." if instance.path else ""
@@ -89,9 +88,9 @@ class AttributeMapper(ast.NodeTransformer):
     def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
         """Writes a loop over layers out where some of them become calls of functions."""
         own = self._parts_of(self._name(node.iter) or "")
-        layers = self._container(node.iter) or []
+        layers = self._container(node.iter)
         jumps = any(isinstance(inner, ast.Break | ast.Continue) for inner in ast.walk(node))
-        vendor = not own and all(self._class(path).rpartition(".")[2] in VENDOR for path in layers)
+        vendor = not own and all(map(self._layers.is_vendor, layers))
         if vendor or jumps or node.orelse or not isinstance(node.target, ast.Name):
             return self.generic_visit(node)
         written: list[ast.stmt] = []
@@ -165,9 +164,7 @@ class AttributeMapper(ast.NodeTransformer):
             return literal(self._domain.training)
         if first in self._methods:
             raise RenderError(f"Line {line} uses the method self.{first} as a value; it can only be called.")
-        words = name.split(".")
-        prefixes = (".".join(words[:n]) for n in range(len(words), 0, -1))
-        key = next((prefix for prefix in prefixes if prefix in self._settings), first)
+        key = next((prefix for prefix in _prefixes(name) if prefix in self._settings), first)
         setting, rest = self._settings.get(key), name[len(key) + 1 :]
         if setting is None:
             if self._target_has(name):
@@ -196,14 +193,7 @@ class AttributeMapper(ast.NodeTransformer):
         )
 
     def _own(self, name: str) -> ast.expr:
-        return self._reached(f"{self._at}{name}")
-
-    def _reached(self, path: str) -> ast.expr:
-        """Writes the target's part with a dotted name."""
-        text = self._parts.expression(path)
-        if text is None:
-            raise RenderError(f"No Python expression reaches the target's attribute `{path}`.")
-        return expression(text)
+        return self._layers.reached(f"{self._at}{name}")
 
     def _tensor(self, name: str, setting: Setting, own: OwnTensor) -> ast.expr:
         path = f"{self._at}{name}"
@@ -223,7 +213,7 @@ class AttributeMapper(ast.NodeTransformer):
             return with_tensor(own.form, self._written(own, setting))
         spec = self._domain.attributes[theirs]
         assert isinstance(spec, TensorSpec)
-        reached = self._reached(theirs)
+        reached = self._layers.reached(theirs)
         if own.shape is not None and own.shape != spec.shape:
             other = (
                 "transpose(0, 1).contiguous()"
@@ -247,11 +237,11 @@ class AttributeMapper(ast.NodeTransformer):
     def _layer(self, name: str, rest: str, setting: Setting) -> ast.expr:
         theirs = self._match.names.get(f"{self._at}{name}")
         if theirs is not None:
-            return self._reached(f"{theirs}.{rest}" if rest else theirs)
+            return self._layers.reached(f"{theirs}.{rest}" if rest else theirs)
         stated = built_with(setting.layer, setting.args, setting.kwargs)
         if rest in stated and not has_weights(setting.layer):
             return literal(stated[rest])
-        layer, cls = setting.layer.rpartition(".")[2], self._class(f"{self._at}{name}")
+        layer, cls = setting.layer.rpartition(".")[2], self._layers.class_of(f"{self._at}{name}")
         if cls:
             raise RenderError(f"self.{name} (line {setting.line}) is a {layer}, the target's is a {cls}.")
         raise RenderError(
@@ -259,31 +249,24 @@ class AttributeMapper(ast.NodeTransformer):
             f"and no other {layer} like it."
         )
 
-    # ------------------------------------------------------------------ calls of layers
-
-    def _class(self, path: str) -> str:
-        cls = self._domain.attributes.get(f"{path}.__class__")
-        return cls if isinstance(cls, str) else ""
-
     def _layer_path(self, name: str) -> str:
         """Returns the target's name for a layer by the completion's name for it."""
-        first, _, rest = name.partition(".")
-        own = self._match.names.get(f"{self._at}{first}") or f"{self._at}{first}"
-        return f"{own}.{rest}" if rest else own
+        for prefix in _prefixes(name):
+            if theirs := self._match.names.get(f"{self._at}{prefix}"):
+                return theirs + name[len(prefix) :]
+        return f"{self._at}{name}"
 
-    def _container(self, node: ast.expr) -> list[str] | None:
+    def _container(self, node: ast.expr) -> list[str]:
         """Returns the parts of a list of layers that an expression over ``self`` reaches."""
         name = self._name(node)
-        path = self._layer_path(name) if name else None
-        held = self._parts.containers.get(path) if path else None
-        return [f"{path}.{part}" for part in held.names] if held and held.kind == "list" else None
+        return self._layers.listed(self._layer_path(name)) if name else []
 
     def _stock_call(self, name: str, node: ast.Call) -> ast.expr | None:
         """Writes the call of a layer; returns None if no layer is called."""
         setting = self._settings.get(name)
         path = self._layer_path(name)
         own = setting is not None and setting.kind == "layer" and f"{self._at}{name}" not in self._match.names
-        if not own and not self._class(path):
+        if not own and not self._layers.class_of(path):
             return None
         self._visit_arguments(node)
         if own and setting is not None and not has_weights(setting.layer):
@@ -294,10 +277,10 @@ class AttributeMapper(ast.NodeTransformer):
             return call
         if own and setting is not None:
             return self._layer(name, "", setting)  # which raises
-        if self._class(path).rpartition(".")[2] in VENDOR:
-            node.func = self._reached(path)
+        if self._layers.is_vendor(path):
+            node.func = self._layers.reached(path)
             return node
-        return self._call_of_target(path, self._only_argument(node), node.lineno)
+        return self._layers.call(path, self._only_argument(node), node.lineno)
 
     def _only_argument(self, node: ast.Call) -> ast.expr:
         if len(node.args) != 1 or node.keywords:
@@ -305,28 +288,6 @@ class AttributeMapper(ast.NodeTransformer):
                 f"Line {node.lineno}: `{ast.unparse(node)[:60]}` calls a layer with other arguments than one."
             )
         return node.args[0]
-
-    def _call_of_target(self, path: str, x: ast.expr, line: int) -> ast.expr:
-        cls = self._class(path)
-        name = cls.rpartition(".")[2]
-        if is_stock(cls, "Sequential"):
-            for part in self._parts.containers[path].names:
-                x = self._call_of_target(f"{path}.{part}", x, line)
-            return x
-        if name in VENDOR and is_stock(cls, name):
-            return ast.Call(self._reached(path), [x], [])
-        if is_stock(cls, name) and not (self._domain.training and differs_in_training(name)):
-            call = call_of(cls, x, lambda attribute: self._attribute_of(path, attribute))
-            if call is not None:
-                return call
-        when = " in training" if self._domain.training else ""
-        raise RenderError(
-            f"Line {line} calls {self._parts.expression(path)}, a {name}, which has no form in a kernel module{when}."
-        )
-
-    def _attribute_of(self, path: str, name: str) -> ast.expr | None:
-        known = {f"{path}.{name}", f"{path}.{name}[0]"} & self._domain.attributes.keys()
-        return self._reached(f"{path}.{name}") if known else None
 
     def _value(self, name: str, first: str, known: KnownValue, setting: Setting) -> ast.expr:
         if not is_literal(known.value):
@@ -370,6 +331,12 @@ class AttributeMapper(ast.NodeTransformer):
 
 def _is(spec: TensorSpec | Scalar, value: object) -> bool:
     return not isinstance(spec, TensorSpec) and (spec is None) == (value is None) and same(spec, value)
+
+
+def _prefixes(name: str) -> list[str]:
+    """Returns ``["a.b.c", "a.b", "a"]`` for ``a.b.c``."""
+    words = name.split(".")
+    return [".".join(words[:n]) for n in range(len(words), 0, -1)]
 
 
 def _member(node: ast.expr, rest: str) -> ast.expr:

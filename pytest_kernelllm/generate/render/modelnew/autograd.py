@@ -59,11 +59,9 @@ class _WithoutContext(RemovingTransformer):
 
     def __init__(self, context: str, forward: ast.FunctionDef) -> None:
         self._context = context
-        self._read = {
-            node.attr
-            for node in ast.walk(forward)
-            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and self._on_context(node)
-        }
+        used = [n for n in ast.walk(forward) if isinstance(n, ast.Attribute) and self._on_context(n)]
+        read, stored = ({n.attr for n in used if isinstance(n.ctx, kind)} for kind in (ast.Load, ast.Store))
+        self._kept = read & stored
 
     def _on_context(self, node: ast.AST) -> bool:
         return (dotted(node) or "").startswith(f"{self._context}.")
@@ -73,7 +71,7 @@ class _WithoutContext(RemovingTransformer):
         return None if own else self.generic_visit(node)
 
     def visit_Assign(self, node: ast.Assign) -> ast.Assign | None:
-        node.targets = [t for t in node.targets if not self._on_context(t) or t.attr in self._read]  # type: ignore[attr-defined]  # an Attribute
+        node.targets = [t for t in node.targets if not self._on_context(t) or t.attr in self._kept]  # type: ignore[attr-defined]  # an Attribute
         self.generic_visit(node)
         return node if node.targets else None
 
@@ -83,6 +81,6 @@ class _WithoutContext(RemovingTransformer):
         return self.generic_visit(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        if dotted(node) == f"{self._context}.{node.attr}":
+        if dotted(node) == f"{self._context}.{node.attr}" and node.attr in self._kept:
             return ast.copy_location(ast.Name(f"{self._context}_{node.attr}", node.ctx), node)
         return self.generic_visit(node)

@@ -12,33 +12,13 @@ from typing import Literal
 from pytest_kernelllm.core.records import Scalar
 from pytest_kernelllm.core.syntax import call_name, defaults, dotted, expression, parameters
 from pytest_kernelllm.generate.render.modelnew import tensors
+from pytest_kernelllm.generate.render.modelnew.settings import Setting
 from pytest_kernelllm.generate.render.modelnew.tensors import OwnTensor
 from pytest_kernelllm.generate.render.modelnew.values import UNKNOWN, KnownValue, Unknown, evaluate
 
 _CONTAINERS = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList"})
 _ITEMS = 64
 """Longer loops of a constructor are not followed."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """An attribute that the constructor sets."""
-
-    kind: Literal["value", "tensor", "alias", "layer", "module", "other"]
-    line: int
-    text: str
-    """The right-hand side, for messages."""
-    value: KnownValue | None = None
-    tensor: OwnTensor | None = None
-    form: ast.expr | None = None
-    """What an ``alias`` stands for: an expression over ``self``, such as ``self.conv.weight.half()``."""
-    layer: str = ""
-    """The class of a layer, such as ``torch.nn.Linear``; of a ``module``, a class of the completion."""
-    args: tuple[KnownValue, ...] = ()
-    """The arguments with which a layer or module is built."""
-    kwargs: tuple[tuple[str, KnownValue], ...] = ()
-    parts: tuple[Setting, ...] = ()
-    """What the completion puts into an ``nn.Sequential`` or ``nn.ModuleList``, if that is known."""
 
 
 @dataclass

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pytest_kernelllm.core.syntax import dotted, free_name, parameters, rename
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.modelnew.classes import whole_class
-from pytest_kernelllm.generate.render.modelnew.constructor import Setting, read_constructor
+from pytest_kernelllm.generate.render.modelnew.constructor import read_constructor
+from pytest_kernelllm.generate.render.modelnew.settings import Setting
 from pytest_kernelllm.generate.render.modelnew.spelling import Canonical
 from pytest_kernelllm.generate.render.modelnew.values import KnownValue
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from pytest_kernelllm.core.records import Scalar, TensorSpec
-from pytest_kernelllm.generate.render.modelnew.constructor import Setting
 from pytest_kernelllm.generate.render.modelnew.instances import Instance
 from pytest_kernelllm.generate.render.modelnew.layers import built_with, has_weights, is_stock
+from pytest_kernelllm.generate.render.modelnew.settings import Setting
 from pytest_kernelllm.generate.render.modelnew.values import same
 
 if TYPE_CHECKING:

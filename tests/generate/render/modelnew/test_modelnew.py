@@ -226,7 +226,7 @@ def test_devices_and_imports_are_spelt_one_way(written: str, expected: str) -> N
     [
         (
             "RMSNorm",
-            "self.gamma = nn.Parameter(torch.ones(49))",
+            "self.gamma = nn.Parameter(torch.randn(49))",
             "return x * self.gamma",
             "self.gamma .*only weight",
         ),
@@ -341,7 +341,7 @@ def test_modules_of_its_own_become_functions() -> None:
 
 
 def test_an_autograd_function_that_needs_its_context() -> None:
-    text = answer("hand_add_function").replace("return out", "return out * ctx.shape[0]")
+    text = answer("hand_add_function").replace("return out", "return out * ctx.other[0]")
     with pytest.raises(RenderError, match="Line 22: forward of AddFunction needs its context"):
         rendered("Add", text)
 
