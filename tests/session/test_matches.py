@@ -66,7 +66,11 @@ def test_the_right_match_is_found_reported_and_remembered(tmp_path: Path) -> Non
             [(draft, _)] = session.drafts(target)
             outcomes.append(session.outcome(target, CandidateId("files")))
     first, again = outcomes
-    assert draft.candidate is not None and "affine_kernel[grid](x, self.two, self.one," in draft.candidate.source
+    assert (
+        draft.candidate is not None and "affine_kernel[grid](x, self.two, self.one," in draft.candidate.source
+    )
     assert first.verdict is not None and first.verdict.accepted, first.why
-    assert first.candidate is not None and "affine_kernel[grid](x, self.one, self.two," in first.candidate.source
+    assert (
+        first.candidate is not None and "affine_kernel[grid](x, self.one, self.two," in first.candidate.source
+    )
     assert again.cached and again.verdict == first.verdict
