@@ -31,6 +31,11 @@ class Outcome(Record):
         return self.id.generator
 
     @property
+    def rejected(self) -> bool:
+        """Whether a verdict says that it is wrong, or too slow."""
+        return self.verdict is not None and self.verdict.verdict == "rejected"
+
+    @property
     def why(self) -> str:
         """Why it was not accepted, in one sentence."""
         return self.verdict.reason if self.verdict else self.reason

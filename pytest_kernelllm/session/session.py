@@ -308,6 +308,19 @@ class Session:
         return replace(draft, candidate=Candidate(target.id, source, ADOPTED.generator))
 
     def _judged(self, target: Target, drafts: Sequence[Outcome]) -> Iterator[Outcome]:
+        for outcome in self._judged_first(target, drafts):
+            yield self._best_match(target, outcome)
+
+    def _best_match(self, target: Target, first: Outcome) -> Outcome:
+        """Tries the completion's other candidates where the likeliest is wrong; returns the one that is right."""
+        outcome = first
+        while outcome.rejected and outcome.candidate and outcome.candidate.next:
+            draft = replace(first, candidate=outcome.candidate.next, verdict=None, cached=False)
+            [outcome] = self._judged_first(target, [draft])
+        return first if outcome.rejected else outcome
+
+    def _judged_first(self, target: Target, drafts: Sequence[Outcome]) -> Iterator[Outcome]:
+        """Judges the likeliest candidate of each completion."""
         unknown: list[tuple[Outcome, Candidate]] = []
         for draft in drafts:
             if draft.candidate is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from pytest_kernelllm.core.syntax import dotted, parameters
+from pytest_kernelllm.core.syntax import RemovingTransformer, dotted, parameters
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.modelnew.spelling import Imported
 
@@ -44,25 +44,43 @@ def _forward(cls: ast.ClassDef) -> ast.FunctionDef:
     forward.args.args = [a for a in forward.args.args if a.arg != context]
     forward.decorator_list = []
     forward.name = cls.name
-    _WithoutContext(context).visit(forward)
+    _WithoutContext(context, forward).visit(forward)
     for node in ast.walk(forward):
         if isinstance(node, ast.Name) and node.id == context:
             raise RenderError(f"Line {node.lineno}: forward of {cls.name} needs its context for the result.")
     return forward
 
 
-class _WithoutContext(ast.NodeTransformer):
-    """Removes what is saved for the backward pass: ``ctx.save_for_backward(x)``, ``ctx.n = n``."""
+class _WithoutContext(RemovingTransformer):
+    """Removes what is saved for the backward pass: ``ctx.save_for_backward(x)``, ``ctx.n = n``.
 
-    def __init__(self, context: str) -> None:
+    What ``forward`` reads again becomes a local variable.
+    """
+
+    def __init__(self, context: str, forward: ast.FunctionDef) -> None:
         self._context = context
+        used = [n for n in ast.walk(forward) if isinstance(n, ast.Attribute) and self._on_context(n)]
+        read, stored = ({n.attr for n in used if isinstance(n.ctx, kind)} for kind in (ast.Load, ast.Store))
+        self._kept = read & stored
 
     def _on_context(self, node: ast.AST) -> bool:
         return (dotted(node) or "").startswith(f"{self._context}.")
 
-    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
-        return None if isinstance(node.value, ast.Call) and self._on_context(node.value.func) else node
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        own = isinstance(node.value, ast.Call) and self._on_context(node.value.func)
+        return None if own else self.generic_visit(node)
 
     def visit_Assign(self, node: ast.Assign) -> ast.Assign | None:
-        node.targets = [target for target in node.targets if not self._on_context(target)]
+        node.targets = [t for t in node.targets if not self._on_context(t) or t.attr in self._kept]  # type: ignore[attr-defined]  # an Attribute
+        self.generic_visit(node)
         return node if node.targets else None
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        if dotted(node.value) == f"{self._context}.needs_input_grad":
+            return ast.copy_location(ast.Constant(False), node)
+        return self.generic_visit(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if dotted(node) == f"{self._context}.{node.attr}" and node.attr in self._kept:
+            return ast.copy_location(ast.Name(f"{self._context}_{node.attr}", node.ctx), node)
+        return self.generic_visit(node)
