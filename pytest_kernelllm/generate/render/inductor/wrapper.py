@@ -178,10 +178,14 @@ class _Reader:
 
     def _block(self, body: Sequence[ast.stmt]) -> None:
         for statement in body:
+            if self.returns is not None:
+                return  # what follows is never reached
             if isinstance(statement, ast.With):
                 self._block(statement.body)
-            elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            elif isinstance(statement, ast.Assign):
                 self._assign(statement.targets[0], statement.value)
+                for target in statement.targets[1:]:  # a = b = value
+                    self._assign(target, copy.copy(statement.targets[0]))
             elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
                 self._effect(statement.value)
             elif isinstance(statement, ast.Return) and statement.value is not None:

@@ -7,6 +7,7 @@ target's instance, names are spelt uniformly and devices follow the inputs. Noth
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -214,11 +215,10 @@ def _refuse_patches(tree: ast.Module, top: Mapping[str, ast.stmt]) -> None:
 def _constants(top: Mapping[str, ast.stmt]) -> dict[str, KnownValue]:
     constants: dict[str, KnownValue] = {}
     for name, node in top.items():
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            try:
-                constants[name] = evaluate(node.value, constants)
-            except Unknown:
-                continue
+        match node:
+            case ast.Assign(targets=[ast.Name()], value=value) | ast.AnnAssign(target=ast.Name(), value=ast.expr() as value):
+                with contextlib.suppress(Unknown):
+                    constants[name] = evaluate(value, constants)
     return constants
 
 
