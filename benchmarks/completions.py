@@ -1,18 +1,22 @@
 """What becomes of a folder of completions for KernelBench: rendered, judged, right, and why not, by stage and reason.
 
-    python benchmarks/completions.py FOLDER --kernelbench CHECKOUT [--device cpu] [--json OUT.jsonl] [NAME ...]
+    python benchmarks/completions.py FOLDER --kernelbench CHECKOUT [--device cpu] [--json OUT.jsonl] [--only 23_Softmax,40_LayerNorm]
+    python benchmarks/completions.py FOLDER --kernelbench CHECKOUT --mutate 20000
 
 A file belongs to the problem whose name its path contains (``level1/23_Softmax.py``, ``best_23_Softmax_1.py``), or that it
 numbers (``level_1_problem_23_sample_0_kernel.py``). Every completion is rendered for the problem at its own sizes. On a GPU it
 is judged at them, too; on a CPU at sizes that one rule shrinks, where Triton's interpreter ends in time. A completion that was
-written for the own sizes alone is then counted under ``own sizes``. With names, only these problems are taken.
+written for the own sizes alone is then counted under ``own sizes``. With ``--mutate``, that
+many texts are rendered, and not judged: the completions after small accidents.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import json
+import random
 import re
 import sys
 import tempfile
@@ -23,8 +27,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "benchmarks")]
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "tests" / "helpers")]
 
+from mutations import mutated  # noqa: E402
 from shrink import shrunk  # noqa: E402
 
 from pytest_kernelllm.config.settings import Settings  # noqa: E402
@@ -71,17 +76,19 @@ class Text:
 
 
 def main() -> int:
-    """Prints two tables; 1 if the renderer itself failed on some completion."""
+    """Prints two tables; 1 if the renderer itself failed on some completion, or lost a process."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="problems, such as 23_Softmax; by default all")
+    parser.add_argument("--only", metavar="NAMES", help="problems, such as 23_Softmax,40_LayerNorm")
     parser.add_argument("--kernelbench", type=Path, required=True, metavar="CHECKOUT")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--deadline", type=float, default=60.0, help="seconds that one completion may take")
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--render-only", action="store_true", help="judge nothing")
+    parser.add_argument("--mutate", type=int, metavar="N", help="render N texts with accidents")
+    parser.add_argument("--seed", type=int, default=0, help="of the accidents")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write a line for each completion")
     options = parser.parse_args()
     problems = find_problems(options.kernelbench, (1, 2, 3))
@@ -89,7 +96,7 @@ def main() -> int:
     texts = [
         text
         for text in find_texts(options.folder, list(files))
-        if not options.names or Path(text.problem.name).stem in options.names
+        if not options.only or Path(text.problem.name).stem in options.only.split(",")
     ]
     settings = replace(
         Settings(),
@@ -98,12 +105,17 @@ def main() -> int:
         workers=options.workers or Settings.workers,
         timing=False,
     )
-    results = list(measure(texts, files, settings, judged=not options.render_only))
+    if options.mutate:
+        dice = random.Random(options.seed)
+        chosen = itertools.islice(itertools.cycle(texts), options.mutate)
+        texts = [replace(text, text=mutated(text.text, dice)) for text in chosen]
+    judged = not (options.render_only or options.mutate)
+    results = list(measure(texts, files, settings, judged=judged))
     if options.json:
         lines = (json.dumps(asdict(result)) for result in sorted(results, key=lambda result: result.file))
         options.json.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(f"{by_set(results)}\n\n{by_reason(results)}")
-    return 1 if any("please report it" in result.reason for result in results) else 0
+    return 1 if any("please report it" in r.reason or r.stage == "problem" for r in results) else 0
 
 
 # --------------------------------------------------------------------------- which completions

@@ -15,6 +15,7 @@ from pytest_kernelllm.generate.render.errors import RenderError, unexpected
 from pytest_kernelllm.generate.render.extract import ExtractError, extract
 from pytest_kernelllm.generate.render.operators import without_operators
 from pytest_kernelllm.generate.render.rendered import Rendered
+from pytest_kernelllm.generate.render.undefined import require_defined
 
 if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import LiveTarget
@@ -71,6 +72,7 @@ def _rendered(completion: Completion, live: LiveTarget, on_gpu: bool) -> Candida
 def _composed(
     completion: Completion, live: LiveTarget, on_gpu: bool, rendered: Rendered, *, translated: bool
 ) -> Candidate:
+    require_defined(rendered.body)
     provenance = _provenance(completion, live)
     cases = reached(live.cases, rendered.body)
     supports = shipped(rendered.supports, cases, on_gpu=on_gpu) or rendered.supports

@@ -12,8 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_kernelllm.core.syntax import (
     Substitute,
+    bound_names,
     call_name,
     constant_int,
+    expression,
     is_jitted,
     read_names,
     stored_names,
@@ -86,7 +88,12 @@ def _call(tree: ast.Module) -> ast.FunctionDef:
 
 
 def _kernels(tree: ast.Module) -> Iterator[tuple[str, KernelSource]]:
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and is_jitted(node)]
+    constants = dict(_constants(tree))
+    functions = [
+        Substitute({name: value for name, value in constants.items() if name not in bound_names(node)}).apply(node)
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and is_jitted(node)
+    ]
     helpers = tuple(f for f in functions if not f.name.startswith("triton_"))
     for function in functions:
         if function not in helpers:
@@ -99,6 +106,20 @@ def _kernels(tree: ast.Module) -> Iterator[tuple[str, KernelSource]]:
                     yield name, _from_string(name, parse(str(text)))
                 case called, _ if called.startswith("async_compile."):
                     raise RenderError(f"`{name}` is not a Triton kernel ({called}).")
+
+
+def _constants(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    """Yields the numbers that the module names: ``LOG2_E = 1.44``, ``LOG2_E: tl.constexpr = tl.constexpr(1.44)``."""
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) | ast.AnnAssign(
+                target=ast.Name(id=name), value=ast.expr() as value
+            ):
+                if isinstance(value, ast.Call) and call_name(value).endswith("constexpr") and value.args:
+                    value = value.args[0]
+                number = value.operand if isinstance(value, ast.UnaryOp) else value
+                if isinstance(number, ast.Constant) and isinstance(number.value, int | float):
+                    yield name, value
 
 
 def _from_string(name: str, tree: ast.Module) -> KernelSource:
@@ -185,7 +206,7 @@ class _Reader:
             elif isinstance(statement, ast.Assign):
                 self._assign(statement.targets[0], statement.value)
                 for target in statement.targets[1:]:  # a = b = value
-                    self._assign(target, copy.copy(statement.targets[0]))
+                    self._assign(target, expression(ast.unparse(statement.targets[0])))
             elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
                 self._effect(statement.value)
             elif isinstance(statement, ast.Return) and statement.value is not None:
