@@ -211,7 +211,11 @@ def _with_options(drawn: Sampling, options: SamplingOptions) -> Sampling:
     for name in options:
         if name not in SamplingOptions.__annotations__:
             close = difflib.get_close_matches(name, SamplingOptions.__annotations__, 1)
-            hint = f"did you mean `{close[0]}`" if close else f"there are {', '.join(SamplingOptions.__annotations__)}"
+            hint = (
+                f"did you mean `{close[0]}`"
+                if close
+                else f"there are {', '.join(SamplingOptions.__annotations__)}"
+            )
             raise GenerateError(f"There is no option `{name}`; {hint}{'?' if close else '.'}")
     return replace(drawn, **options)
 

@@ -32,7 +32,13 @@ class Sampling:
         Raises:
             GenerateError: a value is no number, or out of its range.
         """
-        for name, whole in (("temperature", False), ("top_p", False), ("top_k", True), ("max_new_tokens", True), ("seed", True)):
+        for name, whole in (
+            ("temperature", False),
+            ("top_p", False),
+            ("top_k", True),
+            ("max_new_tokens", True),
+            ("seed", True),
+        ):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
                 kind = "a whole number" if whole else "a number"

@@ -72,9 +72,18 @@ def test_a_prompt_that_does_not_fit_says_by_how_much(local):
         (lambda llm: llm.generate_raw("x", 0), "`n` cannot be 0; it must be a whole number of at least 1."),
         (lambda llm: llm.generate_triton(MODULE, "3"), "`n` cannot be '3'; it must be a whole number"),
         (lambda llm: llm.answers("x", True), "`n` cannot be True"),
-        (lambda llm: llm.generate_raw("x", temprature=1.0), "no option `temprature`; did you mean `temperature`?"),
-        (lambda llm: llm.generate_raw("x", beams=4), "no option `beams`; there are temperature, top_p, top_k"),
-        (lambda llm: llm.generate_raw("x", temperature="hot"), "`temperature` cannot be 'hot'; it must be a number"),
+        (
+            lambda llm: llm.generate_raw("x", temprature=1.0),
+            "no option `temprature`; did you mean `temperature`?",
+        ),
+        (
+            lambda llm: llm.generate_raw("x", beams=4),
+            "no option `beams`; there are temperature, top_p, top_k",
+        ),
+        (
+            lambda llm: llm.generate_raw("x", temperature="hot"),
+            "`temperature` cannot be 'hot'; it must be a number",
+        ),
         (lambda llm: llm.stream_raw("x", seed=1.5), "`seed` cannot be 1.5; it must be a whole number"),
         (lambda llm: llm.generate_raw(7), "`prompt` must be text, not of type int"),
         (lambda llm: llm.generate_triton(dict), "`code` must be text, not of type type"),

@@ -17,7 +17,9 @@ def describe(error: BaseException, directory: Path) -> dict[str, Any]:
     for frame in traceback.extract_tb(error.__traceback__):
         if Path(frame.filename).parent == directory:
             line = frame.lineno
-    text = _compiler_words(error) or str(error).split("\nSearch for `cuda")[0]  # without CUDA's generic advice
+    text = (
+        _compiler_words(error) or str(error).split("\nSearch for `cuda")[0]
+    )  # without CUDA's generic advice
     message = " ".join(text.split())
     return {"type": type(error).__name__, "message": message[:600], "line": line}
 

@@ -192,6 +192,8 @@ def _float_dtypes(program: Program) -> set[str]:
     allocated = {
         torch_calls.allocation(step.value)[2].removeprefix("torch.")
         for step in program.steps
-        if isinstance(step, Assign) and isinstance(step.value, ast.Call) and torch_calls.is_allocation(step.value)
+        if isinstance(step, Assign)
+        and isinstance(step.value, ast.Call)
+        and torch_calls.is_allocation(step.value)
     }
     return allocated & _FLOATS or {"float32"}

@@ -90,7 +90,9 @@ def _call(tree: ast.Module) -> ast.FunctionDef:
 def _kernels(tree: ast.Module) -> Iterator[tuple[str, KernelSource]]:
     constants = dict(_constants(tree))
     functions = [
-        Substitute({name: value for name, value in constants.items() if name not in bound_names(node)}).apply(node)
+        Substitute({name: value for name, value in constants.items() if name not in bound_names(node)}).apply(
+            node
+        )
         for node in tree.body
         if isinstance(node, ast.FunctionDef) and is_jitted(node)
     ]
@@ -112,8 +114,9 @@ def _constants(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
     """Yields the numbers that the module names: ``LOG2_E = 1.44``, ``LOG2_E: tl.constexpr = tl.constexpr(1.44)``."""
     for node in tree.body:
         match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value) | ast.AnnAssign(
-                target=ast.Name(id=name), value=ast.expr() as value
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
             ):
                 if isinstance(value, ast.Call) and call_name(value).endswith("constexpr") and value.args:
                     value = value.args[0]

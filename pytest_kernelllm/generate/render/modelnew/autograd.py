@@ -31,9 +31,12 @@ def as_functions(tree: ast.Module, imported: Mapping[str, Imported]) -> ast.Modu
     tree.body = [_forward(n) if isinstance(n, ast.ClassDef) and n in classes else n for n in tree.body]
     aliases = {alias: expression(name) for alias, name in _aliases(tree, functions).items()}
     tree.body = [
-        node for node in tree.body if not (isinstance(node, ast.Assign) and bound_names(node) & aliases.keys())
+        node
+        for node in tree.body
+        if not (isinstance(node, ast.Assign) and bound_names(node) & aliases.keys())
     ]
-    return Substitute(aliases).apply(_Applied(functions).visit(tree))
+    _Applied(functions).visit(tree)
+    return Substitute(aliases).apply(tree)
 
 
 def _aliases(tree: ast.Module, functions: Collection[str]) -> dict[str, str]:

@@ -216,7 +216,10 @@ def _constants(top: Mapping[str, ast.stmt]) -> dict[str, KnownValue]:
     constants: dict[str, KnownValue] = {}
     for name, node in top.items():
         match node:
-            case ast.Assign(targets=[ast.Name()], value=value) | ast.AnnAssign(target=ast.Name(), value=ast.expr() as value):
+            case (
+                ast.Assign(targets=[ast.Name()], value=value)
+                | ast.AnnAssign(target=ast.Name(), value=ast.expr() as value)
+            ):
                 with contextlib.suppress(Unknown):
                     constants[name] = evaluate(value, constants)
     return constants

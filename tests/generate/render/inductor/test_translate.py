@@ -92,15 +92,31 @@ def changed(*replacements: tuple[str, str], target: str = "LinearReLU") -> str:
 @pytest.mark.parametrize(
     "replacements",
     [
-        [("buf1 = reinterpret_tensor(buf0,", "buf1 = buf9 = reinterpret_tensor(buf0,"), ("](buf1,", "](buf9,")],
+        [
+            ("buf1 = reinterpret_tensor(buf0,", "buf1 = buf9 = reinterpret_tensor(buf0,"),
+            ("](buf1,", "](buf9,"),
+        ],
         [("buf2 = empty", "buf7 = buf2 = empty"), ("primals_2, buf2, 256", "primals_2, buf7, 256")],
         [("primals_3 = input_0", "primals_3 = other = input_0")],
         [("0), buf2\n", "0), buf2\n    for i in range(3):\n        pass\n    return buf9\n")],
-        [("        return output[0]", "        return output[0]\n        if output:\n            return output[1]")],
+        [
+            (
+                "        return output[0]",
+                "        return output[0]\n        if output:\n            return output[1]",
+            )
+        ],
         [("@triton.jit\n", "ZERO: tl.constexpr = 0.0\n@triton.jit\n"), ("tmp5 = 0.0", "tmp5 = ZERO")],
         [("@triton.jit\n", "ZERO = tl.constexpr(0.0)\n@triton.jit\n"), ("tmp5 = 0.0", "tmp5 = ZERO")],
     ],
-    ids=["chained view", "chained buffer", "chained input", "dead code", "dead in forward", "annotated", "constexpr"],
+    ids=[
+        "chained view",
+        "chained buffer",
+        "chained input",
+        "dead code",
+        "dead in forward",
+        "annotated",
+        "constexpr",
+    ],
 )
 def test_other_spellings_of_the_same_program_render_alike(replacements: list[tuple[str, str]]) -> None:
     assert changed(*replacements) == changed()
