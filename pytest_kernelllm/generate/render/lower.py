@@ -27,13 +27,19 @@ _PLAIN = {
         for module in ("libdevice", "tl_math", "tl.math", "math")
         for name in _SAME
     },
-    "libdevice.fabs": "tl.abs",
-    "tl_math.fabs": "tl.abs",
-    "libdevice.sigmoid": "tl.sigmoid",
-    "libdevice.fmax": "tl.maximum",
-    "libdevice.fmin": "tl.minimum",
-    "libdevice.max": "tl.maximum",
-    "libdevice.min": "tl.minimum",
+    **{
+        f"{module}.{name}": f"tl.{function}"
+        for module in ("libdevice", "tl_math")
+        for name, function in {
+            "fabs": "abs",
+            "fmax": "maximum",
+            "fmin": "minimum",
+            "max": "maximum",
+            "min": "minimum",
+            "sigmoid": "sigmoid",
+            "where": "where",
+        }.items()
+    },
     "libdevice.fdiv_rn": "tl.div_rn",
     "libdevice.div_rn": "tl.div_rn",
     "libdevice.fsqrt_rn": "tl.sqrt_rn",

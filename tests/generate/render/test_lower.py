@@ -163,6 +163,7 @@ def lowered(body: str) -> str:
         ("a = tl.clamp(ks0, 0.0, 6.0)", "a = tl.clamp(ks0, 0.0, 6.0)"),
         ("a = libdevice.clamp(ks0, 0.0, 6.0)", "a = clip(ks0, 0.0, 6.0)"),
         ("a = libdevice.fast_expf(ks0)", "a = tl.exp(ks0)"),
+        ("a = tl_math.sigmoid(ks0)", "a = tl.sigmoid(ks0)"),
         ("a = libdevice.erf(ks0)", "a = tl.erf(ks0)"),
         ("tl.device_assert(ks0 < 3, 'out of bounds')\n    a = 1", "a = 1"),
     ],

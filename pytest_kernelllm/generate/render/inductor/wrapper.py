@@ -216,7 +216,7 @@ class _Reader:
                 value = statement.value
                 items = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
                 self.returns = tuple(self._resolve(item) for item in items)
-            elif not isinstance(statement, ast.Delete | ast.Pass):
+            elif not isinstance(statement, ast.Delete | ast.Pass | ast.Expr):  # the last has no effect
                 raise RenderError(
                     f"Line {statement.lineno} of `call` is not understood:"
                     f" {ast.unparse(statement).splitlines()[0]}"

@@ -98,6 +98,7 @@ def changed(*replacements: tuple[str, str], target: str = "LinearReLU") -> str:
         ],
         [("buf2 = empty", "buf7 = buf2 = empty"), ("primals_2, buf2, 256", "primals_2, buf7, 256")],
         [("primals_3 = input_0", "primals_3 = other = input_0")],
+        [("        del primals_2\n", "        (primals_2, buf2)\n")],
         [("0), buf2\n", "0), buf2\n    for i in range(3):\n        pass\n    return buf9\n")],
         [
             (
@@ -112,6 +113,7 @@ def changed(*replacements: tuple[str, str], target: str = "LinearReLU") -> str:
         "chained view",
         "chained buffer",
         "chained input",
+        "no effect",
         "dead code",
         "dead in forward",
         "annotated",
