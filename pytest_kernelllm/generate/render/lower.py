@@ -74,7 +74,6 @@ _DEVICE = {
             "clamp": "clip",
             "clip": "clip",
         }.items()
-        if module != "tl" or name != "clamp"
     },
     "triton_helpers.maximum": "maximum",
     "triton_helpers.minimum": "minimum",
