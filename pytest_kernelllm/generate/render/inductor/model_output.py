@@ -15,8 +15,9 @@ from pytest_kernelllm.core.records import Case, Domain, TensorSpec
 from pytest_kernelllm.core.syntax import call_name, constant_int, expression, is_docstring
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.inductor import torch_calls
+from pytest_kernelllm.generate.render.inductor.kernel_source import parse
 from pytest_kernelllm.generate.render.inductor.program import Assign, Binding, Layout, Program
-from pytest_kernelllm.generate.render.inductor.wrapper import parse, read_program
+from pytest_kernelllm.generate.render.inductor.wrapper import read_program
 from pytest_kernelllm.generate.render.visible import is_own, reached, visible
 
 if TYPE_CHECKING:
