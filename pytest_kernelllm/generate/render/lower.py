@@ -254,7 +254,7 @@ def _check(function: ast.FunctionDef, helpers: set[str]) -> None:
     if missing := lacks(function):
         name = missing[0].removeprefix("tl.")
         raise RenderError(
-            f"`{function.name}` calls `tl.{name}`, but triton.language has no {name}; write out what it computes."
+            f"`{function.name}` calls `tl.{name}`, but triton.language has no {name}."
         )
     local = {a.arg for a in function.args.args} | stored_names(function)
     allowed = local | helpers | {"tl", "triton"} | set(_device_sources()) | _BUILTINS

@@ -139,7 +139,7 @@ def test_substitutes_and_constants_of_the_module_go_together(
 
 @pytest.mark.parametrize("name", ["gelu", "mean"])
 def test_a_function_that_triton_lacks_is_named(name: str) -> None:
-    with pytest.raises(RenderError, match=rf"calls `tl\.{name}`, but triton\.language has no {name}; write"):
+    with pytest.raises(RenderError, match=rf"calls `tl\.{name}`, but triton\.language has no {name}\."):
         rendered("Scale", with_kernel(f"tl.{name}(x)"))
 
 
