@@ -253,9 +253,7 @@ def _check(function: ast.FunctionDef, helpers: set[str]) -> None:
     """Checks that every name is local, ``tl``, a helper or a builtin, as others would fail when the kernel runs."""
     if missing := lacks(function):
         name = missing[0].removeprefix("tl.")
-        raise RenderError(
-            f"`{function.name}` calls `tl.{name}`, but triton.language has no {name}."
-        )
+        raise RenderError(f"`{function.name}` calls `tl.{name}`, but triton.language has no {name}.")
     local = {a.arg for a in function.args.args} | stored_names(function)
     allowed = local | helpers | {"tl", "triton"} | set(_device_sources()) | _BUILTINS
     for node in ast.walk(function):

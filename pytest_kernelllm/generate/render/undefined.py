@@ -19,9 +19,13 @@ def require_defined(body: str) -> None:
         body: a kernel module without its head (see ``Rendered.body``).
 
     Raises:
-        RenderError: one is not; the message names it and where it is read.
+        RenderError: one is not, and the message names it and where it is read; or the module is not Python.
     """
-    tree = ast.parse(body)
+    try:
+        tree = ast.parse(body)
+    except SyntaxError as error:
+        line = body.splitlines()[(error.lineno or 1) - 1].strip()
+        raise RenderError(f"What the code becomes is not Python ({error.msg}): {line}") from None
     defined = _ALWAYS.union(*(bound_names(ast.Module([node], [])) for node in tree.body if not _scope(node)))
     defined |= {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     for node in tree.body:
