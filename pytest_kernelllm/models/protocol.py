@@ -30,8 +30,19 @@ class Sampling:
         """Checks the values.
 
         Raises:
-            GenerateError: a value is out of its range.
+            GenerateError: a value is no number, or out of its range.
         """
+        for name, whole in (
+            ("temperature", False),
+            ("top_p", False),
+            ("top_k", True),
+            ("max_new_tokens", True),
+            ("seed", True),
+        ):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+                kind = "a whole number" if whole else "a number"
+                raise GenerateError(f"`{name}` cannot be {value!r}; it must be {kind}.")
         for name, fine, expected in (
             ("temperature", 0 <= self.temperature < math.inf, "at least 0"),
             ("top_p", 0 < self.top_p <= 1, "more than 0 and at most 1"),

@@ -17,6 +17,7 @@ from pytest_kernelllm.generate.render.errors import RenderError, unexpected
 from pytest_kernelllm.generate.render.extract import ExtractError, extract
 from pytest_kernelllm.generate.render.operators import without_operators
 from pytest_kernelllm.generate.render.rendered import Rendered
+from pytest_kernelllm.generate.render.undefined import require_defined
 
 if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import LiveTarget
@@ -81,6 +82,7 @@ def _composed(
     provenance = _provenance(completion, live)
     sources = []
     for rendered in renderings:
+        require_defined(rendered.body)
         cases = reached(live.cases, rendered.body)
         supports = shipped(rendered.supports, cases, on_gpu=on_gpu) or rendered.supports
         sources.append(kernel_module.compose(provenance, rendered.docstring, supports, rendered.body))

@@ -7,6 +7,7 @@ target's instance, names are spelt uniformly and devices follow the inputs. Noth
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -38,6 +39,7 @@ from pytest_kernelllm.generate.render.modelnew.substitutes import with_substitut
 from pytest_kernelllm.generate.render.modelnew.values import KnownValue, Unknown, argument, evaluate
 from pytest_kernelllm.generate.render.rendered import Rendered
 from pytest_kernelllm.generate.render.signature import with_target_parameters
+from pytest_kernelllm.generate.render.undefined import require_defined
 
 if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import LiveTarget
@@ -71,6 +73,7 @@ def translate_modelnew(source: str, live: LiveTarget) -> list[Rendered]:
     for match in answer.matches():
         try:
             body = answer.body(match)
+            require_defined(body)  # here, so that one match does not cost the others
         except RenderError as error:
             errors.append(error)
         else:
@@ -261,11 +264,13 @@ def _refuse_patches(tree: ast.Module, top: Mapping[str, ast.stmt]) -> None:
 def _constants(top: Mapping[str, ast.stmt]) -> dict[str, KnownValue]:
     constants: dict[str, KnownValue] = {}
     for name, node in top.items():
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            try:
-                constants[name] = evaluate(node.value, constants)
-            except Unknown:
-                continue
+        match node:
+            case (
+                ast.Assign(targets=[ast.Name()], value=value)
+                | ast.AnnAssign(target=ast.Name(), value=ast.expr() as value)
+            ):
+                with contextlib.suppress(Unknown):
+                    constants[name] = evaluate(value, constants)
     return constants
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import textwrap
 from dataclasses import replace
 from typing import Any
@@ -109,6 +110,37 @@ def test_constants_are_written_out_in_kernels_and_kept_for_the_host() -> None:
 def test_substitutes_for_libdevice_are_included() -> None:
     source = rendered("Scale", answer("hand_scale")).source
     assert "def tanh(x):" in source and "libdevice" not in source
+
+
+def with_kernel(value: str, constant: str = "") -> str:
+    """A completion whose kernel stores ``value`` of the loaded ``x``."""
+    load = "tl.load(x_ptr + offsets, mask=offsets < n)"
+    text = model("pass", "return kernel[(1,)](x, x, 9, 16)").replace(load, re.sub(r"\bx\b", load, value))
+    return text.replace("\n\n\n@triton.jit", f"\n{constant}\n\n\n@triton.jit", 1)
+
+
+@pytest.mark.parametrize("function", ["libdevice.tanh", "tl.tanh"])
+@pytest.mark.parametrize(
+    ("constant", "written"),
+    [
+        ("LOG2_E: tl.constexpr = 1.5", "* 1.5)"),
+        ("LOG2_E = 1.5", "* 1.5)"),
+        ("LOG2_E = tl.constexpr(1.5)", "* LOG2_E)"),
+    ],
+)
+def test_substitutes_and_constants_of_the_module_go_together(
+    constant: str, written: str, function: str
+) -> None:
+    source = rendered("Scale", with_kernel(f"{function}(x * LOG2_E)", constant)).source
+    assert written in source
+    assert "def tanh(x):" in source
+    assert ".tanh(" not in source
+
+
+@pytest.mark.parametrize("name", ["gelu", "mean"])
+def test_a_function_that_triton_lacks_is_named(name: str) -> None:
+    with pytest.raises(RenderError, match=rf"calls `tl\.{name}`, but triton\.language has no {name}\."):
+        rendered("Scale", with_kernel(f"tl.{name}(x)"))
 
 
 def test_a_branch_that_only_printed_stays_valid() -> None:
@@ -331,6 +363,15 @@ def test_gradients_keep_the_autograd_function() -> None:
     cases = tuple(replace(case, domain=replace(case.domain, grad=True)) for case in add.cases)
     source = render(completion(answer("hand_add_function")), replace(add, cases=cases)).source
     assert "class AddFunction(torch.autograd.Function):" in source and "AddFunction.apply(x, y)" in source
+
+
+def test_a_name_for_what_applies_an_autograd_function() -> None:
+    text = answer("hand_add_function").replace("AddFunction.apply(x, y)", "add(x, y)")
+    source = rendered(
+        "Add", text.replace("class ModelNew", "add = AddFunction.apply\n\n\nclass ModelNew")
+    ).source
+    assert "return AddFunction(x, y)" in source
+    assert ".apply" not in source
 
 
 def test_modules_of_its_own_become_functions() -> None:
