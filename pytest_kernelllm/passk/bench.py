@@ -130,7 +130,7 @@ def _samples(session: Session, target: Target) -> tuple[list[Draft], list[Sample
 
 def _not_applicable(completion: Completion) -> bool:
     """Whether a generator stated in its note why it has nothing for this target, which is no failed answer."""
-    return not completion.text and not completion.tokens and bool(completion.note)
+    return not completion.text and not completion.model and bool(completion.note)
 
 
 def _has_code(completion: Completion) -> bool:
