@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_kernelllm.core.records import Case, Completion, Target
-from pytest_kernelllm.generate.protocol import Generator, Request
+from pytest_kernelllm.generate.protocol import Attempt, Generator, Repair, Request
 from pytest_kernelllm.models.protocol import (
     Answer,
     Ask,
@@ -41,6 +41,7 @@ class KernelLLMGenerator(Generator):
     """Samples a language model for many targets at once (``generate.protocol.Generator``)."""
 
     batched = True
+    repairs = True
 
     def __init__(
         self,
@@ -102,6 +103,28 @@ class KernelLLMGenerator(Generator):
         for answer in self._model.answers(asks, self._sampling):
             yield asked[answer.ask], self._completion(answer, asks[answer.ask].prompt)
 
+    def repair(self, repairs: Sequence[Repair]) -> Iterator[tuple[Repair, Completion]]:
+        """Yields a new answer to each, written with the verdicts on the earlier ones before the model's eyes.
+
+        Raises:
+            GenerateError: the model is not available.
+        """
+        asked: list[Repair] = []
+        asks: list[Ask] = []
+        for repair in repairs:
+            index = repair.request.indices[0]
+            prompt, why_not = self._again(repair)
+            if why_not:
+                yield (
+                    repair,
+                    Completion(self.name, index, "", "modelnew", prompt=text_of(prompt), note=why_not),
+                )
+            else:
+                asked.append(repair)
+                asks.append(Ask(prompt, (index,)))
+        for answer in self._model.answers(asks, self._sampling):
+            yield asked[answer.ask], self._completion(answer, asks[answer.ask].prompt)
+
     def stream(self, request: Request) -> Iterator[str | Completion]:
         """Yields the first requested sample in pieces, and then the whole of it as a completion.
 
@@ -127,27 +150,48 @@ class KernelLLMGenerator(Generator):
         """Ends a running ``generate``."""
         self._model.stop()
 
-    def _prompt(self, request: Request) -> tuple[Prompt, str]:
+    def _again(self, repair: Repair) -> tuple[Prompt, str]:
+        """Returns the prompt for another answer, and why it cannot be used. Only the last attempt is told if all are too long."""
+        prompt, why_not = self._prompt(repair.request, repair.attempts)
+        if why_not and len(repair.attempts) > 1:
+            return self._prompt(repair.request, repair.attempts[-1:])
+        return prompt, why_not
+
+    def _prompt(self, request: Request, attempts: Sequence[Attempt] = ()) -> tuple[Prompt, str]:
         """Returns a target's prompt, and why it cannot be used; the reason is empty if it can."""
         from pytest_kernelllm.models.prompt import PromptError, standalone
+        from pytest_kernelllm.models.prompt.feedback import feedback
 
         live = request.live()
         try:
             code = standalone(live, shown_case(live))
         except PromptError as error:
             return "", str(error).rstrip(".")
-        prompt = self._asked(request.target, code, live)
+        sizes = {case.name: case.sizes for case in live.cases}
+        told = [(attempt, feedback(attempt, sizes)) for attempt in attempts]
+        prompt = self._asked(request.target, code, live, told)
         return prompt, self._model.too_long(prompt, self._sampling) or ""
 
-    def _asked(self, target: Target, code: str, live: LiveTarget) -> Prompt:
+    def _asked(
+        self, target: Target, code: str, live: LiveTarget, told: Sequence[tuple[Attempt, str]]
+    ) -> Prompt:
         from pytest_kernelllm.models.prompt import SYSTEM, TEMPLATE, chat_task, fill, situation_of
 
         if not self._model.takes_messages():
+            code = "\n\n".join([code.rstrip(), *map(_as_comment, told)]) if told else code
             text = fill(self._model.template() or TEMPLATE, code)
             return self._hook.replace(target, code, text) or text
         task = chat_task(code, situation_of(live.cases, self._gpu or "a GPU"))
         task = self._hook.replace(target, code, task) or task
-        return Message("system", SYSTEM), Message("user", task)
+        turns = [
+            message
+            for attempt, said in told
+            for message in (
+                Message("assistant", attempt.completion.text or "(no text)"),
+                Message("user", said),
+            )
+        ]
+        return Message("system", SYSTEM), Message("user", task), *turns
 
     def _completion(self, answer: Answer, prompt: Prompt) -> Completion:
         return Completion(
@@ -165,6 +209,22 @@ class KernelLLMGenerator(Generator):
             failed=answer.finish == "failed",
             reasoning=answer.reasoning,
         )
+
+
+def _as_comment(told: tuple[Attempt, str]) -> str:
+    """Writes an attempt below the module, where a model that only knows that form of a prompt finds it."""
+    attempt, said = told
+    text = f"An earlier answer:\n\n{_code_of(attempt.completion.text)}\n\n{said}"
+    return "\n".join(f"# {line}".rstrip() for line in text.splitlines())
+
+
+def _code_of(text: str) -> str:
+    from pytest_kernelllm.generate.render.extract import ExtractError, extract
+
+    try:
+        return extract(text)
+    except ExtractError:
+        return text[:2000]
 
 
 def shown_case(live: LiveTarget) -> Case:
