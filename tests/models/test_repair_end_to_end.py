@@ -1,8 +1,8 @@
-"""Repair rounds against a real ``transformers serve``: a model that errs at first and follows the verdict (``tests/tiny/repair.py``)."""
+"""Repair rounds through a server that errs at first and follows verdicts: judged for real, interrupted, and resumed."""
 
 import json
+import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -10,29 +10,43 @@ import sys
 import jsonschema
 import pytest
 from projects import COMMAND
-from serving import SECRET, Proxy, transformers_serve
+from serving import SECRET, Proxy, Scripted
+from tiny.lessons import HERE
 from tiny.project import lay_out
-from tiny.repair import MODEL, TARGETS, why_not_taught
 from waiting import wait_until
 
 from pytest_kernelllm.passk.schema import passk_schema
 
 pytestmark = pytest.mark.slow
 
+TARGETS = {"Affine": "scale_plus_one", "RMSNorm": "no_eps"}
+"""The modules that the model knows, each with the fault in its first answer."""
+
+MARKS = {"Affine": "x * self.scale + self.shift", "RMSNorm": "self.eps = eps"}
+"""What a module is known by in a prompt."""
+
 ROUTE = "/v1/chat/completions"
 
 
+def follows_verdicts(body):
+    """What a model says that errs at first and follows a verdict, by the module that it is asked about."""
+    asked = body["messages"][1]["content"]
+    name, fault = next(each for each in TARGETS.items() if MARKS[each[0]] in asked)
+    fault = "" if len(body["messages"]) > 2 else f".{fault}"
+    assert [message["role"] for message in body["messages"][2:]] in ([], ["assistant", "user"])
+    return {"content": (HERE / "answers" / f"{name}{fault}.txt").read_text()}
+
+
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
+def served():
     """A proxy before the server, which counts requests, and the model's name."""
-    if why_not := why_not_taught():
-        pytest.fail(why_not)
-    folder = tmp_path_factory.mktemp("server") / MODEL.name
-    shutil.copytree(MODEL, folder)
-    with transformers_serve(folder, "--dtype", "float32") as address:
-        proxy = Proxy(address)
-        yield proxy, folder
-        proxy.close()
+    server = Scripted(
+        speaks="chat", models=("scripted",), owner="somebody", honours_n=False, says=follows_verdicts
+    )
+    proxy = Proxy(server.url)
+    yield proxy, "scripted"
+    proxy.close()
+    server.close()
 
 
 @pytest.fixture
@@ -69,8 +83,6 @@ def run(command, project, **environ):
 
 
 def clean():
-    import os
-
     return {k: v for k, v in os.environ.items() if "TOKEN" not in k} | {"OMP_NUM_THREADS": "1"}
 
 

@@ -44,8 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     """Train, and write the model's folder."""
     folder = Path(arguments[0]) if arguments else MODEL
     taught = lessons()
-    texts = [text for lesson in taught for text in (lesson.prompt, *(a.text for a in lesson.answers))]
-    tokenizer = make_tokenizer(texts)
+    tokenizer = make_tokenizer(taught)
     model = make_model(tokenizer)
     started = time.monotonic()
     for step, excess in train(model, tokenizer, taught):
@@ -63,8 +62,8 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def make_tokenizer(texts: Sequence[str]) -> PreTrainedTokenizerFast:
-    """Byte-level BPE with the words of these texts; puts one begin-of-text token before a text."""
+def make_tokenizer(taught: Sequence[Lesson]) -> PreTrainedTokenizerFast:
+    """Byte-level BPE with the words of the lessons; puts one begin-of-text token before a text."""
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bpe.decoder = decoders.ByteLevel()
@@ -74,6 +73,7 @@ def make_tokenizer(texts: Sequence[str]) -> PreTrainedTokenizerFast:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
+    texts = [text for lesson in taught for text in (lesson.prompt, *(a.text for a in lesson.answers))]
     bpe.train_from_iterator(texts, trainer)
     bpe.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
     return PreTrainedTokenizerFast(tokenizer_object=bpe, bos_token="<s>", eos_token="</s>")
