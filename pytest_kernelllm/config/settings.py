@@ -55,6 +55,10 @@ class Settings:
     ``endpoint``, ``inductor``, ``files``; ``auto`` takes the best one available."""
     samples: int = option(4, RUN, "candidates per target and generator (default 4)", "K")
     """Candidates asked for, for each target and each generator."""
+    repair: int = option(
+        0, LANGUAGE_MODEL, "rounds in which a rejected answer goes back with its verdict (default 0)", "N"
+    )
+    """How often a rejected answer goes back to the language model with its verdict, for a better one. 0: never."""
     candidates_dir: str = option("", GENERATORS, "folder with candidates for the files generator", "DIR")
     """Folder with candidate files, for the ``files`` generator."""
     model: str = option(
@@ -86,6 +90,11 @@ class Settings:
         "URL",
     )
     """The server to ask: a URL, ``hf:NAME`` (one of your Inference Endpoints), or ``hf-model:OWNER/MODEL`` (a provider)."""
+    protocol: Literal["auto", "chat", "completions", "tgi"] = option(
+        "auto", LANGUAGE_MODEL, "how to talk to the server (default: by the model and what the server has)"
+    )
+    """How to talk to the server: ``chat`` in messages, ``completions`` and ``tgi`` by a text to continue. ``auto`` chats, except with
+    models called KernelLLM, and with servers that do not."""
     concurrency: int = option(8, LANGUAGE_MODEL, "requests sent to an endpoint at once (default 8)", "N")
     """Requests sent to an endpoint at once."""
     wake_timeout: float = option(
@@ -178,6 +187,7 @@ _LEAST = {
     "samples": 1,
     "concurrency": 1,
     "workers": 0,
+    "repair": 0,
     "deadline": 0,
     "reference_deadline": 1,
     "wake_timeout": 0,

@@ -71,6 +71,8 @@ class Completion(Record):
     """US dollars it cost when it was written; None where the price is unknown."""
     failed: bool = False
     """Whether it is missing or cut off for a passing reason (a server that was down): never stored, so asked for again."""
+    reasoning: str = ""
+    """What the model thought before it answered, where that is kept apart from the text."""
 
 
 @dataclass(frozen=True)

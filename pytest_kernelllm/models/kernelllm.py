@@ -12,7 +12,7 @@ from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.generate.render.extract import ExtractError, extract
 from pytest_kernelllm.models.from_settings import language_model, sampling
-from pytest_kernelllm.models.prompt import TEMPLATE, fill
+from pytest_kernelllm.models.prompt import SYSTEM, TEMPLATE, chat_task, fill
 from pytest_kernelllm.models.protocol import Answer, Ask, Sampling
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class KernelLLM:
         """Returns the raw text that the model writes after a prompt.
 
         Args:
-            prompt: the text to continue; no chat template is applied.
+            prompt: the text to continue; a model that is chatted with gets it as a message.
             n: the number of answers; None for a single one, which is returned by itself.
             **options: how tokens are drawn.
 
@@ -163,12 +163,15 @@ class KernelLLM:
         return Pieces(self._model.stream(prompt, self._drawn(prompt, options)))
 
     def prompt(self, code: str) -> str:
-        """Returns the prompt for a PyTorch module, from the template in the model's repository or else from ours.
+        """Returns the prompt for a PyTorch module: ours, or from the template in the model's repository.
 
         Raises:
-            GenerateError: ``code`` is not text.
+            GenerateError: ``code`` is not text, or the server has to be asked whether it is chatted with, and does not
+                answer.
         """
         _require_text("code", code)
+        if self._model.takes_messages():
+            return f"{SYSTEM}\n\n{chat_task(code)}"
         return fill(self._model.template() or TEMPLATE, code)
 
     def close(self) -> None:

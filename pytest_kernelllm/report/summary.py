@@ -41,6 +41,8 @@ def write_summary(
     terminal.write_line("")
     for line in scores:
         terminal.write_line(line)
+    if line := repairs(outcomes):
+        terminal.write_line(line)
     for each in spent(outcomes):
         terminal.write_line(f"{each.generator}: {each}.")
     terminal.write_line(f"{counted(judged, 'verdict')}, {known} of them known before, in {store.name}/.")
@@ -53,3 +55,23 @@ def write_summary(
         )
     for problem in problems:
         terminal.write_line(problem, yellow=True)
+
+
+def repairs(outcomes: Sequence[Outcome]) -> str:
+    """Returns what repair achieved: how many first answers were right, and how many are after it; empty without any."""
+    sent_back = [outcome for outcome in outcomes if outcome.rounds]
+    failed = sum(outcome.unanswered for outcome in outcomes)
+    if not sent_back and not failed:
+        return ""
+    answers = sum(len(outcome.rounds) - 1 for outcome in sent_back)
+
+    def right(each: Outcome) -> bool:
+        return each.verdict is not None and each.verdict.correct
+
+    first = sum(right(outcome.rounds[0]) for outcome in sent_back)
+    now = sum(map(right, sent_back))
+    line = (
+        f"{counted(len(sent_back), 'answer')} sent back with the verdict: {first} right at first, {now} after "
+        f"{counted(answers, 'repair')}."
+    )
+    return line + (f" {counted(failed, 'request')} failed; run again to repeat." if failed else "")

@@ -72,6 +72,8 @@ def _result(
         asked = winner.verdict.sizes_asked if winner.verdict else ""
         untimed = f"speed unknown; {asked}" if asked else "speed unknown"
         notes = next((t.note for t in timing if t.note), "") if timing else untimed
+        if winner.repaired:
+            notes = ", ".join(filter(None, [f"repaired in round {winner.repaired}", notes]))
         return f"[green]{'patch' if patch else 'verified'}[/]" + (f", {notes}" if notes else "")
     reasons = [o for o in outcomes if o.verdict is not None] or outcomes
     return _why(reasons[0])
