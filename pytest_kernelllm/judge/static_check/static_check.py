@@ -13,11 +13,11 @@ import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pytest_kernelllm.core.characters import in_names, in_source
 from pytest_kernelllm.core.program import parse
 from pytest_kernelllm.judge.static_check.addresses import made_up_addresses
 from pytest_kernelllm.judge.static_check.allowed import BUILTINS, DUNDERS, NAMESPACES
 from pytest_kernelllm.judge.static_check.attributes import attribute, is_dunder, is_guarded
-from pytest_kernelllm.judge.static_check.characters import in_names, in_source
 from pytest_kernelllm.judge.static_check.classes import class_definition
 from pytest_kernelllm.judge.static_check.hooks import pytest_name
 from pytest_kernelllm.judge.static_check.modules import (
