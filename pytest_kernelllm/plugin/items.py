@@ -95,8 +95,8 @@ class TargetItem(pytest.Item):
         raise NotImplementedError
 
     def skip(self, reason: str) -> NoReturn:
-        """Skips the test; the reason names the target, because pytest's list of skipped tests names only the file."""
-        pytest.skip(f"{self.target.name}: {reason}")
+        """Skips the test. pytest's list of skipped tests names the marker's line, and the reason names the target."""
+        raise pytest.skip.Exception(f"{self.target.name}: {reason}", _use_item_location=True)
 
 
 class CandidateItem(TargetItem):
