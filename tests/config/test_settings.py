@@ -42,6 +42,7 @@ EXAMPLES = {
     "cluster": ("auto",) * 3,
     "isolation": ("strict",) * 3,
     "require_kernels": ("yes", True, True),
+    "require_timing": ("yes", True, True),
     "kernels_dir": ("pkg/kernels",) * 3,
     "store": ("kept",) * 3,
 }
