@@ -29,6 +29,9 @@ from pytest_kernelllm.session.session import Session
 USAGE = "kernelllm-usage"
 """Key under which pytest-xdist's workers report ``Session.usage``."""
 
+NOTES = "kernelllm-notes"
+"""Key under which pytest-xdist's workers report ``Session.notes``."""
+
 TOGETHER = "kernelllm-together"
 """Key under which pytest-xdist's workers learn whether each gets all items of a target. They do not know ``--dist``."""
 
@@ -65,6 +68,8 @@ class Run:
         self._found = False
         """Whether a marker was collected."""
         self._tests: list[Path] = []
+        self._notes: list[str] = []
+        """From pytest-xdist's workers."""
         self._slots = 0
         """Of pytest-xdist's workers."""
         self._spans: list[Span] = []
@@ -146,11 +151,13 @@ class Run:
         """Reports from one of pytest-xdist's workers how busy its slots were."""
         if hasattr(self.config, "workeroutput"):
             self.config.workeroutput[USAGE] = self.session.usage
+            self.config.workeroutput[NOTES] = self.session.notes
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Adds up how busy the slots of pytest-xdist's workers were."""
         slots, spans = getattr(node, "workeroutput", {}).get(USAGE, (0, []))
+        self._notes += getattr(node, "workeroutput", {}).get(NOTES, [])
         self._slots += slots
         self._spans += spans
 
@@ -203,7 +210,7 @@ class Run:
             self.session.store.path,
             outcomes,
             suggestions,
-            self.session.store.problems,
+            [*self.session.store.problems, *dict.fromkeys([*self.session.notes, *self._notes])],
             summary_lines(outcomes, self.writers, self.settings.samples),
             usage if usage and self.session.environment.device == "cuda" else None,
             {o.target.id for o in outcomes if adoption_state(self.root, o.target) == "stale"},

@@ -239,6 +239,20 @@ def test_a_target_without_files_is_skipped_with_the_reason(project):
     result.stdout.fnmatch_lines(["SKIPPED*layers.py:12: Scale: *No candidate file Scale.py*"])
 
 
+@pytest.mark.parametrize("more", [(), ("-n1",)])
+def test_dimensions_that_inputs_ignore_are_named(project, more):
+    layers = project.path / "layers.py"
+    layers.write_text(
+        LAYERS.replace("def rows(n=6)", "def rows(n=6, m=8)").replace('dims={"n"', 'dims={"m": (1, 9), "n"')
+    )
+    result = run(project, *FILES, "--kernelllm-samples=1", *more)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        ["*layers.py*Scale*: dims names 'm', but no tensor of inputs has that size on an axis*"]
+    )
+    result.stdout.no_fnmatch_line("*dims names 'n'*")
+
+
 NOTEBOOK = '{"cells": [{"source": ["@triton_candidate\\n", "class Scale(nn.Module): ..."]}]}'
 HINTS = {
     "no marker": ({"layers.py": "x = 1\n"}, "No target was found: mark an nn.Module"),
