@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 _RIGHT_TO_LEFT = ("R", "AL", "AN")
 """Bidirectional classes of letters and digits."""
+_ALPHABETS = frozenset(["LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU", "DESERET"])
+"""Those with letters that look like Latin ones, as Unicode's names of characters begin."""
 _LATIN = "ßæøœđłðþŧħ"
 """Lower-case Latin letters that are neither ASCII nor ASCII with an accent."""
 
@@ -38,18 +40,8 @@ def look_alike(word: str) -> str | None:
             continue
         plain = unicodedata.normalize("NFD", character)[0]
         script = unicodedata.name(character, "").partition(" ")[0]
-        alphabet = script in (
-            "LATIN",
-            "GREEK",
-            "CYRILLIC",
-            "ARMENIAN",
-            "CHEROKEE",
-            "COPTIC",
-            "LISU",
-            "DESERET",
-        )
         variant = unicodedata.normalize("NFKC", character) != unicodedata.normalize("NFC", character)
-        if variant or (alphabet and not plain.isascii()):
+        if variant or (script in _ALPHABETS and not plain.isascii()):
             return character
     return None
 
