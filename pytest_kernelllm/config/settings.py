@@ -163,6 +163,10 @@ class Settings:
         False, RUN, "fail targets for which there is no verified kernel", flag="strict", sets=True
     )
     """Whether a target without any verified kernel is a failure."""
+    require_timing: bool = option(
+        False, RUN, "suggest only kernels whose speed was measured on a GPU", flag="require-timing", sets=True
+    )
+    """Whether kernels whose speed was never measured get no patch, and so no pull request."""
     kernels_dir: str = option(
         "_triton", RUN, "folder that suggestions put kernel modules in (default _triton)", "DIR"
     )
@@ -193,7 +197,16 @@ _LEAST = {
     "wake_timeout": 0,
 }
 
-_FORMS = {"gpu_memory": "a size such as 24GiB", "cluster": "auto or ray://HOST:PORT"}
+_ARCHITECTURES = (
+    "sm_75 sm_80 sm_86 sm_87 sm_88 sm_89 sm_90 sm_100 sm_101 sm_103 sm_110 sm_120 sm_121".split()  # noqa: SIM905
+)
+"""What Triton compiles for."""
+
+_FORMS = {
+    "arch": f"one of {', '.join(_ARCHITECTURES)}",
+    "cluster": "auto or ray://HOST:PORT",
+    "gpu_memory": "a size such as 24GiB",
+}
 """What text a setting takes, where it does not take any."""
 
 
@@ -221,6 +234,8 @@ def _coerce(name: str, value: Any, origin: str) -> Any:
                 return number
         if name == "gpu_memory":
             size_in_bytes(value)
+        if name == "arch" and value not in _ARCHITECTURES:
+            raise ValueError
         if name == "cluster" and value not in ("", "auto") and not value.startswith("ray://"):
             raise ValueError
         if kind is str and isinstance(value, str):

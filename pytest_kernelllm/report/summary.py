@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ def write_summary(
     problems: Sequence[str],
     scores: Sequence[str] = (),
     usage: Usage | None = None,
+    stale: Collection[str] = (),
 ) -> None:
     """Writes the closing section to pytest's terminal reporter.
 
@@ -32,10 +33,11 @@ def write_summary(
         problems: sentences about damaged or unwritable entries.
         scores: lines about how often candidates were right (``passk.summary``).
         usage: how busy a GPU's slots were; None without one, and where nothing was judged.
+        stale: ``Target.id`` of each target that changed since its kernel was adopted.
     """
     terminal.section("kernelllm")
     width = max(terminal._tw.fullwidth, 110)
-    terminal.write_line(render_table(outcomes, patches, width, terminal.hasmarkup))
+    terminal.write_line(render_table(outcomes, patches, width, terminal.hasmarkup, stale))
     known = sum(o.cached for o in outcomes)
     judged = sum(o.verdict is not None for o in outcomes)
     terminal.write_line("")

@@ -208,6 +208,11 @@ class Session:
         spans = self._processes.spans
         return self._processes.slots if spans else 0, spans
 
+    @property
+    def notes(self) -> list[str]:
+        """What the owners of the targets should know, one sentence each."""
+        return list(self._processes.notes)
+
     def why_unusable(self, target: Target) -> SessionError | None:
         """Returns why a target itself cannot be imported, built or called; None if it can, or if none can here."""
         return self._processes.error_of(target)
