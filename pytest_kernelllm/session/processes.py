@@ -69,9 +69,9 @@ class TargetProcesses:
         self._overrides = overrides
         self._progress = progress
         self._loaded: dict[str, SessionError | None] = {}
+        """By ``Target.id``, whether it can be loaded."""
         self.notes: dict[str, None] = {}
         """What the owners of the loaded targets should know, in order."""
-        """By ``Target.id``, whether it can be loaded."""
         self._rendered: dict[tuple[str, Completion], Rendered] = {}
         """What the inductor generator wrote, rendered in the process that wrote it."""
         self.spans: list[Span] = []
