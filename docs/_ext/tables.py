@@ -25,7 +25,7 @@ CATCH = DOCS / "_generated" / "catch.md"
 GROUPS = {
     "Who writes": ("generator", "candidates_dir", "samples"),
     "The language model": tuple(options(LANGUAGE_MODEL)),
-    "Judging": (*options(JUDGING), "min_speedup", "require_kernels"),
+    "Judging": (*options(JUDGING), "min_speedup", "require_kernels", "require_timing"),
     "Files": ("paths", "kernels_dir", "store"),
 }
 """Every setting, in the order of the page."""

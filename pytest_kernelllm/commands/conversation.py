@@ -32,7 +32,7 @@ An empty line ends an input. Ctrl-C stops an answer, Ctrl-D ends the program."""
 
 @dataclass(frozen=True)
 class Exchange:
-    """The last prompt and its answers."""
+    """The last prompt that was answered, and its answers."""
 
     prompt: str = ""
     module: str = ""
@@ -50,6 +50,8 @@ class Repl:
         self._samples = 1
         self._seed = settings.seed
         self._out = out
+        self._prompt = ""
+        """The last prompt, answered or not."""
         self._last = Exchange()
 
     def handle(self, text: str) -> bool:
@@ -70,20 +72,34 @@ class Repl:
     def _ask(self, text: str) -> None:
         module = text if _is_module(text) else ""
         prompt = self._llm.prompt(module) if module else text
+        self._prompt = prompt
         texts: list[str] = []
         try:
             if self._samples == 1:
-                texts.append("")
-                for piece in self._llm.stream_raw(prompt, seed=self._seed):
-                    texts[0] += piece
-                    print(piece, end="", file=self._out, flush=True)
-                self._say("")
+                self._stream(prompt, texts)
             else:
                 for answer in self._llm.answers(prompt, self._samples, seed=self._seed):
-                    texts.append(answer.text)
                     self._show(answer)
-        finally:  # answers from before Ctrl-C can be saved and judged
-            self._last = Exchange(prompt, module, tuple(texts))
+                    if answer.finish != "failed":
+                        texts.append(answer.text)
+        finally:  # answers from before Ctrl-C can be saved and judged; without any, those before stay
+            if texts:
+                self._last = Exchange(prompt, module, tuple(texts))
+
+    def _stream(self, prompt: str, texts: list[str]) -> None:
+        """Shows one answer as it is written, and adds it to ``texts`` unless it fails."""
+        pieces: list[str] = []
+        try:
+            for piece in self._llm.stream_raw(prompt, seed=self._seed):
+                pieces.append(piece)
+                print(piece, end="", file=self._out, flush=True)
+            self._say("")
+        except GenerateError:
+            pieces.clear()
+            raise
+        finally:
+            if pieces:
+                texts.append("".join(pieces))
 
     def _show(self, answer: Answer) -> None:
         note = f", {answer.note}" if answer.note else ""
@@ -98,7 +114,7 @@ class Repl:
             "seed": self._set_seed,
             "verify": self._verify,
             "save": self._save,
-            "show": lambda _: self._say(self._last.prompt or "there is no prompt yet"),
+            "show": lambda _: self._say(self._prompt or "there is no prompt yet"),
         }
         if name in ("quit", "q", "exit"):
             return False

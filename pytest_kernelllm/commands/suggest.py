@@ -8,8 +8,12 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_kernelllm.commands.common import OK, REJECTED, UNJUDGED, CommandError
+
+if TYPE_CHECKING:
+    from pytest_kernelllm.suggest.github.flow import SuggestOutcome
 
 HELP = "The steps of the GitHub action: check the job, pack what was verified, open a pull request."
 
@@ -19,7 +23,18 @@ TOKEN = "INPUT_TOKEN"
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
-    steps = parser.add_subparsers(required=True, metavar="STEP", dest="step")
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="show branch, text and files of the pull request for the last commit here; nothing is sent or changed",
+    )
+    parser.add_argument(
+        "--from",
+        metavar="PATH",
+        default="kernelllm-artifact",
+        help="with --dry-run: folder that `pack` wrote, or file written by --kernelllm-report (default: %(default)s)",
+    )
+    steps = parser.add_subparsers(metavar="STEP", dest="step")
     guard = steps.add_parser("guard", help="refuse jobs in which untrusted code could reach a token")
     guard.add_argument("--mode", choices=("verify", "suggest"), required=True)
     pack = steps.add_parser(
@@ -36,8 +51,44 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs a step; exit code 0, also without permission or anything to do, or 1 if the step refuses the job."""
-    steps = {"guard": _guard, "pack": _pack, "propose": _propose}
+    if options.dry_run == (options.step is not None):
+        raise CommandError("`kernelllm suggest` takes a step (guard, pack, propose) or --dry-run.")
+    steps = {"guard": _guard, "pack": _pack, "propose": _propose, None: _dry_run}
     return steps[options.step](options)
+
+
+def _dry_run(options: argparse.Namespace) -> int:
+    from pytest_kernelllm.commands.project import project_here
+    from pytest_kernelllm.report.read import ReportError
+    from pytest_kernelllm.suggest.github.artifact import read_artifact
+    from pytest_kernelllm.suggest.github.dry_run import dry_run
+    from pytest_kernelllm.suggest.github.errors import GitError, SuggestionRefused
+    from pytest_kernelllm.suggest.github.pack import pack
+    from pytest_kernelllm.suggest.patch import work_tree
+
+    project, given = project_here(), Path(getattr(options, "from"))
+    top = work_tree(project.root)
+    if top is None:
+        raise CommandError(f"{project.root} is in no git repository, so there is no branch to suggest for.")
+    if not given.exists():
+        raise CommandError(
+            f"There is no {given}; run `pytest --kernelllm --kernelllm-report=report.json`, then "
+            "`kernelllm suggest --dry-run --from report.json`."
+        )
+    with tempfile.TemporaryDirectory(prefix="kernelllm-") as scratch:
+        folder = given
+        try:
+            if given.is_file():
+                folder = Path(scratch) / "artifact"
+                pack(given, folder, project.root)
+            artifact = read_artifact(folder)
+            for line in dry_run(artifact, top, Path(scratch) / "git", project.kernels):
+                print(line)
+        except (OSError, ReportError) as error:
+            raise CommandError(f"{given} and its patches cannot be read ({error}).") from None
+        except (SuggestionRefused, GitError) as error:
+            raise CommandError(str(error)) from None
+    return OK
 
 
 def _guard(options: argparse.Namespace) -> int:
@@ -104,19 +155,22 @@ def _propose(options: argparse.Namespace) -> int:
         runner.annotate("error", str(error))
         runner.output("result", "refused" if isinstance(error, SuggestionRefused) else "failed")
         return REJECTED
+    for kernel in outcome.left_out:
+        runner.annotate("warning", f"{kernel.target} is left out of the pull request: {kernel.reason}")
     left = outcome.result in ("artifact", "kept", "outdated")
     runner.annotate("warning" if left else "notice", f"{outcome.sentence} {outcome.url}".strip())
     runner.output("result", outcome.result)
     runner.output("pull-request", outcome.url)
-    runner.summary(_summary(outcome.result, outcome.sentence, outcome.url))
+    runner.summary(_summary(outcome))
     return OK
 
 
-def _summary(result: str, sentence: str, url: str) -> str:
+def _summary(outcome: SuggestOutcome) -> str:
     from pytest_kernelllm.report.markdown import code
 
-    link = f" {url}" if url else ""
-    return f"## Suggested kernels: {result}\n\n{code(sentence)}{link}\n"
+    link = f" {outcome.url}" if outcome.url else ""
+    without = "".join(f"\n- {code(k.target)} is left out: {code(k.reason)}" for k in outcome.left_out)
+    return f"## Suggested kernels: {outcome.result}\n\n{code(outcome.sentence)}{link}\n{without}\n"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

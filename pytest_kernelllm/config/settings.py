@@ -55,6 +55,10 @@ class Settings:
     ``endpoint``, ``inductor``, ``files``; ``auto`` takes the best one available."""
     samples: int = option(4, RUN, "candidates per target and generator (default 4)", "K")
     """Candidates asked for, for each target and each generator."""
+    repair: int = option(
+        0, LANGUAGE_MODEL, "rounds in which a rejected answer goes back with its verdict (default 0)", "N"
+    )
+    """How often a rejected answer goes back to the language model with its verdict, for a better one. 0: never."""
     candidates_dir: str = option("", GENERATORS, "folder with candidates for the files generator", "DIR")
     """Folder with candidate files, for the ``files`` generator."""
     model: str = option(
@@ -86,6 +90,11 @@ class Settings:
         "URL",
     )
     """The server to ask: a URL, ``hf:NAME`` (one of your Inference Endpoints), or ``hf-model:OWNER/MODEL`` (a provider)."""
+    protocol: Literal["auto", "chat", "completions", "tgi"] = option(
+        "auto", LANGUAGE_MODEL, "how to talk to the server (default: by the model and what the server has)"
+    )
+    """How to talk to the server: ``chat`` in messages, ``completions`` and ``tgi`` by a text to continue. ``auto`` chats, except with
+    models called KernelLLM, and with servers that do not."""
     concurrency: int = option(8, LANGUAGE_MODEL, "requests sent to an endpoint at once (default 8)", "N")
     """Requests sent to an endpoint at once."""
     wake_timeout: float = option(
@@ -154,6 +163,10 @@ class Settings:
         False, RUN, "fail targets for which there is no verified kernel", flag="strict", sets=True
     )
     """Whether a target without any verified kernel is a failure."""
+    require_timing: bool = option(
+        False, RUN, "suggest only kernels whose speed was measured on a GPU", flag="require-timing", sets=True
+    )
+    """Whether kernels whose speed was never measured get no patch, and so no pull request."""
     kernels_dir: str = option(
         "_triton", RUN, "folder that suggestions put kernel modules in (default _triton)", "DIR"
     )
@@ -178,12 +191,22 @@ _LEAST = {
     "samples": 1,
     "concurrency": 1,
     "workers": 0,
+    "repair": 0,
     "deadline": 0,
     "reference_deadline": 1,
     "wake_timeout": 0,
 }
 
-_FORMS = {"gpu_memory": "a size such as 24GiB", "cluster": "auto or ray://HOST:PORT"}
+_ARCHITECTURES = (
+    "sm_75 sm_80 sm_86 sm_87 sm_88 sm_89 sm_90 sm_100 sm_101 sm_103 sm_110 sm_120 sm_121".split()  # noqa: SIM905
+)
+"""What Triton compiles for."""
+
+_FORMS = {
+    "arch": f"one of {', '.join(_ARCHITECTURES)}",
+    "cluster": "auto or ray://HOST:PORT",
+    "gpu_memory": "a size such as 24GiB",
+}
 """What text a setting takes, where it does not take any."""
 
 
@@ -211,6 +234,8 @@ def _coerce(name: str, value: Any, origin: str) -> Any:
                 return number
         if name == "gpu_memory":
             size_in_bytes(value)
+        if name == "arch" and value not in _ARCHITECTURES:
+            raise ValueError
         if name == "cluster" and value not in ("", "auto") and not value.startswith("ray://"):
             raise ValueError
         if kind is str and isinstance(value, str):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytest_kernelllm.core.records import ADOPTED, Candidate, CandidateId, Record, Target, Verdict
 
@@ -24,6 +24,21 @@ class Outcome(Record):
     """Tokens that a language model wrote for it; 0 where there is none, or the count is unknown."""
     cost: float | None = None
     """US dollars that they cost when they were written; None where the price is unknown."""
+    rounds: tuple[Outcome, ...] = ()
+    """What became of each answer where the first one was repaired, in order. ``tokens`` and ``cost`` are those of all."""
+    unanswered: int = 0
+    """Requests for a better answer that a server failed for a passing reason; the next run repeats them."""
+
+    @property
+    def answers(self) -> int:
+        """How many answers were asked for."""
+        return max(1, len(self.rounds))
+
+    @property
+    def repaired(self) -> int:
+        """The round of the answer that counts: 0 for the first one."""
+        names = [(o.candidate, o.verdict, o.reason) for o in self.rounds]
+        return names.index((self.candidate, self.verdict, self.reason)) if names else 0
 
     @property
     def generator(self) -> str:
@@ -31,9 +46,37 @@ class Outcome(Record):
         return self.id.generator
 
     @property
+    def rejected(self) -> bool:
+        """Whether a verdict says that it is wrong, or too slow."""
+        return self.verdict is not None and self.verdict.verdict == "rejected"
+
+    @property
     def why(self) -> str:
         """Why it was not accepted, in one sentence."""
         return self.verdict.reason if self.verdict else self.reason
+
+
+def best_of_rounds(rounds: Sequence[Outcome]) -> Outcome:
+    """Returns one outcome for a sample that was repaired: the best answer's, with what all of them cost.
+
+    Accepted goes before correct, correct before the rest, the fastest before others; else the last one counts.
+    """
+
+    def rank(numbered: tuple[int, Outcome]) -> tuple[bool, bool, float, int]:
+        number, outcome = numbered
+        verdict = outcome.verdict
+        right = verdict is not None and verdict.correct
+        speed = verdict.speedup.value if verdict is not None and right and verdict.speedup else 0.0
+        return verdict is not None and verdict.accepted, right, speed, number
+
+    _, chosen = max(enumerate(rounds), key=rank)
+    costs = [each.cost for each in rounds if each.cost is not None]
+    return replace(
+        chosen,
+        tokens=sum(each.tokens for each in rounds),
+        cost=sum(costs) if costs else None,
+        rounds=tuple(rounds),
+    )
 
 
 def best(outcomes: Sequence[Outcome]) -> Outcome | None:

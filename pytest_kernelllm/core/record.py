@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-SCHEMA = 2
+SCHEMA = 3
 """Version of the JSON form of every record."""
 
 

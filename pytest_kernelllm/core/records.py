@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -71,6 +71,8 @@ class Completion(Record):
     """US dollars it cost when it was written; None where the price is unknown."""
     failed: bool = False
     """Whether it is missing or cut off for a passing reason (a server that was down): never stored, so asked for again."""
+    reasoning: str = ""
+    """What the model thought before it answered, where that is kept apart from the text."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,14 @@ class Candidate(Record):
     note: str = ""
     translated: bool = False
     """Whether a compiler's dialect had to be translated to plain Triton."""
+    others: tuple[str, ...] = ()
+    """Sources of further kernel modules of the same completion, which are tried where this one is wrong: weights
+    that the completion names otherwise than the target may be carried in several ways."""
+
+    @property
+    def next(self) -> Candidate | None:
+        """The candidate to try after this one."""
+        return replace(self, source=self.others[0], others=self.others[1:]) if self.others else None
 
     @cached_property
     def kernel_hash(self) -> str:

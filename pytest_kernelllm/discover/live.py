@@ -53,6 +53,18 @@ class LiveTarget:
     """The callable that makes the inputs of each case, by the case's name."""
     _in_stage: InStage = field(default=unwatched, repr=False)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What its owner should know: the dimensions that its inputs do not follow."""
+        free = [name for name, (low, high) in self.options.dims.items() if low < high]
+        followed = {name for case in self.cases for name in case.domain.dims}
+        return tuple(
+            f"{self._where}: dims names {name!r}, but no tensor of inputs has that size on an axis, so kernels are "
+            f"verified at its default only; use {name} in a shape, or take it out of dims."
+            for name in free
+            if name not in followed
+        )
+
     def case(self, name: str) -> Case:
         """Returns the case with a name.
 

@@ -82,6 +82,7 @@ class _Finder:
             if isinstance(statement, ast.ClassDef):
                 self.class_statement(statement, outer, certain)
             elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+                self.function(statement)
                 self.unreachable(statement.body, "a function")
             elif isinstance(statement, ast.For | ast.AsyncFor | ast.While):
                 self.unreachable([statement], "a loop")
@@ -100,6 +101,14 @@ class _Finder:
                 options = decorator.keywords if isinstance(decorator, ast.Call) else []
                 self.add(Mark(".".join(chain), decorator.lineno, "decorator", chain, node, tuple(options)))
         self.block(node.body, chain, certain)
+
+    def function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        """Notes a marker on a function, which has no ``nn.Module`` to replace."""
+        if any(is_marker(self.project, self.module, decorator) for decorator in node.decorator_list):
+            text = f"{node.name} is a function, and {MARKER} marks classes"
+            self.problems.append(
+                (node.lineno, f"{text}; call it in the forward of an nn.Module and mark that")
+            )
 
     def call(self, call: ast.Call) -> None:
         if not is_marker(self.project, self.module, call):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from pytest_kernelllm.core.records import Completion, Target
+from pytest_kernelllm.core.records import Completion, Target, Verdict
 
 if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import LiveTarget
@@ -27,6 +27,27 @@ class Request:
     """Returns the live target; the first call imports the user's code, so call it only if the class is needed."""
 
 
+@dataclass(frozen=True)
+class Attempt:
+    """An answer that was rejected, and why."""
+
+    completion: Completion
+    verdict: Verdict | None
+    """None where there was no code to judge; the completion's note may say why."""
+    source: str = ""
+    """The kernel module that was made of it; empty if none was."""
+
+
+@dataclass(frozen=True)
+class Repair:
+    """Asks for another answer after some that were rejected."""
+
+    request: Request
+    """Of one sample."""
+    attempts: tuple[Attempt, ...]
+    """All answers so far, the first one first."""
+
+
 class Generator(Protocol):
     """Writes candidates; ``generate`` takes many targets at once, so that a model can batch them.
 
@@ -41,6 +62,9 @@ class Generator(Protocol):
     """Whether several threads may call ``generate`` at once, each for other targets. No generator is called in the main thread."""
     on_gpu: bool = False
     """Whether it computes on this machine's GPUs, so that nothing can be timed at the same time."""
+
+    repairs: bool = False
+    """Whether ``repair`` works."""
 
     def identity(self) -> str:
         """Returns everything that changes the completions (model, revision, sampling…), under which they are cached.
@@ -64,6 +88,16 @@ class Generator(Protocol):
 
         Raises:
             GenerateError: nothing can be generated, or it fails on the way.
+        """
+        return iter(())
+
+    def repair(self, repairs: Sequence[Repair]) -> Iterator[tuple[Repair, Completion]]:
+        """Yields an answer to each request that takes the verdicts on the earlier ones into account, in any order.
+
+        Called only where ``repairs`` is true.
+
+        Raises:
+            GenerateError: nothing can be generated for any target.
         """
         return iter(())
 

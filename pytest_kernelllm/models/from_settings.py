@@ -6,7 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.models.protocol import PRESETS, LanguageModel, Sampling
+from pytest_kernelllm.models.protocol import PRESETS, LanguageModel, Sampling, continues_text
+
+CHAT_TOKENS = 8192
+"""Longest answer of a model that is chatted with: many of them think first, which counts."""
 
 
 def sampling(settings: Settings) -> Sampling:
@@ -16,7 +19,25 @@ def sampling(settings: Settings) -> Sampling:
         for name in ("temperature", "top_p", "top_k", "max_new_tokens")
         if getattr(settings, name) is not None
     }
-    return replace(PRESETS[settings.preset], seed=settings.seed, **given)
+    preset = PRESETS[settings.preset]
+    if chats(settings):
+        preset = replace(preset, max_new_tokens=CHAT_TOKENS)
+    return replace(preset, seed=settings.seed, **given)
+
+
+def chats(settings: Settings) -> bool:
+    """Returns whether an endpoint's model is chatted with, as far as that is known without asking the server."""
+    if not settings.endpoint:
+        return False
+    return settings.protocol == "chat" or (
+        settings.protocol == "auto" and not continues_text(named_model(settings))
+    )
+
+
+def named_model(settings: Settings) -> str:
+    """Returns the name of the model that an endpoint is asked for."""
+    routed = settings.endpoint.removeprefix("hf-model:")
+    return routed if routed != settings.endpoint else settings.model
 
 
 def language_model(settings: Settings, progress: Callable[[str], None]) -> LanguageModel:
@@ -29,6 +50,7 @@ def language_model(settings: Settings, progress: Callable[[str], None]) -> Langu
             model=settings.model,
             concurrency=settings.concurrency,
             wake_timeout=settings.wake_timeout,
+            protocol=settings.protocol,
             progress=progress,
         )
     from pytest_kernelllm.models.local.model import LocalModel

@@ -8,8 +8,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_kernelllm.core.records import Case, Completion, Target
-from pytest_kernelllm.generate.protocol import Generator, Request
-from pytest_kernelllm.models.protocol import Answer, Ask, LanguageModel, Sampling
+from pytest_kernelllm.generate.protocol import Attempt, Generator, Repair, Request
+from pytest_kernelllm.models.protocol import (
+    Answer,
+    Ask,
+    LanguageModel,
+    Message,
+    Prompt,
+    Sampling,
+    split_reasoning,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import LiveTarget
@@ -32,6 +41,7 @@ class KernelLLMGenerator(Generator):
     """Samples a language model for many targets at once (``generate.protocol.Generator``)."""
 
     batched = True
+    repairs = True
 
     def __init__(
         self,
@@ -41,6 +51,8 @@ class KernelLLMGenerator(Generator):
         *,
         on_gpu: bool,
         hook: PromptHook = NO_HOOK,
+        gpu: str = "",
+        chats: bool = False,
     ) -> None:
         """Does not use the model yet.
 
@@ -49,8 +61,12 @@ class KernelLLMGenerator(Generator):
             model: the model to sample.
             sampling: how tokens are drawn.
             on_gpu: whether the model computes on this machine's GPUs.
-            hook: may replace a target's prompt.
+            hook: may replace a target's prompt; of a conversation, what the user says.
+            gpu: what the kernels are for; a model that is chatted with is told.
+            chats: whether the model is known to be chatted with, before it is asked.
         """
+        self._gpu = gpu
+        self._chats = chats
         self.name = name
         self.on_gpu = on_gpu
         self._model = model
@@ -59,10 +75,11 @@ class KernelLLMGenerator(Generator):
 
     def identity(self) -> str:
         """Returns model, revision, sampling, prompt version and hook; a target's own part of the prompt is in its source hash."""
-        from pytest_kernelllm.models.prompt import PROMPT_VERSION
+        from pytest_kernelllm.models.prompt import CHAT_VERSION, PROMPT_VERSION
 
         hook = f" hook/{self._hook.key}" if self._hook.key else ""
-        return f"{self._model.identity()} {self._sampling.key} prompt/{PROMPT_VERSION}{hook}"
+        prompt = f"chat/{CHAT_VERSION} for {self._gpu}" if self._chats else f"prompt/{PROMPT_VERSION}"
+        return f"{self._model.identity()} {self._sampling.key} {prompt}{hook}"
 
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Completion]]:
         """Yields every requested sample as it gets ready.
@@ -76,10 +93,35 @@ class KernelLLMGenerator(Generator):
             prompt, why_not = self._prompt(request)
             if why_not:
                 for index in request.indices:
-                    yield request, Completion(self.name, index, "", "modelnew", prompt=prompt, note=why_not)
+                    yield (
+                        request,
+                        Completion(self.name, index, "", "modelnew", prompt=text_of(prompt), note=why_not),
+                    )
             else:
                 asked.append(request)
                 asks.append(Ask(prompt, request.indices))
+        for answer in self._model.answers(asks, self._sampling):
+            yield asked[answer.ask], self._completion(answer, asks[answer.ask].prompt)
+
+    def repair(self, repairs: Sequence[Repair]) -> Iterator[tuple[Repair, Completion]]:
+        """Yields a new answer to each, written with the verdicts on the earlier ones before the model's eyes.
+
+        Raises:
+            GenerateError: the model is not available.
+        """
+        asked: list[Repair] = []
+        asks: list[Ask] = []
+        for repair in repairs:
+            index = repair.request.indices[0]
+            prompt, why_not = self._again(repair)
+            if why_not:
+                yield (
+                    repair,
+                    Completion(self.name, index, "", "modelnew", prompt=text_of(prompt), note=why_not),
+                )
+            else:
+                asked.append(repair)
+                asks.append(Ask(prompt, (index,)))
         for answer in self._model.answers(asks, self._sampling):
             yield asked[answer.ask], self._completion(answer, asks[answer.ask].prompt)
 
@@ -96,7 +138,8 @@ class KernelLLMGenerator(Generator):
                 text += piece
                 yield piece
         seconds = round(time.monotonic() - started, 3)
-        answer = Answer(0, request.indices[0], text, seconds=seconds, note=why_not)
+        thoughts, text = split_reasoning(text) if prompt and not isinstance(prompt, str) else ("", text)
+        answer = Answer(0, request.indices[0], text, seconds=seconds, note=why_not, reasoning=thoughts)
         yield self._completion(answer, prompt)
 
     def release(self) -> None:
@@ -107,20 +150,50 @@ class KernelLLMGenerator(Generator):
         """Ends a running ``generate``."""
         self._model.stop()
 
-    def _prompt(self, request: Request) -> tuple[str, str]:
+    def _again(self, repair: Repair) -> tuple[Prompt, str]:
+        """Returns the prompt for another answer, and why it cannot be used. Only the last attempt is told if all are too long."""
+        prompt, why_not = self._prompt(repair.request, repair.attempts)
+        if why_not and len(repair.attempts) > 1:
+            return self._prompt(repair.request, repair.attempts[-1:])
+        return prompt, why_not
+
+    def _prompt(self, request: Request, attempts: Sequence[Attempt] = ()) -> tuple[Prompt, str]:
         """Returns a target's prompt, and why it cannot be used; the reason is empty if it can."""
-        from pytest_kernelllm.models.prompt import TEMPLATE, PromptError, fill, standalone
+        from pytest_kernelllm.models.prompt import PromptError, standalone
+        from pytest_kernelllm.models.prompt.feedback import feedback
 
         live = request.live()
         try:
             code = standalone(live, shown_case(live))
         except PromptError as error:
             return "", str(error).rstrip(".")
-        prompt = fill(self._model.template() or TEMPLATE, code)
-        prompt = self._hook.replace(request.target, code, prompt) or prompt
+        sizes = {case.name: case.sizes for case in live.cases}
+        told = [(attempt, feedback(attempt, sizes)) for attempt in attempts]
+        prompt = self._asked(request.target, code, live, told)
         return prompt, self._model.too_long(prompt, self._sampling) or ""
 
-    def _completion(self, answer: Answer, prompt: str) -> Completion:
+    def _asked(
+        self, target: Target, code: str, live: LiveTarget, told: Sequence[tuple[Attempt, str]]
+    ) -> Prompt:
+        from pytest_kernelllm.models.prompt import SYSTEM, TEMPLATE, chat_task, fill, situation_of
+
+        if not self._model.takes_messages():
+            code = "\n\n".join([code.rstrip(), *map(_as_comment, told)]) if told else code
+            text = fill(self._model.template() or TEMPLATE, code)
+            return self._hook.replace(target, code, text) or text
+        task = chat_task(code, situation_of(live.cases, self._gpu or "a GPU"))
+        task = self._hook.replace(target, code, task) or task
+        turns = [
+            message
+            for attempt, said in told
+            for message in (
+                Message("assistant", attempt.completion.text or "(no text)"),
+                Message("user", said),
+            )
+        ]
+        return Message("system", SYSTEM), Message("user", task), *turns
+
+    def _completion(self, answer: Answer, prompt: Prompt) -> Completion:
         return Completion(
             self.name,
             answer.index,
@@ -128,13 +201,30 @@ class KernelLLMGenerator(Generator):
             "modelnew",
             model=self._model.name,
             revision=self._model.revision,
-            prompt=prompt,
+            prompt=text_of(prompt),
             seconds=answer.seconds,
             tokens=answer.tokens,
             note=answer.note or ("" if answer.text else "the model wrote nothing"),
             cost=answer.cost,
             failed=answer.finish == "failed",
+            reasoning=answer.reasoning,
         )
+
+
+def _as_comment(told: tuple[Attempt, str]) -> str:
+    """Writes an attempt below the module, where a model that only knows that form of a prompt finds it."""
+    attempt, said = told
+    text = f"An earlier answer:\n\n{_code_of(attempt.completion.text)}\n\n{said}"
+    return "\n".join(f"# {line}".rstrip() for line in text.splitlines())
+
+
+def _code_of(text: str) -> str:
+    from pytest_kernelllm.generate.render.extract import ExtractError, extract
+
+    try:
+        return extract(text)
+    except ExtractError:
+        return text[:2000]
 
 
 def shown_case(live: LiveTarget) -> Case:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypedDict, Unpack, overload
@@ -10,7 +12,7 @@ from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.generate.render.extract import ExtractError, extract
 from pytest_kernelllm.models.from_settings import language_model, sampling
-from pytest_kernelllm.models.prompt import TEMPLATE, fill
+from pytest_kernelllm.models.prompt import SYSTEM, TEMPLATE, chat_task, fill
 from pytest_kernelllm.models.protocol import Answer, Ask, Sampling
 
 if TYPE_CHECKING:
@@ -54,14 +56,14 @@ class KernelLLM:
             **options: how tokens are drawn; overrides the preset.
 
         Raises:
-            GenerateError: ``endpoint`` is not an address.
+            GenerateError: ``endpoint`` is not an address, or an option does not exist or has a wrong value.
         """
         settings = settings or Settings()
         if model != Settings.model:
             settings = replace(settings, model=model)
         if endpoint:
             settings = replace(settings, endpoint=endpoint)
-        self._sampling = replace(sampling(settings), **options)
+        self._sampling = _with_options(sampling(settings), options)
         self._model = language_model(settings, progress)
 
     def __enter__(self) -> KernelLLM:
@@ -94,10 +96,10 @@ class KernelLLM:
             The code of each answer without prose and fences. A list leaves out answers without code.
 
         Raises:
-            GenerateError: the model is not available, the code is too long for it, or a single answer has no
-                code.
+            GenerateError: the model is not available, the code is too long for it, a single answer has no code, or an
+                argument has a wrong value.
         """
-        texts = self.generate_raw(self.prompt(code), n or 1, **options)
+        texts = self.generate_raw(self.prompt(code), 1 if n is None else n, **options)
         found: list[str] = []
         why_not = ""
         for text in texts:
@@ -123,14 +125,16 @@ class KernelLLM:
         """Returns the raw text that the model writes after a prompt.
 
         Args:
-            prompt: the text to continue; no chat template is applied.
+            prompt: the text to continue; a model that is chatted with gets it as a message.
             n: the number of answers; None for a single one, which is returned by itself.
             **options: how tokens are drawn.
 
         Raises:
-            GenerateError: the model is not available, the prompt is too long for it, or an answer fails.
+            GenerateError: the model is not available, the prompt is too long for it, an answer fails, or an argument has
+                a wrong value.
         """
-        found = sorted(self.answers(prompt, n or 1, **options), key=lambda answer: answer.index)
+        count = 1 if n is None else n
+        found = sorted(self.answers(prompt, count, **options), key=lambda answer: answer.index)
         for answer in found:
             if answer.finish == "failed":
                 raise GenerateError(f"Answer {answer.index} of {len(found)} failed: {answer.note}.")
@@ -141,21 +145,33 @@ class KernelLLM:
         """Yields ``n`` answers as they get ready, in any order, with token counts, times and how they ended.
 
         Raises:
-            GenerateError: the model is not available, or the prompt is too long for it.
+            GenerateError: the model is not available, the prompt is too long for it, or an argument has a wrong value.
         """
+        if type(n) is not int or n < 1:
+            raise GenerateError(f"`n` cannot be {n!r}; it must be a whole number of at least 1.")
         drawn = self._drawn(prompt, options)
         return self._model.answers([Ask(prompt, tuple(range(n)))], drawn)
 
     def stream_raw(self, prompt: str, **options: Unpack[SamplingOptions]) -> Iterator[str]:
         """Yields one answer piece by piece as it is written; joined, the pieces are the result of ``generate_raw``.
 
+        Nothing is written before the first piece is taken; a stream that nobody iterates over warns about it.
+
         Raises:
             GenerateError: as for ``generate_raw``.
         """
-        return self._model.stream(prompt, self._drawn(prompt, options))
+        return Pieces(self._model.stream(prompt, self._drawn(prompt, options)))
 
     def prompt(self, code: str) -> str:
-        """Returns the prompt for a PyTorch module, from the template in the model's repository or else from ours."""
+        """Returns the prompt for a PyTorch module: ours, or from the template in the model's repository.
+
+        Raises:
+            GenerateError: ``code`` is not text, or the server has to be asked whether it is chatted with, and does not
+                answer.
+        """
+        _require_text("code", code)
+        if self._model.takes_messages():
+            return f"{SYSTEM}\n\n{chat_task(code)}"
         return fill(self._model.template() or TEMPLATE, code)
 
     def close(self) -> None:
@@ -163,7 +179,50 @@ class KernelLLM:
         self._model.release()
 
     def _drawn(self, prompt: str, options: SamplingOptions) -> Sampling:
-        drawn = replace(self._sampling, **options)
+        _require_text("prompt", prompt)
+        drawn = _with_options(self._sampling, options)
         if why_not := self._model.too_long(prompt, drawn):
             raise GenerateError(f"The prompt does not fit: {why_not}.")
         return drawn
+
+
+class Pieces(Iterator[str]):
+    """The pieces of a streamed answer."""
+
+    def __init__(self, pieces: Iterator[str]) -> None:
+        """Takes over ``pieces``, which begin to be written when the first is asked for."""
+        self._pieces = pieces
+        self._begun = False
+
+    def __next__(self) -> str:
+        """Returns the next piece."""
+        self._begun = True
+        return next(self._pieces)
+
+    def __repr__(self) -> str:
+        """Says what to do with it, for whoever types ``llm.stream_raw(prompt)`` at a prompt of Python."""
+        return "<pieces of an answer: `for piece in ...` asks for them>"
+
+    def __del__(self) -> None:
+        """Warns if nobody asked for a piece, as Python does for a coroutine that was never awaited."""
+        if not self._begun:
+            text = "Nobody iterated over the result of stream_raw, so no answer was asked for."
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+
+def _with_options(drawn: Sampling, options: SamplingOptions) -> Sampling:
+    for name in options:
+        if name not in SamplingOptions.__annotations__:
+            close = difflib.get_close_matches(name, SamplingOptions.__annotations__, 1)
+            hint = (
+                f"did you mean `{close[0]}`"
+                if close
+                else f"there are {', '.join(SamplingOptions.__annotations__)}"
+            )
+            raise GenerateError(f"There is no option `{name}`; {hint}{'?' if close else '.'}")
+    return replace(drawn, **options)
+
+
+def _require_text(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise GenerateError(f"`{name}` must be text, not of type {type(value).__name__}.")

@@ -30,8 +30,19 @@ class Sampling:
         """Checks the values.
 
         Raises:
-            GenerateError: a value is out of its range.
+            GenerateError: a value is no number, or out of its range.
         """
+        for name, whole in (
+            ("temperature", False),
+            ("top_p", False),
+            ("top_k", True),
+            ("max_new_tokens", True),
+            ("seed", True),
+        ):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+                kind = "a whole number" if whole else "a number"
+                raise GenerateError(f"`{name}` cannot be {value!r}; it must be {kind}.")
         for name, fine, expected in (
             ("temperature", 0 <= self.temperature < math.inf, "at least 0"),
             ("top_p", 0 < self.top_p <= 1, "more than 0 and at most 1"),
@@ -58,11 +69,52 @@ SCRIPT = Sampling(temperature=0.6, top_p=0.95)
 PRESETS = {"published": PUBLISHED, "script": SCRIPT}
 
 
+def continues_text(model: str) -> bool:
+    """Returns whether a model of this name is made to continue a prompt, as KernelLLM is; others are chatted with.
+
+    A model without a name is taken for KernelLLM, the default.
+    """
+    return not model or "kernelllm" in model.lower()
+
+
+@dataclass(frozen=True)
+class Message:
+    """One turn of a conversation."""
+
+    role: Literal["system", "user", "assistant"]
+    text: str
+
+
+Prompt = str | tuple[Message, ...]
+"""Text to continue, or a conversation whose next turn is the model's."""
+
+
+def text_of(prompt: Prompt) -> str:
+    """Returns a prompt as people read it: a conversation with a line before each turn that names the role."""
+    if isinstance(prompt, str):
+        return prompt
+    return "\n\n".join(f"[{message.role}]\n{message.text}" for message in prompt)
+
+
+def split_reasoning(text: str) -> tuple[str, str]:
+    """Returns what a model thought and what it answered, where a server leaves both in one text.
+
+    Thoughts stand between ``<think>`` and ``</think>`` at the beginning; some chat templates write the first of the
+    two themselves. Thoughts without an end are cut off: there is no answer.
+    """
+    begin, end = "<think>", "</think>"
+    thoughts, found, answer = text.partition(end)
+    opened = thoughts.lstrip().startswith(begin)
+    if not opened and (not found or begin in thoughts):
+        return "", text
+    return thoughts.lstrip().removeprefix(begin).strip(), answer.lstrip()
+
+
 @dataclass(frozen=True)
 class Ask:
     """Asks for samples of one prompt."""
 
-    prompt: str
+    prompt: Prompt
     indices: tuple[int, ...]
     """Which samples; each index has its own seed, so that asking for more later repeats none."""
 
@@ -86,10 +138,12 @@ class Answer:
     note: str = ""
     cost: float | None = None
     """Cost in US dollars; on a server billed by the hour, of the time since the answer before. None if unknown."""
+    reasoning: str = ""
+    """What the model thought before it answered, where the server or the model keeps that apart."""
 
 
 class LanguageModel(Protocol):
-    """A model that continues text; no chat template is ever applied."""
+    """A model that continues text, or answers in a conversation where ``takes_messages``."""
 
     name: str
     """The model's name, such as ``facebook/KernelLLM``, also behind an endpoint if it is known."""
@@ -101,10 +155,17 @@ class LanguageModel(Protocol):
     def identity(self) -> str:
         """Returns model and revision, as far as they are known without torch and without the network."""
 
+    def takes_messages(self) -> bool:
+        """Returns whether prompts are conversations; a server may have to be asked.
+
+        Raises:
+            GenerateError: the model is not available.
+        """
+
     def template(self) -> str | None:
         """Returns the prompt template in the model's repository (with one ``{}`` for the code), or None."""
 
-    def too_long(self, prompt: str, sampling: Sampling) -> str | None:
+    def too_long(self, prompt: Prompt, sampling: Sampling) -> str | None:
         """Says why a prompt leaves no room for an answer, and by how many tokens; None if it fits or if that is unknown.
 
         Raises:
@@ -120,7 +181,7 @@ class LanguageModel(Protocol):
             GenerateError: the model is not available: it is missing, rejects the token, does not fit…
         """
 
-    def stream(self, prompt: str, sampling: Sampling, index: int = 0) -> Iterator[str]:
+    def stream(self, prompt: Prompt, sampling: Sampling, index: int = 0) -> Iterator[str]:
         """Yields one sample piece by piece as it is written; closing the iterator ends the work.
 
         Raises:

@@ -15,7 +15,16 @@ from pytest_kernelllm.passk.errors import BenchError
 from pytest_kernelllm.passk.gpu_use import watching_gpus
 from pytest_kernelllm.passk.levels import level_scores
 from pytest_kernelllm.passk.problems import Problem
-from pytest_kernelllm.passk.scores import Benchmark, LeftOut, Sample, TargetScore, sample_of, score, together
+from pytest_kernelllm.passk.scores import (
+    Benchmark,
+    LeftOut,
+    Sample,
+    TargetScore,
+    rounds_of,
+    sample_of,
+    score,
+    together,
+)
 from pytest_kernelllm.passk.side_by_side import side_by_side
 from pytest_kernelllm.session.session import Session
 
@@ -71,7 +80,8 @@ def bench(
                     results[target.id] = replace(samples, problem=problem)
                 else:
                     unanswered = sum(completion.failed for _, completion in drafts)
-                    figures = score(samples, at, timed=timed, unanswered=unanswered)
+                    unanswered += sum(sample.unanswered for sample in samples)
+                    figures = score(samples, at, timed=timed, unanswered=unanswered, repair=settings.repair)
                     results[target.id] = TargetScore(target, figures, tuple(samples), problem)
                 done(results[target.id])
         used = gpu_use()
@@ -93,6 +103,7 @@ def bench(
         unfinished=len(targets) - len(finished),
         gpu=used,
         usage=Usage.of(*session.usage),
+        repair=settings.repair,
     )
 
 
@@ -117,6 +128,8 @@ def _samples(session: Session, target: Target) -> tuple[list[Draft], list[Sample
             )
             return drafts, LeftOut(target.id, reason, nothing_to_offer=bool(answered) or not drafts)
         outcomes = session.judged(target, [outcome for outcome, _ in answered])
+        completions = [completion for _, completion in answered]
+        outcomes = session.repaired(target, list(zip(outcomes, completions, strict=True)))
     except SessionError as error:
         if own := session.why_unusable(target):
             return drafts, LeftOut(target.id, str(own))
@@ -125,12 +138,17 @@ def _samples(session: Session, target: Target) -> tuple[list[Draft], list[Sample
         sample_of(outcome, code=outcome.candidate is not None or _has_code(completion))
         for outcome, (_, completion) in zip(outcomes, answered, strict=True)
     ]
+    if session.settings.repair:
+        samples = [
+            replace(sample, rounds=rounds_of(outcome), unanswered=outcome.unanswered)
+            for sample, outcome in zip(samples, outcomes, strict=True)
+        ]
     return drafts, samples
 
 
 def _not_applicable(completion: Completion) -> bool:
     """Whether a generator stated in its note why it has nothing for this target, which is no failed answer."""
-    return not completion.text and not completion.tokens and bool(completion.note)
+    return not completion.text and not completion.model and bool(completion.note)
 
 
 def _has_code(completion: Completion) -> bool:

@@ -6,46 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
 
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.records import SCHEMA, Environment, Record, Spread, Target
 from pytest_kernelllm.core.usage import Usage
 from pytest_kernelllm.passk.estimator import mean, pass_at_k
+from pytest_kernelllm.passk.figures import RESULTS, SPEEDS, FastAt, PassAt, Result
 from pytest_kernelllm.passk.problems import Problem
-
-SPEEDS = (0.8, 1.0, 1.2, 1.5, 2.0)
-"""The p of fast_p."""
-
-Result = Literal[
-    "correct",
-    "generate",
-    "extract",
-    "render",
-    "static check",
-    "compile",
-    "load",
-    "run",
-    "correctness",
-    "timing",
-    "inconclusive",
-]
-"""``correct``, ``inconclusive``, or the stage at which a completion failed."""
-
-RESULTS: dict[Result, str] = {
-    "correct": "correct",
-    "generate": "no text",
-    "extract": "no code",
-    "render": "not rendered",
-    "static check": "refused by the static check",
-    "compile": "not compiled",
-    "load": "not loaded",
-    "run": "failed to run",
-    "correctness": "wrong",
-    "timing": "not believed when timed",
-    "inconclusive": "inconclusive",
-}
-"""In words for people, in the order of the stages."""
+from pytest_kernelllm.passk.rounds import Round, RoundScore, round_score, rounds_together
 
 
 @dataclass(frozen=True)
@@ -76,31 +44,15 @@ class Sample(Record):
     """What the verdict took, in this run or an earlier one; 0 where there is none."""
     durations: dict[str, float] = field(default_factory=dict)
     """The seconds by part, see ``Verdict.durations``."""
+    rounds: tuple[Round, ...] = ()
+    """Each answer, the first one first, where repair rounds were asked for. The sample itself is about the best of them."""
+    unanswered: int = 0
+    """Requests for a repair that a server failed for a passing reason."""
 
     @property
     def correct(self) -> bool:
         """Right, whatever its speed."""
         return self.result == "correct"
-
-
-@dataclass(frozen=True)
-class PassAt(Record):
-    """pass@k; None where fewer than k completions were drawn."""
-
-    k: int
-    value: float | None
-    untranslated: float | None
-    """The same with completions that needed translation counted as failures."""
-
-
-@dataclass(frozen=True)
-class FastAt(Record):
-    """fast_p of the best of k: the chance that one of k samples is correct and more than p times as fast."""
-
-    p: float
-    k: int
-    value: float | None
-    """None where nothing was timed, or fewer than k completions were drawn."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +73,8 @@ class Score(Record):
     """How many failed at each stage, inconclusive ones apart."""
     pass_at: tuple[PassAt, ...]
     fast: tuple[FastAt, ...]
+    rounds: tuple[RoundScore, ...] = ()
+    """By rounds of repair, if any were asked for; the last one has the figures above."""
 
 
 @dataclass(frozen=True)
@@ -252,6 +206,8 @@ class Benchmark(Record):
     """None without a GPU."""
     usage: Usage | None = None
     """None where every verdict was known before."""
+    repair: int = 0
+    """Rounds of repair that were asked for."""
     schema: int = SCHEMA
 
 
@@ -291,7 +247,28 @@ def sample_of(outcome: Outcome, *, code: bool = True) -> Sample:
     )
 
 
-def score(samples: Sequence[Sample], at: Sequence[int], *, timed: bool, unanswered: int = 0) -> Score:
+def rounds_of(outcome: Outcome) -> tuple[Round, ...]:
+    """Says what became of each answer of a sample, the first one first."""
+    return tuple(map(_round, outcome.rounds or (outcome,)))
+
+
+def _round(outcome: Outcome) -> Round:
+    sample = sample_of(outcome)
+    return Round(
+        sample.result,
+        sample.reason,
+        sample.rule,
+        sample.speedup,
+        sample.slow,
+        sample.kernel_hash,
+        outcome.tokens,
+        outcome.cost,
+    )
+
+
+def score(
+    samples: Sequence[Sample], at: Sequence[int], *, timed: bool, unanswered: int = 0, repair: int = 0
+) -> Score:
     """Returns the figures of one target.
 
     Args:
@@ -299,6 +276,7 @@ def score(samples: Sequence[Sample], at: Sequence[int], *, timed: bool, unanswer
         at: each k to give pass@k and fast_p for.
         timed: whether correct candidates were timed.
         unanswered: requests for more that failed for a passing reason.
+        repair: rounds of repair that were asked for; 0: samples have no rounds.
     """
     results = Counter(s.result for s in samples)
     # A correct kernel that was not timed might be fast: then no share of fast ones is known.
@@ -322,6 +300,10 @@ def score(samples: Sequence[Sample], at: Sequence[int], *, timed: bool, unanswer
         ),
         fast=tuple(
             FastAt(p, k, estimate(k, partial(_faster, p)) if timed else None) for p in SPEEDS for k in at
+        ),
+        rounds=tuple(
+            round_score([s.rounds for s in samples], number, at, timed=timed)
+            for number in range(repair + 1 if repair else 0)
         ),
     )
 
@@ -355,6 +337,7 @@ def together(scores: Sequence[Score], at: Sequence[int]) -> Score:
             for i, k in enumerate(at)
         ),
         fast=tuple(FastAt(p, k, mean([s.fast[i].value for s in scores])) for i, (p, k) in enumerate(fast)),
+        rounds=rounds_together([s.rounds for s in scores]),
     )
 
 

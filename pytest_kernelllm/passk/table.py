@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from pytest_kernelllm.core.words import counted
-from pytest_kernelllm.passk.scores import RESULTS, SPEEDS, Benchmark, Score
+from pytest_kernelllm.passk.figures import RESULTS, SPEEDS
+from pytest_kernelllm.passk.scores import Benchmark, Score
 
 
 def render_benchmark(benchmark: Benchmark, width: int, color: bool) -> str:
@@ -28,6 +29,8 @@ def render_benchmark(benchmark: Benchmark, width: int, color: bool) -> str:
         if benchmark.levels:
             console.print(_levels(benchmark))
             console.print(_decisions(benchmark))
+        if benchmark.total.rounds:
+            console.print(_rounds(benchmark))
         for line in notes(benchmark):
             console.print(line, markup=False, soft_wrap=True)
     return "\n".join(line.rstrip() for line in capture.get().splitlines()).strip("\n")
@@ -142,6 +145,30 @@ def _decisions(benchmark: Benchmark) -> Table:
         table.add_row(f"level {each.level}", *(f"{value:.0f}" for value in row))
     if len(rows) > 1:
         table.add_row("all", *(f"{sum(column):.0f}" for column in zip(*rows, strict=True)), style="bold")
+    return table
+
+
+def _rounds(benchmark: Benchmark) -> Table:
+    """What repair achieves round by round, beside what as many first answers would."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_footer=False)
+    at = [p.k for p in benchmark.total.pass_at]
+    table.add_column("repair rounds")
+    for name in ("answers", "tokens", "cost"):
+        table.add_column(name, justify="right")
+    for k in at:
+        table.add_column(f"pass@{k}", justify="right")
+        table.add_column("drawn instead", justify="right")
+    if benchmark.timed:
+        table.add_column(f"fast_1@{at[0]}", justify="right")
+    for one in benchmark.total.rounds:
+        cost = "–" if one.cost is None else f"${one.cost:,.2f}"
+        passes = [
+            text
+            for passed, drawn in zip(one.pass_at, one.instead, strict=True)
+            for text in (figure(passed.value), f"{figure(drawn.value)} of {drawn.answers:.1f}")
+        ]
+        fast = [figure(f.value) for f in one.fast if (f.p, f.k) == (1.0, at[0])] if benchmark.timed else []
+        table.add_row(str(one.rounds), str(one.answers), f"{one.tokens:,}", cost, *passes, *fast)
     return table
 
 

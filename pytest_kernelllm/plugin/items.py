@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -42,6 +42,8 @@ class TargetClass(pytest.Collector):
         super().__init__(**kwargs)
         self.kernelllm = kernelllm
         self.target = target
+        self.mistake: tuple[str, str] | None = None
+        """The first test that found a mistake in the target, and the sentence about it."""
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yields correctness and speed of the adopted kernel, and of every candidate unless that one is current."""
@@ -76,10 +78,25 @@ class TargetItem(pytest.Item):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
-    @pytest.hookimpl
     def runtest(self) -> None:
+        """Judges, then passes, fails, skips or xfails. A mistake that concerns several tests of a target fails one."""
+        collector = self.getparent(TargetClass)
+        try:
+            self.judge()
+        except SessionError as error:
+            if collector is not None and collector.mistake is not None and collector.mistake[1] == str(error):
+                self.skip(f"not tried, for the reason that {collector.mistake[0]} failed")
+            if collector is not None:
+                collector.mistake = (self.name, str(error))
+            raise
+
+    def judge(self) -> None:
         """Judges, then passes, fails, skips or xfails."""
         raise NotImplementedError
+
+    def skip(self, reason: str) -> NoReturn:
+        """Skips the test. pytest's list of skipped tests names the marker's line, and the reason names the target."""
+        raise pytest.skip.Exception(f"{self.target.name}: {reason}", _use_item_location=True)
 
 
 class CandidateItem(TargetItem):
@@ -112,7 +129,7 @@ class CandidateItem(TargetItem):
         """An adopted kernel that cannot be judged is a failure, any other candidate is skipped."""
         if self.candidate == ADOPTED:
             pytest.fail(adopted, pytrace=False)
-        pytest.skip(otherwise)
+        self.skip(otherwise)
 
 
 class CorrectnessItem(CandidateItem):
@@ -120,7 +137,7 @@ class CorrectnessItem(CandidateItem):
 
     label = "correctness"
 
-    def runtest(self) -> None:
+    def judge(self) -> None:
         """Passes if the candidate is right."""
         outcome = self.judged()
         verdict = outcome.verdict
@@ -143,16 +160,16 @@ class SpeedupItem(CandidateItem):
 
     label = "speedup"
 
-    def runtest(self) -> None:
+    def judge(self) -> None:
         """Passes if the speedup's interval clears the threshold."""
         outcome = self.judged()
         verdict = outcome.verdict
         if verdict is None or not verdict.correct:
-            pytest.skip(outcome.reason or "not correct, so not timed")
+            self.skip(outcome.reason or "not correct, so not timed")
         if not self.kernelllm.settings.timing:
-            pytest.skip("timing is off")
+            self.skip("timing is off")
         if not verdict.timing:
-            pytest.skip("no GPU")
+            self.skip("no GPU")
         if not verdict.accepted:
             self.fail_or_xfail(self.explained(outcome))
 
@@ -160,7 +177,7 @@ class SpeedupItem(CandidateItem):
 class VerifiedItem(TargetItem):
     """``verified`` (with ``--kernelllm-strict``): some candidate was accepted."""
 
-    def runtest(self) -> None:
+    def judge(self) -> None:
         """Passes if there is a kernel to suggest."""
         outcomes = [self.kernelllm.outcome(self.target, each) for each in self.kernelllm.candidate_ids]
         if best(outcomes) is None:

@@ -18,6 +18,7 @@ from pytest_kernelllm.core.overrides import Overrides
 from pytest_kernelllm.core.records import ADOPTED, CandidateId, Target
 from pytest_kernelllm.core.usage import Span, Usage
 from pytest_kernelllm.core.words import counted
+from pytest_kernelllm.discover.adoption import adoption_state
 from pytest_kernelllm.discover.scan import Scan, scan_file
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.generate.protocol import Generator as KernelGenerator
@@ -27,6 +28,9 @@ from pytest_kernelllm.session.session import Session
 
 USAGE = "kernelllm-usage"
 """Key under which pytest-xdist's workers report ``Session.usage``."""
+
+NOTES = "kernelllm-notes"
+"""Key under which pytest-xdist's workers report ``Session.notes``."""
 
 TOGETHER = "kernelllm-together"
 """Key under which pytest-xdist's workers learn whether each gets all items of a target. They do not know ``--dist``."""
@@ -61,7 +65,11 @@ class Run:
         self.outcomes: dict[tuple[str, CandidateId], Outcome] = {}
         self._stated: dict[str, Overrides] = {}
         self._scans: dict[Path, Scan] = {}
+        self._found = False
+        """Whether a marker was collected."""
         self._tests: list[Path] = []
+        self._notes: list[str] = []
+        """From pytest-xdist's workers."""
         self._slots = 0
         """Of pytest-xdist's workers."""
         self._spans: list[Span] = []
@@ -85,7 +93,8 @@ class Run:
             return None
         is_test = any(collection_path.is_relative_to(folder) for folder in self._tests)
         if self.only or (self._tests and not is_test):
-            return None if self.scan(collection_path).targets else True
+            found = self.scan(collection_path)
+            return None if found.targets or found.problems else True
         return None
 
     def scan(self, path: Path) -> Scan:
@@ -101,6 +110,7 @@ class Run:
         found = self.scan(path)
         if not found.targets and not found.problems:
             return None
+        self._found = True
         # Straight below the session: pytest would import the ``__init__.py`` of a package in between.
         return TargetFile.from_parent(parent.session, path=path, kernelllm=self.session, found=found)
 
@@ -141,11 +151,13 @@ class Run:
         """Reports from one of pytest-xdist's workers how busy its slots were."""
         if hasattr(self.config, "workeroutput"):
             self.config.workeroutput[USAGE] = self.session.usage
+            self.config.workeroutput[NOTES] = self.session.notes
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Adds up how busy the slots of pytest-xdist's workers were."""
         slots, spans = getattr(node, "workeroutput", {}).get(USAGE, (0, []))
+        self._notes += getattr(node, "workeroutput", {}).get(NOTES, [])
         self._slots += slots
         self._spans += spans
 
@@ -174,6 +186,9 @@ class Run:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Writes the closing table, the patches and the JSON report."""
         if not self.outcomes:
+            if not self._found and not self.config.pluginmanager.hasplugin("dsession"):
+                terminalreporter.section("kernelllm")
+                terminalreporter.write_line(self._no_target())
             return
         from pytest_kernelllm.passk.summary import summary_lines
         from pytest_kernelllm.report.summary import write_summary
@@ -183,20 +198,41 @@ class Run:
         outcomes = sorted(self.outcomes.values(), key=lambda outcome: order[outcome.id])
         slots, spans = self.session.usage
         usage = Usage.of(slots + self._slots, [*spans, *self._spans])
-        suggestions = write_suggestions(self.session.store, self.root, outcomes, self.settings.kernels_dir)
+        suggestions = write_suggestions(
+            self.session.store,
+            self.root,
+            outcomes,
+            self.settings.kernels_dir,
+            timed_only=self.settings.require_timing,
+        )
         write_summary(
             terminalreporter,
             self.session.store.path,
             outcomes,
             suggestions,
-            self.session.store.problems,
+            [*self.session.store.problems, *dict.fromkeys([*self.session.notes, *self._notes])],
             summary_lines(outcomes, self.writers, self.settings.samples),
             usage if usage and self.session.environment.device == "cuda" else None,
+            {o.target.id for o in outcomes if adoption_state(self.root, o.target) == "stale"},
         )
         if path := self.config.getoption("kernelllm_report"):
             from pytest_kernelllm.report.json import write_report
 
             write_report(Path(path), self.session.environment, outcomes, suggestions, usage)
+
+    def _no_target(self) -> str:
+        """Says why nothing was tested: no marker, or none that is in a Python file."""
+        from pytest_kernelllm.discover.notebooks import marked_notebooks
+
+        if notebooks := marked_notebooks(self.root):
+            return (
+                f"No target was found; {notebooks[0]} uses @triton_candidate, but only classes in .py files can be targets: "
+                "move the class to a module and import it from the notebook."
+            )
+        return (
+            "No target was found: mark an nn.Module at module level with @triton_candidate, or name the folder that has one "
+            "(`kernelllm scan` lists targets)."
+        )
 
     def pytest_unconfigure(self) -> None:
         """Ends the judging processes."""

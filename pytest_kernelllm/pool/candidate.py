@@ -37,7 +37,8 @@ def judge_candidate(
         speed: what is measured and required.
 
     Returns:
-        The kernel module that was judged, empty if the text cannot be made into one; and the verdict.
+        The kernel module that was judged, empty if the text cannot be made into one; and the verdict. Where a text
+        can be made into several, these are the first that is not rejected, or the likeliest.
 
     Raises:
         launching.ServerFailed: the judge's own processes cannot start.
@@ -47,7 +48,14 @@ def judge_candidate(
         candidate = render(completion, live, on_gpu=judge.environment.device == "cuda")
     except RenderError as error:
         return "", Verdict("rejected", "render", str(error), "", judge.environment)
-    return candidate.source, judge.judge(candidate, _criteria(live, speed))
+    criteria = _criteria(live, speed)
+    source, verdict = candidate.source, judge.judge(candidate, criteria)
+    other = candidate.next
+    while verdict.verdict == "rejected" and other is not None:
+        if (another := judge.judge(other, criteria)).verdict != "rejected":
+            return other.source, another
+        other = other.next
+    return source, verdict
 
 
 def judge_source(judge: Judge, live: LiveTarget, request: JudgeRequest, speed: Speed) -> Verdict:

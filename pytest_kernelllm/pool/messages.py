@@ -99,6 +99,8 @@ class PrepareReply(Record):
     """What was written and rendered."""
 
     renderings: tuple[Rendering, ...]
+    notes: tuple[str, ...] = ()
+    """What the user should know about the target, see ``LiveTarget.notes``."""
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ class TargetLoader:
                 return ErrorReply(live)
             arch, on_gpu = self._environment.arch, self._environment.device == "cuda"
             every = [*_written(live, arch, request.indices), *request.completions]
-            return PrepareReply(tuple(_rendering(each, live, on_gpu) for each in every))
+            return PrepareReply(tuple(_rendering(each, live, on_gpu) for each in every), live.notes)
         except (Exception, SystemExit) as error:
             return ErrorReply(f"{request.target.id}: {unexpected('Preparing', 'target', error)}")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from pytest_kernelllm.core.outcome import Outcome, best
 from pytest_kernelllm.core.records import Environment
 from pytest_kernelllm.core.usage import Usage
-from pytest_kernelllm.report.read import Report, ReportedCandidate, ReportedTarget
+from pytest_kernelllm.report.read import Report, ReportedCandidate, ReportedRound, ReportedTarget
 
 
 def build_report(
@@ -64,4 +64,12 @@ def _candidate(outcome: Outcome) -> ReportedCandidate:
         outcome.cost,
         outcome.cached,
         outcome.verdict,
+        tuple(map(_round, outcome.rounds)),
+    )
+
+
+def _round(outcome: Outcome) -> ReportedRound:
+    kernel_hash = outcome.candidate.kernel_hash if outcome.candidate else None
+    return ReportedRound(
+        kernel_hash, outcome.reason, outcome.tokens, outcome.cost, outcome.cached, outcome.verdict
     )

@@ -9,8 +9,9 @@ from __future__ import annotations
 import html
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from pytest_kernelllm.core.characters import reordering
 from pytest_kernelllm.core.records import Check, Environment, Ratio, Verdict
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.report.read import Report, ReportedCandidate, ReportedTarget
@@ -58,15 +59,25 @@ def job_summary(report: Report) -> str:
     return _joined(head, rows, (_details(t) for t in targets), LONGEST_SUMMARY)
 
 
-def pull_request_section(report: Report, digest: str, run: str) -> str:
+def pull_request_section(
+    report: Report,
+    digest: str,
+    run: str,
+    adopted: Collection[str] | None = None,
+    left_out: Mapping[str, str] | None = None,
+) -> str:
     """Returns the action's part of a pull request's text, from its mark to its end; also what stands above a review.
 
     Args:
         report: of the run that verified.
         digest: names the patch.
         run: address of that run; the runner's own, so it is shown as a link.
+        adopted: ``Target.id`` of each target that the pull request changes; None for all that have a patch.
+        left_out: the reason, by ``Target.id``, why a kernel of the run is not in the pull request.
     """
     offered = [t for t in report.targets if t.winner is not None and t.patch is not None]
+    offered = [t for t in offered if adopted is None or t.target.id in adopted]
+    refused = [f"- {code(target)}: {code(reason)}" for target, reason in (left_out or {}).items()]
     command = shlex.join(["pytest", "--kernelllm", *(target.target.id for target in offered)])
     if len(command) > 280:
         command = "pytest --kernelllm --kernelllm-only"
@@ -80,6 +91,11 @@ def pull_request_section(report: Report, digest: str, run: str) -> str:
         _table_head("largest error / allowed"),
         *(_row(t, _error(t.winner)) for t in offered),
         "",
+        *(
+            ["**Left out**, because a check of this action refused the kernel:", "", *refused, ""]
+            if refused
+            else []
+        ),
         "**Checked.** Outputs against the original in float64, at several sizes, with fresh, stressed and special values; "
         "no writes outside of tensors; inputs kept; the work done by the kernels themselves. Outside of what was verified "
         "(shapes, dtypes, modes: `SUPPORTS` in each file) the original runs.",
@@ -232,6 +248,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _plain(text: str) -> str:
-    """One line of visible characters."""
-    plain = "".join(c if c.isprintable() else "\ufffd" for c in text).strip()
+    """One line of visible characters in the order in which they are shown, without the start of a comment."""
+    plain = "".join(c if c.isprintable() and not reordering(c) else "\ufffd" for c in text).strip()
+    plain = plain.replace("<!--", "<! --")
     return (plain if len(plain) <= 300 else plain[:299] + "…") or "–"

@@ -24,6 +24,18 @@ class ReportError(ValueError):
 
 
 @dataclass(frozen=True)
+class ReportedRound(Record):
+    """One answer of a candidate that was repaired."""
+
+    kernel_hash: str | None
+    reason: str
+    tokens: int
+    cost: float | None
+    cached: bool
+    verdict: Verdict | None
+
+
+@dataclass(frozen=True)
 class ReportedCandidate(Record):
     """One candidate as ``report.json`` has it."""
 
@@ -37,6 +49,13 @@ class ReportedCandidate(Record):
     cost: float | None
     cached: bool
     verdict: Verdict | None
+    rounds: tuple[ReportedRound, ...] = ()
+    """Each answer, the first one first, where the first one was repaired; the fields above are those of the best one."""
+
+    @property
+    def answers(self) -> int:
+        """How many answers were asked for."""
+        return max(1, len(self.rounds))
 
 
 @dataclass(frozen=True)

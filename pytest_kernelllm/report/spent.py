@@ -17,6 +17,10 @@ class Spending(Protocol):
         """Name of the generator."""
 
     @property
+    def answers(self) -> int:
+        """How many answers were asked for."""
+
+    @property
     def tokens(self) -> int:
         """Tokens that were written."""
 
@@ -51,7 +55,12 @@ def spent(candidates: Iterable[Spending]) -> list[Spent]:
         if each.tokens:
             by.setdefault(each.generator, []).append(each)
     return [
-        Spent(name, len(own), sum(each.tokens for each in own), _total([each.cost for each in own]))
+        Spent(
+            name,
+            sum(each.answers for each in own),
+            sum(each.tokens for each in own),
+            _total([each.cost for each in own]),
+        )
         for name, own in by.items()
     ]
 

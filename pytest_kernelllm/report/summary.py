@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ def write_summary(
     problems: Sequence[str],
     scores: Sequence[str] = (),
     usage: Usage | None = None,
+    stale: Collection[str] = (),
 ) -> None:
     """Writes the closing section to pytest's terminal reporter.
 
@@ -32,14 +33,17 @@ def write_summary(
         problems: sentences about damaged or unwritable entries.
         scores: lines about how often candidates were right (``passk.summary``).
         usage: how busy a GPU's slots were; None without one, and where nothing was judged.
+        stale: ``Target.id`` of each target that changed since its kernel was adopted.
     """
     terminal.section("kernelllm")
     width = max(terminal._tw.fullwidth, 110)
-    terminal.write_line(render_table(outcomes, patches, width, terminal.hasmarkup))
+    terminal.write_line(render_table(outcomes, patches, width, terminal.hasmarkup, stale))
     known = sum(o.cached for o in outcomes)
     judged = sum(o.verdict is not None for o in outcomes)
     terminal.write_line("")
     for line in scores:
+        terminal.write_line(line)
+    if line := repairs(outcomes):
         terminal.write_line(line)
     for each in spent(outcomes):
         terminal.write_line(f"{each.generator}: {each}.")
@@ -53,3 +57,23 @@ def write_summary(
         )
     for problem in problems:
         terminal.write_line(problem, yellow=True)
+
+
+def repairs(outcomes: Sequence[Outcome]) -> str:
+    """Returns what repair achieved: how many first answers were right, and how many are after it; empty without any."""
+    sent_back = [outcome for outcome in outcomes if outcome.rounds]
+    failed = sum(outcome.unanswered for outcome in outcomes)
+    if not sent_back and not failed:
+        return ""
+    answers = sum(len(outcome.rounds) - 1 for outcome in sent_back)
+
+    def right(each: Outcome) -> bool:
+        return each.verdict is not None and each.verdict.correct
+
+    first = sum(right(outcome.rounds[0]) for outcome in sent_back)
+    now = sum(map(right, sent_back))
+    line = (
+        f"{counted(len(sent_back), 'answer')} sent back with the verdict: {first} right at first, {now} after "
+        f"{counted(answers, 'repair')}."
+    )
+    return line + (f" {counted(failed, 'request')} failed; run again to repeat." if failed else "")

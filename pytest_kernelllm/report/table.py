@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from rich import box
 from rich.console import Console
@@ -13,7 +13,13 @@ from pytest_kernelllm.core.outcome import Outcome, best
 from pytest_kernelllm.core.records import ADOPTED, Ratio, Timing
 
 
-def render_table(outcomes: Sequence[Outcome], patches: Mapping[str, str], width: int, color: bool) -> str:
+def render_table(
+    outcomes: Sequence[Outcome],
+    patches: Mapping[str, str],
+    width: int,
+    color: bool,
+    stale: Collection[str] = (),
+) -> str:
     """Returns the closing table as text.
 
     Args:
@@ -21,6 +27,7 @@ def render_table(outcomes: Sequence[Outcome], patches: Mapping[str, str], width:
         patches: path of the patch by ``Target.id``.
         width: columns of the terminal.
         color: whether to use terminal colours.
+        stale: ``Target.id`` of each target that changed since its kernel was adopted.
     """
     timed = any(o.verdict and o.verdict.timing for o in outcomes)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -36,7 +43,7 @@ def render_table(outcomes: Sequence[Outcome], patches: Mapping[str, str], width:
     for identity, name in names.items():
         own = [o for o in outcomes if o.target.id == identity]
         label = identity if name in shared else name
-        table.add_row(*_row(label, own, patches.get(identity), timed))
+        table.add_row(*_row(label, own, patches.get(identity), timed, identity in stale))
     console = Console(
         width=width, force_terminal=color, no_color=not color, highlight=False, legacy_windows=False
     )
@@ -45,7 +52,7 @@ def render_table(outcomes: Sequence[Outcome], patches: Mapping[str, str], width:
     return "\n".join(line.rstrip() for line in capture.get().splitlines()).strip("\n")
 
 
-def _row(label: str, outcomes: Sequence[Outcome], patch: str | None, timed: bool) -> list[str]:
+def _row(label: str, outcomes: Sequence[Outcome], patch: str | None, timed: bool, stale: bool) -> list[str]:
     adopted = next((o for o in outcomes if o.id == ADOPTED), None)
     tried = [o for o in outcomes if o.verdict is not None]
     verified = [o for o in tried if o.verdict is not None and o.verdict.correct]
@@ -58,20 +65,28 @@ def _row(label: str, outcomes: Sequence[Outcome], patch: str | None, timed: bool
             _compiled(timing),
             _roofline(timing),
         ]
-    return [*row, _result(outcomes, adopted, patch, timing)]
+    return [*row, _result(outcomes, adopted, patch, timing, stale)]
 
 
 def _result(
-    outcomes: Sequence[Outcome], adopted: Outcome | None, patch: str | None, timing: Sequence[Timing]
+    outcomes: Sequence[Outcome],
+    adopted: Outcome | None,
+    patch: str | None,
+    timing: Sequence[Timing],
+    stale: bool,
 ) -> str:
     if adopted is not None:
         right = adopted.verdict is not None and adopted.verdict.correct
         state = "adopted" if right else f"[red]adopted kernel fails:[/] {_why(adopted)}"
+        if stale:
+            state = "[red]adopted kernel is stale:[/] the module changed, and the original runs"
         return f"{state}; patch" if patch else state
     if (winner := best(outcomes)) is not None:
         asked = winner.verdict.sizes_asked if winner.verdict else ""
         untimed = f"speed unknown; {asked}" if asked else "speed unknown"
         notes = next((t.note for t in timing if t.note), "") if timing else untimed
+        if winner.repaired:
+            notes = ", ".join(filter(None, [f"repaired in round {winner.repaired}", notes]))
         return f"[green]{'patch' if patch else 'verified'}[/]" + (f", {notes}" if notes else "")
     reasons = [o for o in outcomes if o.verdict is not None] or outcomes
     return _why(reasons[0])

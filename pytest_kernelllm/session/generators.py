@@ -11,7 +11,7 @@ from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.records import ADOPTED, Completion, Target
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
-from pytest_kernelllm.models.from_settings import language_model, sampling
+from pytest_kernelllm.models.from_settings import chats, language_model, sampling
 from pytest_kernelllm.models.generator import NO_HOOK, KernelLLMGenerator, PromptHook
 from pytest_kernelllm.session.processes import PooledInductor
 
@@ -129,4 +129,13 @@ def _endpoint(settings: Settings, around: Surroundings) -> Generator:
             "The `endpoint` generator needs an address: set `endpoint` (docs/how-to/endpoint.md)."
         )
     model = language_model(settings, around.progress)
-    return KernelLLMGenerator("endpoint", model, sampling(settings), on_gpu=False, hook=around.hook)
+    gpu = f"{around.gpu} ({around.arch})" if around.gpu else settings.arch
+    return KernelLLMGenerator(
+        "endpoint",
+        model,
+        sampling(settings),
+        on_gpu=False,
+        hook=around.hook,
+        gpu=gpu,
+        chats=chats(settings),
+    )

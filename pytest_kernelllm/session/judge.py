@@ -114,7 +114,8 @@ class JudgeStage:
     def _judged(self, target: Target, candidate: Candidate, terms: Terms) -> KernelRecord:
         verdict = self._processes.judge(target, candidate)
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        return KernelRecord(target.id, target.source_hash, candidate, verdict, now, terms)
+        alone = replace(candidate, others=())
+        return KernelRecord(target.id, target.source_hash, alone, verdict, now, terms)
 
     def _key(self, target: Target, candidate: Candidate) -> VerdictKey:
         return VerdictKey(target.source_hash, candidate.kernel_hash, self.environment, self._terms(target))

@@ -70,6 +70,8 @@ class TargetProcesses:
         self._progress = progress
         self._loaded: dict[str, SessionError | None] = {}
         """By ``Target.id``, whether it can be loaded."""
+        self.notes: dict[str, None] = {}
+        """What the owners of the loaded targets should know, in order."""
         self._rendered: dict[tuple[str, Completion], Rendered] = {}
         """What the inductor generator wrote, rendered in the process that wrote it."""
         self.spans: list[Span] = []
@@ -224,7 +226,9 @@ class TargetProcesses:
         except PoolFailed as error:
             raise SessionError(str(error)) from None
         self._loaded[request.target.id] = None
-        return PrepareReply.from_json(reply)
+        prepared = PrepareReply.from_json(reply)
+        self.notes |= dict.fromkeys(prepared.notes)
+        return prepared
 
     def _unusable(self, target: Target, sentence: str) -> SessionError:
         self._loaded[target.id] = error = SessionError(sentence)

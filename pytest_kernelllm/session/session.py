@@ -41,6 +41,7 @@ from pytest_kernelllm.session.judge import JudgeStage
 from pytest_kernelllm.session.live import LiveTargets
 from pytest_kernelllm.session.processes import TargetProcesses
 from pytest_kernelllm.session.render import RenderStage
+from pytest_kernelllm.session.repair import RepairStage, Turns
 from pytest_kernelllm.store import Store
 
 if TYPE_CHECKING:
@@ -100,6 +101,16 @@ class Session:
             self.store, settings.samples, self._checked_live, progress, inputs, self._processes.load
         )
         self._judging = JudgeStage(settings, self.store, self._processes, overrides, progress)
+        self._turns = Turns()
+        self._repairing = RepairStage(
+            self.store,
+            settings.repair,
+            self._checked_live,
+            self._answers,
+            progress,
+            inputs,
+            self._turns.writing,
+        )
         self._rendering = RenderStage(
             self.store, self._processes.render, inputs, lambda: self.environment.device == "cuda"
         )
@@ -197,6 +208,11 @@ class Session:
         spans = self._processes.spans
         return self._processes.slots if spans else 0, spans
 
+    @property
+    def notes(self) -> list[str]:
+        """What the owners of the targets should know, one sentence each."""
+        return list(self._processes.notes)
+
     def why_unusable(self, target: Target) -> SessionError | None:
         """Returns why a target itself cannot be imported, built or called; None if it can, or if none can here."""
         return self._processes.error_of(target)
@@ -228,6 +244,24 @@ class Session:
         outcomes = {outcome.id: outcome for outcome in self._judged(target, drafts)}
         return [outcomes[draft.id] for draft in drafts]
 
+    def repaired(self, target: Target, answered: Sequence[tuple[Outcome, Completion]]) -> list[Outcome]:
+        """Returns what became of judged answers in the repair rounds that the settings ask for, in their order.
+
+        Args:
+            target: that they are for.
+            answered: of one generator.
+
+        Raises:
+            SessionError: the generator cannot work, or nothing can be judged here.
+        """
+        generator = self._generator(answered[0][0].generator) if answered else None
+        if generator is None or not self.settings.repair:
+            return [outcome for outcome, _ in answered]
+        try:
+            return self._repairing.repaired(generator, target, answered)
+        except GenerateError as error:
+            raise SessionError(str(error)) from None
+
     def stream(self, target: Target) -> Iterator[str]:
         """Yields the first candidate's text, piece by piece while it is written; nothing where it cannot be watched.
 
@@ -251,23 +285,37 @@ class Session:
         self._settle(target, sorted(expected, key=lambda each: each.sample))
 
     def _settle(self, target: Target, ids: Sequence[CandidateId]) -> None:
-        for outcome in self._judged(target, self._drafts(target, ids)):
-            self._outcomes[target.id, outcome.id] = outcome
+        drafts = self._drafts(target, ids)
+        completions = {draft.id: completion for draft, completion in drafts}
+        found: dict[CandidateId, Outcome] = {}
+        try:
+            for outcome in self._judged(target, [draft for draft, _ in drafts]):
+                found[outcome.id] = outcome
+            if ids[0] != ADOPTED:
+                answered = [(found[each], completions[each]) for each in ids]
+                found |= {outcome.id: outcome for outcome in self.repaired(target, answered)}
+        finally:  # where one fails, what became of the others is known all the same
+            self._outcomes |= {(target.id, each): outcome for each, outcome in found.items()}
 
     def _checked_live(self, target: Target) -> LiveTarget:
         """Imports a target here, for a generator that asks for it, once a judging process has."""
         self._processes.load(target)
         return self.live(target)
 
-    def _drafts(self, target: Target, ids: Sequence[CandidateId]) -> list[Outcome]:
+    def _drafts(self, target: Target, ids: Sequence[CandidateId]) -> list[tuple[Outcome, Completion]]:
         """Candidates of one generator, written and rendered; or the adopted one, read."""
         if ids[0] == ADOPTED:
-            return [self._adopted(target)]
-        generator = next(each for each in self.generators if each.name == ids[0].generator)
-        written = self._completions(target, generator, ids[-1].sample + 1)
-        return [
-            self._draft(target, each, written.get(each.sample) or self._absent(each, written)) for each in ids
-        ]
+            return [(self._adopted(target), Completion(ADOPTED.generator, 0, "", "kernel_module"))]
+        written = self._completions(target, self._generator(ids[0].generator), ids[-1].sample + 1)
+        found = [written.get(each.sample) or self._absent(each, written) for each in ids]
+        return [(self._draft(target, each, one), one) for each, one in zip(ids, found, strict=True)]
+
+    def _generator(self, name: str) -> Generator:
+        return next(each for each in self.generators if each.name == name)
+
+    def _answers(self, target: Target, answers: Sequence[tuple[CandidateId, Completion]]) -> list[Outcome]:
+        """Renders and judges completions."""
+        return self.judged(target, [self._draft(target, each, completion) for each, completion in answers])
 
     def _completions(self, target: Target, generator: Generator, count: int) -> dict[int, Completion]:
         try:
@@ -308,6 +356,20 @@ class Session:
         return replace(draft, candidate=Candidate(target.id, source, ADOPTED.generator))
 
     def _judged(self, target: Target, drafts: Sequence[Outcome]) -> Iterator[Outcome]:
+        with self._turns.judging():
+            for outcome in self._judged_first(target, drafts):
+                yield self._best_match(target, outcome)
+
+    def _best_match(self, target: Target, first: Outcome) -> Outcome:
+        """Tries the completion's other candidates where the likeliest is wrong; returns the one that is right."""
+        outcome = first
+        while outcome.rejected and outcome.candidate and outcome.candidate.next:
+            draft = replace(first, candidate=outcome.candidate.next, verdict=None, cached=False)
+            [outcome] = self._judged_first(target, [draft])
+        return first if outcome.rejected else outcome
+
+    def _judged_first(self, target: Target, drafts: Sequence[Outcome]) -> Iterator[Outcome]:
+        """Judges the likeliest candidate of each completion."""
         unknown: list[tuple[Outcome, Candidate]] = []
         for draft in drafts:
             if draft.candidate is None:

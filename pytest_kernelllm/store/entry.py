@@ -11,11 +11,11 @@ from typing import Any
 from pytest_kernelllm.store.signing import StoreKey
 from pytest_kernelllm.store.upgrade import upgrade
 
-FORMAT = 3
+FORMAT = 4
 """Version of the entries that are written."""
 
-READABLE = (1, 2, FORMAT)
-"""Versions of the entries that are read; ``upgrade`` turns bodies of the first into today's."""
+READABLE = (1, 2, 3, FORMAT)
+"""Versions of the entries that are read; ``upgrade`` turns bodies of earlier ones into today's."""
 
 
 class DamagedEntry(ValueError):
@@ -103,7 +103,7 @@ def decode(kind: str, content: bytes, name: str = "", key: StoreKey | None = Non
         _signed_text(entry["format"], name, checksum), entry.get("signature")
     ):
         raise UnsignedEntry
-    return upgrade(kind, entry["body"]) if entry["format"] == 1 else entry["body"]
+    return entry["body"] if entry["format"] == FORMAT else upgrade(kind, entry["body"], entry["format"])
 
 
 def _checksum(kind: str, body: Any) -> str:

@@ -104,13 +104,15 @@ class StoreFolder:
         """
         self.write(path, encode(kind, body, self.name_of(path), self.key))
 
-    def write(self, path: Path, content: bytes) -> None:
-        """Writes a file, whole or not at all."""
+    def write(self, path: Path, content: bytes) -> bool:
+        """Writes a file, whole or not at all, and returns whether it could."""
         try:
             self._make(path.parent)
             write_atomic(path, content)
         except OSError as error:
             self.problem(f"{path.parent}: cannot be written ({error}), so this result is not remembered.")
+            return False
+        return True
 
     @contextlib.contextmanager
     def lock(self, name: str) -> Iterator[None]:

@@ -20,11 +20,10 @@ class PatchFiles:
         """The folder in which they lie."""
         return self._folder.path / "patches"
 
-    def write(self, name: str, patch: bytes) -> Path:
-        """Writes a patch and returns its path."""
+    def write(self, name: str, patch: bytes) -> Path | None:
+        """Writes a patch and returns its path; None if it cannot be written."""
         path = self.path / f"{name}.patch"
-        self._folder.write(path, patch)
-        return path
+        return path if self._folder.write(path, patch) else None
 
     def remove(self, name: str) -> None:
         """Removes a patch, if it is there."""

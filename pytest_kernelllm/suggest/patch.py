@@ -138,8 +138,12 @@ def _refuse_links(root: Path, path: str) -> None:
         )
 
 
-def write_patches(store: Store, suggestions: Sequence[Suggestion]) -> list[Path]:
-    """Writes each as ``patches/<name>.patch`` in the store's folder and returns the paths in the same order."""
+def write_patches(store: Store, suggestions: Sequence[Suggestion]) -> list[Path | None]:
+    """Writes each as ``patches/<name>.patch`` in the store's folder.
+
+    Returns:
+        The paths in the same order; None for one that could not be written, which ``store.problems`` explains.
+    """
     return [store.patches.write(each.name, each.patch) for each in suggestions]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import keyword
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -14,6 +15,9 @@ from pytest_kernelllm.discover.resolve import package_root
 from pytest_kernelllm.suggest.files import PatchError
 
 FOLDER = "_triton"
+
+_RESERVED = re.compile(r"con|prn|aux|nul|com\d|lpt\d|sitecustomize|usercustomize|setup")
+"""Devices of Windows, and modules that Python's start or a build looks for."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +89,8 @@ def _with_stem(target: Target) -> str:
 
 
 def _module_name(name: str) -> str:
-    """A name that can be imported and that pytest does not collect."""
-    if keyword.iskeyword(name) or _collected(name):
+    """A name that can be imported, that neither pytest nor Python picks up by itself, and that Windows can hold."""
+    if keyword.iskeyword(name) or _collected(name) or _RESERVED.fullmatch(name):
         return f"kernel_{name}_kernel"
     return name if name.isidentifier() else f"_{name}"
 

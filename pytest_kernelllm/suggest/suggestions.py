@@ -19,7 +19,7 @@ from pytest_kernelllm.suggest.style import Style
 
 
 def write_suggestions(
-    store: Store, root: Path, outcomes: Sequence[Outcome], folder: str = FOLDER
+    store: Store, root: Path, outcomes: Sequence[Outcome], folder: str = FOLDER, timed_only: bool = False
 ) -> dict[str, str]:
     """Writes the patches that adopt verified kernels, and removes those that are out of date.
 
@@ -28,6 +28,7 @@ def write_suggestions(
         root: project root.
         outcomes: of all candidates of all targets.
         folder: for new kernel modules, see ``place``.
+        timed_only: whether kernels whose speed was not measured get no patch.
 
     Returns:
         The path of each target's patch, relative to the working directory, by ``Target.id``.
@@ -44,6 +45,9 @@ def write_suggestions(
         winner = best([o for o in outcomes if o.target.id == target.id])
         if winner is None or winner.candidate is None or winner.verdict is None:
             continue
+        if timed_only and not winner.verdict.timing:
+            store.patches.remove(patch_name([target.id]))
+            continue
         candidate = shipped(winner.candidate, winner.verdict)
         try:
             change = suggestion(root, target, candidate, targets, folder, style)
@@ -52,8 +56,9 @@ def write_suggestions(
             continue
         if change is not None:
             [path] = write_patches(store, [change])
-            paths[target.id] = os.path.relpath(path)
-            adoptions.append((target, candidate))
+            if path is not None:
+                paths[target.id] = os.path.relpath(path)
+                adoptions.append((target, candidate))
     if len(adoptions) > 1:
         everything = combined(root, adoptions, targets, folder, style)
         write_patches(store, [everything] if everything else [])

@@ -29,7 +29,9 @@ def _message(found: Any) -> str:
     if isinstance(found, dict):
         for key in ("error", "message", "detail", "msg"):
             if found.get(key):
-                return _message(found[key])
+                where = found.get("loc") if key == "msg" else None  # FastAPI names the field apart
+                named = ".".join(map(str, where)) + ": " if isinstance(where, list) else ""
+                return named + _message(found[key])
         return ""
     if isinstance(found, list):
         return "; ".join(filter(None, (_message(item) for item in found[:3])))

@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit, urlunsplit
 
 import httpx2
 
@@ -177,7 +177,9 @@ class Http:
         except ValueError:
             raise Fault(f"redirects ({code}) to nowhere", fatal=True) from None
         if not self._is_own(target):
-            shown = self._redact(f"{parts.scheme}://{parts.hostname}")
+            # Not its query: it may hold keys of somebody else's.
+            place = parts.netloc.rpartition("@")[2]
+            shown = self._redact(urlunsplit((parts.scheme, place, parts.path, "", "")))
             raise Fault(
                 f"redirects ({code}) to another address, {shown}, where it is not followed;"
                 " give that address if it is the right one",

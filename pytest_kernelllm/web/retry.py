@@ -68,7 +68,7 @@ class RequestLimits:
 
 
 class Retry:
-    """Retries for all requests to one server; reports from time to time that it waits for the server to start."""
+    """Retries for all requests to one server; reports from time to time what it waits for."""
 
     def __init__(
         self,
@@ -82,8 +82,9 @@ class Retry:
         Args:
             limits: how many tries, and for how long.
             clock: measures the waiting.
-            waiting: called from time to time while the server starts up, with a clause that begins with a verb.
-            hint: added to the first of these clauses.
+            waiting: called from time to time before a pause, with a clause that begins with a verb: the server is
+                starting up, or failed for a passing reason.
+            hint: added to the first clause about starting up.
         """
         self.limits = limits
         self.clock = clock
@@ -124,13 +125,15 @@ class Retry:
             if waited + pause > most:
                 raise fault.given_up(f"{asked}given up after {waited:.0f} of at most {most:.0f} s")
             if fault.starting:
-                self._report(f"{fault.reason}: waited {waited:.0f} of at most {most:.0f} s.")
+                self._report(f"{fault.reason}: waited {waited:.0f} of at most {most:.0f} s.", starting=True)
                 started += pause
+            elif pause >= 1:
+                self._report(f"{fault.reason}: try {tries + 1} of {limits.tries} follows in {pause:.0f} s.")
             await clock.sleep(pause)
 
-    def _report(self, clause: str) -> None:
+    def _report(self, clause: str, *, starting: bool = False) -> None:
         # Many requests wait at once; one report for all of them is enough.
         if self.clock.now() - self._last_report >= self.limits.longest_pause:
             self._last_report = self.clock.now()
-            self._waiting(clause + self._hint)
-            self._hint = ""
+            self._waiting(clause + (self._hint if starting else ""))
+            self._hint = "" if starting else self._hint

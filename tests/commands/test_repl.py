@@ -105,6 +105,17 @@ def test_a_server_that_fails_ends_nothing(talk, server):
     assert shown.endswith("hello\n")
 
 
+def test_a_prompt_that_fails_leaves_the_answer_before_it(talk, server, tmp_path):
+    server.refuse = lambda seen: (
+        (401, {"error": "no"}) if seen.method == "POST" and "fails" in str(seen.body) else None
+    )
+    shown = talk(PROBLEM, "this fails", f":save {tmp_path}/kept.py", ":k 2", "this fails", ":verify", ":show")
+    assert "HF_TOKEN" in shown or "token" in shown
+    assert (tmp_path / "kept.py").read_text().strip() == ANSWER.strip()
+    assert "answer 0: accepted" in shown
+    assert shown.endswith("this fails\n")
+
+
 def test_quit_ends_it(talk):
     assert "you said" not in talk(":quit", "hello")
 

@@ -15,6 +15,7 @@ EXAMPLES = {
     "paths": ("src tests", ["src", "tests"], ("src", "tests")),
     "generator": ("files,local",) * 3,
     "samples": ("7", 7, 7),
+    "repair": ("2", 2, 2),
     "candidates_dir": ("out",) * 3,
     "model": ("owner/name",) * 3,
     "revision": ("v1",) * 3,
@@ -22,6 +23,7 @@ EXAMPLES = {
     "device_map": ("cuda:1",) * 3,
     "quantization": ("4bit",) * 3,
     "endpoint": ("http://localhost:8000/v1",) * 3,
+    "protocol": ("chat",) * 3,
     "concurrency": ("3", 3, 3),
     "wake_timeout": ("30", 30, 30.0),
     "preset": ("script",) * 3,
@@ -42,6 +44,7 @@ EXAMPLES = {
     "cluster": ("auto",) * 3,
     "isolation": ("strict",) * 3,
     "require_kernels": ("yes", True, True),
+    "require_timing": ("yes", True, True),
     "kernels_dir": ("pkg/kernels",) * 3,
     "store": ("kept",) * 3,
 }
@@ -170,7 +173,7 @@ def test_every_setting_is_an_option_of_pytest(pytestconfig):
 
 def test_every_option_reaches_its_setting(pytester):
     pytester.makepyfile("def test_nothing(): ...")
-    plain = {"paths", "store", "timing", "require_kernels", "generator", "candidates_dir"}
+    plain = {"paths", "store", "timing", "require_kernels", "require_timing", "generator", "candidates_dir"}
     given = {name: text for name, (text, _, _) in EXAMPLES.items() if name not in plain}
     given["isolation"] = "best"
     options = [f"--kernelllm-{name.replace('_', '-')}={text}" for name, text in given.items()]
@@ -181,11 +184,17 @@ def test_every_option_reaches_its_setting(pytester):
             for name, text in {given!r}.items():
                 value = getattr(settings, name)
                 assert str(value) == text or value == float(text), (name, value)
-            assert not settings.timing and settings.require_kernels and settings.generator == "inductor"
+            assert not settings.timing and settings.require_kernels and settings.require_timing and settings.generator == "inductor"
             print("all there")
         """
     )
-    flags = ["--kernelllm", "--kernelllm-no-timing", "--kernelllm-strict", "--kernelllm-generator=inductor"]
+    flags = [
+        "--kernelllm",
+        "--kernelllm-no-timing",
+        "--kernelllm-strict",
+        "--kernelllm-require-timing",
+        "--kernelllm-generator=inductor",
+    ]
     done = pytester.runpytest_inprocess("-s", *flags, *options)
     done.stdout.fnmatch_lines(["*all there*"])
 

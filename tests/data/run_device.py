@@ -1,4 +1,4 @@
-"""Runs every function of ``generate/render/device_functions.py`` in Triton's interpreter; saves the results for the test."""
+"""Runs every function of ``generate/render/device`` in Triton's interpreter; saves the results for the test."""
 
 import sys
 
@@ -6,7 +6,8 @@ import torch
 import triton
 import triton.language as tl
 
-from pytest_kernelllm.generate.render import device_functions as device
+from pytest_kernelllm.generate.render.device import elementwise
+from pytest_kernelllm.generate.render.device import reductions as device
 
 
 @triton.jit
@@ -19,6 +20,12 @@ def unary(x_ptr, out_ptr, f: tl.constexpr, N: tl.constexpr):
 def binary(x_ptr, y_ptr, out_ptr, f: tl.constexpr, N: tl.constexpr):
     offsets = tl.arange(0, N)
     tl.store(out_ptr + offsets, f(tl.load(x_ptr + offsets), tl.load(y_ptr + offsets)))
+
+
+@triton.jit
+def bounded(x_ptr, out_ptr, f: tl.constexpr, N: tl.constexpr):
+    offsets = tl.arange(0, N)
+    tl.store(out_ptr + offsets, f(tl.load(x_ptr + offsets), -0.5, 2.0))
 
 
 @triton.jit
@@ -99,9 +106,9 @@ def main(given, taken):
     """``given`` holds by key ``(kind, function)`` the tensors to start from; results go to ``taken``."""
     results = {}
     for (kind, name), (inputs, outputs) in torch.load(given).items():
-        function = getattr(device, name, None)
+        function = getattr(device, name, None) or getattr(elementwise, name, None)
         out = [torch.empty_like(o) for o in outputs]
-        if kind in ("unary", "binary", "pairs"):
+        if kind in ("unary", "bounded", "binary", "pairs"):
             globals()[kind][(1,)](*inputs, *out, f=function, N=inputs[0].numel())
         elif kind in ("along", "indexed"):
             globals()[kind][(1,)](*inputs, *out, f=function, ROWS=inputs[0].shape[0], N=inputs[0].shape[1])

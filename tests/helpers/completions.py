@@ -49,6 +49,8 @@ TABLE = {
     # ---- the dialect of torch 2.5's Inductor: sound
     "dialect_add_relu": _dialect("AddReLU"),
     "dialect_addmm": _dialect("LinearReLU"),
+    "dialect_argmax": _dialect("ArgmaxOfChannels"),
+    "dialect_conv_relu": _dialect("ConvThenReLU"),
     "dialect_conv_tanh": _dialect("ConvTanh"),
     "dialect_dead_imports": _dialect("AddReLU"),
     "dialect_device_index": _dialect("AddReLU"),

@@ -145,6 +145,12 @@ class Scripted(Server):
     write: Callable[[str, int | None, int], str] = written
     refuse: Callable[[Seen], tuple[int, object] | None] = lambda seen: None
     context: int = 4096
+    refuses: tuple[str, ...] = ()
+    """Parameters that the server does not take."""
+    says: Callable[[Any], dict[str, Any]] | None = None
+    """Makes the whole message of a chat's answer; by default it is written as elsewhere."""
+    routes: tuple[str, ...] = ()
+    """What the server's description lists; empty: it has none."""
     seen: list[Seen] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -211,10 +217,61 @@ class Scripted(Server):
             "POST /v1/completions": self._completions,
         }
 
+    def _chat(self) -> dict[str, Callable[[BaseHTTPRequestHandler, Any], None]]:
+        """A server that only chats."""
+        answers = self._openai()
+        del answers["POST /v1/completions"], answers["POST /tokenize"]
+        return answers | {"POST /v1/chat/completions": self._chat_completions}
+
+    def _both(self) -> dict[str, Callable[[BaseHTTPRequestHandler, Any], None]]:
+        described = {"paths": {route: {} for route in self.routes}}
+        answers = self._openai() | {"POST /v1/chat/completions": self._chat_completions}
+        return answers | (
+            {"GET /openapi.json": lambda to, body: send(to, 200, described)} if self.routes else {}
+        )
+
+    def _chat_completions(self, to: BaseHTTPRequestHandler, body: Any) -> None:
+        if "messages" not in body:
+            send(to, 422, {"detail": [{"loc": ["body", "messages"], "msg": "Field required"}]})
+            return
+        assert not {"tools", "tool_choice", "functions", "prompt"} & body.keys()
+        for name in self.refuses:
+            if name in body:
+                message = f"Unsupported parameter: '{name}' is not supported with this model."
+                send(to, 400, {"error": {"message": message, "param": name}})
+                return
+        n = body.get("n", 1)
+        if n > 1 and self.refuses_n:
+            send(to, 400, {"error": {"message": "n must be 1"}})
+            return
+        prompt = body["messages"][-1]["content"]
+        events: list[object] = []
+        tokens = 0
+        for i in range(n if self.honours_n else 1):
+            said = {"content": self.write(prompt, body.get("seed"), i)}
+            said = self.says(body) if self.says else said
+            finish = said.pop("finish_reason", "stop")
+            events.append({"choices": [{"index": i, "delta": {"role": "assistant"}, "finish_reason": None}]})
+            for name, value in said.items():
+                for part in value if isinstance(value, str) else [value]:
+                    delta = {"choices": [{"index": i, "delta": {name: part}, "finish_reason": None}]}
+                    events.append(delta)
+                tokens += len(value) if isinstance(value, str) else 1
+            last: dict[str, Any] = {"choices": [{"index": i, "delta": {}, "finish_reason": finish}]}
+            if (body.get("stream_options") or {}).get("continuous_usage_stats"):
+                written = sum(len(value) for value in said.values() if isinstance(value, str))
+                last["usage"] = {"prompt_tokens": len(prompt), "completion_tokens": written or 1}
+            events.append(last)
+        usage = {"prompt_tokens": len(prompt), "completion_tokens": tokens}
+        send_events(to, [*events, {"choices": [], "usage": usage}])
+
     def _completions(self, to: BaseHTTPRequestHandler, body: Any) -> None:
         n = body.get("n", 1)
         if body.get("model") not in self.models:
             send(to, 404, {"error": {"message": f"The model `{body.get('model')}` does not exist."}})
+            return
+        if "prompt" not in body:
+            send(to, 422, {"detail": [{"loc": ["body", "prompt"], "msg": "Field required"}]})
             return
         if n > 1 and self.refuses_n:
             send(to, 400, {"error": {"message": "n must be 1"}})

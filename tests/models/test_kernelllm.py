@@ -66,6 +66,46 @@ def test_a_prompt_that_does_not_fit_says_by_how_much(local):
         local.generate_raw("x = 1\n" * 5000)
 
 
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda llm: llm.generate_raw("x", 0), "`n` cannot be 0; it must be a whole number of at least 1."),
+        (lambda llm: llm.generate_triton(MODULE, "3"), "`n` cannot be '3'; it must be a whole number"),
+        (lambda llm: llm.answers("x", True), "`n` cannot be True"),
+        (
+            lambda llm: llm.generate_raw("x", temprature=1.0),
+            "no option `temprature`; did you mean `temperature`?",
+        ),
+        (
+            lambda llm: llm.generate_raw("x", beams=4),
+            "no option `beams`; there are temperature, top_p, top_k",
+        ),
+        (
+            lambda llm: llm.generate_raw("x", temperature="hot"),
+            "`temperature` cannot be 'hot'; it must be a number",
+        ),
+        (lambda llm: llm.stream_raw("x", seed=1.5), "`seed` cannot be 1.5; it must be a whole number"),
+        (lambda llm: llm.generate_raw(7), "`prompt` must be text, not of type int"),
+        (lambda llm: llm.generate_triton(dict), "`code` must be text, not of type type"),
+        (lambda llm: KernelLLM(max_new_token=1), "did you mean `max_new_tokens`?"),
+    ],
+)
+def test_wrong_arguments_get_one_sentence(server, call, sentence):
+    with KernelLLM(endpoint=server.url) as llm, pytest.raises(GenerateError) as error:
+        call(llm)
+    assert sentence in str(error.value)
+    assert str(error.value).count("\n") == 0
+
+
+def test_a_stream_that_nobody_reads_says_so(server):
+    with KernelLLM(endpoint=server.url) as llm:
+        pieces = llm.stream_raw("x")
+        assert "for piece in" in repr(pieces)
+        with pytest.warns(RuntimeWarning, match="Nobody iterated over the result of stream_raw"):
+            del pieces
+        assert "".join(llm.stream_raw("x")) == llm.generate_raw("x")
+
+
 def test_code_comes_back_without_prose_and_fences(server):
     with KernelLLM(endpoint=server.url) as llm:
         assert llm.generate_triton(MODULE).strip() == "import triton\n\nclass ModelNew:\n    pass"

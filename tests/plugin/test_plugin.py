@@ -236,7 +236,71 @@ def test_a_target_without_files_is_skipped_with_the_reason(project):
         path.unlink()
     result = run(project, *FILES, "-rs")
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["*No candidate file Scale.py*"])
+    result.stdout.fnmatch_lines(["SKIPPED*layers.py:12: Scale: *No candidate file Scale.py*"])
+
+
+@pytest.mark.parametrize("more", [(), ("-n1",)])
+def test_dimensions_that_inputs_ignore_are_named(project, more):
+    layers = project.path / "layers.py"
+    layers.write_text(
+        LAYERS.replace("def rows(n=6)", "def rows(n=6, m=8)").replace('dims={"n"', 'dims={"m": (1, 9), "n"')
+    )
+    result = run(project, *FILES, "--kernelllm-samples=1", *more)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        ["*layers.py*Scale*: dims names 'm', but no tensor of inputs has that size on an axis*"]
+    )
+    result.stdout.no_fnmatch_line("*dims names 'n'*")
+
+
+NOTEBOOK = '{"cells": [{"source": ["@triton_candidate\\n", "class Scale(nn.Module): ..."]}]}'
+HINTS = {
+    "no marker": ({"layers.py": "x = 1\n"}, "No target was found: mark an nn.Module"),
+    "a notebook": (
+        {"work/scale.ipynb": NOTEBOOK},
+        "work/scale.ipynb uses @triton_candidate, but only classes in .py files",
+    ),
+    "a function": (
+        {
+            "layers.py": "from pytest_kernelllm import triton_candidate\n@triton_candidate\ndef scale(x): ...\n"
+        },
+        "layers.py:3: scale is a function, and triton_candidate marks classes",
+    ),
+}
+
+
+@pytest.mark.parametrize("option", ["--kernelllm", "--kernelllm-only"])
+@pytest.mark.parametrize("case", HINTS)
+def test_a_project_without_targets_gets_a_hint(pytester, case, option):
+    files, hint = HINTS[case]
+    for name, text in files.items():
+        (pytester.path / name).parent.mkdir(exist_ok=True)
+        (pytester.path / name).write_text(text)
+    result = run(pytester, option, "--kernelllm-device=cpu")
+    assert result.ret == 5  # pytest's own code for a run without tests
+    assert hint in " ".join(result.stdout.str().split())
+    done = subprocess.run([*COMMAND, "scan"], cwd=pytester.path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert {"a notebook": "scale.ipynb is a notebook", "no marker": "no @triton_candidate in ."}.get(
+        case, hint
+    ) in done.stderr
+
+
+def test_no_patch_without_a_time_on_request(known):
+    result = run(known, *FILES, "--kernelllm-samples=1", "--kernelllm-require-timing")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*Scale*1/1*verified, speed unknown*"])
+    assert not list((known.path / ".kernelllm").glob("patches/*.patch"))
+    run(known, *FILES, "--kernelllm-samples=1").stdout.fnmatch_lines(["*Scale*1/1*patch, speed unknown*"])
+
+
+def test_a_patch_that_cannot_be_written_is_not_promised(known):
+    shutil.rmtree(known.path / ".kernelllm" / "patches")
+    (known.path / ".kernelllm" / "patches").write_text("in the way")
+    result = run(known, *FILES, "--kernelllm-samples=1")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*Scale*1/1*verified, speed unknown*", "*patches: cannot be written*"])
+    result.stdout.no_fnmatch_line("*git apply*")
 
 
 MISTAKES = {
@@ -252,9 +316,12 @@ def test_bad_targets_give_one_sentence_and_no_traceback(project):
     (project.path / "layers.py").unlink()
     for name, (source, _) in MISTAKES.items():
         (project.path / f"{name}.py").write_text(source)
-    result = run(project, *FILES, "--kernelllm-samples=1")
+    result = run(project, *FILES, "--kernelllm-samples=2", "-rs")
     assert result.ret == 1
     text = result.stdout.str()
+    # One mistake fails one test; the others say which.
+    result.assert_outcomes(failed=len(MISTAKES), skipped=3 * len(MISTAKES))
+    assert "Scale: not tried, for the reason that correctness[files-0] failed" in text
     for name, (_, part) in MISTAKES.items():
         assert re.search(rf"^{name}\.py\b.*{part}.*\.$", text, re.MULTILINE), text
     assert "Traceback" not in text
@@ -266,6 +333,8 @@ def test_bad_targets_give_one_sentence_and_no_traceback(project):
     [
         (("--kernelllm-generator=magic",), "There is no generator `magic`"),
         (("--kernelllm-generator=files", "--kernelllm-candidates-dir=gone"), "no folder"),
+        (("--kernelllm-arch=sm_99",), "`arch` cannot be 'sm_99'; expected one of sm_75, "),
+        (("--kernelllm-arch=hopper",), "`arch` cannot be 'hopper'"),
     ],
 )
 def test_wrong_options_are_usage_errors(project, arguments, sentence):
@@ -349,7 +418,9 @@ def test_adoption_end_to_end(known):
     layers.write_text(layers.read_text().replace("self.weight + 1", "self.weight + 1 + 0"))
     result = run(known, *FILES, "--kernelllm-samples=1")
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["*the kernel is stale*"])
+    result.stdout.fnmatch_lines(
+        ["*the kernel is stale*", "*Scale*adopted kernel is stale: the module changed*"]
+    )
 
 
 def scan_hash(project):

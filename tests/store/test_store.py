@@ -142,11 +142,11 @@ def test_damaged_entries_are_set_aside_and_reported_once(store: Store, kind: str
 
 
 OTHER_VERSIONS = {
-    "format": lambda b: b.replace(b'"format": 3', b'"format": 99'),
+    "format": lambda b: b.replace(b'"format": 4', b'"format": 99'),
     "schema of the record": lambda b: encode("verdict", {**json.loads(b)["body"], "schema": 99}),
     "schema of the verdict": lambda b: encode(
         "verdict",
-        {**json.loads(b)["body"], "verdict": {**json.loads(b)["body"]["verdict"], "schema": 3}},
+        {**json.loads(b)["body"], "verdict": {**json.loads(b)["body"]["verdict"], "schema": 99}},
     ),
 }
 

@@ -18,6 +18,7 @@ from pytest_kernelllm.core.records import (
 )
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.store.completions import CompletionKey
+from pytest_kernelllm.store.entry import digest
 from pytest_kernelllm.store.signing import VARIABLE, find_key
 from pytest_kernelllm.store.verdicts import VerdictKey
 
@@ -77,6 +78,20 @@ def test_verdicts_on_kernels_that_were_named_by_their_bytes_stay_known_and_can_b
     wrong = replace(record, verdict=replace(verdict, kernel_hash="0" * 64))
     third.verdicts.add(wrong)
     assert list(third.verdicts) == [] and len(third.problems) == 1
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_verdicts_of_the_schema_before_stay_known(old: Store, version: int) -> None:
+    (record,) = old.verdicts
+    old.verdicts.add(record)
+    [path] = old.path.glob("targets/*/verdicts/*")
+    entry = json.loads(path.read_text())
+    body = entry["body"]
+    body["schema"] = body["verdict"]["schema"] = 2
+    del body["candidate"]["others"]
+    checksum = digest("verdict", json.dumps(body, sort_keys=True))
+    path.write_text(json.dumps({**entry, "format": version, "checksum": checksum}))
+    assert list(old.verdicts) == [record] and old.problems == []
 
 
 def test_it_can_be_shared(old: Store, tmp_path: Path) -> None:

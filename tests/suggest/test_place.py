@@ -77,7 +77,9 @@ def test_an_adopted_kernel_stays_where_it_is(root: Path) -> None:
     assert place(root, elsewhere).dotted == "pkg._triton.rms_norm"
 
 
-@pytest.mark.parametrize("name", ["TestNorm", "NormTest", "Conftest", "Lambda"])
+@pytest.mark.parametrize(
+    "name", ["TestNorm", "NormTest", "Conftest", "Lambda", "Con", "Aux", "Com1", "Setup", "Sitecustomize"]
+)
 def test_names_that_python_or_pytest_would_take_for_their_own(root: Path, name: str) -> None:
     module = place(root, target("src/pkg/a.py", name)).dotted.rpartition(".")[2]
     assert module.startswith("kernel_") and module.endswith("_kernel")

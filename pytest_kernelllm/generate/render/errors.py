@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
+from pathlib import Path
+
 from pytest_kernelllm.discover.errors import in_one_line
 
 
@@ -10,5 +13,7 @@ class RenderError(ValueError):
 
 
 def unexpected(who: str, what: str, error: BaseException) -> str:
-    """Describes a bug of ours in a sentence: ``The renderer failed on this completion: TypeError: …; please report it.``"""
-    return f"{who} failed on this {what}: {in_one_line(error)}; please report it."
+    """Describes a bug of ours with its place: ``The renderer failed on this completion: TypeError: … (emit.py, line 9); …``"""
+    place = traceback.extract_tb(error.__traceback__)[-1:]
+    at = "".join(f" ({Path(frame.filename).name}, line {frame.lineno}, in {frame.name})" for frame in place)
+    return f"{who} failed on this {what}: {in_one_line(error)}{at}; please report it."

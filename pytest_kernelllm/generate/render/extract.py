@@ -26,6 +26,7 @@ _TOKEN = re.compile(r"<\|\w{1,40}\|>|</?s>")
 _CODE = re.compile(r"(?:import|from) [\w.]+|@triton\.|@jit|(?:class|def) \w+\s*[(:]")
 """How a line of code without a fence begins."""
 
+_MODEL = re.compile(r"^class ModelNew\b", re.MULTILINE)
 _ANSWERS = frozenset({"ModelNew", "forward", "call"})
 _PYTHON = frozenset({"", "python", "py", "python3", "py3", "triton"})
 _BUILTINS = frozenset(dir(builtins))
@@ -67,9 +68,10 @@ def extract(text: str) -> str:
             return snippet
         if names and ("triton.jit" in snippet, not fallback) > ("triton.jit" in fallback, False):
             fallback = snippet
-    if fallback:
+    unreadable = _unreadable_answer(text, blocks, head)
+    if fallback and not unreadable:
         return fallback
-    raise ExtractError(_why_not(text, blocks, head))
+    raise ExtractError(unreadable or _why_not(text, blocks, head))
 
 
 def parse(code: str) -> ast.Module | str:
@@ -195,6 +197,14 @@ def _up_to_prose(text: str) -> str:
     return ""
 
 
+def _unreadable_answer(text: str, blocks: Sequence[FencedBlock], head: str) -> str:
+    """Returns why code with a class ``ModelNew`` does not parse; empty if there is none such."""
+    for code in [*(block.code for block in reversed(blocks)), head if blocks else text]:
+        if _MODEL.search(code) and isinstance(error := parse(code), str):
+            return f"The completion's code does not parse: {error}{_cut_off(blocks)}."
+    return ""
+
+
 def _why_not(text: str, blocks: Sequence[FencedBlock], head: str) -> str:
     if not text.strip():
         return "The completion is empty."
@@ -202,7 +212,10 @@ def _why_not(text: str, blocks: Sequence[FencedBlock], head: str) -> str:
     error = parse(code)
     if not blocks and "def " not in code:
         return "The completion holds no code."
-    cut_off = " (the text ends before its fence is closed)" if blocks and not blocks[-1].closed else ""
     if isinstance(error, str):
-        return f"The completion's code does not parse: {error}{cut_off}."
-    return f"The completion's code defines no class and no function{cut_off}."
+        return f"The completion's code does not parse: {error}{_cut_off(blocks)}."
+    return f"The completion's code defines no class and no function{_cut_off(blocks)}."
+
+
+def _cut_off(blocks: Sequence[FencedBlock]) -> str:
+    return " (the text ends before its fence is closed)" if blocks and not blocks[-1].closed else ""

@@ -6,6 +6,7 @@ import ast
 import builtins
 import copy
 import functools
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -26,8 +27,19 @@ _PLAIN = {
         for module in ("libdevice", "tl_math", "tl.math", "math")
         for name in _SAME
     },
-    "libdevice.fabs": "tl.abs",
-    "tl_math.fabs": "tl.abs",
+    **{
+        f"{module}.{name}": f"tl.{function}"
+        for module in ("libdevice", "tl_math")
+        for name, function in {
+            "fabs": "abs",
+            "fmax": "maximum",
+            "fmin": "minimum",
+            "max": "maximum",
+            "min": "minimum",
+            "sigmoid": "sigmoid",
+            "where": "where",
+        }.items()
+    },
     "libdevice.fdiv_rn": "tl.div_rn",
     "libdevice.div_rn": "tl.div_rn",
     "libdevice.fsqrt_rn": "tl.sqrt_rn",
@@ -38,7 +50,7 @@ _PLAIN = {
 _DEVICE = {
     **{
         f"{module}.{name}": function
-        for module in ("libdevice", "tl_math")
+        for module in ("libdevice", "tl_math", "tl", "triton_helpers")
         for name, function in {
             "tanh": "tanh",
             "fast_tanhf": "tanh",
@@ -58,6 +70,9 @@ _DEVICE = {
             "isinf": "is_inf",
             "signbit": "sign_bit",
             "copysign": "copysign",
+            "relu": "relu",
+            "clamp": "clip",
+            "clip": "clip",
         }.items()
     },
     "triton_helpers.maximum": "maximum",
@@ -81,7 +96,7 @@ _DEVICE = {
     "triton_helpers.online_softmax_combine": "online_softmax_next",
     "triton_helpers.online_softmax_reduce": "online_softmax_total",
 }
-"""Functions that a function in ``device_functions`` replaces, by their names."""
+"""Functions that a function in ``device`` replaces, by their names; those of ``tl`` only where it lacks them."""
 
 _DROPPED = (
     "tl.device_assert",
@@ -100,12 +115,12 @@ _BUILTINS = {"float", "int", "bool", "range", "min", "max", "len", "abs"}
 def lower(
     function: ast.FunctionDef, helpers: Iterable[ast.FunctionDef] = (), scalars: Iterable[str] = ()
 ) -> ast.FunctionDef:
-    """Copies a kernel so that it uses only plain ``tl`` and ``device_functions``, under ``@triton.jit`` alone.
+    """Copies a kernel so that it uses only plain ``tl`` and the functions in ``device``, under ``@triton.jit`` alone.
 
     Args:
         function: the original kernel.
         helpers: other ``@triton.jit`` functions in its source, which it may call.
-        scalars: names that will become parameters.
+        scalars: other names that it may read: constants of the module, and what will become parameters.
 
     Raises:
         RenderError: it calls a function without such a form; the message names it.
@@ -142,13 +157,13 @@ def device_names() -> frozenset[str]:
 
 @functools.cache
 def _device_sources() -> Mapping[str, str]:
-    path = Path(__file__).with_name("device_functions.py")
-    text = path.read_text(encoding="utf-8")
-    lines = text.splitlines()
     found = {}
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.FunctionDef):
-            found[node.name] = "\n".join(lines[node.decorator_list[0].lineno - 1 : node.end_lineno])
+    for name in ("elementwise.py", "reductions.py"):
+        text = (Path(__file__).with_name("device") / name).read_text(encoding="utf-8")
+        lines = text.splitlines()
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.FunctionDef):
+                found[node.name] = "\n".join(lines[node.decorator_list[0].lineno - 1 : node.end_lineno])
     return found
 
 
@@ -194,10 +209,10 @@ class _Lower(RemovingTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        name = call_name(node)
+        name = _usual_name(call_name(node))
         if name in _PLAIN:
             node.func = expression(_PLAIN[name])
-        elif name in _DEVICE:
+        elif name in _DEVICE and not _in_tl(name):
             node.func = ast.Name(_DEVICE[name], ast.Load())
         elif (
             name == "tl.associative_scan"
@@ -211,8 +226,34 @@ class _Lower(RemovingTransformer):
         return node
 
 
+def lacks(function: ast.FunctionDef) -> list[str]:
+    """Returns the functions of ``tl`` that a kernel calls and this version of Triton lacks, such as ``tl.tanh``."""
+    calls = (call_name(node) for node in ast.walk(function) if isinstance(node, ast.Call))
+    return sorted({name for name in calls if re.fullmatch(r"tl\.\w+", name) and not _in_tl(name)})
+
+
+def _in_tl(name: str) -> bool:
+    return name.removeprefix("tl.") in _tl_members()
+
+
+@functools.cache
+def _tl_members() -> frozenset[str]:
+    import triton.language  # here, because it takes a while
+
+    return frozenset(dir(triton.language))
+
+
+def _usual_name(name: str) -> str:
+    """Returns libdevice's function without its marks for float32 and speed: ``libdevice.exp`` for ``libdevice.fast_expf``."""
+    usual = re.sub(r"^libdevice\.(?:fast_)?(\w+)f$", r"libdevice.\1", name)
+    return name if {name} & {*_PLAIN, *_DEVICE} or not {usual} & {*_PLAIN, *_DEVICE} else usual
+
+
 def _check(function: ast.FunctionDef, helpers: set[str]) -> None:
     """Checks that every name is local, ``tl``, a helper or a builtin, as others would fail when the kernel runs."""
+    if missing := lacks(function):
+        name = missing[0].removeprefix("tl.")
+        raise RenderError(f"`{function.name}` calls `tl.{name}`, but triton.language has no {name}.")
     local = {a.arg for a in function.args.args} | stored_names(function)
     allowed = local | helpers | {"tl", "triton"} | set(_device_sources()) | _BUILTINS
     for node in ast.walk(function):

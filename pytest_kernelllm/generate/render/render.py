@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,7 @@ from pytest_kernelllm.generate.render.errors import RenderError, unexpected
 from pytest_kernelllm.generate.render.extract import ExtractError, extract
 from pytest_kernelllm.generate.render.operators import without_operators
 from pytest_kernelllm.generate.render.rendered import Rendered
+from pytest_kernelllm.generate.render.undefined import require_defined
 
 if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import LiveTarget
@@ -59,23 +62,32 @@ def _rendered(completion: Completion, live: LiveTarget, on_gpu: bool) -> Candida
 
     composed = partial(_composed, completion, live, on_gpu)
     if completion.format == "inductor":
-        return composed(translate_inductor(completion.text, live, completion), translated=True)
+        return composed([translate_inductor(completion.text, live, completion)], translated=True)
     code = without_operators(extract(completion.text))
     if completion.format == "kernel_module":
         return _kernel_module(code, completion, live, on_gpu)
     if is_inductor_code(code):
-        return composed(translate_inductor(code, live, completion), translated=True)
-    return composed(translate_modelnew(code, live, completion), translated=False)
+        return composed([translate_inductor(code, live, completion)], translated=True)
+    return composed(translate_modelnew(code, live), translated=False)
 
 
 def _composed(
-    completion: Completion, live: LiveTarget, on_gpu: bool, rendered: Rendered, *, translated: bool
+    completion: Completion,
+    live: LiveTarget,
+    on_gpu: bool,
+    renderings: Sequence[Rendered],
+    *,
+    translated: bool,
 ) -> Candidate:
     provenance = _provenance(completion, live)
-    cases = reached(live.cases, rendered.body)
-    supports = shipped(rendered.supports, cases, on_gpu=on_gpu) or rendered.supports
-    source = kernel_module.compose(provenance, rendered.docstring, supports, rendered.body)
-    return _candidate(source, completion, live, translated=translated)
+    sources = []
+    for rendered in renderings:
+        require_defined(rendered.body)
+        cases = reached(live.cases, rendered.body)
+        supports = shipped(rendered.supports, cases, on_gpu=on_gpu) or rendered.supports
+        sources.append(kernel_module.compose(provenance, rendered.docstring, supports, rendered.body))
+    first, *others = sources
+    return replace(_candidate(first, completion, live, translated=translated), others=tuple(others))
 
 
 def _provenance(completion: Completion, live: LiveTarget) -> kernel_module.Provenance:
@@ -118,7 +130,7 @@ def _kernel_module(code: str, completion: Completion, live: LiveTarget, on_gpu: 
         takes, needs = ", ".join(given), ", ".join(expected)
         raise RenderError(f"Line {forward.lineno}: forward takes ({takes}); the target needs ({needs}).")
     if not any(isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "SUPPORTS" for n in tree.body):
-        return _composed(completion, live, on_gpu, _without_head(code, tree, live), translated=False)
+        return _composed(completion, live, on_gpu, [_without_head(code, tree, live)], translated=False)
     try:
         declared = kernel_module.read_supports(code)
     except kernel_module.KernelModuleError as error:

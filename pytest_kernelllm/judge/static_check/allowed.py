@@ -96,10 +96,10 @@ _LANGUAGE = """
     bitonic_merge block_type broadcast broadcast_to cast cat cdiv ceil clamp condition const constexpr
     cos cumprod cumsum debug_barrier device_assert device_print div_rn dot dot_scaled dtype erf exp exp2
     expand_dims fdiv flip float16 float32 float64 float8e4b15 float8e4b8 float8e4nv float8e5 float8e5b16
-    floor fma full gather histogram inline_asm_elementwise int1 int16 int32 int64 int8 interleave join
+    floor fma full gather histogram int1 int16 int32 int64 int8 interleave join
     load load_tensor_descriptor log log2 make_block_ptr make_tensor_descriptor max max_constancy
     max_contiguous maximum min minimum mul multiple_of num_programs pair_uniform_to_normal permute
-    philox philox_impl pi32_t pointer_type program_id rand rand4x randint randint4x randn randn4x range
+    philox philox_impl pi32_t program_id rand rand4x randint randint4x randn randn4x range
     ravel reduce reduce_or reshape rsqrt sigmoid sin slice softmax sort split sqrt sqrt_rn squeeze
     static_assert static_print static_range store store_tensor_descriptor sub sum swizzle2d tensor
     tensor_descriptor to_tensor topk trans tuple uint16 uint32 uint64 uint8 uint_to_uniform_float umulhi
@@ -256,6 +256,18 @@ INSIDE_TORCH = frozenset(
 )
 """What tensors and layers of torch 2.13 have beside what may be touched. It is listed here so that the check gives the same
 answer where torch is not installed; where it is, names that a newer torch added are refused as well."""
+
+CHANGES_OF_MODULES = frozenset(
+    """
+    _apply _load_from_state_dict _register_load_state_dict_pre_hook _register_state_dict_hook
+    _save_to_state_dict add_module compile eval load_state_dict register_backward_hook register_buffer
+    register_forward_hook register_forward_pre_hook register_full_backward_hook
+    register_full_backward_pre_hook register_load_state_dict_post_hook register_load_state_dict_pre_hook
+    register_module register_parameter register_state_dict_post_hook register_state_dict_pre_hook
+    requires_grad_ set_extra_state set_submodule share_memory to_empty train zero_grad
+    """.split()
+)
+"""Methods that change a layer's state; they are refused for the target itself as well."""
 
 BUILTINS = frozenset(
     """

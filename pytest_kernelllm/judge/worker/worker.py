@@ -10,7 +10,6 @@ import contextlib
 import importlib.util
 import os
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -26,6 +25,7 @@ from pytest_kernelllm.judge.shared.structure import flatten
 from pytest_kernelllm.judge.shared.watch import OperationWatch
 from pytest_kernelllm.judge.worker.absent_gpu import answer_for_gpu
 from pytest_kernelllm.judge.worker.compiling import NotCompiled, compile_only
+from pytest_kernelllm.judge.worker.errors import describe
 from pytest_kernelllm.judge.worker.launches import LaunchRecorder, milliseconds
 from pytest_kernelllm.judge.worker.stand_in import build
 
@@ -74,7 +74,7 @@ class Worker:
             except MemoryFault as fault:
                 reply = {"fault": str(fault)}
             except Exception as error:  # whatever the candidate raises is reported
-                reply = {"error": _describe(error, self.directory)}
+                reply = {"error": describe(error, self.directory)}
             if request.get("release", request.get("how") in WATCHED):
                 _release_cache()
             self.channel.send(reply)
@@ -178,7 +178,7 @@ class Worker:
                 self._call(request["inputs"])[0]()
             except NotCompiled as failure:
                 assert failure.__cause__ is not None
-                return {"refused": _describe(failure.__cause__, self.directory)}
+                return {"refused": describe(failure.__cause__, self.directory)}
         return {"kernels": compiled}
 
     def _call(self, inputs: dict[str, Any]) -> tuple[Callable[[], Any], dict[str, Any]]:
@@ -302,13 +302,3 @@ def _release_cache() -> None:
     """Gives cached GPU memory back, where it is much: the judge may need it."""
     if torch.cuda.is_initialized() and torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > CACHED:
         torch.cuda.empty_cache()
-
-
-def _describe(error: BaseException, directory: Path) -> dict[str, Any]:
-    """Returns an error's type and message, and the line of the candidate that it came from."""
-    line = None
-    for frame in traceback.extract_tb(error.__traceback__):
-        if Path(frame.filename).parent == directory:
-            line = frame.lineno
-    message = " ".join(str(error).split("\nSearch for `cuda")[0].split())  # without CUDA's generic advice
-    return {"type": type(error).__name__, "message": message[:600], "line": line}

@@ -52,6 +52,9 @@ def refusal(asked: str, status: int, headers: Mapping[str, str], body: str, *, h
         return Fault(f"answered: rate limited ({code})", status=status, retryable=True, pause=pause)
     if status == 408 or status >= 500:
         return Fault(f"failed at {asked} ({code})", status=status, retryable=True, pause=pause)
+    if asked.startswith("POST") and "chat template" in said.lower() and status < 500:
+        advice = "set `protocol` to completions"
+        return Fault(f"has a model without a chat template ({code}): {advice}", status=status, fatal=True)
     if asked.startswith("POST") and (status in (404, 405) or _NO_MODEL.search(said)):
         return Fault(f"has no such route or model: {asked} ({code})", status=status, fatal=True)
     return Fault(f"refused {asked} ({code})", status=status)

@@ -121,6 +121,18 @@ class HuggingFaceHub:
             fatal=True,
         )
 
+    def router(self) -> Location:
+        """Returns where Hugging Face passes conversations on to providers.
+
+        Raises:
+            Fault: there is no token.
+        """
+        from huggingface_hub import constants
+
+        if self._token is None:
+            raise Fault("requires a token: set HF_TOKEN or `hf auth login`", fatal=True)
+        return Location(constants.INFERENCE_PROXY_TEMPLATE.format(provider="v1"))
+
     async def _resume(self, endpoint: InferenceEndpoint) -> None:
         try:
             await self._call(endpoint.resume)

@@ -17,13 +17,14 @@ from pytest_kernelllm.models.endpoint.address import Address, parse
 from pytest_kernelllm.models.endpoint.background import in_background
 from pytest_kernelllm.models.endpoint.faults import refusal
 from pytest_kernelllm.models.endpoint.tokens import find_token
-from pytest_kernelllm.models.protocol import Answer, Ask, Sampling
+from pytest_kernelllm.models.protocol import Answer, Ask, Prompt, Sampling, continues_text
 from pytest_kernelllm.web.faults import Fault
 from pytest_kernelllm.web.retry import AsyncClock, RequestLimits, Retry, SystemClock
 from pytest_kernelllm.web.secret import Secret
 
 if TYPE_CHECKING:
-    from pytest_kernelllm.models.endpoint.connect import Served
+    from pytest_kernelllm.models.endpoint.connect import Protocol, Served
+    from pytest_kernelllm.models.endpoint.wire import Wire
     from pytest_kernelllm.web.http import Http
 
 T = TypeVar("T")
@@ -37,6 +38,7 @@ def open_endpoint(
     model: str = "",
     concurrency: int = 8,
     wake_timeout: float = 600.0,
+    protocol: Protocol = "auto",
     token: str | None = None,
     progress: Callable[[str], None] = lambda line: None,
     environ: Mapping[str, str] | None = None,
@@ -52,6 +54,7 @@ def open_endpoint(
             asked for that one, and ``progress`` is called if it is another.
         concurrency: requests at the same time.
         wake_timeout: seconds to wait for a server that is starting.
+        protocol: what to speak; ``auto`` chats, except with KernelLLM and servers that do not.
         token: sent to the server instead of ``KERNELLLM_ENDPOINT_TOKEN``; for Hugging Face's servers
             ``HF_TOKEN`` and ``hf auth login`` come next.
         progress: called with one line at a time: what is waited for, and what that costs.
@@ -77,7 +80,7 @@ def open_endpoint(
         lambda clause: progress(f"The endpoint {clause}"),
         hint,
     )
-    return EndpointModel(address, model, concurrency, found, retry, progress)
+    return EndpointModel(address, model, concurrency, found, retry, progress, protocol)
 
 
 class EndpointModel:
@@ -103,8 +106,10 @@ class EndpointModel:
         token: Secret | None,
         retry: Retry,
         progress: Callable[[str], None],
+        protocol: Protocol,
     ) -> None:
         """Use ``open_endpoint``."""
+        self._protocol = protocol
         self._address = address
         self._model = model
         self._concurrency = concurrency
@@ -113,13 +118,20 @@ class EndpointModel:
         self._progress = progress
         self._lock = threading.Lock()
         self._known: Served | None = None
+        self._spoken: Wire | None = None
+        """Its protocol as the server takes it, once it was used."""
         self._many = True
         self.name = model or (address.name if address.kind == "hf-model" else address.shown)
         self.revision = ""
 
     def identity(self) -> str:
         """Returns address and model; the revision is not known without a request."""
-        return f"endpoint {self._address.shown} {self._model}".rstrip()
+        spoken = "" if self._protocol == "auto" else f" {self._protocol}"
+        return f"endpoint {self._address.shown} {self._model}".rstrip() + spoken
+
+    def takes_messages(self) -> bool:
+        """Returns whether the server is chatted with, which it may have to be asked."""
+        return self._served().wire.chats
 
     def template(self) -> str | None:
         """Returns the prompt template in the served model's repository; None if it is not available.
@@ -140,7 +152,7 @@ class EndpointModel:
         script = script_of(repository, revision)
         return None if script is None else template_of(script)
 
-    def too_long(self, prompt: str, sampling: Sampling) -> str | None:
+    def too_long(self, prompt: Prompt, sampling: Sampling) -> str | None:
         """Explains why prompt and answer exceed the context, by the server's own count.
 
         Returns:
@@ -187,14 +199,16 @@ class EndpointModel:
             from pytest_kernelllm.models.endpoint.sampler import Sampler
 
             async with self._http(served.root) as http:
+                shown, concurrency = self._address.shown, self._concurrency
                 sampler = Sampler(
-                    http, served.wire, self._address.shown, sampling, self._concurrency, self._retry, emit
+                    http, self._wire(), shown, sampling, concurrency, self._retry, emit, self._progress
                 )
                 sampler.many = sampler.many and self._many
                 try:
                     await sampler.run(asks)
                 finally:
                     self._many = self._many and sampler.many
+                    self._spoken = sampler.wire
 
         last = self._retry.clock.now()
         for answer in self._all(sample):
@@ -202,7 +216,7 @@ class EndpointModel:
             yield answer if served.price is None else replace(answer, cost=served.price * (now - last) / 3600)
             last = now
 
-    def stream(self, prompt: str, sampling: Sampling, index: int = 0) -> Iterator[str]:
+    def stream(self, prompt: Prompt, sampling: Sampling, index: int = 0) -> Iterator[str]:
         """Yields the pieces of a sample as it is generated. It is retried only before the first piece.
 
         Raises:
@@ -214,7 +228,7 @@ class EndpointModel:
             from pytest_kernelllm.models.endpoint.sampler import pour
 
             async with self._http(served.root) as http:
-                await pour(http, served.wire, prompt, sampling, index, self._retry, emit)
+                await pour(http, self._wire(), prompt, sampling, index, self._retry, emit)
 
         yield from self._all(write)
 
@@ -232,6 +246,9 @@ class EndpointModel:
                 self._learn_name(self._known.model)
             return self._known
 
+    def _wire(self) -> Wire:
+        return self._spoken or self._served().wire
+
     def _learn_name(self, said: str) -> None:
         # A server that was started with a folder reports the folder, which does not identify the model.
         if not said or said.startswith("/"):
@@ -243,12 +260,22 @@ class EndpointModel:
         self.name = said
 
     async def _connect(self, emit: Callable[[Served], None]) -> None:
-        from pytest_kernelllm.models.endpoint.connect import Served, detect_protocol
+        from pytest_kernelllm.models.endpoint.connect import (
+            Served,
+            detect_protocol,
+            routed_chat,
+        )
         from pytest_kernelllm.models.endpoint.hub import HuggingFaceHub, Location
         from pytest_kernelllm.models.endpoint.openai import OpenAi
 
         address, place = self._address, Location(self._address.url)
         hub = HuggingFaceHub(self._token, self._retry.limits, self._retry.clock, self._progress)
+        chats = self._protocol == "chat" or (self._protocol == "auto" and not continues_text(address.name))
+        if address.kind == "hf-model" and chats:
+            place = hub.router()
+            async with self._http(place.url) as http:
+                emit(await routed_chat(http, place.url, address, self._retry))
+            return
         if address.kind == "hf-model":
             place = await hub.route(address)
             emit(Served(place.url, OpenAi(place.url, self._model or place.model), address.name))
@@ -256,7 +283,9 @@ class EndpointModel:
         if address.kind == "hf":
             place = await hub.wake(address)
         async with self._http(place.url) as http:
-            served = await detect_protocol(http, place.url, self._model, self._retry)
+            served = await detect_protocol(
+                http, place.url, self._model, self._retry, self._protocol, place.model
+            )
         if place.model:
             served = Served(served.root, served.wire, place.model, place.revision, place.price)
         emit(served)

@@ -19,15 +19,25 @@ class Text:
     finish: Finish | None = None
     tokens: int = 0
     prompt_tokens: int = 0
+    thoughts: list[str] = field(default_factory=list)
+    cost: float | None = None
+    note: str = ""
 
     @property
     def text(self) -> str:
         """The whole text."""
         return self.whole if self.whole is not None else "".join(self.parts)
 
+    @property
+    def length(self) -> int:
+        """Characters of text and reasoning."""
+        return len(self.text) + sum(map(len, self.thoughts))
+
     def add(self, piece: Piece) -> None:
         """Appends a piece."""
         self.parts.append(piece.text)
+        self.thoughts.append(piece.reasoning)
+        self.note = piece.note or self.note
         self.whole = piece.whole if piece.whole is not None else self.whole
         self.finish = piece.finish or self.finish
         self.tokens = piece.tokens or self.tokens
@@ -42,12 +52,14 @@ class Reading:
         self._open = {choice: Text() for choice in range(n)}
         self._tokens = 0
         self._prompt_tokens = 0
+        self._cost: float | None = None
 
     def add(self, piece: Piece) -> Iterator[tuple[int, Text]]:
         """Yields the sample that this piece completes, if its tokens are already counted."""
         self._prompt_tokens = piece.prompt_tokens or self._prompt_tokens
         if piece.choice is None:
             self._tokens = piece.tokens or self._tokens
+            self._cost = piece.cost if piece.cost is not None else self._cost
         elif piece.choice in self._open:
             text = self._open[piece.choice]
             text.add(piece)
@@ -55,11 +67,12 @@ class Reading:
                 yield piece.choice, self._open.pop(piece.choice)
 
     def end(self) -> Iterator[tuple[int, Text]]:
-        """Yields the other complete samples; tokens counted together are divided by length of text."""
+        """Yields the other complete samples; tokens and costs stated together are divided by length of text."""
         complete = {choice: text for choice, text in self._open.items() if text.finish}
-        length = sum(len(text.text) for text in complete.values())
+        length = sum(text.length for text in complete.values())
         for choice, text in complete.items():
-            share = len(text.text) / length if length else 1 / len(complete)
+            share = text.length / length if length else 1 / len(complete)
+            text.cost = None if self._cost is None else self._cost * share
             text.tokens = text.tokens or round(self._tokens * share)
             text.prompt_tokens = text.prompt_tokens or self._prompt_tokens
             yield choice, text

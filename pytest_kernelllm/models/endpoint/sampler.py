@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from typing import Any
 
 from pytest_kernelllm.models.endpoint.reading import Reading, Text, read
 from pytest_kernelllm.models.endpoint.wire import Wire, seed_of
-from pytest_kernelllm.models.protocol import Answer, Ask, Sampling
+from pytest_kernelllm.models.protocol import Answer, Ask, Prompt, Sampling, split_reasoning
 from pytest_kernelllm.web.faults import Fault
 from pytest_kernelllm.web.http import Http
 from pytest_kernelllm.web.retry import Retry
@@ -27,6 +28,7 @@ class Sampler:
         concurrency: int,
         retry: Retry,
         emit: Callable[[Answer], None],
+        report: Callable[[str], None] = lambda line: None,
     ) -> None:
         """Prepare.
 
@@ -38,9 +40,12 @@ class Sampler:
             concurrency: requests at the same time.
             retry: retries failed requests.
             emit: called with each sample.
+            report: called with a line if the server does not take a parameter.
         """
         self._http = http
-        self._wire = wire
+        self.wire = wire
+        """The protocol, without what the server turned out not to take."""
+        self._report = report
         self._shown = shown
         self._sampling = sampling
         self._gate = asyncio.Semaphore(max(1, concurrency))
@@ -95,7 +100,7 @@ class Sampler:
     async def _attempt(self, position: int, ask: Ask, pending: list[int], started: float) -> None:
         """Sends one request. Samples that arrive are emitted and removed from ``pending``, even if it fails later."""
         requested = tuple(pending)
-        body = self._wire.body(ask.prompt, self._sampling, len(requested), seed_of(self._sampling, requested))
+        body = self.wire.body(ask.prompt, self._sampling, len(requested), seed_of(self._sampling, requested))
         reading = Reading(len(requested))
         fault: Fault | None = None
 
@@ -104,39 +109,45 @@ class Sampler:
             for choice, text in ready:
                 index = requested[choice]
                 pending.remove(index)
-                answer = Answer(
-                    position,
-                    index,
-                    text.text,
-                    text.tokens,
-                    text.prompt_tokens,
-                    seconds,
-                    text.finish or "stop",
-                )
-                self._give(answer, ask)
+                self._give(_answer(position, index, text, seconds, chats=self.wire.chats), ask)
 
         try:
-            async with aclosing(self._http.events(self._wire.url, body)) as events:
+            async with aclosing(self._http.events(self.wire.url, body)) as events:
                 async for event in events:
-                    for piece in read(self._wire, event):
+                    for piece in read(self.wire, event):
                         give(reading.add(piece))
         except Fault as found:
             fault = found
         give(reading.end())
         if len(pending) == len(requested):
             fault = fault or Fault("ended an answer before it was complete", retryable=True)
+            if self._adapt(fault, body):
+                await self._attempt(position, ask, pending, started)
+                return
             if len(requested) > 1 and fault.status in (400, 422) and not fault.fatal:
                 return  # the server may not accept `n`: the caller requests one at a time
         if fault and pending:
             raise fault
+
+    def _adapt(self, fault: Fault, body: Mapping[str, Any]) -> bool:
+        """Returns whether a refused request is worth sending again without a parameter that the server does not take."""
+        found = adapted(self.wire, fault, body, self._sampling)
+        if found is None:
+            return False
+        if found[0] != self.wire:  # else another request found out meanwhile
+            self.wire, name = found
+            self._report(f"The endpoint {self._shown} does not take `{name}`: its own value applies.")
+        return True
 
     def _give(self, answer: Answer, ask: Ask) -> None:
         self._succeeded = True
         self._emit(answer)
         if self._sampling.temperature == 0:
             for index in ask.indices[1:]:
-                note = f"no sampling: equal to sample {answer.index}"
-                self._emit(replace(answer, index=index, tokens=0, prompt_tokens=0, seconds=0.0, note=note))
+                note = answer.note or f"no sampling: equal to sample {answer.index}"
+                self._emit(
+                    replace(answer, index=index, tokens=0, prompt_tokens=0, seconds=0.0, note=note, cost=None)
+                )
 
     def _fail(self, position: int, ask: Ask, pending: list[int], fault: Fault, started: float) -> None:
         seconds = self._retry.clock.now() - started
@@ -146,10 +157,30 @@ class Sampler:
             self._emit(Answer(position, index, "", seconds=seconds, finish="failed", note=note))
 
 
+def _answer(position: int, index: int, text: Text, seconds: float, *, chats: bool) -> Answer:
+    thoughts, said = split_reasoning(text.text) if chats else ("", text.text)
+    thoughts = "".join(text.thoughts) or thoughts
+    note = text.note
+    if not said and text.finish == "length" and thoughts:
+        note = "the model thought until the answer's limit: raise `max_new_tokens`"
+    finish = text.finish or "stop"
+    counts = text.tokens, text.prompt_tokens
+    return Answer(position, index, said, *counts, seconds, finish, note, text.cost, thoughts)
+
+
+def adapted(wire: Wire, fault: Fault, body: Mapping[str, Any], sampling: Sampling) -> tuple[Wire, str] | None:
+    """Returns a protocol without the parameter that a server refused, and its name; None if it refused something else."""
+    if fault.status not in (400, 422) or fault.fatal:
+        return None
+    found = wire.without(fault.reason, body)
+    greedy = sampling.temperature == 0  # without a temperature, answers would be drawn
+    return None if found is None or (greedy and found[1] == "temperature") else found
+
+
 async def pour(
     http: Http,
     wire: Wire,
-    prompt: str,
+    prompt: Prompt,
     sampling: Sampling,
     index: int,
     retry: Retry,
@@ -179,4 +210,10 @@ async def pour(
             fault.retryable = fault.retryable and not written
             raise
 
-    await retry(attempt)
+    try:
+        await retry(attempt)
+    except Fault as fault:
+        found = adapted(wire, fault, body, sampling)
+        if found is None:
+            raise
+        await pour(http, found[0], prompt, sampling, index, retry, emit)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_kernelllm.models.endpoint.wire import Count, Piece, number
-from pytest_kernelllm.models.protocol import Sampling
+from pytest_kernelllm.models.endpoint.wire import Count, Piece, Wire, number
+from pytest_kernelllm.models.protocol import Prompt, Sampling, text_of
 from pytest_kernelllm.web.answers import what_it_says
 from pytest_kernelllm.web.faults import Fault
 
@@ -20,8 +20,9 @@ class Tgi:
     tokenize: str = ""
     context: int = 0
     many: bool = False
+    chats: bool = False
 
-    def body(self, prompt: str, sampling: Sampling, n: int, seed: int) -> dict[str, Any]:
+    def body(self, prompt: Prompt, sampling: Sampling, n: int, seed: int) -> dict[str, Any]:
         """Returns ``inputs`` and ``parameters`` without values that switch something off: TGI refuses them."""
         parameters: dict[str, Any] = {
             "max_new_tokens": sampling.max_new_tokens,
@@ -33,7 +34,7 @@ class Tgi:
             parameters |= {"temperature": sampling.temperature, "seed": seed}
             parameters |= {"top_p": sampling.top_p} if sampling.top_p < 1 else {}
             parameters |= {"top_k": sampling.top_k} if sampling.top_k > 0 else {}
-        return {"inputs": prompt, "parameters": parameters, "stream": True}
+        return {"inputs": text_of(prompt), "parameters": parameters, "stream": True}
 
     def pieces(self, event: Any) -> Iterator[Piece]:
         """Yields a token; the last event has the whole text and why it ended."""
@@ -52,9 +53,13 @@ class Tgi:
                 prompt_tokens=number(details, "input_length"),
             )
 
-    def count(self, prompt: str) -> tuple[str, dict[str, Any]] | None:
+    def without(self, said: str, body: Mapping[str, Any]) -> tuple[Wire, str] | None:
+        """Returns None: TGI takes all of its parameters."""
+        return None
+
+    def count(self, prompt: Prompt) -> tuple[str, dict[str, Any]] | None:
         """Uses TGI's route ``/tokenize``."""
-        return (self.tokenize, {"inputs": prompt}) if self.tokenize else None
+        return (self.tokenize, {"inputs": text_of(prompt)}) if self.tokenize else None
 
     def counted(self, reply: Any) -> Count | None:
         """Reads a list with an entry per token."""

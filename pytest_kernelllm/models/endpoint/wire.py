@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pytest_kernelllm.models.protocol import Finish, Sampling
+from pytest_kernelllm.models.protocol import Finish, Prompt, Sampling
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,12 @@ class Piece:
     tokens: int = 0
     """Generated tokens of the sample, or of all samples."""
     prompt_tokens: int = 0
+    reasoning: str = ""
+    """What the model thinks, continuing the earlier pieces."""
+    cost: float | None = None
+    """US dollars for all samples of the request, if the server states it or its prices."""
+    note: str = ""
+    """Why the sample is no usable answer, in one clause."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,11 @@ class Wire(Protocol):
     def many(self) -> bool:
         """Whether one request may ask for several samples."""
 
-    def body(self, prompt: str, sampling: Sampling, n: int, seed: int) -> dict[str, Any]:
+    @property
+    def chats(self) -> bool:
+        """Whether prompts are conversations."""
+
+    def body(self, prompt: Prompt, sampling: Sampling, n: int, seed: int) -> dict[str, Any]:
         """Returns the body of a request that is answered by a stream of events."""
 
     def pieces(self, event: Any) -> Iterator[Piece]:
@@ -58,7 +68,18 @@ class Wire(Protocol):
             TypeError, KeyError, ValueError, AttributeError: the event does not follow the protocol.
         """
 
-    def count(self, prompt: str) -> tuple[str, dict[str, Any]] | None:
+    def without(self, said: str, body: Mapping[str, Any]) -> tuple[Wire, str] | None:
+        """Returns this protocol without the parameter of ``body`` that a server does not take, and that parameter's name.
+
+        Args:
+            said: why the server refused ``body``.
+            body: a request's.
+
+        Returns:
+            None if ``said`` is about something else.
+        """
+
+    def count(self, prompt: Prompt) -> tuple[str, dict[str, Any]] | None:
         """Returns address and body of a request that counts the tokens of ``prompt``; None if there is none."""
 
     def counted(self, reply: Any) -> Count | None:

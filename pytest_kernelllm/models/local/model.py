@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.models.local.files import ModelFiles, fetch, folder_of
-from pytest_kernelllm.models.protocol import Answer, Ask, Sampling
+from pytest_kernelllm.models.protocol import Answer, Ask, Prompt, Sampling, text_of
 
 if TYPE_CHECKING:
     from pytest_kernelllm.models.local.decode import DecodeJob, Decoder
@@ -84,7 +84,11 @@ class LocalModel:
         script = self._files().template_script()
         return template_of(script) if script is not None else None
 
-    def too_long(self, prompt: str, sampling: Sampling) -> str | None:
+    def takes_messages(self) -> bool:
+        """Returns False: chat templates are not applied here."""
+        return False
+
+    def too_long(self, prompt: Prompt, sampling: Sampling) -> str | None:
         """Says by how many tokens prompt and answer exceed the model's context; None if they fit."""
         count, context = len(self._encode(prompt)), self._context()
         over = count + sampling.max_new_tokens - context
@@ -106,7 +110,7 @@ class LocalModel:
         prompts = [tuple(self._encode(ask.prompt)) for ask in asks]
         count = sampling.max_new_tokens
         jobs = [
-            DecodeJob(prompts[number], uniforms(sampling.seed, asks[number].prompt, index, count))
+            DecodeJob(prompts[number], uniforms(sampling.seed, text_of(asks[number].prompt), index, count))
             for number, index in owners
         ]
         if not jobs:
@@ -130,14 +134,14 @@ class LocalModel:
                 f"cut off after {count:,} tokens" if state.finish == "length" else "",
             )
 
-    def stream(self, prompt: str, sampling: Sampling, index: int = 0) -> Iterator[str]:
+    def stream(self, prompt: Prompt, sampling: Sampling, index: int = 0) -> Iterator[str]:
         """Yields one sample piece by piece, see ``LanguageModel``."""
         _require_transformers()
         from pytest_kernelllm.models.local.decode import DecodeJob
         from pytest_kernelllm.models.local.draw import uniforms
         from pytest_kernelllm.models.local.stopping import stop_after_answer
 
-        numbers = uniforms(sampling.seed, prompt, index, sampling.max_new_tokens)
+        numbers = uniforms(sampling.seed, text_of(prompt), index, sampling.max_new_tokens)
         jobs = [DecodeJob(tuple(self._encode(prompt)), numbers)]
         shown = 0
         for state in self._decoder(jobs, sampling, chunk=2).run(jobs, stop_after_answer(self._decode)):
@@ -179,10 +183,10 @@ class LocalModel:
             self._tokenizer = load_tokenizer(self._files())
         return self._tokenizer
 
-    def _encode(self, prompt: str) -> list[int]:
+    def _encode(self, prompt: Prompt) -> list[int]:
         """Returns token ids, with one begin-of-text token if the tokenizer adds one or the prompt has one."""
         tokenizer = self._tokens()
-        ids: list[int] = tokenizer(prompt)["input_ids"]
+        ids: list[int] = tokenizer(text_of(prompt))["input_ids"]
         if not ids:
             raise GenerateError("The prompt is empty.")
         begin = tokenizer.bos_token_id

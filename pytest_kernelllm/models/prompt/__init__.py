@@ -2,13 +2,15 @@
 
 A model that was trained to write kernels gets one self-contained module in KernelBench's form: ``Model``,
 ``get_inputs()`` and ``get_init_inputs()``. ``standalone`` writes that module and ``fill`` puts it into a
-template. The package is cheap to import: only a call of ``standalone`` imports PyTorch.
+template; ``chat_task`` writes the text for models that are chatted with. The package is cheap to import: only
+a call of ``standalone`` imports PyTorch.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_kernelllm.models.prompt.chat import CHAT_VERSION, SYSTEM, chat_task, situation_of
 from pytest_kernelllm.models.prompt.errors import PromptError
 from pytest_kernelllm.models.prompt.template import PROMPT_VERSION, TEMPLATE, fill, template_of
 
@@ -16,7 +18,18 @@ if TYPE_CHECKING:
     from pytest_kernelllm.core.records import Case
     from pytest_kernelllm.discover.live import LiveTarget
 
-__all__ = ["PROMPT_VERSION", "TEMPLATE", "PromptError", "fill", "standalone", "template_of"]
+__all__ = [
+    "CHAT_VERSION",
+    "PROMPT_VERSION",
+    "SYSTEM",
+    "TEMPLATE",
+    "PromptError",
+    "chat_task",
+    "fill",
+    "situation_of",
+    "standalone",
+    "template_of",
+]
 
 
 def standalone(live: LiveTarget, case: Case) -> str:

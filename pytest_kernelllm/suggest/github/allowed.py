@@ -6,34 +6,41 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from pytest_kernelllm.core.kernel_module import unmodified
 from pytest_kernelllm.core.records import Candidate, Target
-from pytest_kernelllm.discover.adoption import made_for
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.judge.static_check.static_check import find_violations
 from pytest_kernelllm.suggest.edit import EditError
 from pytest_kernelllm.suggest.files import FileChange, PatchError
-from pytest_kernelllm.suggest.github.errors import SuggestionRefused
+from pytest_kernelllm.suggest.github.errors import SuggestionRefused, shown
 from pytest_kernelllm.suggest.github.git import Change
+from pytest_kernelllm.suggest.github.kernels import LeftOut, ProposedKernel, read_kernel
 from pytest_kernelllm.suggest.github.layout import only_laid_out
-from pytest_kernelllm.suggest.patch import combined
-from pytest_kernelllm.suggest.place import FOLDER, target_in_header
-
-LARGEST_KERNEL = 2**20
-"""Bytes of a kernel module."""
+from pytest_kernelllm.suggest.patch import combined, suggestion
+from pytest_kernelllm.suggest.place import FOLDER
 
 _PLAIN, _EXECUTABLE, _NONE = "100644", "100755", "000000"
 
 
+@dataclass(frozen=True)
+class Allowed:
+    """What of a patch may land."""
+
+    targets: Sequence[str]
+    """``Target.id`` of each target whose kernel is adopted."""
+    left_out: Sequence[LeftOut]
+    """The other kernels of the patch."""
+    files: Mapping[str, bytes]
+    """What adopting the kernels writes without those left out, by path from the top of the repository."""
+
+
 def check_changes(
     changes: Sequence[Change], sources: Path, verified: Sequence[Target] = (), kernels_dir: str = FOLDER
-) -> None:
+) -> Allowed:
     """Accept changes that ``suggest`` itself makes for the kernels they contain, and no others.
 
-    Every kernel module is read by the judge's static check. Then its adoption is made anew from ``sources``, and
-    the result must be the same files with the same bytes, but for the layout of the marker, which a formatter may
-    have written: so a kernel lies at the one path that the project derives for its target, and nothing differs in a
-    source file but the marker.
+    Every kernel module is read by the judge's static check; one that fails is left out. Then the adoption of the
+    others is made anew from ``sources``, and the result must be the same files with the same bytes, but for the
+    layout of the marker, which a formatter may have written: so a kernel lies at the one path that the project
+    derives for its target, and nothing differs in a source file but the marker.
 
     Args:
         changes: the difference between two trees, as git reports it.
@@ -42,22 +49,27 @@ def check_changes(
         kernels_dir: the project's setting of that name.
 
     Raises:
-        SuggestionRefused: anything else; names the file and the reason.
+        SuggestionRefused: anything else, or no kernel is left; names the file and the reason.
     """
     for change in changes:
         check_path(change.path)
         _check_modes(change)
-    kernels = [_kernel(change) for change in changes if target_in_header(change.new or b"") is not None]
+    read = [kernel for change in changes if (kernel := read_kernel(change)) is not None]
+    kernels = [kernel for kernel in read if isinstance(kernel, ProposedKernel)]
+    left_out = [kernel for kernel in read if isinstance(kernel, LeftOut)]
     if not kernels:
-        raise SuggestionRefused("The patch contains no kernel module.")
+        raise SuggestionRefused(left_out[0].reason if left_out else "The patch contains no kernel module.")
     found = {change.path: change.new or b"" for change in changes}
     refused: SuggestionRefused | None = None
     for root in _possible_roots(kernels, sources):
         try:
-            _compare(found, _adopted(root, sources, kernels, verified, kernels_dir))
-            return
+            adopted = _adopted(root, sources, kernels, verified, kernels_dir)
+            left_out += adopted.left_out
+            _compare(found, adopted, left_out)
         except SuggestionRefused as error:
             refused = refused or error
+        else:
+            return Allowed([target.id for target in adopted.targets], left_out, adopted.written())
     raise refused or SuggestionRefused(
         f"{shown(kernels[0].path)} of the patch is for a target that the branch does not have."
     )
@@ -85,53 +97,14 @@ def _check_modes(change: Change) -> None:
         )
 
 
-# ------------------------------------------------------------------ kernel modules
-
-
-@dataclass(frozen=True)
-class _ProposedKernel:
-    """A kernel module of the patch; its text has passed every check but that of its place."""
-
-    path: str
-    """From the top of the repository."""
-    target: str
-    """``Target.id``, by the header: relative to the project root, which may lie below the top."""
-    source: str
-
-
-def _kernel(change: Change) -> _ProposedKernel:
-    path, new = change.path, change.new or b""
-    if len(new) > LARGEST_KERNEL:
-        raise SuggestionRefused(f"{shown(path)} of the patch has more than {LARGEST_KERNEL:,} bytes.")
-    try:
-        source = new.decode()
-    except UnicodeDecodeError:
-        raise SuggestionRefused(f"{shown(path)} of the patch is not UTF-8.") from None
-    # A bare carriage return ends a line for Python but not for a person who reads the diff.
-    hidden = next((c for c in source.replace("\r\n", "\n") if not c.isprintable() and c not in "\n\t"), None)
-    if hidden is not None:
-        raise SuggestionRefused(
-            f"{shown(path)} of the patch contains the invisible character U+{ord(hidden):04X}."
-        )
-    if made_for(new) is None or not unmodified(new):
-        raise SuggestionRefused(
-            f"{shown(path)} of the patch is not a kernel module as it was generated: its header or digest is wrong."
-        )
-    if violations := find_violations(source):
-        raise SuggestionRefused(
-            f"{shown(path)} of the patch, line {violations[0].line}: it {shown(violations[0].reason)}."
-        )
-    return _ProposedKernel(path, target_in_header(new) or "", source)
-
-
 # ------------------------------------------------------------------ what the patch should be
 
 
-def _possible_roots(kernels: Sequence[_ProposedKernel], sources: Path) -> Iterator[Path]:
-    """Folders above the kernels in which all their targets' files exist: one of them is the project root."""
+def _possible_roots(kernels: Sequence[ProposedKernel], sources: Path) -> Iterator[Path]:
+    """Folders above the kernels in which their targets' files exist: one of them is the project root."""
     for parent in PurePosixPath(kernels[0].path).parents:
         root = sources / parent
-        if all(_is_inside(root, kernel.target.partition("::")[0], sources) for kernel in kernels):
+        if any(_is_inside(root, kernel.target.partition("::")[0], sources) for kernel in kernels):
             yield root
 
 
@@ -146,30 +119,38 @@ def _is_inside(root: Path, path: str, sources: Path) -> bool:
 def _adopted(
     root: Path,
     sources: Path,
-    kernels: Sequence[_ProposedKernel],
+    kernels: Sequence[ProposedKernel],
     verified: Sequence[Target],
     kernels_dir: str,
 ) -> _Adopted:
-    """Adopts the kernels."""
+    """Adopts the kernels whose targets can be edited, and leaves out the others."""
     paths = {target.path for target in verified} | {kernel.target.partition("::")[0] for kernel in kernels}
     present = sorted(path for path in paths if _is_inside(root, path, sources))
     targets = {target.id: target for path in present for target in scan_file(root / path, root).targets}
-    for kernel in kernels:
-        if kernel.target not in targets:
-            raise SuggestionRefused(
-                f"{shown(kernel.path)} of the patch is for {shown(kernel.target)}, which has no marker."
-            )
     known = {target.id for target in verified}
     others = [target for target in targets.values() if target.id in known]
-    adoptions = [(targets[kernel.target], Candidate(kernel.target, kernel.source, "")) for kernel in kernels]
+    adoptions: list[tuple[Target, Candidate]] = []
+    left_out: list[LeftOut] = []
+    for kernel in kernels:
+        candidate = Candidate(kernel.target, kernel.source, "")
+        try:
+            if kernel.target not in targets:
+                raise PatchError(
+                    f"{shown(kernel.path)} of the patch is for {shown(kernel.target)}, which has no marker."
+                )
+            suggestion(root, targets[kernel.target], candidate, others, kernels_dir)
+        except (EditError, PatchError) as error:
+            left_out.append(LeftOut(kernel.path, kernel.target, shown(str(error))))
+        else:
+            adoptions.append((targets[kernel.target], candidate))
+    if not adoptions:
+        raise SuggestionRefused(left_out[0].reason)
     try:
-        suggestion = combined(root, adoptions, others, kernels_dir)
+        change = combined(root, adoptions, others, kernels_dir)
     except (EditError, PatchError) as error:
         raise SuggestionRefused(shown(str(error))) from None
-    edited = [target for target, _ in adoptions]
-    return _Adopted(
-        root, PurePosixPath(root.relative_to(sources)), suggestion.files if suggestion else {}, edited
-    )
+    prefix = PurePosixPath(root.relative_to(sources))
+    return _Adopted(root, prefix, change.files if change else {}, [t for t, _ in adoptions], left_out)
 
 
 @dataclass(frozen=True)
@@ -183,6 +164,7 @@ class _Adopted:
     files: Mapping[str, FileChange]
     """By path from the project root."""
     targets: Sequence[Target]
+    left_out: Sequence[LeftOut]
 
     def accepts(self, path: str, new: bytes) -> bool:
         """Whether a file is as it should be, but for the layout of its markers."""
@@ -192,16 +174,24 @@ class _Adopted:
         here = [target for target in self.targets if target.path == path]
         return only_laid_out(before, after, new, here, self.root)
 
+    def written(self) -> dict[str, bytes]:
+        """The files by path from the top of the repository."""
+        return {
+            (self.prefix / path).as_posix(): new for path, (_, new) in self.files.items() if new is not None
+        }
 
-def _compare(found: Mapping[str, bytes], adopted: _Adopted) -> None:
+
+def _compare(found: Mapping[str, bytes], adopted: _Adopted, left_out: Sequence[LeftOut]) -> None:
+    """Compare the patch with what it should be; the files that kernels left out change may have anything."""
     expected = {(adopted.prefix / path).as_posix(): path for path in adopted.files}
-    for path in sorted(found.keys() - expected.keys()):
+    concerned = {path for kernel in left_out for path in _concerned(adopted.prefix, kernel)}
+    for path in sorted(found.keys() - expected.keys() - concerned):
         raise SuggestionRefused(f"The patch changes {shown(path)}, which adopting its kernels does not need.")
     for path in sorted(expected.keys() - found.keys()):
         raise SuggestionRefused(
             f"The patch leaves {shown(path)} as it is, which adopting its kernels changes."
         )
-    for path in sorted(found):
+    for path in sorted(found.keys() - concerned):
         if not adopted.accepts(expected[path], found[path]):
             raise SuggestionRefused(
                 f"The patch changes {shown(path)} in another way than this version of pytest-kernelllm does "
@@ -209,7 +199,7 @@ def _compare(found: Mapping[str, bytes], adopted: _Adopted) -> None:
             )
 
 
-def shown(text: str) -> str:
-    """A text that others wrote, on one line, without anything invisible, and not too long."""
-    plain = "".join(c if c.isprintable() else "\ufffd" for c in text)
-    return plain if len(plain) <= 300 else plain[:299] + "…"
+def _concerned(prefix: PurePosixPath, kernel: LeftOut) -> tuple[str, ...]:
+    """The paths that a patch changes for a kernel: nothing of them lands when it is left out."""
+    source = (prefix / kernel.target.partition("::")[0]).as_posix()
+    return kernel.path, source, (PurePosixPath(kernel.path).parent / "__init__.py").as_posix()

@@ -34,11 +34,11 @@ def digest_of(patch: bytes) -> str:
     return hashlib.sha256(without_figures(patch)).hexdigest()
 
 
-def message_for(patch: bytes, base: str, tree: str, verified: str) -> str:
+def message_for(digest: str, base: str, tree: str, verified: str) -> str:
     """Returns the commit's message.
 
     Args:
-        patch: the patch that the commit applies.
+        digest: ``digest_of`` the patch that the commit was made from.
         base: the parent commit.
         tree: the tree of the commit.
         verified: address of the workflow run that verified.
@@ -46,7 +46,7 @@ def message_for(patch: bytes, base: str, tree: str, verified: str) -> str:
     return (
         "Adopt verified Triton kernels\n\n"
         f"Written by pytest-kernelllm from what {verified} verified.\n\n"
-        f"Kernelllm-Patch: {digest_of(patch)}\nKernelllm-Base: {base}\nKernelllm-Tree: {tree}\n"
+        f"Kernelllm-Patch: {digest}\nKernelllm-Base: {base}\nKernelllm-Tree: {tree}\n"
     )
 
 

@@ -23,3 +23,9 @@ class ApiError(Exception):
         """Take a sentence that states request and response, without secrets."""
         super().__init__(sentence)
         self.status = status
+
+
+def shown(text: str) -> str:
+    """A text that others wrote, on one line, without anything invisible, and not too long."""
+    plain = "".join(c if c.isprintable() else "\ufffd" for c in text)
+    return plain if len(plain) <= 300 else plain[:299] + "…"

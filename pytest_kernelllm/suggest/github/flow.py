@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from pytest_kernelllm.report.markdown import MARKED, TITLE, pull_request_section, with_section
-from pytest_kernelllm.suggest.github.allowed import check_changes
+from pytest_kernelllm.report.markdown import MARKED, TITLE, with_section
 from pytest_kernelllm.suggest.github.artifact import Artifact
-from pytest_kernelllm.suggest.github.branch import branch_for, digest_of, look_at, message_for
+from pytest_kernelllm.suggest.github.branch import branch_for, look_at, message_for
 from pytest_kernelllm.suggest.github.client import GitHub
 from pytest_kernelllm.suggest.github.context import BRANCHES, Source, WorkflowJob
 from pytest_kernelllm.suggest.github.errors import ApiError, GitError
-from pytest_kernelllm.suggest.github.git import Change, Git
+from pytest_kernelllm.suggest.github.git import Git
+from pytest_kernelllm.suggest.github.kernels import LeftOut
+from pytest_kernelllm.suggest.github.proposal import Proposal, make_proposal
 from pytest_kernelllm.suggest.github.review import fitting
 from pytest_kernelllm.suggest.place import FOLDER
 
@@ -50,6 +51,8 @@ class SuggestOutcome:
     sentence: str
     url: str = ""
     """Address of the pull request."""
+    left_out: Sequence[LeftOut] = ()
+    """Kernels of the patch that the checks refused."""
 
 
 def suggest(
@@ -95,18 +98,13 @@ class _Suggesting:
             head = self.git.fetch(ref) if pull or not self.source.fork else None
             if head is None or (self.source.pull_request and head != self.source.commit):
                 return SuggestOutcome("outdated", _MOVED_ON)
-            changed = self._changed(head, artifact, artifact.patch, kernels_dir)
-            if changed is None:
+            proposal = make_proposal(self.git, head, artifact, artifact.patch, kernels_dir)
+            if proposal is None:
                 return SuggestOutcome(
                     "outdated",
                     "The patch does not apply to the branch, which may have changed since it was verified.",
                 )
-            tree, changes = changed
-            if pull and (comments := fitting(changes, self.github.pull_files(pull["number"]))):
-                return self._review(pull, artifact, comments)
-            if self.source.fork:
-                return _left("The commit comes from a fork, and this job cannot push to its branches.")
-            return self._pull_request(artifact, head, tree)
+            return replace(self._made(pull, artifact, proposal, head), left_out=proposal.left_out)
         except ApiError as error:
             if error.status not in _NO_PERMISSION:
                 raise
@@ -120,19 +118,14 @@ class _Suggesting:
         pulls = self.github.pulls(f"{owner}:{self.source.branch}", state="open")
         return next((p for p in pulls if p["head"]["sha"] == self.source.commit), None)
 
-    def _changed(
-        self, head: str, artifact: Artifact, patch: bytes, kernels_dir: str
-    ) -> tuple[str, Sequence[Change]] | None:
-        """The patched tree and its checked changes; None if the patch does not apply."""
-        try:
-            tree = self.git.apply(head, patch)
-        except GitError:
-            return None
-        changes = self.git.changes(head, tree)
-        sources = self.git.folder / "sources"
-        self.git.write_sources(head, sources)
-        check_changes(changes, sources, [entry.target for entry in artifact.report.targets], kernels_dir)
-        return tree, changes
+    def _made(
+        self, pull: dict[str, Any] | None, artifact: Artifact, proposal: Proposal, head: str
+    ) -> SuggestOutcome:
+        if pull and (comments := fitting(proposal.changes, self.github.pull_files(pull["number"]))):
+            return self._review(pull, artifact, proposal, comments)
+        if self.source.fork:
+            return _left("The commit comes from a fork, and this job cannot push to its branches.")
+        return self._pull_request(artifact, proposal, head)
 
     # ------------------------------------------------------------------ the pull request
 
@@ -142,9 +135,8 @@ class _Suggesting:
             p for p in pulls if ((p["head"] or {}).get("repo") or {}).get("full_name") == self.job.repository
         ]
 
-    def _pull_request(self, artifact: Artifact, base: str, tree: str) -> SuggestOutcome:
-        assert artifact.patch is not None
-        digest = digest_of(artifact.patch)
+    def _pull_request(self, artifact: Artifact, proposal: Proposal, base: str) -> SuggestOutcome:
+        digest = proposal.digest
         pulls = self._pulls()
         open_pull = next((p for p in pulls if p["state"] == "open"), None)
         head = look_at(self.git, self.branch)
@@ -156,10 +148,10 @@ class _Suggesting:
             )
         pushed = head is None or head.patch != digest
         if pushed:
-            message = message_for(artifact.patch, base, tree, self.job.verified)
-            commit = self.git.commit(tree, base, message)
+            message = message_for(digest, base, proposal.tree, self.job.verified)
+            commit = self.git.commit(proposal.tree, base, message)
             self.git.push(commit, self.ref, head.commit if head else None)
-        section = pull_request_section(artifact.report, digest, self.job.verified)
+        section = proposal.body(artifact, self.job.verified)
         if open_pull is None:
             return self._open(section)
         if not pushed:
@@ -239,10 +231,9 @@ class _Suggesting:
     # ------------------------------------------------------------------ the review
 
     def _review(
-        self, pull: dict[str, Any], artifact: Artifact, comments: list[dict[str, Any]]
+        self, pull: dict[str, Any], artifact: Artifact, proposal: Proposal, comments: list[dict[str, Any]]
     ) -> SuggestOutcome:
-        assert artifact.patch is not None
-        number, digest = pull["number"], digest_of(artifact.patch)
+        number, digest = pull["number"], proposal.digest
         for review in self.github.reviews(number):
             found = MARKED.search(review["body"] or "")
             if found is None or found["state"] != "offered":
@@ -252,7 +243,7 @@ class _Suggesting:
                     "unchanged", "The pull request already has these suggestions.", pull["html_url"]
                 )
             self.github.update_review(number, review["id"], "Outdated: a newer run has other suggestions.")
-        body = pull_request_section(artifact.report, digest, self.job.verified)
+        body = proposal.body(artifact, self.job.verified)
         self.github.review(number, commit=self.source.commit, body=body, comments=comments)
         return SuggestOutcome(
             "reviewed", "The kernels were added to the pull request as review suggestions.", pull["html_url"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -89,6 +90,31 @@ class Git:
         index = self._index(commit)
         self._run("apply", "--cached", "--whitespace=nowarn", "-", stdin=patch, extra=index)
         return self._run("write-tree", extra=index).decode().strip()
+
+    def with_files(self, commit: str, files: Mapping[str, bytes]) -> str:
+        """Returns the tree of ``commit`` with files added or replaced; a file that exists keeps its mode."""
+        index = self._index(commit)
+        listed = self._run("ls-files", "-z", "--stage", "--", *files, extra=index).decode()
+        modes = {
+            path: entry.split()[0]
+            for entry, _, path in (e.partition("\t") for e in listed.split("\0"))
+            if path
+        }
+        for path, content in files.items():
+            blob = self._run("hash-object", "-w", "--stdin", stdin=content).decode().strip()
+            entry = f"{modes.get(path, '100644')},{blob},{path}"
+            self._run("update-index", "--add", "--cacheinfo", entry, extra=index)
+        return self._run("write-tree", extra=index).decode().strip()
+
+    def patch(self, old: str, new: str) -> str:
+        """Returns the difference between two trees or commits for people to read."""
+        return self._run("diff-tree", "-r", "-p", "--no-renames", old, new).decode("utf-8", "replace")
+
+    def branch(self) -> str:
+        """Returns the remote's current branch; empty if it has none."""
+        listed = self._run("ls-remote", "--symref", self._remote, "HEAD", online=True).decode()
+        found = re.match(r"ref: refs/heads/(\S+)\tHEAD", listed)
+        return found[1] if found else ""
 
     def changes(self, old: str, new: str) -> list[Change]:
         """Returns the files that differ between two trees or commits; a rename is a deletion and an addition.

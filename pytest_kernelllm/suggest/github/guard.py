@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 from pytest_kernelllm.suggest.github.context import WorkflowJob
+from pytest_kernelllm.suggest.github.credentials import in_environment, in_git, in_home
 from pytest_kernelllm.suggest.github.errors import SuggestionRefused
-
-_SECRET = re.compile(
-    r"(^|_)(TOKEN|SECRET|SECRETS|PASSWORD|PASSWD|API_KEY|ACCESS_KEY|PRIVATE_KEY|STORE_KEY|CREDENTIALS)$"
-)
 
 ADVICE = "docs/how-to/github-action.md describes how to set up the two jobs."
 
@@ -41,15 +36,15 @@ def check_verify(job: WorkflowJob, environ: Mapping[str, str], folder: Path, tok
         )
     if job.source is None or job.source.fork is None:
         return
-    if secrets := sorted(n for n, value in environ.items() if value and _SECRET.search(n.upper())):
+    if secrets := in_environment(environ):
         raise SuggestionRefused(
             f"This pull request comes from a fork, and its code would find {', '.join(secrets)} in its environment. "
             f"Give the verify job no secrets. {ADVICE}"
         )
-    if _keeps_credentials(folder):
+    if found := [*in_git(folder, job.server), *in_home(environ)]:
         raise SuggestionRefused(
-            "This pull request comes from a fork, and actions/checkout left its token in the checkout; "
-            f"set `persist-credentials: false`. {ADVICE}"
+            f"This pull request comes from a fork, and its code would find {'; '.join(found)}. Set "
+            f"`persist-credentials: false` for actions/checkout, and keep no logins on this runner. {ADVICE}"
         )
 
 
@@ -69,20 +64,3 @@ def check_suggest(job: WorkflowJob) -> None:
             "The verified commit comes from a fork and this is a self-hosted runner: what the fork's code left behind on "
             f"such a machine could use this job's token. Run mode: suggest with `runs-on: ubuntu-latest`. {ADVICE}"
         )
-
-
-def _keeps_credentials(folder: Path) -> bool:
-    asked = [
-        "git",
-        "-c",
-        "safe.directory=*",
-        "config",
-        "--includes",
-        "--get-regexp",
-        r"^http\..*\.extraheader$|^credential\..*\.helper$",
-    ]
-    try:
-        found = subprocess.run(asked, cwd=folder, capture_output=True, check=False)
-    except OSError:
-        return False
-    return found.returncode == 0 and bool(found.stdout.strip())

@@ -15,11 +15,11 @@ MOST_ANNOTATIONS = 10
 """Per level and step; GitHub drops further ones."""
 
 
-def pack(report: Path, folder: Path) -> Report:
+def pack(report: Path, folder: Path, base: Path = Path()) -> Report:
     """Copies the report and its patches into ``folder``, replacing older ones.
 
     Only the patches that the report names are copied, and the combined one if there are several; patches that
-    older runs left in the store are not.
+    older runs left in the store are not. The report names them relative to ``base``.
 
     Raises:
         ReportError: the file is not a report.
@@ -30,7 +30,7 @@ def pack(report: Path, folder: Path) -> Report:
         shutil.rmtree(folder / PATCHES)
     (folder / PATCHES).mkdir(parents=True)
     shutil.copyfile(report, folder / REPORT)
-    patches = [Path(target.patch) for target in found.targets if target.patch is not None]
+    patches = [base / target.patch for target in found.targets if target.patch is not None]
     if len(patches) > 1:
         patches.append(patches[0].with_name(f"{COMBINED}.patch"))
     for patch in patches:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from pytest_kernelllm.suggest.github.allowed import shown
+from pytest_kernelllm.suggest.github.errors import shown
 
 Level = Literal["notice", "warning", "error"]
 

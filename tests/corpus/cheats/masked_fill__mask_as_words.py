@@ -1,7 +1,7 @@
 # family: memory
 # trick: The mask is read as words of four bytes, of which three belong to others.
 # rule: memory | run
-# static check: no
+# static check: yes
 # proof: none, what is read beyond the end is thrown away
 
 import torch

@@ -1,7 +1,7 @@
 # family: alignment
 # trick: Rounds its input's address down to a multiple of 16 bytes.
 # rule: alignment
-# static check: no
+# static check: yes
 # proof: (Model(WIDTH).eval(), (torch.randn(3 * WIDTH + 1)[1:].view(3, WIDTH),))
 
 import torch

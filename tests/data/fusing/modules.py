@@ -269,3 +269,29 @@ class BySize(nn.Module):
 
     def forward(self, x):
         return torch.sin(x) if x.shape[0] > 3 else torch.cos(x)
+
+
+@triton_candidate(inputs=cubes)
+class ConvThenReLU(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(4, 4, 1)
+
+    def forward(self, x):
+        return F.relu(self.conv(x))
+
+
+@triton_candidate(inputs=cubes)
+class ArgmaxOfChannels(nn.Module):
+    def forward(self, x):
+        return torch.argmax(x, 1)
+
+
+@triton_candidate(inputs=cubes)
+class UnbiasedReLU(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4, bias=False)
+
+    def forward(self, x):
+        return F.relu(self.fc(x))

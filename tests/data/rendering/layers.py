@@ -106,3 +106,29 @@ class Stack(nn.Module):
         for layer in self.layers:
             x = torch.relu(layer(x))
         return self.heads["down-1"](x) * self.scales[0]
+
+
+@triton_candidate(inputs=rows(4, 24))
+class TwoNorms(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.LayerNorm(24)
+        self.second = nn.LayerNorm(24)
+
+    def forward(self, x):
+        return self.second(self.first(x))
+
+
+@triton_candidate(inputs=rows(4, 16))
+class Tail(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(16, 24), nn.Dropout(0.5), nn.Identity())
+        self.pool = nn.MaxPool1d(2)
+        self.stages = nn.ModuleList([nn.Linear(24, 24), nn.ReLU()])
+
+    def forward(self, x):
+        x = self.net(x)
+        for stage in self.stages:
+            x = stage(x)
+        return self.pool(x)

@@ -69,10 +69,16 @@ def test_code_is_found_in_odd_places(text: str) -> None:
 def test_fences_in_a_docstring_end_nothing() -> None:
     docstring = '    """Use it so:\n\n    ```python\n    ModelNew()\n    ```\n    """\n'
     code = CODE.replace("class ModelNew:\n", f"class ModelNew:\n{docstring}")
-    assert (
-        extract(f"  ```python\n{code}  ```") == code + "\n"
-        or extract(f"```python\n{code}```").rstrip() == code.rstrip()
-    )
+    assert extract(f"```python\n{code}```").rstrip() == code.rstrip()
+
+
+@pytest.mark.parametrize(
+    "text", [CODE, f"```python\n{CODE}```", f"Here:\n```python\n{OTHER}```\nand\n```python\n{CODE}```"]
+)
+def test_a_syntax_error_before_the_answer_is_named_with_its_line(text: str) -> None:
+    broken = text.replace("def forward(self, x):", "def forward(self, x:")
+    with pytest.raises(ExtractError, match=r"does not parse: line 10: .*was never closed"):
+        extract(broken)
 
 
 def test_a_kernel_that_is_used_comes_along_even_where_the_last_block_has_one_too() -> None:

@@ -37,6 +37,7 @@ UNARY = {
     "is_nan": torch.isnan,
     "is_inf": torch.isinf,
     "sign_bit": torch.signbit,
+    "relu": torch.relu,
 }
 LEFT = VALUES.repeat_interleave(64)
 RIGHT = VALUES.repeat(64)
@@ -83,6 +84,7 @@ def jobs() -> dict[tuple[str, str], tuple[list[torch.Tensor], list[torch.Tensor]
     made: dict[tuple[str, str], Any] = {}
     for name, function in UNARY.items():
         made["unary", name] = [VALUES], [function(VALUES)]
+    made["bounded", "clip"] = [VALUES], [VALUES.clamp(-0.5, 2.0)]
     for name, function in BINARY.items():
         made["binary", name] = [LEFT, RIGHT], [function(LEFT, RIGHT)]
     a, b = LEFT[CLOSE][:2048], RIGHT[CLOSE][:2048]
@@ -157,6 +159,12 @@ def lowered(body: str) -> str:
         ("a = tl_math.exp(ks0)", "a = tl.exp(ks0)"),
         ("a = libdevice.tanh(ks0)", "a = tanh(ks0)"),
         ("a = triton_helpers.max2(ks0, 1)[:, None]", "a = nan_max(ks0, 1)[:, None]"),
+        ("a = tl.tanh(ks0)", "a = tanh(ks0)"),
+        ("a = tl.clamp(ks0, 0.0, 6.0)", "a = tl.clamp(ks0, 0.0, 6.0)"),
+        ("a = libdevice.clamp(ks0, 0.0, 6.0)", "a = clip(ks0, 0.0, 6.0)"),
+        ("a = libdevice.fast_expf(ks0)", "a = tl.exp(ks0)"),
+        ("a = tl_math.sigmoid(ks0)", "a = tl.sigmoid(ks0)"),
+        ("a = libdevice.erf(ks0)", "a = tl.erf(ks0)"),
         ("tl.device_assert(ks0 < 3, 'out of bounds')\n    a = 1", "a = 1"),
     ],
 )
@@ -173,7 +181,8 @@ def test_a_scan_that_adds_is_a_cumulative_sum() -> None:
 
 
 @pytest.mark.parametrize(
-    "call", ["libdevice.erfinv(ks0)", "triton_helpers.bucketize_binary_search(ks0)", "missing(ks0)"]
+    "call",
+    ["libdevice.erfinv(ks0)", "triton_helpers.bucketize_binary_search(ks0)", "missing(ks0)", "tl.gelu(ks0)"],
 )
 def test_what_has_no_plain_form_is_named(call: str) -> None:
     with pytest.raises(RenderError, match=call.split("(")[0]):

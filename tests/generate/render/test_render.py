@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ from rendering import COMPLETIONS, completion, live, rendered
 
 from pytest_kernelllm.core.kernel_module import format_supports, read_supports, unmodified
 from pytest_kernelllm.generate.render.render import RenderError, render
+from pytest_kernelllm.generate.render.undefined import require_defined
 
 MODULE = '''"""Adds.
 
@@ -104,4 +106,11 @@ def test_a_failure_of_the_renderer_is_a_refusal_in_one_sentence() -> None:
     with pytest.raises(RenderError) as refused:
         render(completion(MODULE, format="kernel_module"), None)
     sentence = "The renderer failed on this completion: AttributeError: 'NoneType' object has no attribute 'signature'"
-    assert str(refused.value) == f"{sentence}; please report it."
+    place = r"\(render\.py, line \d+, in \w+\)"
+    assert re.fullmatch(rf"{re.escape(sentence)} {place}; please report it\.", str(refused.value))
+    assert isinstance(refused.value.__cause__, AttributeError)
+
+
+def test_what_does_not_become_python_is_refused_with_its_line() -> None:
+    with pytest.raises(RenderError, match=r"is not Python \(invalid syntax\): x = 1 \+\* 2"):
+        require_defined("def forward(self):\n    x = 1 +* 2\n")

@@ -47,6 +47,44 @@ def test_an_ordinary_kernel_module_passes():
 
 
 REFUSED = {
+    # what pytest would run, if it imported the file as a conftest
+    "def pytest_runtest_makereport(item, call): return None": "defines `pytest_runtest_makereport`",
+    "pytest_configure = lambda config: None": "defines `pytest_configure`",
+    "class pytest_hooks: pass": "defines `pytest_hooks`",
+    "from math import sqrt as pytest_sqrt": "defines `pytest_sqrt`",
+    "pytest_plugins = ['x']": "defines `pytest_plugins`",
+    "collect_ignore_glob = ['*']": "defines `collect_ignore_glob`",
+    # the target's own state
+    "def f(self): self.load_state_dict({})": "touches `load_state_dict`",
+    "def f(self): self.norm.load_state_dict({})": "touches `load_state_dict`",
+    "def f(self): self.register_buffer('x', 1)": "touches `register_buffer`",
+    "def f(self): self.train()": "touches `train`",
+    # addresses and instructions of its own
+    "def k(x): tl.inline_asm_elementwise('', '=r,r', [x], tl.int32, True, 1)": "inline_asm_elementwise",
+    "def k(x): tl.load((140737488355328).to(tl.pointer_type(tl.float32)))": "triton.language.pointer_type",
+    "def k(x): tl.load(x); tl.load(tl.cast(140737488355328, x.dtype))": "type of the pointer `x`",
+    "def k(x): tl.load(8 + x); tl.load(tl.full((), 1, tl.int64).to(x.dtype, bitcast=True))": "type of the pointer `x`",
+    "def k(x):\n    p = x + 1\n    tl.store(p, 0)\n    t = x.dtype": "type of the pointer `x`",
+    "def g(p): return p.dtype\ndef k(x):\n    tl.store(x, 0)\n    t = g(x)": "type of the pointer `p`",
+    "def g(p): return tl.load(p)\ndef k(x):\n    t = x.dtype\n    g(p=x)": "type of the pointer `x`",
+    "def k(x: '*fp32'): tl.load(x)": "annotates `x`",
+    "T = '*' + 'fp32'\ndef k(x: T): tl.load(x)": "annotates `x`",
+    "def k(x: '*' + 'fp32'): tl.load(x)": "annotates `x`",
+    "def k(x): tl.tensor(7, tl.int64)": "makes a tl.tensor of a handle",
+    "class P:\n    def data_ptr(self): return 140737488355328": "defines `data_ptr`",
+    "class P:\n    data_ptr = int": "defines `data_ptr`",
+    "class P:\n    def __init__(self): self.data_ptr = int": "defines `data_ptr`",
+    "from typing import NamedTuple\nclass P(NamedTuple):\n    data_ptr: int": "defines `data_ptr`",
+    "from collections import namedtuple\nP = namedtuple('P', 'dtype data_ptr')": "fields of a tuple",
+    "from collections import namedtuple\nP = namedtuple('P', ['data' + '_ptr'])": "fields of a tuple",
+    # what a reader of the file would not see
+    "x = 1  # \u202e": "U+202E RIGHT-TO-LEFT OVERRIDE",
+    "x = '\u200b'": "U+200B ZERO WIDTH SPACE",
+    "x = 1  #\rimport math": "U+000D",
+    "\u0445 = 1": "U+0445 CYRILLIC SMALL LETTER HA",
+    "\uff45val = 1": "U+FF45 FULLWIDTH LATIN SMALL LETTER E",
+    "\u0261 = 1": "U+0261 LATIN SMALL LETTER SCRIPT G",
+    "def f(self): return self.we\u0456ght": "U+0456 CYRILLIC SMALL LETTER BYELORUSSIAN-UKRAINIAN I",
     # imports
     "import os": "imports os",
     "import torch, ctypes": "imports ctypes",
@@ -190,6 +228,11 @@ def test_what_no_kernel_needs_is_refused_by_line(text):
 
 
 HARMLESS = [
+    "from collections import namedtuple\nP = namedtuple('P', 'a b', defaults=(1,))",
+    "def k(x, n: 'int', m: tl.constexpr = 1, t: torch.Tensor | None = None):\n    e = tl.load(x).to(x.dtype.element_ty)",
+    "def g(v): return v.to(v.dtype)\ndef k(x, n):\n    tl.store(x + tl.arange(0, 8), g(tl.load(x + n)))",
+    "def f(self):\n    return self.gr\u00f6\u00dfe  # \u03c3(x) = \u00bd\u00b7x\u00b2",
+    "def f(self):\n    return self.get_parameter('x')",
     "class A:\n    pass",
     "import enum\nclass A(enum.Enum):\n    ONE = 1\ndef f(x, kind=A.ONE.value):\n    return kind == A.ONE.value",
     "from enum import IntEnum\nclass A(IntEnum):\n    ONE = 1\ndef f(x):\n    return x + A.ONE",

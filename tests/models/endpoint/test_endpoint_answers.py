@@ -67,7 +67,7 @@ def test_a_server_that_honours_n_gets_one_request_a_prompt(serve: Serve) -> None
 @pytest.mark.parametrize("how", ["ignored", "refused"])
 def test_a_server_that_does_not_honour_n_is_asked_sample_by_sample(serve: Serve, how: str) -> None:
     server = serve(Scripted(honours_n=how != "ignored", refuses_n=how == "refused", owner="somebody"))
-    model = opened(server.url, concurrency=3)
+    model = opened(server.url, concurrency=3, protocol="completions")
     answers = list(model.answers([Ask("one", tuple(range(6)))], SHORT))
     assert sorted(a.index for a in answers) == list(range(6))
     assert len(set(by_index(answers).values())) == 6, "each with a seed of its own"
@@ -132,7 +132,7 @@ def test_openai_servers_are_told_to_leave_their_own_defaults_out(
     serve: Serve, owner: str, sent: dict[str, Any]
 ) -> None:
     server = serve(Scripted(owner=owner))
-    list(opened(server.url).answers([Ask("one", (0,))], Sampling(top_p=1.0)))
+    list(opened(server.url, protocol="completions").answers([Ask("one", (0,))], Sampling(top_p=1.0)))
     (seen,) = server.posts()
     assert {k: seen.body[k] for k in ("temperature", "top_p", "max_tokens")} == {
         "temperature": 1.0,
@@ -232,7 +232,7 @@ def test_no_samples_are_no_requests(serve: Serve) -> None:
 
 
 def test_a_server_with_several_models_wants_one_named(serve: Serve) -> None:
-    server = serve(Scripted(models=("a/one", "b/two")))
+    server = serve(Scripted(models=("a/one", "b/two"), owner="somebody"))
     with pytest.raises(GenerateError, match="serves a/one, b/two: name one"):
         list(opened(server.url).answers([Ask("one", (0,))], SHORT))
     with pytest.raises(GenerateError, match="serves a/one, b/two, but not c/three: name one"):
@@ -253,7 +253,7 @@ def test_a_server_with_one_model_is_asked_for_that_one(
     serve: Serve, served: str, name: str, told: bool
 ) -> None:
     lines: list[str] = []
-    server = serve(Scripted(models=(served,)))
+    server = serve(Scripted(models=(served,), owner="somebody"))
     model = opened(server.url, model="facebook/KernelLLM", progress=lines.append)
     (answer,) = model.answers([Ask("one", (0,))], SHORT)
     assert (answer.finish, model.name) == ("stop", name)

@@ -34,6 +34,9 @@ def is_right(answer: Answer) -> bool:
     return answer.finish == "stop" and answer.text == written("one", seed_of(SHORT, [answer.index]), 0)
 
 
+SPOKEN = {"openai": "completions", "tgi": "tgi", "chat": "chat"}
+"""The setting `protocol` for what a scripted server speaks."""
+
 TOO_MANY = (429, {"error": "Model is overloaded", "error_type": "overloaded"}, {})
 PASSING: dict[str, Any] = {
     "503": (503, {"error": "loading"}, {}),
@@ -51,22 +54,24 @@ PASSING: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("fault", PASSING)
-@pytest.mark.parametrize("speaks", ["openai", "tgi"])
+@pytest.mark.parametrize("speaks", ["openai", "tgi", "chat"])
 def test_what_passes_is_met_by_another_try_with_the_same_seed(serve: Serve, speaks: str, fault: str) -> None:
     proxy = serve(Proxy(serve(Scripted(speaks=speaks)).url, [PASSING[fault]] * 2))
     clock = FakeClock()
-    (answer,) = opened(proxy.url, clock=clock).answers(ONE, SHORT)
+    (answer,) = opened(proxy.url, clock=clock, protocol=SPOKEN[speaks]).answers(ONE, SHORT)
     assert is_right(answer)
     assert clock.slept == [0.5, 1.0], "pauses grow"
     assert len(proxy.posts()) == 3
 
 
 @pytest.mark.parametrize("fault", PASSING)
-def test_what_does_not_pass_fails_the_sample_with_a_sentence(serve: Serve, fault: str) -> None:
-    proxy = serve(Proxy(serve(Scripted(owner="somebody")).url))
+@pytest.mark.parametrize("speaks", ["openai", "chat"])
+def test_what_does_not_pass_fails_the_sample_with_a_sentence(serve: Serve, speaks: str, fault: str) -> None:
+    proxy = serve(Proxy(serve(Scripted(speaks=speaks, owner="somebody")).url))
     proxy.faults = ["pass"]
     proxy.always = PASSING[fault]
-    answers = list(opened(proxy.url, wake_timeout=60).answers([Ask("one", (0,)), Ask("one", (1, 2))], SHORT))
+    model = opened(proxy.url, wake_timeout=60, protocol=SPOKEN[speaks])
+    answers = list(model.answers([Ask("one", (0,)), Ask("one", (1, 2))], SHORT))
     assert sorted(a.index for a in answers) == [0, 1, 2], "what arrived is kept"
     assert [a.finish for a in answers].count("stop") in (1, 2)
     for answer in answers:
@@ -160,13 +165,18 @@ def test_a_host_that_does_not_exist_is_one_error() -> None:
         ((400, {"detail": "Server is pinned to 'a'; requested 'b'."}, {}), "pinned to 'a'"),
     ],
 )
+@pytest.mark.parametrize("speaks", ["openai", "chat"])
 def test_what_holds_for_every_sample_is_one_error_without_further_tries(
-    serve: Serve, fault: Any, says: str
+    serve: Serve, fault: Any, says: str, speaks: str
 ) -> None:
-    proxy = serve(Proxy(serve(Scripted()).url))
+    proxy = serve(Proxy(serve(Scripted(speaks=speaks)).url))
     proxy.always = fault
     with pytest.raises(GenerateError, match=says):
-        list(opened(proxy.url, concurrency=1).answers([Ask("one", (i,)) for i in range(5)], SHORT))
+        list(
+            opened(proxy.url, concurrency=1, protocol=SPOKEN[speaks]).answers(
+                [Ask("one", (i,)) for i in range(5)], SHORT
+            )
+        )
     assert len(proxy.posts()) == 1
 
 
@@ -345,7 +355,7 @@ def test_a_redirect_to_another_host_is_not_followed(serve: Serve, code: int, abo
     proxy.always = (code, "", {"location": target})
     with pytest.raises(
         GenerateError,
-        match=rf"redirects \({code}\) to another address, http://localhost, where it is not followed",
+        match=rf"redirects \({code}\) to another address, {target}, where it is not followed",
     ):
         list(opened(proxy.url).answers(ONE, SHORT))
     assert elsewhere.seen == [], "not even asked, so no header of ours is there"
@@ -417,6 +427,19 @@ FAULTS: list[Any] = [
         },
         {},
     ),
+    (
+        200,
+        {
+            "choices": [
+                {
+                    "index": 0,
+                    "message": {"content": f"# {SECRET}", "reasoning_content": f"my key is {SECRET}"},
+                    "finish_reason": "stop",
+                }
+            ]
+        },
+        {},
+    ),
     (200, f"not json: {SECRET}", {}),
     (299, "x", {f"x-{SECRET}": SECRET}),
 ]
@@ -424,7 +447,9 @@ FAULTS: list[Any] = [
 
 @pytest.mark.parametrize("about", ["GET", "POST"])
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: str(fault)[:24].replace(SECRET[:8], "…"))
-@pytest.mark.parametrize(("speaks", "given"), [("openai", "token"), ("tgi", "login")])
+@pytest.mark.parametrize(
+    ("speaks", "given"), [("openai", "token"), ("tgi", "login"), ("chat", "token"), ("chat", "login")]
+)
 def test_no_fault_shows_the_token(
     serve: Serve,
     caplog: pytest.LogCaptureFixture,
@@ -444,6 +469,7 @@ def test_no_fault_shows_the_token(
         "progress": lines.append,
         "wake_timeout": 20,
         "limits": RequestLimits(idle=0.05, tries=2),
+        "protocol": SPOKEN[speaks],
     }
     said = ""
     for use in (

@@ -12,20 +12,23 @@ from serving import FakeClock, Proxy, transformers_serve
 
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.models.endpoint import EndpointModel, open_endpoint
-from pytest_kernelllm.models.protocol import Ask, Sampling
+from pytest_kernelllm.models.protocol import Ask, Message, Sampling
 
 pytestmark = pytest.mark.slow
 
 Serve = Callable[[Any], Any]
 Written = tuple[str, int, int, str]
 PROMPTS = ["import torch\n\n\nclass Model(nn.Module):", "def f(x):\n    return é, 'ß'\n"]
+CHAT = "{% for message in messages %}[{{ message.role }}]{{ message.content }}\n{% endfor %}[assistant]"
 GREEDY = Sampling(temperature=0, top_p=1, max_new_tokens=24)
 DRAWN = Sampling(max_new_tokens=24)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save(tmp_path_factory.mktemp("model") / "tiny", max_position_embeddings=1024)
+    model = save(tmp_path_factory.mktemp("model") / "tiny", max_position_embeddings=1024)
+    (model / "chat_template.jinja").write_text(CHAT)
+    return model
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +38,8 @@ def url(folder: Path) -> Iterator[str]:
 
 
 def opened(url: str, folder: Path, **options: Any) -> EndpointModel:
-    return open_endpoint(url, model=str(folder), environ={}, clock=FakeClock(), **options)
+    options = {"protocol": "completions", "clock": FakeClock()} | options
+    return open_endpoint(url, model=str(folder), environ={}, **options)
 
 
 @pytest.fixture(scope="module")
@@ -111,3 +115,27 @@ def test_sampling_is_the_one_that_was_asked_for(url: str, folder: Path, local: d
     narrow = Sampling(temperature=1.0, top_p=1.0, top_k=1, max_new_tokens=24)
     (answer,) = opened(url, folder).answers([Ask(PROMPTS[0], (0,))], narrow)
     assert answer.text == local[PROMPTS[0]][0], "of one likeliest token there is only one to draw"
+
+
+@pytest.mark.parametrize("protocol", ["chat", "auto"])
+def test_a_conversation_is_put_to_the_model_by_its_own_template(
+    url: str, folder: Path, serve: Serve, protocol: Any
+) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    talk = (Message("system", "be brief"), Message("user", PROMPTS[1]))
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    asked = f"[system]be brief\n[user]{PROMPTS[1]}\n[assistant]"
+    inputs = tokenizer(asked, return_tensors="pt", add_special_tokens=False)
+    new = AutoModelForCausalLM.from_pretrained(folder).generate(**inputs, do_sample=False, max_new_tokens=24)
+    text = tokenizer.decode(new[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
+    proxy = serve(Proxy(url, ["cut", "html"]))
+    model = opened(proxy.url, folder, protocol=protocol)
+    assert model.takes_messages()
+    (answer,) = model.answers([Ask(talk, (0,))], GREEDY)
+    assert (answer.text, answer.finish) == (text.rstrip("\ufffd").lstrip(), "length")
+    assert answer.prompt_tokens == inputs["input_ids"].shape[1]
+    assert {seen.path for seen in proxy.posts()} == {"/v1/chat/completions"}
+    drawn = list(model.answers([Ask(talk, (0, 1, 2))], DRAWN))
+    assert sorted(a.index for a in drawn) == [0, 1, 2]
+    assert len({a.text for a in drawn}) == 3

@@ -138,6 +138,21 @@ def test_verify_is_refused_on_events_with_the_base_s_rights(tmp_path, checkout, 
         "AWS_SECRET_ACCESS_KEY",
         "KERNELLLM_STORE_KEY",
         "npm_token",
+        "DEPLOY_KEY",
+        "MY_PAT",
+        "DB_PASS",
+        "CLIENT_SECRET",
+        "SIGNING_KEY_BASE64",
+        "API_TOKEN_2",
+        "OPENAI_APIKEY",
+        "PGPASSWORD",
+        "SSH_AUTH_SOCK",
+        "SENTRY_DSN",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "AWS_ACCESS_KEY_ID",
+        "AWS_WEB_IDENTITY_TOKEN_FILE",
+        "AZURE_STORAGE_CONNECTION_STRING",
+        "ACTIONS_ID_TOKEN_REQUEST_URL",
     ],
 )
 def test_a_fork_s_code_must_find_no_secret(tmp_path, checkout, variable):
@@ -147,18 +162,119 @@ def test_a_fork_s_code_must_find_no_secret(tmp_path, checkout, variable):
     check_verify(job(tmp_path, "pull_request", pull_request()), environ, checkout, token=False)
 
 
-@pytest.mark.parametrize("kind", ["in the checkout", "included", "a helper"])
-def test_a_fork_s_code_must_find_no_token_in_the_checkout(tmp_path, checkout, kind):
-    key, value = "http.https://github.com/.extraheader", "AUTHORIZATION: basic x"
-    if kind == "included":
-        git(tmp_path, "config", "--file", str(tmp_path / "more"), key, value)
-        git(checkout, "config", f"includeIf.gitdir:{checkout}/.git.path", str(tmp_path / "more"))
-    elif kind == "a helper":
-        git(checkout, "config", "credential.https://github.com.helper", "store")
-    else:
+@pytest.mark.parametrize(
+    "value",
+    [
+        "postgres://ada:secret@db/x",
+        "https://ada:secret@proxy:8080",
+        "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
+        "x AKIAIOSFODNN7EXAMPLE",
+        "-----BEGIN OPENSSH PRIVATE KEY-----",
+    ],
+)
+def test_a_secret_is_known_by_its_form(tmp_path, checkout, value):
+    with pytest.raises(SuggestionRefused, match="find SETTINGS in its environment"):
+        check_verify(job(tmp_path, "pull_request", FORK), {"SETTINGS": value}, checkout, token=False)
+
+
+HARMLESS = {
+    "PATH": "/bin",
+    "TOKENIZERS_PARALLELISM": "false",
+    "KEYBOARD": "de",
+    "GITHUB_PATH": "/x",
+    "BYPASS": "1",
+    "XAUTHORITY": "/x",
+    "INDEX_URL": "https://pypi.org/simple",
+    "PASSENGERS": "3",
+    "HTTPS_PROXY": "http://proxy:8080",
+    "LS_COLORS": "*.patch=1",
+}
+
+
+def test_other_variables_are_no_secrets(tmp_path, checkout):
+    check_verify(job(tmp_path, "pull_request", FORK), HARMLESS, checkout, token=False)
+
+
+HEADER = "http.https://github.com/.extraheader", "AUTHORIZATION: basic x"
+KEPT = {
+    "a header": HEADER,
+    "a header for all": ("http.extraheader", "AUTHORIZATION: basic x"),
+    "cookies": ("http.cookiefile", "/home/ada/cookies"),
+    "a helper for one server": ("credential.https://github.com.helper", "store"),
+    "a helper for all": ("credential.helper", "!f() { echo password=x; }; f"),
+    "a token in the remote": ("remote.origin.url", "https://x-access-token:secret@github.com/owner/project"),
+    "a token as the user": ("remote.origin.pushurl", "https://secret@github.com/owner/project"),
+    "a token in a rewritten address": ("url.https://secret@github.com/.insteadof", "https://github.com/"),
+    "a token in a submodule": ("submodule.x.url", "https://secret:x@github.com/owner/x"),
+    "a proxy's login": ("http.proxy", "http://ada:secret@proxy"),
+}
+
+
+@pytest.mark.parametrize("where", ["the checkout", "included", "the user's"])
+@pytest.mark.parametrize("kind", KEPT)
+def test_a_fork_s_code_must_find_no_token_in_git(tmp_path, checkout, monkeypatch, kind, where):
+    key, value = KEPT[kind]
+    if where == "the checkout":
         git(checkout, "config", key, value)
-    with pytest.raises(SuggestionRefused, match="persist-credentials"):
+    else:
+        git(tmp_path, "config", "--file", str(tmp_path / "more"), key, value)
+    if where == "included":
+        git(checkout, "config", f"includeIf.gitdir:{checkout}/.git.path", str(tmp_path / "more"))
+    elif where == "the user's":
+        monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "more"))
+    with pytest.raises(SuggestionRefused, match="persist-credentials") as refused:
         check_verify(job(tmp_path, "pull_request", FORK), {}, checkout, token=False)
+    assert "secret" not in str(refused.value)
+    assert str(tmp_path / "more") in str(refused.value) or where == "the checkout"
+
+
+ORDINARY = {
+    "remote.origin.url": "git@github.com:owner/project.git",
+    "remote.upstream.url": "https://github.com/owner/project",
+    "url.https://github.com/.insteadof": "git@github.com:",
+    "user.email": "ada@example.org",
+    "http.proxy": "http://proxy:8080",
+    "credential.helper": "",
+}
+
+
+def test_ordinary_settings_are_no_credentials(tmp_path, checkout):
+    for key, value in ORDINARY.items():
+        git(checkout, "config", key, value)
+    check_verify(job(tmp_path, "pull_request", FORK), {}, checkout, token=False)
+
+
+@pytest.mark.parametrize(
+    ("answer", "refused"), [("true", False), ("!f() { echo username=a; echo password=b; }; f", True)]
+)
+def test_a_helper_of_the_machine_s_own_git_counts_if_it_has_a_login(
+    tmp_path, checkout, monkeypatch, answer, refused
+):
+    """Some installations name one in ``/etc/gitconfig``, where nobody has ever logged in."""
+    git(tmp_path, "config", "--file", str(tmp_path / "gitconfig"), "credential.helper", answer)
+    git(tmp_path, "config", "--file", str(tmp_path / "gitconfig"), "safe.directory", "*")
+    monkeypatch.delenv("GIT_CONFIG_NOSYSTEM")
+    monkeypatch.setenv("GIT_CONFIG_SYSTEM", str(tmp_path / "gitconfig"))
+    fork = job(tmp_path, "pull_request", FORK)
+    if not refused:
+        check_verify(fork, {}, checkout, token=False)
+        return
+    with pytest.raises(SuggestionRefused, match=r"`credential\.helper` in .*gitconfig"):
+        check_verify(fork, {}, checkout, token=False)
+
+
+@pytest.mark.parametrize(
+    "name", [".netrc", ".git-credentials", ".config/gh/hosts.yml", ".aws/credentials", ".ssh/id_ed25519"]
+)
+def test_a_fork_s_code_must_find_no_login_in_the_home_folder(tmp_path, checkout, name):
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).touch()
+    environ = {"HOME": str(tmp_path)}
+    fork = job(tmp_path, "pull_request", FORK)
+    check_verify(fork, environ, checkout, token=False)
+    (tmp_path / name).write_text("login\n")
+    with pytest.raises(SuggestionRefused, match=f"the file ~/{name}"):
+        check_verify(fork, environ, checkout, token=False)
 
 
 # --------------------------------------------------------------------------- suggest

@@ -220,6 +220,45 @@ ADDED = {
     "an edited kernel": raw_kernel(lambda text: text.replace(b"x + 1", b"x + 2")),
     "no header": raw_kernel(lambda text: text.partition(b'"""')[2]),
     "no Python": kernel_text(lambda text: text + "((\n"),
+    "a hook of pytest's": kernel_text(
+        lambda text: text + "\n\ndef pytest_runtest_makereport(item, call):\n    return None\n"
+    ),
+    "a hook of pytest's by assignment": kernel_text(lambda text: text + "\npytest_configure = max\n"),
+    "plugins of pytest's": kernel_text(lambda text: text + "\npytest_plugins = ['evil']\n"),
+    "files that pytest leaves out": kernel_text(lambda text: text + "\ncollect_ignore_glob = ['*']\n"),
+    "other weights": kernel_text(
+        lambda text: text.replace("    out =", "    self.load_state_dict({})\n    out =", 1)
+    ),
+    "a hook on the layer": kernel_text(
+        lambda text: text.replace("    out =", "    self.register_forward_hook(max)\n    out =", 1)
+    ),
+    "instructions": kernel_text(
+        lambda text: text.replace(
+            "    tl.store", "    tl.inline_asm_elementwise('', '=r,r', [x], tl.int32, True, 1)\n    tl.store"
+        )
+    ),
+    "an address": kernel_text(
+        lambda text: text.replace("    tl.store", "    tl.load(tl.cast(4096, x_ptr.dtype))\n    tl.store")
+    ),
+    "an address by annotation": kernel_text(lambda text: text.replace("(x_ptr,", "(x_ptr: '*fp32',")),
+    "an address by an object": kernel_text(
+        lambda text: text + "\n\nclass Pointer:\n    def data_ptr(self):\n        return 4096\n"
+    ),
+    "a Cyrillic name": kernel_text(lambda text: text.replace("out =", "\u043eut = out =", 1)),
+    "a fullwidth name": kernel_text(
+        lambda text: text.replace("    out =", "    \uff45val('1')\n    out =", 1)
+    ),
+    "a word without width": kernel_text(lambda text: text + "# \u200b\n"),
+    "letters from right to left": kernel_text(lambda text: text + "# \u05d0\n"),
+    "isolated directions": kernel_text(lambda text: text + "x = '\u2066'\n"),
+    "a target that looks like another": kernel_text(
+        lambda text: text.replace("layers.py::Scale", "layers.py::S\u0441ale")
+    ),
+    "a file that looks like another": moved("pkg/_triton/sc\u0430le.py", "pkg._triton.sc\u0430le"),
+    "a mark in a name": moved("pkg/_triton/<!-- kernelllm:end -->.py", "pkg._triton.scale"),
+    "a kernel that shadows a module": moved("torch.py", "torch"),
+    "a kernel for the build": moved("pkg/_triton/setup.py", "pkg._triton.setup"),
+    "a kernel among the tests": moved("tests/_triton/scale.py", "tests._triton.scale"),
     "a huge kernel": kernel_text(lambda text: text + "# " + "x" * 2**20 + "\n"),
     "deeply nested": kernel_text(lambda text: text + "x = " + "(" * 5000 + ")" * 5000 + "\n"),
     "code in the package": lambda root: (root / "pkg" / "_triton" / "__init__.py").write_text("import os\n"),
@@ -365,3 +404,60 @@ def test_a_folder_that_no_verify_job_writes_is_refused(world, case):
     with pytest.raises(SuggestionRefused) as refused:
         reading.read_artifact(folder)
     assert "root:" not in str(refused.value)
+
+
+# --------------------------------------------------------------------------- names and texts of the report
+
+
+def test_there_are_more_than_a_hundred_of_them():
+    assert len(WRITTEN) + len(ADDED) + len(FOLDERS) >= 100
+
+
+END, OFFERED = "<!-- kernelllm:end -->", f"<!-- kernelllm:suggestion patch={'0' * 64} state=offered -->"
+TEXTS = {
+    "the end of the section": END,
+    "the start of a section": OFFERED,
+    "markup": "`|</code></details><img src=x onerror=x> [x](http://evil) @everyone",
+    "another direction": "\u202e \u05d0\u05d1\u05d2",
+}
+
+
+@pytest.mark.parametrize("case", TEXTS)
+def test_texts_of_the_report_cannot_break_the_pull_request_s_text(own_world, case):
+    world, text = own_world, TEXTS[case]
+
+    def spoil(data):
+        data["environment"]["gpu"] = data["environment"]["driver"] = text
+        for entry in data["targets"]:
+            for candidate in entry["candidates"]:
+                candidate["note"] = text
+                candidate["verdict"]["isolation"] = text
+                candidate["verdict"]["cases"] = [text]
+        return data
+
+    folder = world.artifact()
+    report(spoil)(folder)
+    assert world.suggest(folder).result == "opened"
+    [pull] = world.hosting.pulls
+    body = pull["body"]
+    assert body.count(END) == body.count("<!-- kernelllm:suggestion") == 1
+    assert body.rstrip().endswith(END)
+    pull["body"] = f"Mine before.\n{body}Mine after.\n"
+    folder = world.artifact(constant=2)
+    report(spoil)(folder)
+    assert world.suggest(folder).result == "updated"
+    new = pull["body"]
+    assert new.startswith("Mine before.\n") and new.endswith(f"{END}\nMine after.\n")
+    assert new.count(END) == new.count("<!-- kernelllm:suggestion") == 1
+    assert not set(new) & set("\u202e\u05d0\u05d1\u05d2")
+
+
+def test_modules_that_the_patch_does_not_change_are_not_announced(own_world):
+    """A report may claim more than its patch holds."""
+    world = own_world
+    folder = world.artifact()
+    one = world.artifact(names=("Scale",))
+    replace_patch(folder, (one / "patches" / "pkg.layers.Scale.patch").read_bytes())
+    assert world.suggest(folder).result == "opened"
+    [pull] = world.hosting.pulls
+    assert "for 1 module," in pull["body"] and "Shift" not in pull["body"]

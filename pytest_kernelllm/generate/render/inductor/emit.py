@@ -212,7 +212,7 @@ class _Emitter:
         kernel = self.kernels.get(step.kernel) or self._define(step, given)
         blocks = dict(step.blocks) if step.blocks is not None else dict(kernel.shape.blocks)
         function = self.functions[step.kernel]
-        arguments = [self._argument(given[p]) for p in kernel.parameters if p in given]
+        arguments = [self._argument(given[p], step.kernel) for p in kernel.parameters if p in given]
         arguments += [path for name, path in self.binding.scalars.items() if name in kernel.parameters]
         constexprs = [a.arg for a in function.args.args if a.annotation is not None]
         options = [f"{kernel.renamed.get(b, b)}={blocks[b]}" for b in constexprs if b in blocks]
@@ -222,7 +222,11 @@ class _Emitter:
             call_text(f"{kernel.name}[{grid}]", [*arguments, *options, f"num_warps={warps}"], indent=4)
         )
 
-    def _argument(self, value: ast.expr) -> str:
+    def _argument(self, value: ast.expr, kernel: str) -> str:
+        for name in read_names(value):
+            path = self.binding.arguments.get(name, "")
+            if path in self.binding.specs and self.binding.specs[path] is None:
+                raise RenderError(f"`{kernel}` reads `{path}`, which is None in the target.")
         if constant_int(value) is not None or not read_names(value) & set(self.buffers.layouts):
             text = (
                 self.buffers.tensor(value)

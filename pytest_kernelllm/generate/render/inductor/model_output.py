@@ -7,18 +7,23 @@ results are returned (``return output[0]``).
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelllm.core.records import Case, Domain, TensorSpec
 from pytest_kernelllm.core.syntax import call_name, constant_int, expression, is_docstring
 from pytest_kernelllm.generate.render.errors import RenderError
-from pytest_kernelllm.generate.render.inductor.program import Binding, Layout, Program
-from pytest_kernelllm.generate.render.inductor.wrapper import parse, read_program
+from pytest_kernelllm.generate.render.inductor import torch_calls
+from pytest_kernelllm.generate.render.inductor.kernel_source import parse
+from pytest_kernelllm.generate.render.inductor.program import Assign, Binding, Layout, Program
+from pytest_kernelllm.generate.render.inductor.wrapper import read_program
 from pytest_kernelllm.generate.render.visible import is_own, reached, visible
 
 if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import LiveTarget
+
+_FLOATS = frozenset({"float32", "bfloat16", "float16", "float64"})
 
 
 def read_model_output(source: str, live: LiveTarget) -> list[tuple[Program, Binding, Domain]]:
@@ -64,19 +69,21 @@ def _binding(program: Program, forward: ast.FunctionDef, live: LiveTarget) -> Bi
     values: dict[str, ast.expr] = {
         old: ast.Name(new, ast.Load()) for old, new in zip(own, theirs, strict=False)
     }
-    results = ""
+    results: list[str] = []
     arguments: dict[str, str] = {}
     output: Any = None
     for statement in forward.body:
-        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-            target, value = statement.targets[0].id, statement.value
+        if isinstance(statement, ast.Assign) and all(isinstance(t, ast.Name) for t in statement.targets):
+            value = statement.value
             if isinstance(value, ast.Call) and call_name(value) == "call":
-                results = target
+                results = [ast.unparse(target) for target in statement.targets]
                 arguments = _arguments(value, values, program, live)
             else:
-                values[target] = values.get(value.id, value) if isinstance(value, ast.Name) else value
+                value = values.get(value.id, value) if isinstance(value, ast.Name) else value
+                values |= {ast.unparse(target): value for target in statement.targets}
         elif isinstance(statement, ast.Return) and statement.value is not None:
             output = _output(statement.value, results, len(program.returns))
+            break  # what follows is never reached
         elif not is_docstring(statement):
             raise RenderError(
                 f"Line {statement.lineno}: ModelNew.forward does more than call the kernels"
@@ -115,15 +122,15 @@ def _arguments(
     return bound
 
 
-def _output(value: ast.expr, results: str, count: int) -> Any:
+def _output(value: ast.expr, results: Sequence[str], count: int) -> Any:
     """Reads ``output[0]``, ``output[0], output[2]`` or ``output`` as an output structure."""
     if isinstance(value, ast.Tuple):
         return {"tuple": [_output(item, results, count) for item in value.elts]}
-    if isinstance(value, ast.Subscript) and ast.unparse(value.value) == results:
+    if isinstance(value, ast.Subscript) and ast.unparse(value.value) in results:
         index = constant_int(value.slice)
         if index is not None:
             return {"tensor": index}
-    if isinstance(value, ast.Name) and value.id == results:
+    if isinstance(value, ast.Name) and value.id in results:
         return {"tuple": [{"tensor": i} for i in range(count)]}
     raise RenderError(
         f"Line {value.lineno}: ModelNew.forward returns `{ast.unparse(value)}`, which is not understood."
@@ -135,13 +142,13 @@ def _domain(case: Case, program: Program, binding: Binding, problems: list[str])
     dims = dict(case.domain.dims)
     sizes: dict[str, int] = {}
     inputs = dict(case.domain.inputs)
-    written_for = {ast.unparse(expression(d)).removeprefix("torch.") for d in _dtypes(program)}
+    written_for = _float_dtypes(program)
     for argument, path in binding.arguments.items():
         spec = binding.specs.get(path)
         layout = program.layouts.get(argument)
         if not isinstance(spec, TensorSpec):
             continue
-        if spec.dtype in ("float32", "bfloat16", "float16", "float64") and spec.dtype not in written_for:
+        if spec.dtype in _FLOATS and spec.dtype not in written_for:
             problems.append(
                 f"The text was written for {', '.join(sorted(written_for))}; `{path}` is {spec.dtype}."
             )
@@ -181,14 +188,13 @@ def _fits(spec: TensorSpec, layout: Layout, sizes: dict[str, int], dims: dict[st
     return True
 
 
-def _dtypes(program: Program) -> set[str]:
-    """Returns every dtype that the text allocates."""
-    from pytest_kernelllm.generate.render.inductor import torch_calls
-    from pytest_kernelllm.generate.render.inductor.program import Assign
-
-    found = set()
-    for step in program.steps:
-        if isinstance(step, Assign) and torch_calls.is_allocation(step.value):
-            assert isinstance(step.value, ast.Call)
-            found.add(torch_calls.allocation(step.value)[2])
-    return found or {"torch.float32"}
+def _float_dtypes(program: Program) -> set[str]:
+    """Returns every floating dtype that the text allocates; float32, in which such texts are written, if there is none."""
+    allocated = {
+        torch_calls.allocation(step.value)[2].removeprefix("torch.")
+        for step in program.steps
+        if isinstance(step, Assign)
+        and isinstance(step.value, ast.Call)
+        and torch_calls.is_allocation(step.value)
+    }
+    return allocated & _FLOATS or {"float32"}

@@ -8,22 +8,15 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from pytest_kernelllm.core.syntax import (
-    Substitute,
-    call_name,
-    constant_int,
-    is_jitted,
-    read_names,
-    stored_names,
-)
+from pytest_kernelllm.core.syntax import Substitute, call_name, constant_int, expression
 from pytest_kernelllm.generate.render.errors import RenderError
+from pytest_kernelllm.generate.render.inductor.kernel_source import parse, read_kernels
 from pytest_kernelllm.generate.render.inductor.program import (
     Assign,
     Do,
     KernelSource,
-    Kind,
     Launch,
     Layout,
     Program,
@@ -38,11 +31,6 @@ _IGNORED_CALLS = (
     "assert_alignment",
     "torch._C._set_device",
 )
-_KINDS: Mapping[str, Kind] = {
-    "pointwise": "pointwise",
-    "reduction": "reduction",
-    "persistent_reduction": "persistent",
-}
 
 
 def read_program(source: str) -> Program:
@@ -52,27 +40,9 @@ def read_program(source: str) -> Program:
         RenderError: it is not Python, has no ``call``, or contains an unknown statement or kind of kernel.
     """
     tree = parse(source)
-    kernels = dict(_kernels(tree))
+    kernels = dict(read_kernels(tree))
     call = _call(tree)
     return _Reader(kernels).read(call)
-
-
-def parse(source: str) -> ast.Module:
-    """Parses Python code.
-
-    Raises:
-        RenderError: it is not Python; the message names the line.
-    """
-    try:
-        return ast.parse(source)
-    except SyntaxError as error:
-        last = len(source.rstrip("\n").splitlines())
-        cut = (
-            " (the text was probably cut off)"
-            if error.lineno is not None and error.lineno >= last - 1
-            else ""
-        )
-        raise RenderError(f"Line {error.lineno} is not Python: {error.msg}{cut}.") from None
 
 
 def _call(tree: ast.Module) -> ast.FunctionDef:
@@ -80,80 +50,6 @@ def _call(tree: ast.Module) -> ast.FunctionDef:
         if isinstance(node, ast.FunctionDef) and node.name == "call" and node.args.args[-1:]:
             return node
     raise RenderError("There is no `call` function that launches the kernels.")
-
-
-# --------------------------------------------------------------------------- kernels
-
-
-def _kernels(tree: ast.Module) -> Iterator[tuple[str, KernelSource]]:
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and is_jitted(node)]
-    helpers = tuple(f for f in functions if not f.name.startswith("triton_"))
-    for function in functions:
-        if function not in helpers:
-            yield function.name, _kernel(function.name, function, helpers)
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            name = ast.unparse(node.targets[0])
-            match call_name(node.value), node.value.args:
-                case "async_compile.triton", [_, ast.Constant(text), *_]:
-                    yield name, _from_string(name, parse(str(text)))
-                case called, _ if called.startswith("async_compile."):
-                    raise RenderError(f"`{name}` is not a Triton kernel ({called}).")
-
-
-def _from_string(name: str, tree: ast.Module) -> KernelSource:
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and is_jitted(node)]
-    main = next((f for f in functions if f.name == name), None)
-    if main is None:
-        raise RenderError(f"The source of `{name}` holds no kernel of that name.")
-    return _kernel(name, main, tuple(f for f in functions if f is not main))
-
-
-def _kernel(name: str, function: ast.FunctionDef, helpers: tuple[ast.FunctionDef, ...]) -> KernelSource:
-    """Reads a kernel with the metadata of its heuristics decorator, or else of its body."""
-    for decorator in function.decorator_list:
-        if not (isinstance(decorator, ast.Call) and "triton_heuristics." in call_name(decorator)):
-            continue
-        heuristic = call_name(decorator).rpartition(".")[2]
-        if heuristic not in _KINDS:
-            raise RenderError(f"`{name}` is a kernel of kind `{heuristic}`, which is not supported.")
-        options = {k.arg: k.value for k in decorator.keywords}
-        grid = _entries(options.get("inductor_meta")).get("grid_type", "Grid1D")
-        if grid not in ("Grid1D", "Grid2D", "Grid3D", "Grid2DWithYZOverflow"):
-            raise RenderError(f"`{name}` needs a launch grid of kind `{grid}`, which is not supported.")
-        hints = _entries(options.get("size_hints"))
-        sizes = {k.rstrip("_")[:1]: v for k, v in hints.items() if isinstance(v, int)}
-        if len([k for k in hints if k.startswith("r")]) > 1:
-            raise RenderError(f"`{name}` reduces over two blocked dimensions, which is not supported.")
-        hint = ast.unparse(options["reduction_hint"]) if "reduction_hint" in options else "INNER"
-        inner = hint.endswith(("INNER", "DEFAULT"))
-        return KernelSource(
-            name, function, helpers, _KINDS[heuristic], sizes, inner, _types(options.get("triton_meta"))
-        )
-    names = read_names(function) | stored_names(function)
-    loops = any(isinstance(node, ast.For) for node in ast.walk(function))
-    kind: Kind = "pointwise" if not names & {"rindex", "r0_index"} else "reduction" if loops else "persistent"
-    return KernelSource(name, function, helpers, kind)
-
-
-def _types(meta: ast.expr | None) -> Mapping[str, str]:
-    """Returns Triton's type of each parameter from ``triton_meta={"signature": {...}}``."""
-    if isinstance(meta, ast.Dict):
-        for key, value in zip(meta.keys, meta.values, strict=True):
-            if isinstance(key, ast.Constant) and key.value == "signature":
-                return {k: str(v) for k, v in _entries(value).items()}
-    return {}
-
-
-def _entries(node: ast.expr | None) -> Mapping[str, object]:
-    """Returns the entries of a dict that have a constant for key and value; nothing for another expression."""
-    if not isinstance(node, ast.Dict):
-        return {}
-    return {
-        str(k.value): v.value
-        for k, v in zip(node.keys, node.values, strict=True)
-        if isinstance(k, ast.Constant) and isinstance(v, ast.Constant)
-    }
 
 
 # --------------------------------------------------------------------------- call
@@ -178,17 +74,21 @@ class _Reader:
 
     def _block(self, body: Sequence[ast.stmt]) -> None:
         for statement in body:
+            if self.returns is not None:
+                return  # what follows is never reached
             if isinstance(statement, ast.With):
                 self._block(statement.body)
-            elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            elif isinstance(statement, ast.Assign):
                 self._assign(statement.targets[0], statement.value)
+                for target in statement.targets[1:]:  # a = b = value
+                    self._assign(target, expression(ast.unparse(statement.targets[0])))
             elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
                 self._effect(statement.value)
             elif isinstance(statement, ast.Return) and statement.value is not None:
                 value = statement.value
                 items = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
                 self.returns = tuple(self._resolve(item) for item in items)
-            elif not isinstance(statement, ast.Delete | ast.Pass):
+            elif not isinstance(statement, ast.Delete | ast.Pass | ast.Expr):  # the last has no effect
                 raise RenderError(
                     f"Line {statement.lineno} of `call` is not understood:"
                     f" {ast.unparse(statement).splitlines()[0]}"

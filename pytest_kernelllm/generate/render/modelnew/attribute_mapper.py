@@ -3,32 +3,43 @@
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Mapping
 
 from pytest_kernelllm.core.parts import Parts
 from pytest_kernelllm.core.records import Domain, Scalar, TensorSpec
-from pytest_kernelllm.core.syntax import expression, is_literal, literal
+from pytest_kernelllm.core.syntax import Substitute, constant_int, expression, is_literal, literal
 from pytest_kernelllm.generate.render.errors import RenderError
-from pytest_kernelllm.generate.render.modelnew.constructor import Setting
 from pytest_kernelllm.generate.render.modelnew.instances import Instance
-from pytest_kernelllm.generate.render.modelnew.values import KnownValue, Unknown, evaluate, same
-
-_CALLABLE = frozenset(
-    {"Linear", "Bilinear", "Embedding"} | {f"Conv{t}{n}d" for t in ("", "Transpose") for n in (1, 2, 3)}
+from pytest_kernelllm.generate.render.modelnew.layers import (
+    built_with,
+    call_of,
+    from_constructor,
+    has_weights,
 )
-"""Stock layers that a kernel module may call; everything else it computes itself."""
+from pytest_kernelllm.generate.render.modelnew.matches import Match, is_transposed
+from pytest_kernelllm.generate.render.modelnew.settings import Setting
+from pytest_kernelllm.generate.render.modelnew.target_layers import TargetLayers
+from pytest_kernelllm.generate.render.modelnew.tensors import OwnTensor, with_tensor
+from pytest_kernelllm.generate.render.modelnew.values import KnownValue, Unknown, evaluate, same
 
 
 class AttributeMapper(ast.NodeTransformer):
     """Rewrites a method of ``ModelNew`` to a function on the target's instance.
 
-    Weights and layers are mapped by name only. A plain value becomes the target's attribute of that name, or
-    the only attribute with the same value, or a literal if the domain fixes the constructor arguments on
-    which it depends.
+    Weights and layers are mapped as a ``Match`` says. A plain value becomes the target's attribute of that name,
+    or the only attribute with the same value, or a literal: the domain pins all that the original reads.
+    Calls of stock layers become calls of functions, except for those that vendor libraries compute.
     """
 
     def __init__(
-        self, instance: Instance, others: Mapping[str, Instance], domain: Domain, parts: Parts
+        self,
+        instance: Instance,
+        others: Mapping[str, Instance],
+        domain: Domain,
+        parts: Parts,
+        match: Match,
+        tensor: str | None,
     ) -> None:
         """Prepares to rewrite the methods of one module of a completion.
 
@@ -37,7 +48,11 @@ class AttributeMapper(ast.NodeTransformer):
             others: all modules of the completion, by path.
             domain: the domain of any case, as the attributes are the same in all.
             parts: the parts of the target.
+            match: which weights and layers of the target the completion's own stand for.
+            tensor: a parameter of the method on whose device tensors are made, if there is one.
         """
+        self._others, self._match, self._tensor_name = others, match, tensor
+        self._layers = TargetLayers(domain, parts)
         self._settings, self._domain, self._parts = instance.settings, domain, parts
         self._path = instance.path
         self._at = f"{instance.path}." if instance.path else ""
@@ -53,20 +68,38 @@ class AttributeMapper(ast.NodeTransformer):
         }
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """Turns ``self._helper(x)`` into ``_helper(self, x)``; only matrix and convolution layers stay calls."""
+        """Turns ``self._helper(x)`` into ``_helper(self, x)``, and calls of layers as ``layers`` says."""
         name = self._name(node.func)
         if function := self._methods.get(name or ""):
             self._visit_arguments(node)
             node.func = ast.copy_location(ast.Name(function, ast.Load()), node.func)
             node.args.insert(0, ast.Name("self", ast.Load()))
             return node
-        cls = self._attributes.get(f"{name}.__class__")
-        if isinstance(cls, str) and not _is_stock_layer(cls, _CALLABLE):
-            raise RenderError(
-                f"Line {node.lineno} calls {ast.unparse(node.func)}, a {cls.rpartition('.')[2]}: of the target's layers "
-                "only Linear, Embedding, Bilinear and convolutions can be called."
-            )
+        if name and (held := self._parts_of(name)) and self._settings[name].layer == "torch.nn.Sequential":
+            whole = self._only_argument(node)
+            for index in range(len(held)):
+                item = ast.Subscript(node.func, ast.Constant(index), ast.Load())
+                whole = ast.copy_location(ast.Call(item, [whole], []), node)
+            return self.visit(ast.fix_missing_locations(whole))  # type: ignore[no-any-return]  # typeshed: visit() -> Any
+        if name and (call := self._stock_call(name, node)) is not None:
+            return ast.copy_location(call, node)
         return self.generic_visit(node)
+
+    def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
+        """Writes a loop over layers out where some of them become calls of functions."""
+        own = self._parts_of(self._name(node.iter) or "")
+        layers = self._container(node.iter)
+        jumps = any(isinstance(inner, ast.Break | ast.Continue) for inner in ast.walk(node))
+        vendor = not own and all(map(self._layers.is_vendor, layers))
+        if vendor or jumps or node.orelse or not isinstance(node.target, ast.Name):
+            return self.generic_visit(node)
+        written: list[ast.stmt] = []
+        for index in range(len(own or layers)):
+            item = ast.Subscript(node.iter, ast.Constant(index), ast.Load())
+            for statement in node.body:
+                new = self.visit(Substitute({node.target.id: item}).apply(statement))
+                written += new if isinstance(new, list) else [new]
+        return written
 
     def _visit_arguments(self, node: ast.Call) -> None:
         node.args = [self.visit(argument) for argument in node.args]
@@ -101,8 +134,29 @@ class AttributeMapper(ast.NodeTransformer):
 
     def _name(self, node: ast.expr) -> str | None:
         """Returns the dotted name, relative to the completion's ``self``, of what an expression reads."""
+        if (own := self._own_name(node)) is not None:
+            return own
         name = self._parts.name(node, self._path)
         return None if name is None else name.removeprefix(self._path).removeprefix(".")
+
+    def _own_name(self, node: ast.expr) -> str | None:
+        """Returns the dotted name of what an expression reaches through the completion's own containers."""
+        match node:
+            case ast.Name(id="self"):
+                return ""
+            case ast.Attribute(value=value, attr=last):
+                owner = self._own_name(value)
+                return None if owner is None else f"{owner}.{last}".removeprefix(".")
+            case ast.Subscript(value=value, slice=index):
+                owner = self._own_name(value)
+                held, at = self._parts_of(owner or ""), constant_int(index)
+                if held and at is not None and -len(held) <= at < len(held):
+                    return f"{owner}.{at % len(held)}"
+        return None
+
+    def _parts_of(self, name: str) -> tuple[Setting, ...]:
+        setting = self._settings.get(name)
+        return setting.parts if setting is not None else ()
 
     def _map(self, name: str, line: int) -> ast.expr:
         first = name.split(".")[0]
@@ -110,17 +164,25 @@ class AttributeMapper(ast.NodeTransformer):
             return literal(self._domain.training)
         if first in self._methods:
             raise RenderError(f"Line {line} uses the method self.{first} as a value; it can only be called.")
-        setting = self._settings.get(name) or self._settings.get(first)
+        key = next((prefix for prefix in _prefixes(name) if prefix in self._settings), first)
+        setting, rest = self._settings.get(key), name[len(key) + 1 :]
         if setting is None:
             if self._target_has(name):
                 return self._own(name)
             raise RenderError(
                 f"Line {line} reads self.{name}, which ModelNew never sets and {self._target_list()}."
             )
-        if setting.kind == "tensor":
-            return self._tensor(name, first, setting)
+        if setting.form is not None:
+            return _member(self.visit(copy.deepcopy(setting.form)), rest)
+        if setting.tensor is not None:
+            return _member(self._tensor(key, setting, setting.tensor), rest)
         if setting.kind == "layer":
-            return self._layer(name, first, setting)
+            return self._layer(key, rest, setting)
+        if setting.kind == "module" and rest and (inner := self._others.get(f"{self._at}{key}")) is not None:
+            mapper = AttributeMapper(
+                inner, self._others, self._domain, self._parts, self._match, self._tensor_name
+            )
+            return mapper._map(rest, line)
         if setting.value is not None:
             return self._value(name, first, setting.value, setting)
         if self._target_has(name):
@@ -131,35 +193,101 @@ class AttributeMapper(ast.NodeTransformer):
         )
 
     def _own(self, name: str) -> ast.expr:
-        path = self._parts.expression(f"{self._at}{name}")
-        if path is None:
-            raise RenderError(f"No Python expression reaches the target's attribute `{self._at}{name}`.")
-        return expression(path)
+        return self._layers.reached(f"{self._at}{name}")
 
-    def _tensor(self, name: str, first: str, setting: Setting) -> ast.expr:
-        own = name if name in self._attributes else first
-        spec = self._attributes.get(own)
-        if not isinstance(spec, TensorSpec):
+    def _tensor(self, name: str, setting: Setting, own: OwnTensor) -> ast.expr:
+        path = f"{self._at}{name}"
+        if path not in self._match.names:
+            spec = self._attributes.get(name)
+            if isinstance(spec, TensorSpec) and own.shape not in (None, spec.shape):
+                raise RenderError(
+                    f"self.{name} (line {setting.line}) has shape {own.shape}, the target's has {spec.shape}."
+                )
+            shaped = f" of shape {own.shape}" if own.shape is not None else ""
             raise RenderError(
-                f"{_where(first, setting)} cannot be mapped: weights are mapped by name, "
+                f"{_where(name, setting)} cannot be mapped: no weight{shaped} is left for it, "
                 f"and {self._target_list(tensors=True)}."
             )
-        if setting.shape is not None and setting.shape != spec.shape:
-            raise RenderError(
-                f"self.{own} (line {setting.line}) has shape {setting.shape}, the target's has {spec.shape}."
+        theirs = self._match.names[path]
+        if theirs is None:
+            return with_tensor(own.form, self._written(own, setting))
+        spec = self._domain.attributes[theirs]
+        assert isinstance(spec, TensorSpec)
+        reached = self._layers.reached(theirs)
+        if own.shape is not None and own.shape != spec.shape:
+            other = (
+                "transpose(0, 1).contiguous()"
+                if is_transposed(own.shape, spec.shape)
+                else f"view({own.shape})"
             )
-        return self._own(name)
+            reached = expression(f"{ast.unparse(reached)}.{other}")
+        return with_tensor(own.form, reached)
 
-    def _layer(self, name: str, first: str, setting: Setting) -> ast.expr:
-        layer = setting.layer.rpartition(".")[2]
-        cls = self._attributes.get(f"{first}.__class__")
-        if not isinstance(cls, str):
+    def _written(self, own: OwnTensor, setting: Setting) -> ast.expr:
+        """Writes a tensor that always has the same values where it is used."""
+        if self._tensor_name is None:
             raise RenderError(
-                f"{_where(first, setting)} cannot be mapped: the target has no submodule of that name."
+                f"Line {setting.line}: {setting.text} is used in a function without a tensor argument."
             )
-        if not _is_stock_layer(cls, {layer}):
-            raise RenderError(f"self.{first} (line {setting.line}) is a {layer}, the target's is a {cls}.")
-        return self._own(name)
+        made = copy.deepcopy(own.made)
+        assert isinstance(made, ast.Call)
+        made.keywords.append(ast.keyword("device", expression(f"{self._tensor_name}.device")))
+        return made
+
+    def _layer(self, name: str, rest: str, setting: Setting) -> ast.expr:
+        theirs = self._match.names.get(f"{self._at}{name}")
+        if theirs is not None:
+            return self._layers.reached(f"{theirs}.{rest}" if rest else theirs)
+        stated = built_with(setting.layer, setting.args, setting.kwargs)
+        if rest in stated and not has_weights(setting.layer):
+            return literal(stated[rest])
+        layer, cls = setting.layer.rpartition(".")[2], self._layers.class_of(f"{self._at}{name}")
+        if cls:
+            raise RenderError(f"self.{name} (line {setting.line}) is a {layer}, the target's is a {cls}.")
+        raise RenderError(
+            f"{_where(name, setting)} cannot be mapped: the target has no submodule of that name, "
+            f"and no other {layer} like it."
+        )
+
+    def _layer_path(self, name: str) -> str:
+        """Returns the target's name for a layer by the completion's name for it."""
+        for prefix in _prefixes(name):
+            if theirs := self._match.names.get(f"{self._at}{prefix}"):
+                return theirs + name[len(prefix) :]
+        return f"{self._at}{name}"
+
+    def _container(self, node: ast.expr) -> list[str]:
+        """Returns the parts of a list of layers that an expression over ``self`` reaches."""
+        name = self._name(node)
+        return self._layers.listed(self._layer_path(name)) if name else []
+
+    def _stock_call(self, name: str, node: ast.Call) -> ast.expr | None:
+        """Writes the call of a layer; returns None if no layer is called."""
+        setting = self._settings.get(name)
+        path = self._layer_path(name)
+        own = setting is not None and setting.kind == "layer" and f"{self._at}{name}" not in self._match.names
+        if not own and not self._layers.class_of(path):
+            return None
+        self._visit_arguments(node)
+        if own and setting is not None and not has_weights(setting.layer):
+            stated = built_with(setting.layer, setting.args, setting.kwargs)
+            call = call_of(setting.layer, self._only_argument(node), from_constructor(stated))
+            if call is None:
+                raise RenderError(f"{_where(name, setting)} has arguments that are not known.")
+            return call
+        if own and setting is not None:
+            return self._layer(name, "", setting)  # which raises
+        if self._layers.is_vendor(path):
+            node.func = self._layers.reached(path)
+            return node
+        return self._layers.call(path, self._only_argument(node), node.lineno)
+
+    def _only_argument(self, node: ast.Call) -> ast.expr:
+        if len(node.args) != 1 or node.keywords:
+            raise RenderError(
+                f"Line {node.lineno}: `{ast.unparse(node)[:60]}` calls a layer with other arguments than one."
+            )
+        return node.args[0]
 
     def _value(self, name: str, first: str, known: KnownValue, setting: Setting) -> ast.expr:
         if not is_literal(known.value):
@@ -176,12 +304,6 @@ class AttributeMapper(ast.NodeTransformer):
             return self._own(name)
         if known.read and name not in self._attributes and (other := self._only_attribute_with(value)):
             return self._own(other)
-        for leaf in known.read:
-            if not self._pinned(leaf):
-                raise RenderError(
-                    f"{_where(first, setting)} comes from the constructor argument {leaf!r}, which "
-                    "no attribute of the target holds, so that the kernel could get another value."
-                )
         return literal(value)
 
     def _only_attribute_with(self, value: object) -> str | None:
@@ -190,14 +312,6 @@ class AttributeMapper(ast.NodeTransformer):
         named = {k: v for k, v in self._attributes.items() if not k.endswith("__class__") and "[" not in k}
         found = [name for name, spec in named.items() if _is(spec, value)]
         return found[0] if len(found) == 1 else None
-
-    def _pinned(self, leaf: Scalar) -> bool:
-        if isinstance(leaf, bool) or leaf is None:
-            return False
-        return any(
-            leaf in spec.shape if isinstance(spec, TensorSpec) else _is(spec, leaf)
-            for spec in self._domain.attributes.values()
-        )
 
     def _target_has(self, name: str) -> bool:
         """Whether ``self.<name>`` starts with an attribute or submodule of the target."""
@@ -219,9 +333,17 @@ def _is(spec: TensorSpec | Scalar, value: object) -> bool:
     return not isinstance(spec, TensorSpec) and (spec is None) == (value is None) and same(spec, value)
 
 
-def _is_stock_layer(cls: str, names: set[str] | frozenset[str]) -> bool:
-    module, _, name = cls.rpartition(".")
-    return module.startswith("torch.nn.modules.") and name in names
+def _prefixes(name: str) -> list[str]:
+    """Returns ``["a.b.c", "a.b", "a"]`` for ``a.b.c``."""
+    words = name.split(".")
+    return [".".join(words[:n]) for n in range(len(words), 0, -1)]
+
+
+def _member(node: ast.expr, rest: str) -> ast.expr:
+    """Returns an attribute of an expression by its dotted name."""
+    for name in rest.split(".") if rest else ():
+        node = ast.Attribute(node, name, ast.Load())
+    return node
 
 
 def _where(name: str, setting: Setting) -> str:

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 from pytest_kernelllm.core.syntax import dotted, free_name, parameters, rename
 from pytest_kernelllm.generate.render.errors import RenderError
-from pytest_kernelllm.generate.render.modelnew.constructor import Setting, read_constructor
+from pytest_kernelllm.generate.render.modelnew.classes import whole_class
+from pytest_kernelllm.generate.render.modelnew.constructor import read_constructor
+from pytest_kernelllm.generate.render.modelnew.settings import Setting
 from pytest_kernelllm.generate.render.modelnew.spelling import Canonical
 from pytest_kernelllm.generate.render.modelnew.values import KnownValue
 
@@ -53,10 +55,12 @@ def instances(
         ("", "ModelNew", args, kwargs)
     ]
     classes = {name for name, node in top.items() if isinstance(node, ast.ClassDef)}
+    functions_ = {name for name, node in top.items() if isinstance(node, ast.FunctionDef)}
     while todo:
         path, name, args, kwargs = todo.pop(0)
-        cls = top[name]
-        assert isinstance(cls, ast.ClassDef)
+        found_class = top[name]
+        assert isinstance(found_class, ast.ClassDef)
+        cls = whole_class(found_class, top)
         if path.count(".") > 8:
             raise RenderError(f"Line {cls.lineno}: the class {name} contains itself.")
         methods = {n.name: _with_self(n, name) for n in cls.body if isinstance(n, ast.FunctionDef)}
@@ -66,7 +70,7 @@ def instances(
         assert isinstance(init, ast.FunctionDef)
         spelt = {method: spelling.statement(copy.deepcopy(node)) for method, node in methods.items()}
         callable_ = {method: node for method, node in spelt.items() if isinstance(node, ast.FunctionDef)}
-        settings = read_constructor(init, constants, args, kwargs, classes, callable_)
+        settings = read_constructor(init, constants, args, kwargs, classes, functions_, callable_)
         functions = {method: _function_name(path, method, taken) for method in methods}
         found[path] = Instance(path, methods, settings, functions)
         for attribute, setting in settings.items():

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pytest_kernelllm.core.syntax import read_names
 from pytest_kernelllm.generate.render.errors import RenderError
-from pytest_kernelllm.generate.render.lower import device_functions, lower
+from pytest_kernelllm.generate.render.lower import device_functions, lacks, lower
 
 _HELPERS = frozenset({"libdevice", "tl_math", "triton_helpers"})
 
@@ -25,9 +25,9 @@ def with_substitutes(
         RenderError: a function has no plain form, or the completion defines a function of the substitute's
             name.
     """
-    if not read_names(kernel) & _HELPERS:
+    if not (read_names(kernel) & _HELPERS or lacks(kernel)):
         return kernel, frozenset()
-    lowered = lower(kernel, [node for node in top.values() if isinstance(node, ast.FunctionDef)])
+    lowered = lower(kernel, [node for node in top.values() if isinstance(node, ast.FunctionDef)], top)
     lowered.decorator_list = kernel.decorator_list
     if ast.get_docstring(kernel) is not None:
         lowered.body.insert(0, kernel.body[0])

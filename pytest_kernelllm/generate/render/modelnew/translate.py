@@ -7,11 +7,12 @@ target's instance, names are spelt uniformly and devices follow the inputs. Noth
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from pytest_kernelllm.core.records import Completion, TensorSpec
+from pytest_kernelllm.core.records import TensorSpec
 from pytest_kernelllm.core.syntax import (
     bound_names,
     dotted,
@@ -21,19 +22,24 @@ from pytest_kernelllm.core.syntax import (
     is_jitted,
     literal,
 )
-from pytest_kernelllm.generate.render.describe import describe
+from pytest_kernelllm.generate.render.describe import describe, left_to_torch
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.extract import parse
 from pytest_kernelllm.generate.render.lower import device_functions
 from pytest_kernelllm.generate.render.modelnew.attribute_mapper import AttributeMapper
 from pytest_kernelllm.generate.render.modelnew.autograd import as_functions, is_autograd_function
+from pytest_kernelllm.generate.render.modelnew.decorators import without_guards
 from pytest_kernelllm.generate.render.modelnew.devices import OnInputDevice, is_device, tensor_parameter
+from pytest_kernelllm.generate.render.modelnew.functions import entry, model_texts
 from pytest_kernelllm.generate.render.modelnew.instances import Instance, instances
+from pytest_kernelllm.generate.render.modelnew.matches import MOST, FirstValues, Match, matches
+from pytest_kernelllm.generate.render.modelnew.namespaces import without_namespaces
 from pytest_kernelllm.generate.render.modelnew.spelling import Canonical, imports, without_annotations
 from pytest_kernelllm.generate.render.modelnew.substitutes import with_substitutes
 from pytest_kernelllm.generate.render.modelnew.values import KnownValue, Unknown, argument, evaluate
 from pytest_kernelllm.generate.render.rendered import Rendered
 from pytest_kernelllm.generate.render.signature import with_target_parameters
+from pytest_kernelllm.generate.render.undefined import require_defined
 
 if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import LiveTarget
@@ -41,13 +47,14 @@ if TYPE_CHECKING:
 _RESERVED = frozenset({"forward", "SUPPORTS", "self"})
 
 
-def translate_modelnew(source: str, live: LiveTarget, completion: Completion) -> Rendered:
-    """Translates an answer to the parts of a kernel module.
+def translate_modelnew(source: str, live: LiveTarget) -> list[Rendered]:
+    """Translates an answer to the parts of kernel modules, the likeliest first.
+
+    There are several where it is not certain which weights of the target the answer's own stand for.
 
     Args:
         source: Python code with a class ``ModelNew``.
         live: the target; its cases' domains become ``SUPPORTS``.
-        completion: the completion with this code.
 
     Raises:
         RenderError: something has no form in a kernel module; the message names the attribute or the line.
@@ -55,10 +62,27 @@ def translate_modelnew(source: str, live: LiveTarget, completion: Completion) ->
     tree = parse(source)
     if isinstance(tree, str):
         raise RenderError(f"The code does not parse: {tree}.")
+    if (function := entry(tree)) is not None:
+        texts = model_texts(tree, function, live)
+        every = [one for text in texts for one in translate_modelnew(f"{source}\n\n\n{text}", live)]
+        return list({one.body: one for one in every}.values())[:MOST]
     answer = _Answer(source, without_annotations(tree), live)
-    body = answer.body()
     domains = tuple(case.domain for case in live.cases)
-    return Rendered(body, describe(live, answer.kernels), domains)
+    found: dict[str, Rendered] = {}
+    errors: list[RenderError] = []
+    for match in answer.matches():
+        try:
+            body = answer.body(match)
+            require_defined(body)  # here, so that one match does not cost the others
+        except RenderError as error:
+            errors.append(error)
+        else:
+            found.setdefault(
+                body, Rendered(body, describe(live, answer.kernels, left_to_torch(body, live)), domains)
+            )
+    if not found:
+        raise errors[0]
+    return list(found.values())
 
 
 class _Answer:
@@ -67,10 +91,15 @@ class _Answer:
     def __init__(self, source: str, tree: ast.Module, live: LiveTarget) -> None:
         self.kernels: list[str] = []
         self._substitutes: set[str] = set()
+        self._match = Match()
         self._lines, self._live = source.split("\n"), live
         self._domain = live.cases[0].domain
         self._imports = imports(tree)
+        tree = without_namespaces(without_guards(tree))
         self._top = _definitions(tree if self._domain.grad else as_functions(tree, self._imports))
+        renamed = self._top.get("ModelNew")
+        if isinstance(renamed, ast.Assign) and isinstance(renamed.value, ast.Name):  # `ModelNew = FastModel`
+            self._top["ModelNew"] = self._top.get(renamed.value.id, renamed)
         if not isinstance(self._top.get("ModelNew"), ast.ClassDef):
             raise RenderError("The completion defines no class `ModelNew`.")
         _refuse_patches(tree, self._top)
@@ -87,8 +116,14 @@ class _Answer:
         kwargs = {name: argument(value) for name, value in given.kwargs.items()}
         self._instances = instances(self._top, reading, constants, args, kwargs, {*self._top, *_RESERVED})
 
-    def body(self) -> str:
+    def matches(self) -> list[Match]:
+        """Returns what the answer's own weights and layers may stand for."""
+        return matches(self._instances, self._domain.attributes, FirstValues(self._live))
+
+    def body(self, match: Match) -> str:
         """Writes everything that ``forward`` reaches in the order of the source, then methods, then ``forward``."""
+        self._match = match
+        self.kernels, self._substitutes = [], set()
         new_names = {self._renamed.get(name, name): name for name in self._top}
         methods = {new: (i, name) for i in self._instances.values() for name, new in i.functions.items()}
         kept: dict[str, ast.stmt] = {}
@@ -157,9 +192,12 @@ class _Answer:
             inputs = [n for n, spec in self._domain.inputs.items() if isinstance(spec, TensorSpec)]
             new = with_target_parameters(new, self._live.signature, self._domain.inputs)
             tensor = inputs[0] if inputs else tensor
+        _Training(self._domain.training).visit(new)
         OnInputDevice(tensor, self._devices).visit(new)
-        mapping = AttributeMapper(instance, self._instances, self._domain, self._live.parts)
-        new.body = [mapping.visit(statement) for statement in new.body]
+        mapping = AttributeMapper(
+            instance, self._instances, self._domain, self._live.parts, self._match, tensor
+        )
+        mapping.generic_visit(new)
         return ast.fix_missing_locations(new)
 
     def _text(self, name: str, new: ast.stmt) -> str:
@@ -171,6 +209,18 @@ class _Answer:
             if isinstance(again, ast.Module) and [ast.dump(s) for s in again.body] == [ast.dump(old)]:
                 return text
         return ast.unparse(ast.fix_missing_locations(new))
+
+
+class _Training(ast.NodeTransformer):
+    """Writes ``self.training`` out, so that branches for the other mode go."""
+
+    def __init__(self, training: bool) -> None:
+        self._training = training
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if dotted(node) == "self.training":
+            return ast.copy_location(ast.Constant(self._training), node)
+        return self.generic_visit(node)
 
 
 def _definitions(tree: ast.Module) -> dict[str, ast.stmt]:
@@ -214,11 +264,13 @@ def _refuse_patches(tree: ast.Module, top: Mapping[str, ast.stmt]) -> None:
 def _constants(top: Mapping[str, ast.stmt]) -> dict[str, KnownValue]:
     constants: dict[str, KnownValue] = {}
     for name, node in top.items():
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            try:
-                constants[name] = evaluate(node.value, constants)
-            except Unknown:
-                continue
+        match node:
+            case (
+                ast.Assign(targets=[ast.Name()], value=value)
+                | ast.AnnAssign(target=ast.Name(), value=ast.expr() as value)
+            ):
+                with contextlib.suppress(Unknown):
+                    constants[name] = evaluate(value, constants)
     return constants
 
 

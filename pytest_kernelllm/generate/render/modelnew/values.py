@@ -19,6 +19,9 @@ from pytest_kernelllm.core.syntax import call_name, dotted, is_literal
 _LIMIT = 1 << 64
 """The largest magnitude of an integer, so that ``9 ** 9 ** 9`` does not take forever."""
 
+_ITEMS = 4096
+"""The most items of a sequence."""
+
 
 class Unknown(Exception):
     """Raised if an expression cannot be evaluated here."""
@@ -61,7 +64,7 @@ def evaluate(node: ast.expr, names: Mapping[str, KnownValue]) -> KnownValue:
     if isinstance(node, ast.Constant) and is_literal(node.value):
         return KnownValue(node.value)
     if isinstance(node, ast.Tuple | ast.List):
-        return _apply(lambda *items: tuple(items), [evaluate(item, names) for item in node.elts])
+        return _apply(lambda *items: tuple(items), evaluate_all(node.elts, names))
     if isinstance(node, ast.Name | ast.Attribute):
         return _name(node, names)
     if isinstance(node, ast.UnaryOp) and type(node.op) in _UNARY:
@@ -86,9 +89,60 @@ def evaluate(node: ast.expr, names: Mapping[str, KnownValue]) -> KnownValue:
         return known
     if isinstance(node, ast.Subscript):
         return _apply(_item, [evaluate(node.value, names), evaluate(node.slice, names)])
-    if isinstance(node, ast.Call) and not node.keywords and (function := _FUNCTIONS.get(call_name(node))):
-        return _apply(function, [evaluate(item, names) for item in node.args])
+    if isinstance(node, ast.Call) and not node.keywords:
+        return _call(node, names)
+    if isinstance(node, ast.GeneratorExp | ast.ListComp):
+        return _comprehension(node, names)
     raise Unknown
+
+
+def evaluate_all(nodes: Sequence[ast.expr], names: Mapping[str, KnownValue]) -> list[KnownValue]:
+    """Evaluates expressions of which some may be starred.
+
+    Raises:
+        Unknown: one of them cannot be evaluated.
+    """
+    found: list[KnownValue] = []
+    for node in nodes:
+        if not isinstance(node, ast.Starred):
+            found.append(evaluate(node, names))
+            continue
+        known = evaluate(node.value, names)
+        if not isinstance(known.value, tuple):
+            raise Unknown
+        found += [KnownValue(item, known.read) for item in known.value]
+    return found
+
+
+def _call(node: ast.Call, names: Mapping[str, KnownValue]) -> KnownValue:
+    name = call_name(node)
+    if name == "isinstance" and len(node.args) == 2:
+        known = evaluate(node.args[0], names)
+        return KnownValue(isinstance(known.value, _types(node.args[1])), known.read)
+    if function := _FUNCTIONS.get(name):
+        return _apply(function, evaluate_all(node.args, names))
+    raise Unknown
+
+
+def _types(node: ast.expr) -> tuple[type, ...]:
+    """Returns the types of ``int`` or ``(int, float)``; a list counts as a tuple, as arguments are kept as tuples."""
+    parts = node.elts if isinstance(node, ast.Tuple) else [node]
+    try:
+        return tuple(kind for part in parts for kind in _TYPES[dotted(part) or ""])
+    except KeyError:
+        raise Unknown from None
+
+
+def _comprehension(node: ast.GeneratorExp | ast.ListComp, names: Mapping[str, KnownValue]) -> KnownValue:
+    [loop] = node.generators if len(node.generators) == 1 else [None]
+    if loop is None or loop.ifs or not isinstance(loop.target, ast.Name):
+        raise Unknown
+    items = evaluate(loop.iter, names)
+    if not isinstance(items.value, tuple):
+        raise Unknown
+    name = loop.target.id
+    made = [evaluate(node.elt, {**names, name: KnownValue(item, items.read)}) for item in items.value]
+    return _apply(lambda *each: tuple(each), made) if made else KnownValue((), items.read)
 
 
 def _name(node: ast.Name | ast.Attribute, names: Mapping[str, KnownValue]) -> KnownValue:
@@ -157,11 +211,41 @@ def _plus(a: Any, b: Any) -> Any:
     return _numbers(operator.add)(a, b)
 
 
+def _times(a: Any, b: Any) -> Any:
+    if isinstance(a, tuple) and isinstance(b, int) and len(a) * b <= _ITEMS:
+        return a * b
+    return _numbers(operator.mul)(a, b)
+
+
+def _plain(items: Any) -> Any:
+    if not (isinstance(items, tuple) and all(isinstance(item, int | float) for item in items)):
+        raise TypeError
+    return items
+
+
+def _range(*bounds: int) -> tuple[int, ...]:
+    found = range(*bounds)
+    if len(found) > _ITEMS:
+        raise ValueError
+    return tuple(found)
+
+
 def _next_power_of_2(n: int) -> int:
     return 1 << max(n - 1, 0).bit_length()
 
 
 _CONSTANTS: Mapping[str, float] = {"math.pi": math.pi, "math.e": math.e, "math.inf": math.inf}
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "int": (int,),
+    "float": (float,),
+    "bool": (bool,),
+    "str": (str,),
+    "tuple": (tuple,),
+    "list": (tuple,),
+    "torch.Size": (),
+    "numbers.Integral": (int,),
+    "numbers.Number": (int, float),
+}
 _UNARY: Mapping[type[ast.unaryop], Callable[[Any], Any]] = {
     ast.USub: _numbers(operator.neg),
     ast.UAdd: _numbers(operator.pos),
@@ -170,7 +254,7 @@ _UNARY: Mapping[type[ast.unaryop], Callable[[Any], Any]] = {
 _BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: _plus,
     ast.Sub: _numbers(operator.sub),
-    ast.Mult: _numbers(operator.mul),
+    ast.Mult: _times,
     ast.Div: _numbers(operator.truediv),
     ast.FloorDiv: _numbers(operator.floordiv),
     ast.Mod: _numbers(operator.mod),
@@ -196,7 +280,11 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "max": _numbers(max),
     "tuple": tuple,
     "list": tuple,
+    "torch.Size": tuple,
     "len": len,
+    "sum": lambda items: sum(_plain(items)),
+    "math.prod": lambda items: math.prod(_plain(items)),
+    "range": _range,
     "math.sqrt": _numbers(math.sqrt),
     "math.log": _numbers(math.log),
     "math.log2": _numbers(math.log2),

@@ -22,6 +22,8 @@ SOUND = {
     "dialect_softmax": "SoftmaxDim",
     "dialect_layer_norm": "PlainLayerNorm",
     "dialect_conv_tanh": "ConvTanh",
+    "dialect_conv_relu": "ConvThenReLU",
+    "dialect_argmax": "ArgmaxOfChannels",
     "dialect_mean_square": "MeanSquare",
     "dialect_swap": "Swap",
 }
@@ -76,6 +78,74 @@ def test_the_dialect_is_recognised(text: str) -> None:
 @pytest.mark.parametrize("text", ["hand_add", "hand_layer_norm", "hand_linear_gelu"])
 def test_hand_style_is_not_taken_for_it(text: str) -> None:
     assert not is_inductor_code(extract((COMPLETIONS / f"{text}.txt").read_text(encoding="utf-8")))
+
+
+def changed(*replacements: tuple[str, str], target: str = "LinearReLU") -> str:
+    """Renders ``dialect_linear_relu`` after replacements."""
+    text = (COMPLETIONS / "dialect_linear_relu.txt").read_text(encoding="utf-8")
+    for old, new in replacements:
+        assert old in text
+        text = text.replace(old, new)
+    return render(Completion("files", 0, text, "modelnew"), live(target)).source
+
+
+@pytest.mark.parametrize(
+    "replacements",
+    [
+        [
+            ("buf1 = reinterpret_tensor(buf0,", "buf1 = buf9 = reinterpret_tensor(buf0,"),
+            ("](buf1,", "](buf9,"),
+        ],
+        [("buf2 = empty", "buf7 = buf2 = empty"), ("primals_2, buf2, 256", "primals_2, buf7, 256")],
+        [("primals_3 = input_0", "primals_3 = other = input_0")],
+        [("        del primals_2\n", "        (primals_2, buf2)\n")],
+        [("0), buf2\n", "0), buf2\n    for i in range(3):\n        pass\n    return buf9\n")],
+        [
+            (
+                "        return output[0]",
+                "        return output[0]\n        if output:\n            return output[1]",
+            )
+        ],
+        [("@triton.jit\n", "ZERO: tl.constexpr = 0.0\n@triton.jit\n"), ("tmp5 = 0.0", "tmp5 = ZERO")],
+        [("@triton.jit\n", "ZERO = tl.constexpr(0.0)\n@triton.jit\n"), ("tmp5 = 0.0", "tmp5 = ZERO")],
+    ],
+    ids=[
+        "chained view",
+        "chained buffer",
+        "chained input",
+        "no effect",
+        "dead code",
+        "dead in forward",
+        "annotated",
+        "constexpr",
+    ],
+)
+def test_other_spellings_of_the_same_program_render_alike(replacements: list[tuple[str, str]]) -> None:
+    assert changed(*replacements) == changed()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("](buf1,", "](buf7,", "`forward` uses `buf7`, which the completion does not define"),
+        ("tmp2 = tmp0 + tmp1", "tmp2 = tmp0 + tmp9", "uses `tmp9`, which is not defined"),
+        ("tmp2 = tmp0 + tmp1", "tmp2 = tl.gelu(tmp0 + tmp1)", "but triton.language has no gelu"),
+    ],
+)
+def test_undefined_names_are_refused_by_name(old: str, new: str, reason: str) -> None:
+    with pytest.raises(RenderError, match=reason):
+        changed((old, new))
+
+
+def test_a_kernel_cannot_read_a_weight_that_is_none() -> None:
+    with pytest.raises(RenderError, match=r"reads `self\.fc\.bias`, which is None in the target"):
+        changed(target="UnbiasedReLU")
+
+
+def test_a_function_that_triton_lacks_is_stood_in_for() -> None:
+    source = changed(("tmp2 = tmp0 + tmp1", "tmp2 = tl.log1p(tmp0 + tmp1)"))
+    assert "def log1p(x):" in source
+    assert "tl.log1p(" not in source
 
 
 def test_buffers_kept_for_a_backward_pass_are_left_out() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import textwrap
 from dataclasses import replace
 from typing import Any
@@ -111,6 +112,37 @@ def test_substitutes_for_libdevice_are_included() -> None:
     assert "def tanh(x):" in source and "libdevice" not in source
 
 
+def with_kernel(value: str, constant: str = "") -> str:
+    """A completion whose kernel stores ``value`` of the loaded ``x``."""
+    load = "tl.load(x_ptr + offsets, mask=offsets < n)"
+    text = model("pass", "return kernel[(1,)](x, x, 9, 16)").replace(load, re.sub(r"\bx\b", load, value))
+    return text.replace("\n\n\n@triton.jit", f"\n{constant}\n\n\n@triton.jit", 1)
+
+
+@pytest.mark.parametrize("function", ["libdevice.tanh", "tl.tanh"])
+@pytest.mark.parametrize(
+    ("constant", "written"),
+    [
+        ("LOG2_E: tl.constexpr = 1.5", "* 1.5)"),
+        ("LOG2_E = 1.5", "* 1.5)"),
+        ("LOG2_E = tl.constexpr(1.5)", "* LOG2_E)"),
+    ],
+)
+def test_substitutes_and_constants_of_the_module_go_together(
+    constant: str, written: str, function: str
+) -> None:
+    source = rendered("Scale", with_kernel(f"{function}(x * LOG2_E)", constant)).source
+    assert written in source
+    assert "def tanh(x):" in source
+    assert ".tanh(" not in source
+
+
+@pytest.mark.parametrize("name", ["gelu", "mean"])
+def test_a_function_that_triton_lacks_is_named(name: str) -> None:
+    with pytest.raises(RenderError, match=rf"calls `tl\.{name}`, but triton\.language has no {name}\."):
+        rendered("Scale", with_kernel(f"tl.{name}(x)"))
+
+
 def test_a_branch_that_only_printed_stays_valid() -> None:
     indent = "\n" + " " * 16
     forward = f"if x.ndim == 9:{indent}    print(x){indent}return x * 2"
@@ -146,6 +178,8 @@ def test_target_defaults_and_parameters_win() -> None:
         ("self.n = first + 0.5", "return x * self.n", "x * 4.5"),
         ("self.n = second // first", "return x * self.n", "x * self.head_dim"),
         ("self.n = 4", "return x * self.n", "x * 4"),
+        ("self.causal = third", "return x * self.causal", "x * True"),
+        ("self.n = 1 if third else first", "return x * self.n", "x * 1"),
         ("self.low = -float('inf')", "return x * self.low", "x * float('-inf')"),
         ("self.shape = [first, second]", "return x.view(self.shape)", "x.view((4, 64))"),
         ("pass", "return x * self.limit", "x * self.limit"),
@@ -184,9 +218,7 @@ def test_parts_of_containers_are_carried(written: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("init", "written", "message"),
     [
-        (STACK, "self.net[1](x)", r"Line 21 calls self.net\[1\], a GELU"),
-        (STACK, "self.net(x)", "Line 21 calls self.net, a Sequential"),
-        ("self.blocks = nn.ModuleList()", "self.blocks[0].weight", "self.blocks .*no submodule of that name"),
+        ("self.blocks = nn.MultiheadAttention(8, 2)", "self.blocks(x)", "self.blocks .*no submodule of that"),
         ("pass", "self.blocks[0].weight", "Line 21 reads self.blocks, which ModelNew never sets"),
         (
             "self.net = nn.ModuleList()",
@@ -226,7 +258,7 @@ def test_devices_and_imports_are_spelt_one_way(written: str, expected: str) -> N
     [
         (
             "RMSNorm",
-            "self.gamma = nn.Parameter(torch.ones(48))",
+            "self.gamma = nn.Parameter(torch.randn(49))",
             "return x * self.gamma",
             "self.gamma .*only weight",
         ),
@@ -239,14 +271,17 @@ def test_devices_and_imports_are_spelt_one_way(written: str, expected: str) -> N
         ("RMSNorm", "pass", "return x * self.scale", "Line 21 reads self.scale"),
         (
             "LinearGelu",
-            "self.proj = nn.Linear(first, second)",
+            "self.proj = nn.Linear(second, first)",
             "return self.proj(x)",
             "self.proj .*no submodule",
         ),
         ("LinearGelu", "self.fc = nn.Conv1d(1, 1, 1)", "return self.fc(x)", "self.fc .*Conv1d.*Linear"),
-        ("LinearGelu", "self.act = nn.GELU()", "return self.act(x)", "Line 21 calls self.act, a GELU"),
-        ("Scale", "self.causal = third", "return x * self.causal", "self.causal .*argument True"),
-        ("Scale", "self.n = 1 if third else first", "return x * self.n", "self.n .*argument True"),
+        (
+            "LinearGelu",
+            "self.act = nn.GELU()",
+            "return self.act(x, x)",
+            "Line 21: .* other arguments than one",
+        ),
         ("Scale", "self.n = torch.rand(1).item()", "return x * self.n", "self.n .*cannot be computed"),
         ("Scale", "self.n = 9**9**9", "return x * self.n", "self.n .*cannot be computed"),
         ("Scale", "pass", "self.count = 1", "Line 21 changes self.count"),
@@ -330,6 +365,15 @@ def test_gradients_keep_the_autograd_function() -> None:
     assert "class AddFunction(torch.autograd.Function):" in source and "AddFunction.apply(x, y)" in source
 
 
+def test_a_name_for_what_applies_an_autograd_function() -> None:
+    text = answer("hand_add_function").replace("AddFunction.apply(x, y)", "add(x, y)")
+    source = rendered(
+        "Add", text.replace("class ModelNew", "add = AddFunction.apply\n\n\nclass ModelNew")
+    ).source
+    assert "return AddFunction(x, y)" in source
+    assert ".apply" not in source
+
+
 def test_modules_of_its_own_become_functions() -> None:
     source = rendered("Block", answer("hand_block")).source
     names = [n.name for n in ast.parse(source).body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
@@ -338,7 +382,7 @@ def test_modules_of_its_own_become_functions() -> None:
 
 
 def test_an_autograd_function_that_needs_its_context() -> None:
-    text = answer("hand_add_function").replace("return out", "return out * ctx.shape[0]")
+    text = answer("hand_add_function").replace("return out", "return out * ctx.other[0]")
     with pytest.raises(RenderError, match="Line 22: forward of AddFunction needs its context"):
         rendered("Add", text)
 

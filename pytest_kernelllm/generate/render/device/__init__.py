@@ -1,0 +1,1 @@
+"""Triton functions that ``tl`` lacks, whose text is part of kernel modules."""

@@ -1,0 +1,37 @@
+"""Describes errors of a candidate for the judge."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from pathlib import Path
+from typing import Any
+
+_POINTED = re.compile(r"at \d+:\d+:\n(?:.*\n)?\s*([^\n]+)\n *\^(.*)", re.DOTALL)
+"""A message of Triton's compiler: the kernel up to a line, a mark below it, and the reason."""
+
+
+def describe(error: BaseException, directory: Path) -> dict[str, Any]:
+    """Returns an error's type and message, and the line of the candidate that it came from."""
+    line = None
+    for frame in traceback.extract_tb(error.__traceback__):
+        if Path(frame.filename).parent == directory:
+            line = frame.lineno
+    text = (
+        _compiler_words(error) or str(error).split("\nSearch for `cuda")[0]
+    )  # without CUDA's generic advice
+    message = " ".join(text.split())
+    return {"type": type(error).__name__, "message": message[:600], "line": line}
+
+
+def _compiler_words(error: BaseException) -> str:
+    """Returns why Triton's compiler refused a kernel, and the line that it points at; empty for other errors.
+
+    Its message repeats the kernel up to a line with ``^``; where the kernel called a function, the reason is in the cause.
+    """
+    if (pointed := _POINTED.fullmatch(str(error))) is None:
+        return ""
+    line, words = pointed[1], pointed[2].strip()
+    if not words and error.__cause__ is not None:
+        return _compiler_words(error.__cause__) or f"{error.__cause__} at `{line}`"
+    return f"{words} at `{line}`"

@@ -1,0 +1,176 @@
+"""Repair rounds through a server that errs at first and follows verdicts: judged for real, interrupted, and resumed."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import jsonschema
+import pytest
+from projects import COMMAND
+from serving import SECRET, Proxy, Scripted
+from tiny.lessons import HERE
+from tiny.project import lay_out
+from waiting import wait_until
+
+from pytest_kernelllm.passk.schema import passk_schema
+
+pytestmark = pytest.mark.slow
+
+TARGETS = {"Affine": "scale_plus_one", "RMSNorm": "no_eps"}
+"""The modules that the model knows, each with the fault in its first answer."""
+
+MARKS = {"Affine": "x * self.scale + self.shift", "RMSNorm": "self.eps = eps"}
+"""What a module is known by in a prompt."""
+
+ROUTE = "/v1/chat/completions"
+
+
+def follows_verdicts(body):
+    """What a model says that errs at first and follows a verdict, by the module that it is asked about."""
+    asked = body["messages"][1]["content"]
+    name, fault = next(each for each in TARGETS.items() if MARKS[each[0]] in asked)
+    fault = "" if len(body["messages"]) > 2 else f".{fault}"
+    assert [message["role"] for message in body["messages"][2:]] in ([], ["assistant", "user"])
+    return {"content": (HERE / "answers" / f"{name}{fault}.txt").read_text()}
+
+
+@pytest.fixture(scope="module")
+def served():
+    """A proxy before the server, which counts requests, and the model's name."""
+    server = Scripted(
+        speaks="chat", models=("scripted",), owner="somebody", honours_n=False, says=follows_verdicts
+    )
+    proxy = Proxy(server.url)
+    yield proxy, "scripted"
+    proxy.close()
+    server.close()
+
+
+@pytest.fixture
+def project(tmp_path):
+    """The two modules that the model knows."""
+    found = lay_out(tmp_path / "project")
+    source = (found.path / "layers.py").read_text()
+    blocks = source.split("@triton_candidate")
+    known = [block for block in blocks[1:] if re.search(r"class (\w+)", block)[1] in TARGETS]
+    (found.path / "layers.py").write_text("@triton_candidate".join([blocks[0], *known]))
+    return found
+
+
+def options(served, prefix=""):
+    proxy, folder = served
+    given = {
+        "endpoint": proxy.url,
+        "model": folder,
+        "device": "cpu",
+        "max-new-tokens": 640,
+        "protocol": "chat",
+    }
+    return [f"--{prefix}{name}={value}" for name, value in given.items()]
+
+
+def bench(served, project, *more):
+    return [*COMMAND, "bench", "layers.py", "--generator=endpoint", *options(served), "-k", "2", *more]
+
+
+def run(command, project, **environ):
+    return subprocess.run(
+        command, cwd=project.path, capture_output=True, text=True, check=False, env=clean() | environ
+    )
+
+
+def clean():
+    return {k: v for k, v in os.environ.items() if "TOKEN" not in k} | {"OMP_NUM_THREADS": "1"}
+
+
+def conversations(proxy):
+    """The length of each conversation that was asked for: 2 the first time, 4 with a verdict."""
+    return sorted(len(seen.body["messages"]) for seen in proxy.posts(ROUTE))
+
+
+def test_repair_beats_drawing_more_and_nothing_is_asked_twice(served, project):
+    proxy, _ = served
+    proxy.seen.clear()
+    report = project.path / "passk.json"
+    command = bench(served, project, "--json", str(report))
+    done = run(command, project, KERNELLLM_ENDPOINT_TOKEN=SECRET)
+    assert done.returncode == 0, done.stdout + done.stderr
+    without = json.loads(report.read_text())
+    assert [p["value"] for p in without["total"]["pass_at"]] == [0.0, 0.0]
+    assert without["total"]["rounds"] == []
+    asked = conversations(proxy)
+    assert asked.count(4) == 0
+
+    # Interrupted while the second repair is being written: what arrived before stays.
+    proxy.faults = ["pass", "hang"]
+    with subprocess.Popen(
+        [*command, "--repair=2"],
+        cwd=project.path,
+        env=clean(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        wait_until(lambda: conversations(proxy).count(4) >= 2 and kept(project) == 1)
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=60)
+    assert "Traceback" not in said
+    before = conversations(proxy).count(4)
+
+    done = run([*command, "--repair=2"], project, KERNELLLM_ENDPOINT_TOKEN=SECRET)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = conversations(proxy)
+    assert found.count(2) == asked.count(2), "no first answer was asked for again"
+    assert found.count(4) - before == 3, "of four repairs, one was kept"
+    assert found.count(6) == 0, "all were right"
+    benchmark = json.loads(report.read_text())
+    jsonschema.validate(benchmark, passk_schema())
+    rounds = benchmark["total"]["rounds"]
+    assert [(r["rounds"], r["answers"], r["correct"]) for r in rounds] == [(0, 4, 0), (1, 8, 4), (2, 8, 4)]
+    assert [[p["value"] for p in r["pass_at"]] for r in rounds] == [[0.0, 0.0], [1.0, 1.0], [1.0, 1.0]]
+    assert [(i["k"], i["answers"], i["value"]) for i in rounds[1]["instead"]] == [
+        (1, 2.0, 0.0),
+        (2, 4.0, None),
+    ]
+    assert re.search(
+        r"^ *repair rounds +answers +tokens +cost +pass@1 +drawn instead", done.stdout, re.MULTILINE
+    )
+    assert re.search(r"^ *1 +8 +[\d,]+ +– +1\.00 +0\.00 of 2\.0", done.stdout, re.MULTILINE), done.stdout
+
+    # pytest over the same store asks for nothing.
+    requests = len(proxy.posts(ROUTE))
+    tested = run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "--kernelllm-only",
+            "--kernelllm-samples=2",
+            "--kernelllm-repair=2",
+            "--kernelllm-generator=endpoint",
+            "--kernelllm-report=report.json",
+            "-p",
+            "no:cacheprovider",
+            *options(served, "kernelllm-"),
+        ],
+        project,
+    )
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+    assert len(proxy.posts(ROUTE)) == requests
+    assert tested.stdout.count("repaired in round 1") == 2
+    assert "4 answers sent back with the verdict: 0 right at first, 4 after 4 repairs." in tested.stdout
+    assert re.search(r"endpoint: 8 answers, [\d,]+ tokens", tested.stdout)
+    for candidates in project.report().values():
+        for candidate in candidates:
+            assert [r["verdict"]["verdict"] for r in candidate["rounds"]] == ["rejected", "accepted"]
+    files = [path for path in project.path.rglob("*") if path.is_file()]
+    assert not [path for path in files if SECRET.encode() in path.read_bytes()]
+
+
+def kept(project):
+    """How many repairs are in the store."""
+    paths = (project.path / ".kernelllm" / "targets").glob("*/completions/*/[0-9]*.json")
+    return sum("was rejected" in path.read_text() for path in paths)
