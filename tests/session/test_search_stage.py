@@ -20,7 +20,9 @@ GPU = Environment("cuda", gpu="NVIDIA H200", arch="sm_90")
 
 def written(index: int, block: int, note: str, source: str = "plain") -> Completion:
     launches = {"kernel": {"XBLOCK": block, "num_warps": 4}}
-    section = Section(Case("default", None, Domain({}, {})), ("x",), {"tensor": 0}, launches=launches, source=source)
+    section = Section(
+        Case("default", None, Domain({}, {})), ("x",), {"tensor": 0}, launches=launches, source=source
+    )
     return Completion("inductor", index, sections.write([section]), "inductor", note=note)
 
 

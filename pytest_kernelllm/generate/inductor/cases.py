@@ -8,9 +8,13 @@ import math
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from pytest_kernelllm.core.records import Case, Completion, TensorSpec
+from pytest_kernelllm.generate.inductor.depthwise import is_depthwise
 from pytest_kernelllm.generate.inductor.fake import fake_call, traceable_module
 from pytest_kernelllm.generate.inductor.lowering import Lowered, lower
 from pytest_kernelllm.generate.inductor.scalars import NamedScalars, free_scalars
@@ -36,14 +40,21 @@ def completions(
     """
     started = time.monotonic()
     seen: list[str] = []
+    why = ""
     try:
         tracers = _tracers(live, gpu)
         for variant in variants:
             if len(seen) > max(indices):
                 return
-            completion = _completion(tracers, variant, len(seen))
-            # Variants with the same kernels count once, so the rendered texts are compared.
-            body = translate_inductor(completion.text, live, completion).body
+            if not any(tracer.has(variant.only) for tracer in tracers):
+                continue
+            try:
+                completion = _completion(tracers, variant, len(seen))
+                # Variants with the same kernels count once, so the rendered texts are compared.
+                body = translate_inductor(completion.text, live, completion).body
+            except (TraceError, RenderError) as error:
+                why = why or str(error)
+                continue
             if body in seen:
                 continue
             seen.append(body)
@@ -51,12 +62,11 @@ def completions(
                 now = time.monotonic()
                 yield dataclasses.replace(completion, seconds=round(now - started, 3))
                 started = now
-        why = ""
-    except (TraceError, RenderError) as error:
-        why = "" if seen else str(error)
+    except TraceError as error:
+        why = str(error)
     except Exception as error:
         why = unexpected("The inductor generator", "target", error)
-    if why:
+    if why and not seen:
         yield Completion("inductor", max(len(seen), min(indices)), "", "inductor", note=why.rstrip("."))
 
 
@@ -106,6 +116,13 @@ class CaseTracer:
                 raise
             self._fix()
 
+    def has(self, what: str) -> bool:
+        """Whether the case computes what a variant is for (``Variant.only``)."""
+        graph = self.exports[""].graph.graph
+        if what == "convolution":
+            return bool(graph.find_nodes(op="call_function", target=torch.ops.aten.convolution.default))
+        return not what or any(map(is_depthwise, graph.nodes))
+
     def section(self, variant: Variant) -> Section:
         """Compiles the case in one variant.
 
@@ -131,13 +148,12 @@ class CaseTracer:
         return Section(case, exported.arguments, exported.output, scalars, launches=launches, source=source)
 
     def _source(self, variant: Variant) -> tuple[Lowered, NamedScalars]:
-        key = repr(sorted(variant.config.items()))
+        key = repr((sorted(variant.config.items()), variant.depthwise))
         if key not in self.sources:  # variants that differ in their blocks only share the code
-            lowered = lower(self.exports[""], self.gpu, variant.config)
+            write = partial(lower, gpu=self.gpu, config=variant.config, depthwise=variant.depthwise)
+            lowered = write(self.exports[""])
             free = free_scalars(
-                lowered.source,
-                self._floats(),
-                lambda values: lower(self._changed(values), self.gpu, variant.config).source,
+                lowered.source, self._floats(), lambda values: write(self._changed(values)).source
             )
             self.sources[key] = lowered, free
         return self.sources[key]

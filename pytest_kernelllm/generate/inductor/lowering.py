@@ -20,6 +20,7 @@ import torch
 import torch._inductor.config as inductor_config
 from torch._inductor.graph import GraphLowering
 
+from pytest_kernelllm.generate.inductor.depthwise import as_sums
 from pytest_kernelllm.generate.inductor.device import Gpu
 from pytest_kernelllm.generate.inductor.heuristics import configurations
 from pytest_kernelllm.generate.inductor.on_gpu import convolution_format, moved
@@ -35,13 +36,14 @@ class Lowered:
     """See ``heuristics.configurations``."""
 
 
-def lower(exported: Exported, gpu: Gpu, config: Mapping[str, Any]) -> Lowered:
+def lower(exported: Exported, gpu: Gpu, config: Mapping[str, Any], *, depthwise: bool = False) -> Lowered:
     """Returns TorchInductor's output code for an exported module.
 
     Args:
         exported: the module; not changed.
         gpu: the GPU that the code is for.
         config: TorchInductor options besides the usual ones.
+        depthwise: whether depthwise convolutions become kernels.
 
     Raises:
         TraceError: TorchInductor cannot compile it.
@@ -65,7 +67,7 @@ def lower(exported: Exported, gpu: Gpu, config: Mapping[str, Any]) -> Lowered:
             tracing(TracingContext(mode)),
             V.set_fake_mode(mode),
         ):
-            graph = moved(_simplified(exported))  # in this order: the passes compute constants
+            graph = moved(_simplified(exported, depthwise))  # in this order: the passes compute constants
             inputs = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
             compile_fx_inner(graph, inputs, is_inference=True)
     except _Finished:
@@ -203,15 +205,21 @@ def _has(root: Any, path: str) -> bool:
     return True
 
 
-def _simplified(exported: Exported) -> torch.fx.GraphModule:
-    """Copies the graph and applies the passes that TorchInductor runs before it lowers a graph."""
+def _simplified(exported: Exported, depthwise: bool) -> torch.fx.GraphModule:
+    """Copies the graph and applies the passes that TorchInductor runs before it lowers a graph.
+
+    ``depthwise``: see ``lower``.
+    """
     from torch._inductor.fx_passes.joint_graph import joint_graph_passes
 
-    graph = torch.fx.GraphModule(exported.graph, copy.deepcopy(exported.graph.graph))
+    original = copy.deepcopy(exported.graph.graph)
+    if depthwise:
+        as_sums(original)
+    graph = torch.fx.GraphModule(exported.graph, copy.deepcopy(original))
     joint_graph_passes(graph)
     if any("scaled_dot_product" in str(node.target) for node in graph.graph.nodes):
         # A pattern replaced matrix products around a softmax by the CPU's attention.
-        graph = torch.fx.GraphModule(exported.graph, copy.deepcopy(exported.graph.graph))
+        graph = torch.fx.GraphModule(exported.graph, original)
         with inductor_config.patch(pattern_matcher=False):
             joint_graph_passes(graph)
     return graph

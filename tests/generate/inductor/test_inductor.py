@@ -22,7 +22,7 @@ from pytest_kernelllm.judge.static_check.static_check import find_violations
 
 pytestmark = pytest.mark.slow
 
-SAMPLES = {"LlamaRMSNorm": 3, "CrossEntropy": 2, "Cumsum": 2}
+SAMPLES = {"LlamaRMSNorm": 3, "CrossEntropy": 2, "Cumsum": 2, "DepthwiseTanh": 2}
 """How many variants are tried of each target; one of the others."""
 TARGETS = (
     "LlamaRMSNorm",
@@ -43,6 +43,8 @@ TARGETS = (
     "Transpose",
     "MaskedSoftmax",
     "BySize",
+    "DepthwiseTanh",
+    "Pooled",
 )
 TOLERANCE = {"float32": 2e-6, "bfloat16": 1e-2}
 """Relative to the largest value. In bfloat16 the interpreter truncates where a GPU rounds."""

@@ -17,7 +17,9 @@ USUAL = {"XBLOCK": 32, "num_warps": 8}
 
 
 def section(case: str = "default", source: str = "plain", **launches: dict[str, int]) -> Section:
-    return Section(Case(case, None, Domain({}, {})), ("x",), None, launches=launches or {"one": USUAL}, source=source)
+    return Section(
+        Case(case, None, Domain({}, {})), ("x",), None, launches=launches or {"one": USUAL}, source=source
+    )
 
 
 def distance(launch: dict[str, int], x: int, warps: int) -> float:
@@ -92,9 +94,9 @@ def test_nothing_is_measured_twice() -> None:
 def test_configurations_of_one_kernel_are_tried_in_programs_with_several() -> None:
     """Inductor's own configurations that are many steps away."""
     far = {"XBLOCK": 4096, "num_warps": 16}
-    found = Bench(lambda each: 10.0 - 5 * (each.launches["one"] == far) + 9 * (each.launches["two"] == far)).search(
-        (section(one=USUAL, two=USUAL),), (section(one=far, two=far),)
-    )
+    found = Bench(
+        lambda each: 10.0 - 5 * (each.launches["one"] == far) + 9 * (each.launches["two"] == far)
+    ).search((section(one=USUAL, two=USUAL),), (section(one=far, two=far),))
     assert found.program[0].launches == {"one": far, "two": USUAL}
 
 
