@@ -137,6 +137,16 @@ class Session:
         """Whether Inductor's programs are searched for the fastest one: only where something can be timed."""
         return self.settings.search > 0 and self.settings.timing and self.environment.device == "cuda"
 
+    @property
+    def search_in_words(self) -> str:
+        """How long Inductor's programs are searched for the fastest one, or why not; empty without that generator."""
+        if self.settings.search == 0 or "inductor" not in {each.name for each in self.generators}:
+            return ""
+        if self.searches:
+            return f"search: {self.settings.search:g} s a target for the fastest of inductor's programs"
+        why = "there is no GPU" if self.environment.device != "cuda" else "nothing is timed"
+        return f"search: off, because {why}"
+
     @cached_property
     def generators(self) -> tuple[Generator, ...]:
         """All generators, in order.
