@@ -148,9 +148,9 @@ class CaseTracer:
         return Section(case, exported.arguments, exported.output, scalars, launches=launches, source=source)
 
     def _source(self, variant: Variant) -> tuple[Lowered, NamedScalars]:
-        key = repr((sorted(variant.config.items()), variant.depthwise))
+        key = repr((sorted(variant.config.items()), variant.depthwise, variant.longest_row))
         if key not in self.sources:  # variants that differ in their blocks only share the code
-            write = partial(lower, gpu=self.gpu, config=variant.config, depthwise=variant.depthwise)
+            write = partial(lower, gpu=self.gpu, variant=variant)
             lowered = write(self.exports[""])
             free = free_scalars(
                 lowered.source, self._floats(), lambda values: write(self._changed(values)).source

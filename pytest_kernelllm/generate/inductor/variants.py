@@ -18,6 +18,8 @@ class Variant:
     """Which of Inductor's configurations each kernel gets: its last one if it has fewer."""
     only: Literal["", "convolution", "depthwise"] = ""
     """What a module must compute, or else the variant is left out."""
+    longest_row: int = 0
+    """Rows of up to so many elements are read once and kept in registers, also where Inductor would loop over them."""
     depthwise: bool = False
     """Whether depthwise convolutions are written as kernels, see ``inductor.depthwise``."""
 
@@ -31,6 +33,7 @@ VARIANTS = (
     Variant("convolutions without copies", {"layout_optimization": False}, only="convolution"),
     Variant("Inductor's second choice of blocks", choice=1),
     Variant("short reductions unrolled", {"unroll_reductions_threshold": 64}),
+    Variant("whole rows in registers", longest_row=1 << 14),
     Variant("reductions not split", {"split_reductions": False}),
     Variant("looped reductions", {"triton.persistent_reductions": False}),
     *(

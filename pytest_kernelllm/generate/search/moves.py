@@ -8,9 +8,16 @@ from dataclasses import replace
 from pytest_kernelllm.generate.render.inductor.sections import Section
 
 Launch = Mapping[str, int]
-"""The block sizes (``XBLOCK``…) and ``num_warps`` of one kernel."""
+"""The block sizes (``XBLOCK``…), ``num_warps`` and ``num_stages`` of one kernel."""
 
-_LARGEST = {"XBLOCK": 4096, "YBLOCK": 1024, "ZBLOCK": 1024, "R0_BLOCK": 4096, "num_warps": 32}
+_LARGEST = {
+    "XBLOCK": 4096,
+    "YBLOCK": 1024,
+    "ZBLOCK": 1024,
+    "R0_BLOCK": 4096,
+    "num_warps": 32,
+    "num_stages": 4,
+}
 """Inductor leaves out masks that no block up to this size needs."""
 _ELEMENTS = 1 << 15
 """Most elements of a block: larger ones spill registers."""
@@ -51,5 +58,5 @@ def with_launch(section: Section, kernel: str, launch: Launch) -> Section:
 def _elements(launch: Launch) -> int:
     count = 1
     for name, value in launch.items():
-        count *= value if name != "num_warps" else 1
+        count *= value if name.endswith("BLOCK") else 1
     return count

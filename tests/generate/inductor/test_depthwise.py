@@ -11,6 +11,7 @@ from pytest_kernelllm.generate.inductor.depthwise import as_sums, is_depthwise
 from pytest_kernelllm.generate.inductor.device import gpu_for
 from pytest_kernelllm.generate.inductor.lowering import lower
 from pytest_kernelllm.generate.inductor.trace import Exported, export
+from pytest_kernelllm.generate.inductor.variants import Variant
 
 pytestmark = pytest.mark.slow
 
@@ -67,8 +68,8 @@ def test_other_convolutions_stay(module: nn.Module) -> None:
 def test_a_kernel_does_what_the_library_did() -> None:
     module = nn.Sequential(nn.Conv2d(64, 64, 3, padding=1, groups=64), nn.ReLU())
     program = exported(module, torch.empty(4, 64, 32, 32))
-    usual = lower(program, gpu_for("sm_90"), {}).source
+    usual = lower(program, gpu_for("sm_90"), Variant("usual")).source
     assert "extern_kernels.convolution" in usual
-    direct = lower(program, gpu_for("sm_90"), {}, depthwise=True).source
+    direct = lower(program, gpu_for("sm_90"), Variant("direct", depthwise=True)).source
     assert "extern_kernels.convolution" not in direct
     assert direct.count(".run(") == 1  # bias and activation included

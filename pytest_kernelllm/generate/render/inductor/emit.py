@@ -19,6 +19,7 @@ from pytest_kernelllm.generate.render.inductor.int64_offsets import (
 from pytest_kernelllm.generate.render.inductor.kernel_text import call_text, function_text
 from pytest_kernelllm.generate.render.inductor.names import Names, as_identifier, kernel_names
 from pytest_kernelllm.generate.render.inductor.outputs import output_name, outputs, structure
+from pytest_kernelllm.generate.render.inductor.pipelined import with_pipelined_loops
 from pytest_kernelllm.generate.render.inductor.program import Assign, Binding, Do, Launch, Program
 from pytest_kernelllm.generate.render.inductor.program_text import Allocation, ProgramText
 from pytest_kernelllm.generate.render.inductor.prune import fold_outputs, prune
@@ -245,6 +246,8 @@ class _Emitter:
         read = self.program.kernels[step.kernel]
         function = copy.deepcopy(self.functions[step.kernel])
         shape = launch.choose(read, function, self.tuning)
+        if shape.stages > 1:
+            function = with_pipelined_loops(function, shape.stages)
         used = read_names(function)
         assigned = stored_names(function)
         scalars = [ast.arg(name) for name in self.binding.scalars if name in used]
