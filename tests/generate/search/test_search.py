@@ -102,7 +102,7 @@ def test_configurations_of_one_kernel_are_tried_in_programs_with_several() -> No
 
 def test_another_program_may_win_once_its_configurations_are_searched() -> None:
     def cost(each: Section) -> float:
-        return best_at_512(each) - (8 if each.source == "looped" else 2)
+        return 40 + best_at_512(each) - (5 if each.source == "looped" else 2)  # 54 and 55 at first
 
     found = Bench(cost).search((section(),), (section(source="looped", one={"XBLOCK": 8, "num_warps": 32}),))
     assert found.program[0].source == "looped"
