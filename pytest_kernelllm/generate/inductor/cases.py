@@ -19,6 +19,7 @@ from pytest_kernelllm.generate.inductor.fake import fake_call, traceable_module
 from pytest_kernelllm.generate.inductor.lowering import Lowered, lower
 from pytest_kernelllm.generate.inductor.scalars import NamedScalars, free_scalars
 from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, export
+from pytest_kernelllm.generate.inductor.variants import WITHOUT_COPIES
 from pytest_kernelllm.generate.render.errors import RenderError, unexpected
 from pytest_kernelllm.generate.render.inductor import sections
 from pytest_kernelllm.generate.render.inductor.sections import Section
@@ -78,9 +79,17 @@ def _tracers(live: LiveTarget, gpu: Gpu) -> list[CaseTracer]:
 
 def _completion(tracers: Sequence[CaseTracer], variant: Variant, index: int) -> Completion:
     text = sections.write([tracer.section(variant) for tracer in tracers])
-    if "@triton.jit" not in text:
+    if "@triton.jit" not in text or (not variant.depthwise and all(map(_only_copies, tracers))):
         raise TraceError(_without_kernels(text))
     return Completion("inductor", index, text, "inductor", note=variant.note)
+
+
+def _only_copies(tracer: CaseTracer) -> bool:
+    """Whether all that a case's kernels do is to copy to the layout that a convolution of cuDNN prefers, and back.
+
+    Whatever is gained by that, the library gains by itself.
+    """
+    return tracer.has("convolution") and "@triton.jit" not in tracer.section(WITHOUT_COPIES).source
 
 
 def _without_kernels(text: str) -> str:

@@ -27,10 +27,16 @@ class Variant:
 _TUNED = {"max_autotune_pointwise": True}
 """Makes Inductor name more configurations; with ``torch.compile`` it also times them."""
 
+_AS_THEY_LIE = {"layout_optimization": False}
+"""Keeps Inductor from copying tensors to the layout that cuDNN prefers, and back."""
+
+WITHOUT_COPIES = Variant("convolutions without copies", _AS_THEY_LIE, only="convolution")
+
 VARIANTS = (
-    Variant("depthwise convolutions as kernels", only="depthwise", depthwise=True),
+    Variant("depthwise convolutions as kernels", _AS_THEY_LIE, only="depthwise", depthwise=True),
     Variant("Inductor's fusion, its usual block sizes"),
-    Variant("convolutions without copies", {"layout_optimization": False}, only="convolution"),
+    WITHOUT_COPIES,
+    Variant("depthwise convolutions as kernels, copies for others", only="depthwise", depthwise=True),
     Variant("Inductor's second choice of blocks", choice=1),
     Variant("short reductions unrolled", {"unroll_reductions_threshold": 64}),
     Variant("whole rows in registers", longest_row=1 << 14),

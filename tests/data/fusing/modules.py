@@ -289,3 +289,15 @@ class Pooled(nn.Module):
 
     def forward(self, x):
         return self.pool(x) - x[:, :, ::2, ::2]
+
+
+@triton_candidate(inputs=lambda: torch.randn(2, 16, 8, 8))
+class Pointwise(nn.Module):
+    """Inductor would only copy what the library reads and writes to another layout."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(16, 32, 1, bias=False)
+
+    def forward(self, x):
+        return self.conv(x)

@@ -184,3 +184,16 @@ def test_a_failure_on_one_target_leaves_the_others_theirs() -> None:
     (_, refused), (_, written) = InductorGenerator().generate(requests)
     assert refused.text == "" and written.text
     assert re.fullmatch("The inductor generator failed on this target: .*; please report it", refused.note)
+
+
+def test_copies_around_a_library_call_are_no_candidate() -> None:
+    [completion] = inductor("Pointwise")
+    assert completion.text == ""
+    assert completion.note == "nothing but library calls is left after fusion (convolution)"
+
+
+def test_a_depthwise_convolution_is_a_kernel_at_first() -> None:
+    first, second = inductor("DepthwiseTanh", 2)
+    assert first.note == "depthwise convolutions as kernels"
+    assert "extern_kernels.convolution" not in first.text
+    assert "extern_kernels.convolution" in second.text
