@@ -118,6 +118,14 @@ class Settings:
     """The GPU architecture that kernels are compiled for if there is no GPU."""
     timing: bool = option(True, JUDGING, "prove only; measure no speed", flag="no-timing", sets=False)
     """Whether to measure speed on a GPU."""
+    search: float = option(
+        10.0,
+        GENERATORS,
+        "seconds to search for the fastest of Inductor's programs, a target, on a GPU; 0: none (default 10)",
+        "SECONDS",
+    )
+    """Seconds in which programs of the ``inductor`` generator are measured to find the fastest one, for each target; 0 searches
+    nothing. Without a GPU, or with ``timing`` off, nothing is searched either."""
     min_speedup: float = option(
         1.05, RUN, "smallest speedup over the baseline worth a suggestion (default 1.05)", "X"
     )
@@ -180,6 +188,7 @@ _LEAST = {
     "workers": 0,
     "deadline": 0,
     "reference_deadline": 1,
+    "search": 0,
     "wake_timeout": 0,
 }
 

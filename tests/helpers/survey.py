@@ -43,6 +43,10 @@ SENTENCES = {
 }
 """By id, the generator's whole sentence. Every other module gets a candidate."""
 
+USUAL = "Inductor's fusion, its usual block sizes"
+NOTES = {"from_transformers.py::SegformerDepthWiseConv": "depthwise convolutions as kernels"}
+"""By id, the note of a candidate that is not ``USUAL``."""
+
 JUDGED = (
     "from_torch.py::CrossEntropyLoss",
     "from_torch.py::GLU",

@@ -8,13 +8,18 @@ import math
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from pytest_kernelllm.core.records import Case, Completion, TensorSpec
+from pytest_kernelllm.generate.inductor.depthwise import is_depthwise
 from pytest_kernelllm.generate.inductor.fake import fake_call, traceable_module
 from pytest_kernelllm.generate.inductor.lowering import Lowered, lower
 from pytest_kernelllm.generate.inductor.scalars import NamedScalars, free_scalars
 from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, export
+from pytest_kernelllm.generate.inductor.variants import WITHOUT_COPIES
 from pytest_kernelllm.generate.render.errors import RenderError, unexpected
 from pytest_kernelllm.generate.render.inductor import sections
 from pytest_kernelllm.generate.render.inductor.sections import Section
@@ -36,14 +41,21 @@ def completions(
     """
     started = time.monotonic()
     seen: list[str] = []
+    why = ""
     try:
         tracers = _tracers(live, gpu)
         for variant in variants:
             if len(seen) > max(indices):
                 return
-            completion = _completion(tracers, variant, len(seen))
-            # Variants with the same kernels count once, so the rendered texts are compared.
-            body = translate_inductor(completion.text, live, completion).body
+            if not any(tracer.has(variant.only) for tracer in tracers):
+                continue
+            try:
+                completion = _completion(tracers, variant, len(seen))
+                # Variants with the same kernels count once, so the rendered texts are compared.
+                body = translate_inductor(completion.text, live, completion).body
+            except (TraceError, RenderError) as error:
+                why = why or str(error)
+                continue
             if body in seen:
                 continue
             seen.append(body)
@@ -51,12 +63,11 @@ def completions(
                 now = time.monotonic()
                 yield dataclasses.replace(completion, seconds=round(now - started, 3))
                 started = now
-        why = ""
-    except (TraceError, RenderError) as error:
-        why = "" if seen else str(error)
+    except TraceError as error:
+        why = str(error)
     except Exception as error:
         why = unexpected("The inductor generator", "target", error)
-    if why:
+    if why and not seen:
         yield Completion("inductor", max(len(seen), min(indices)), "", "inductor", note=why.rstrip("."))
 
 
@@ -68,9 +79,17 @@ def _tracers(live: LiveTarget, gpu: Gpu) -> list[CaseTracer]:
 
 def _completion(tracers: Sequence[CaseTracer], variant: Variant, index: int) -> Completion:
     text = sections.write([tracer.section(variant) for tracer in tracers])
-    if "@triton.jit" not in text:
+    if "@triton.jit" not in text or (not variant.depthwise and all(map(_only_copies, tracers))):
         raise TraceError(_without_kernels(text))
     return Completion("inductor", index, text, "inductor", note=variant.note)
+
+
+def _only_copies(tracer: CaseTracer) -> bool:
+    """Whether all that a case's kernels do is to copy to the layout that a convolution of cuDNN prefers, and back.
+
+    Whatever is gained by that, the library gains by itself.
+    """
+    return tracer.has("convolution") and "@triton.jit" not in tracer.section(WITHOUT_COPIES).source
 
 
 def _without_kernels(text: str) -> str:
@@ -106,6 +125,13 @@ class CaseTracer:
                 raise
             self._fix()
 
+    def has(self, what: str) -> bool:
+        """Whether the case computes what a variant is for (``Variant.only``)."""
+        graph = self.exports[""].graph.graph
+        if what == "convolution":
+            return bool(graph.find_nodes(op="call_function", target=torch.ops.aten.convolution.default))
+        return not what or any(map(is_depthwise, graph.nodes))
+
     def section(self, variant: Variant) -> Section:
         """Compiles the case in one variant.
 
@@ -131,13 +157,12 @@ class CaseTracer:
         return Section(case, exported.arguments, exported.output, scalars, launches=launches, source=source)
 
     def _source(self, variant: Variant) -> tuple[Lowered, NamedScalars]:
-        key = repr(sorted(variant.config.items()))
+        key = repr((sorted(variant.config.items()), variant.depthwise, variant.longest_row))
         if key not in self.sources:  # variants that differ in their blocks only share the code
-            lowered = lower(self.exports[""], self.gpu, variant.config)
+            write = partial(lower, gpu=self.gpu, variant=variant)
+            lowered = write(self.exports[""])
             free = free_scalars(
-                lowered.source,
-                self._floats(),
-                lambda values: lower(self._changed(values), self.gpu, variant.config).source,
+                lowered.source, self._floats(), lambda values: write(self._changed(values)).source
             )
             self.sources[key] = lowered, free
         return self.sources[key]

@@ -12,7 +12,7 @@ import os
 import re
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +20,12 @@ import torch
 import torch._inductor.config as inductor_config
 from torch._inductor.graph import GraphLowering
 
+from pytest_kernelllm.generate.inductor.depthwise import as_sums
 from pytest_kernelllm.generate.inductor.device import Gpu
 from pytest_kernelllm.generate.inductor.heuristics import configurations
 from pytest_kernelllm.generate.inductor.on_gpu import convolution_format, moved
 from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, first_line
+from pytest_kernelllm.generate.inductor.variants import Variant
 
 
 @dataclass(frozen=True)
@@ -35,13 +37,13 @@ class Lowered:
     """See ``heuristics.configurations``."""
 
 
-def lower(exported: Exported, gpu: Gpu, config: Mapping[str, Any]) -> Lowered:
+def lower(exported: Exported, gpu: Gpu, variant: Variant) -> Lowered:
     """Returns TorchInductor's output code for an exported module.
 
     Args:
         exported: the module; not changed.
         gpu: the GPU that the code is for.
-        config: TorchInductor options besides the usual ones.
+        variant: how to compile it.
 
     Raises:
         TraceError: TorchInductor cannot compile it.
@@ -61,11 +63,13 @@ def lower(exported: Exported, gpu: Gpu, config: Mapping[str, Any]) -> Lowered:
     try:
         with (
             torch.no_grad(),
-            _as_on(gpu, taken, config),
+            _as_on(gpu, taken, variant),
             tracing(TracingContext(mode)),
             V.set_fake_mode(mode),
         ):
-            graph = moved(_simplified(exported))  # in this order: the passes compute constants
+            graph = moved(
+                _simplified(exported, variant.depthwise)
+            )  # in this order: the passes compute constants
             inputs = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
             compile_fx_inner(graph, inputs, is_inference=True)
     except _Finished:
@@ -85,11 +89,12 @@ class _Finished(BaseException):
 
 
 @contextlib.contextmanager
-def _as_on(gpu: Gpu, taken: list[Lowered], config: Mapping[str, Any]) -> Iterator[None]:
+def _as_on(gpu: Gpu, taken: list[Lowered], variant: Variant) -> Iterator[None]:
     """Makes Inductor write code as on ``gpu``, whatever is in the machine, and stop when it has."""
     import triton
     from torch._dynamo.device_interface import CudaInterface
     from torch._inductor import scheduler
+    from torch._inductor.choices import InductorChoices
     from torch._inductor.runtime.hints import DeviceProperties
 
     def take(graph: Any, *_: Any, **__: Any) -> None:
@@ -109,7 +114,7 @@ def _as_on(gpu: Gpu, taken: list[Lowered], config: Mapping[str, Any]) -> Iterato
         "shape_padding": False,  # it would time matrix products
         "triton.mix_order_reduction": False,
         "triton.cooperative_reductions": False,
-        **config,
+        **variant.config,
     }
     # Options that this version of torch lacks are left out.
     known = {key: value for key, value in options.items() if _has(inductor_config, key)}
@@ -125,6 +130,7 @@ def _as_on(gpu: Gpu, taken: list[Lowered], config: Mapping[str, Any]) -> Iterato
         (torch.cuda, "get_device_properties", properties.__func__),
         (torch.cuda, "get_device_capability", capability.__func__),
         (scheduler, "has_triton", lambda: True),
+        (InductorChoices, "should_use_persistent_reduction", staticmethod(_in_one_pass(variant.longest_row))),
         (torch._C, "_conv_determine_backend_memory_format", convolution_format),
         # Not through set_active and reset_active: the latter looks for a real driver.
         (triton.runtime.driver, "_active", _Driver(gpu)),
@@ -145,6 +151,22 @@ def _as_on(gpu: Gpu, taken: list[Lowered], config: Mapping[str, Any]) -> Iterato
                 clear()
                 stack.callback(clear)
         yield
+
+
+def _in_one_pass(longest_row: int) -> Callable[[Any, bool], bool]:
+    """Returns what decides whether a reduction reads its rows once: Inductor, except for rows that are not longer than this."""
+    from torch._inductor.choices import InductorChoices
+    from torch._inductor.runtime.hints import ReductionHint
+    from torch._inductor.virtualized import V
+
+    usual = InductorChoices.should_use_persistent_reduction
+
+    def decide(features: Any, cooperative: bool) -> bool:
+        inner = features.get_reduction_hint() == ReductionHint.INNER
+        fits = inner and V.graph.sizevars.statically_known_leq(features.reduction_numel, longest_row)
+        return bool(fits or usual(features, cooperative))
+
+    return decide
 
 
 class _Driver:
@@ -203,15 +225,21 @@ def _has(root: Any, path: str) -> bool:
     return True
 
 
-def _simplified(exported: Exported) -> torch.fx.GraphModule:
-    """Copies the graph and applies the passes that TorchInductor runs before it lowers a graph."""
+def _simplified(exported: Exported, depthwise: bool) -> torch.fx.GraphModule:
+    """Copies the graph and applies the passes that TorchInductor runs before it lowers a graph.
+
+    ``depthwise``: see ``Variant``.
+    """
     from torch._inductor.fx_passes.joint_graph import joint_graph_passes
 
-    graph = torch.fx.GraphModule(exported.graph, copy.deepcopy(exported.graph.graph))
+    original = copy.deepcopy(exported.graph.graph)
+    if depthwise:
+        as_sums(original)
+    graph = torch.fx.GraphModule(exported.graph, copy.deepcopy(original))
     joint_graph_passes(graph)
     if any("scaled_dot_product" in str(node.target) for node in graph.graph.nodes):
         # A pattern replaced matrix products around a softmax by the CPU's attention.
-        graph = torch.fx.GraphModule(exported.graph, copy.deepcopy(exported.graph.graph))
+        graph = torch.fx.GraphModule(exported.graph, original)
         with inductor_config.patch(pattern_matcher=False):
             joint_graph_passes(graph)
     return graph

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -16,14 +16,30 @@ class Variant:
     """TorchInductor options."""
     choice: int = 0
     """Which of Inductor's configurations each kernel gets: its last one if it has fewer."""
+    only: Literal["", "convolution", "depthwise"] = ""
+    """What a module must compute, or else the variant is left out."""
+    longest_row: int = 0
+    """Rows of up to so many elements are read once and kept in registers, also where Inductor would loop over them."""
+    depthwise: bool = False
+    """Whether depthwise convolutions are written as kernels, see ``inductor.depthwise``."""
 
 
 _TUNED = {"max_autotune_pointwise": True}
 """Makes Inductor name more configurations; with ``torch.compile`` it also times them."""
 
+_AS_THEY_LIE = {"layout_optimization": False}
+"""Keeps Inductor from copying tensors to the layout that cuDNN prefers, and back."""
+
+WITHOUT_COPIES = Variant("convolutions without copies", _AS_THEY_LIE, only="convolution")
+
 VARIANTS = (
+    Variant("depthwise convolutions as kernels", _AS_THEY_LIE, only="depthwise", depthwise=True),
     Variant("Inductor's fusion, its usual block sizes"),
+    WITHOUT_COPIES,
+    Variant("depthwise convolutions as kernels, copies for others", only="depthwise", depthwise=True),
     Variant("Inductor's second choice of blocks", choice=1),
+    Variant("short reductions unrolled", {"unroll_reductions_threshold": 64}),
+    Variant("whole rows in registers", longest_row=1 << 14),
     Variant("reductions not split", {"split_reductions": False}),
     Variant("looped reductions", {"triton.persistent_reductions": False}),
     *(

@@ -11,10 +11,15 @@ from pytest_kernelllm.core.records import Domain, TensorSpec
 from pytest_kernelllm.core.syntax import constant_int, expression, read_names, rename, stored_names
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.inductor import launch, torch_calls
-from pytest_kernelllm.generate.render.inductor.int64_offsets import needs_int64, with_int64_offsets
+from pytest_kernelllm.generate.render.inductor.int64_offsets import (
+    needs_int64,
+    with_int32_offsets,
+    with_int64_offsets,
+)
 from pytest_kernelllm.generate.render.inductor.kernel_text import call_text, function_text
 from pytest_kernelllm.generate.render.inductor.names import Names, as_identifier, kernel_names
 from pytest_kernelllm.generate.render.inductor.outputs import output_name, outputs, structure
+from pytest_kernelllm.generate.render.inductor.pipelined import with_pipelined_loops
 from pytest_kernelllm.generate.render.inductor.program import Assign, Binding, Do, Launch, Program
 from pytest_kernelllm.generate.render.inductor.program_text import Allocation, ProgramText
 from pytest_kernelllm.generate.render.inductor.prune import fold_outputs, prune
@@ -106,6 +111,11 @@ class _Emitter:
         }
         if needs_int64(self.program, self.binding, self.domain):
             lowered = {name: with_int64_offsets(function) for name, function in lowered.items()}
+        else:
+            lowered = {
+                name: with_int32_offsets(function, launch.fixed_sizes(function))
+                for name, function in lowered.items()
+            }
         pruned = prune(
             fold_outputs(self.program.steps), lowered, self.program.kernels, list(returned.values())
         )
@@ -236,6 +246,8 @@ class _Emitter:
         read = self.program.kernels[step.kernel]
         function = copy.deepcopy(self.functions[step.kernel])
         shape = launch.choose(read, function, self.tuning)
+        if shape.stages > 1:
+            function = with_pipelined_loops(function, shape.stages)
         used = read_names(function)
         assigned = stored_names(function)
         scalars = [ast.arg(name) for name in self.binding.scalars if name in used]

@@ -25,6 +25,8 @@ class LaunchConfig:
 
     blocks: Mapping[str, int]
     warps: int
+    stages: int = 1
+    """Blocks that a loop has under way, see ``pipelined``."""
 
 
 def choose(kernel: KernelSource, function: ast.FunctionDef, tuning: Tuning) -> LaunchConfig:
@@ -39,9 +41,10 @@ def choose(kernel: KernelSource, function: ast.FunctionDef, tuning: Tuning) -> L
     hints = kernel.hints or {}
     fixed = fixed_sizes(function)
     warps = tuning.pointwise_warps if kernel.kind == "pointwise" else tuning.reduction_warps
+    stages = 1
     if kernel.chosen is not None:
         blocks, elements = dict(kernel.chosen), 0
-        warps = blocks.pop("num_warps")
+        warps, stages = blocks.pop("num_warps"), blocks.pop("num_stages", 1)
     elif kernel.kind == "pointwise":
         blocks, elements = _pointwise(hints, parameters, tuning)
     else:
@@ -57,7 +60,7 @@ def choose(kernel: KernelSource, function: ast.FunctionDef, tuning: Tuning) -> L
     per_warp = 256 if kernel.kind == "pointwise" else 128
     most = 8 if kernel.kind == "pointwise" else 16
     warps = warps or min(max(_power_of_two(elements // per_warp), 2), most)
-    return LaunchConfig({k: v for k, v in blocks.items() if k in parameters}, warps)
+    return LaunchConfig({k: v for k, v in blocks.items() if k in parameters}, warps, stages)
 
 
 def _pointwise(hints: Mapping[str, int], parameters: set[str], tuning: Tuning) -> tuple[dict[str, int], int]:

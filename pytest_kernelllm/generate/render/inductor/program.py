@@ -28,7 +28,7 @@ class KernelSource:
     types: Mapping[str, str] | None = None
     """Triton's type of each parameter, if the decorator has it: ``*fp32``, ``*bf16``, ``i32``."""
     chosen: Mapping[str, int] | None = None
-    """The block sizes and ``num_warps`` that its compiler chose, if it says so."""
+    """The block sizes, ``num_warps`` and ``num_stages`` that its compiler or the search chose, if it says so."""
 
 
 @dataclass(frozen=True)

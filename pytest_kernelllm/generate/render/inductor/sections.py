@@ -46,7 +46,7 @@ class Section(Record):
     scalars: dict[str, str] = field(default_factory=dict)
     """The attributes behind named numbers in the kernels: ``{"eps": "self.eps"}``."""
     launches: dict[str, dict[str, int]] = field(default_factory=dict)
-    """The block sizes (``XBLOCK``…) and ``num_warps`` of each kernel, by its name in the source."""
+    """The block sizes (``XBLOCK``…), ``num_warps`` and perhaps ``num_stages`` of each kernel, by its name in the source."""
     source: str = ""
 
 
