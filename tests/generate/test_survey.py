@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from survey import JUDGED, SENTENCES, made, targets
+from survey import JUDGED, PRODUCTS, SENTENCES, made, targets
 
 from pytest_kernelllm.core.kernel_module import read_supports
 from pytest_kernelllm.core.records import Candidate
@@ -15,6 +15,8 @@ from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.judge.environment import find_environment
 from pytest_kernelllm.judge.judge import Criteria, Judge
 from pytest_kernelllm.judge.static_check.static_check import find_violations
+
+FUSION = "Inductor's fusion, its usual block sizes"
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +35,8 @@ def test_a_module_gets_a_candidate_or_a_true_sentence(
     live, completion = made(name)
     assert capfd.readouterr() == ("", "")
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
-    assert completion.note == SENTENCES.get(name, "Inductor's fusion, its usual block sizes")
+    usual = "matrix products and convolutions as kernels" if name in PRODUCTS else FUSION
+    assert completion.note == SENTENCES.get(name, usual)
     assert bool(completion.text) == (name not in SENTENCES)
     if completion.text:
         candidate = render(completion, live)

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from pytest_kernelllm.generate.inductor.variants import Variant
 
 
+class _LibraryCallsOnly(TraceError):
+    """Raised if a variant leaves no kernels."""
+
+
 def completions(
     live: LiveTarget, gpu: Gpu, variants: Sequence[Variant], indices: Sequence[int]
 ) -> Iterator[Completion]:
@@ -36,14 +40,25 @@ def completions(
     """
     started = time.monotonic()
     seen: list[str] = []
+    why = ""
+    fruitless: set[bool] = set()
     try:
         tracers = _tracers(live, gpu)
         for variant in variants:
             if len(seen) > max(indices):
                 return
-            completion = _completion(tracers, variant, len(seen))
-            # Variants with the same kernels count once, so the rendered texts are compared.
-            body = translate_inductor(completion.text, live, completion).body
+            templates = "max_autotune_gemm" in variant.config
+            if templates in fruitless:
+                continue
+            try:
+                completion = _completion(tracers, variant, len(seen))
+                # Variants with the same kernels count once, so the rendered texts are compared.
+                body = translate_inductor(completion.text, live, completion).body
+            except (TraceError, RenderError) as error:
+                why = why or str(error)
+                if isinstance(error, _LibraryCallsOnly):  # so would the other variants of this kind
+                    fruitless.add(templates)
+                continue
             if body in seen:
                 continue
             seen.append(body)
@@ -51,12 +66,11 @@ def completions(
                 now = time.monotonic()
                 yield dataclasses.replace(completion, seconds=round(now - started, 3))
                 started = now
-        why = ""
-    except (TraceError, RenderError) as error:
-        why = "" if seen else str(error)
+    except TraceError as error:
+        why = str(error)
     except Exception as error:
         why = unexpected("The inductor generator", "target", error)
-    if why:
+    if why and not seen:
         yield Completion("inductor", max(len(seen), min(indices)), "", "inductor", note=why.rstrip("."))
 
 
@@ -69,7 +83,7 @@ def _tracers(live: LiveTarget, gpu: Gpu) -> list[CaseTracer]:
 def _completion(tracers: Sequence[CaseTracer], variant: Variant, index: int) -> Completion:
     text = sections.write([tracer.section(variant) for tracer in tracers])
     if "@triton.jit" not in text:
-        raise TraceError(_without_kernels(text))
+        raise _LibraryCallsOnly(_without_kernels(text))
     return Completion("inductor", index, text, "inductor", note=variant.note)
 
 

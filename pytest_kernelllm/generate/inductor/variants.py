@@ -18,17 +18,35 @@ class Variant:
     """Which of Inductor's configurations each kernel gets: its last one if it has fewer."""
 
 
+TEMPLATE = "kernelllm_template"
+"""Names, among the options of a variant, which configuration of each template is taken; no option of Inductor's."""
+
+_TEMPLATES = {
+    "max_autotune_gemm": True,
+    "max_autotune_gemm_backends": "ATEN,TRITON",
+    "max_autotune_conv_backends": "ATEN,TRITON",
+    "triton.num_decompose_k_splits": 0,  # long products are split by `templates`
+}
 _TUNED = {"max_autotune_pointwise": True}
 """Makes Inductor name more configurations; with ``torch.compile`` it also times them."""
 
 VARIANTS = (
     Variant("Inductor's fusion, its usual block sizes"),
+    Variant("matrix products and convolutions as kernels", _TEMPLATES),
     Variant("Inductor's second choice of blocks", choice=1),
+    Variant("matrix products and convolutions in other blocks", {**_TEMPLATES, TEMPLATE: 1}),
     Variant("reductions not split", {"split_reductions": False}),
     Variant("looped reductions", {"triton.persistent_reductions": False}),
     *(
         Variant(f"Inductor's {number} choice of blocks", _TUNED, choice)
         for choice, number in enumerate(("third", "fourth", "fifth", "sixth"), 2)
+    ),
+    *(
+        Variant(
+            f"matrix products and convolutions in the {number} choice of blocks",
+            {**_TEMPLATES, TEMPLATE: choice},
+        )
+        for choice, number in enumerate(("third", "fourth"), 2)
     ),
     Variant(
         "looped reductions, not split", {"triton.persistent_reductions": False, "split_reductions": False}
