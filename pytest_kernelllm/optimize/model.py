@@ -119,11 +119,11 @@ class _Replacement:
         return ModuleReport(path, cls.__qualname__, kernel.dotted, gain=record.verdict.speedup, gpu=gpu)
 
     def keep_if_faster(self, report: ModuleReport, measured: Mapping[str, Ratio]) -> ModuleReport:
-        """Undoes the swap of a module whose kernel was measured to be slower here, and reports on it."""
+        """Undoes the swap of a module whose kernel is not surely faster at its call, and reports on it."""
         gain = measured.get(report.path)
         if not report.kernel or gain is None:
             return report
-        if gain.value > 1.0:
+        if gain.low > 1.0:
             return replace(report, gain=gain)
         [slow] = [swap for swap in self.swaps if swap.path == report.path]
         slow.undo()

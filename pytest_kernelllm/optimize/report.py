@@ -117,4 +117,5 @@ def _gain(module: ModuleReport) -> str:
     if module.gain is None:
         return "not measured"
     gain = module.gain
-    return f"{gain.value:.2f}x [{gain.low:.2f}, {gain.high:.2f}] on {module.gpu}"
+    where = f" on {module.gpu}" if module.gpu else ""
+    return f"{gain.value:.2f}x [{gain.low:.2f}, {gain.high:.2f}]{where}"
