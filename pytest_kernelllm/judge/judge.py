@@ -12,12 +12,20 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Literal
 
 import torch
 
 from pytest_kernelllm.core.measured import CaseTime, Measured
-from pytest_kernelllm.core.records import SIZES_ASKED, Candidate, Check, Environment, Stage, Status, Verdict
+from pytest_kernelllm.core.records import (
+    SIZES_ASKED,
+    BaselineChoice,
+    Candidate,
+    Check,
+    Environment,
+    Stage,
+    Status,
+    Verdict,
+)
 from pytest_kernelllm.core.stages import InStage, unwatched
 from pytest_kernelllm.judge.background import beside
 from pytest_kernelllm.judge.compiling import compile_all, require_compiled
@@ -66,7 +74,7 @@ class Criteria:
     subject: Subject
     tolerance: float | None = None
     min_speedup: float = 1.05
-    baseline: Literal["eager", "compile"] = "eager"
+    baseline: BaselineChoice = "eager"
     """What ``min_speedup`` is measured against; eager where the module cannot be compiled."""
     nonfinite: bool = True
     """Whether NaN and infinities must come out as in the original."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from pytest_kernelllm.core.measured import Measured
-from pytest_kernelllm.core.records import Candidate, Completion, Verdict
+from pytest_kernelllm.core.records import BaselineChoice, Candidate, Completion, Verdict
 from pytest_kernelllm.discover.live import LiveTarget
 from pytest_kernelllm.generate.files import format_of
 from pytest_kernelllm.generate.render.render import RenderError, render
@@ -22,7 +21,7 @@ class Speed:
     """Whether accepted candidates are timed, on a GPU."""
     min_speedup: float = 0.0
     """0 reports the speed and rejects nothing."""
-    baseline: Literal["eager", "compile"] = "eager"
+    baseline: BaselineChoice = "eager"
 
 
 def judge_candidate(

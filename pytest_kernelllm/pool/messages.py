@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pytest_kernelllm.core.records import Candidate, Completion, Environment, Record, Target
+from pytest_kernelllm.core.records import BaselineChoice, Candidate, Completion, Environment, Record, Target
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class JudgeRequest(Record):
     note: str
     """The candidate's file name."""
     min_speedup: float
-    baseline: Literal["eager", "compile"]
+    baseline: BaselineChoice
     timing: bool
     in_project: bool = False
     """Whether ``text`` is a rendered kernel module for a target of a project: judged as it stands, by the marker's own

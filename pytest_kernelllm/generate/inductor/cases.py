@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from pytest_kernelllm.generate.inductor.variants import Variant
 
 
+class _LibraryCallsOnly(TraceError):
+    """Raised if a variant leaves no kernels."""
+
+
 def completions(
     live: LiveTarget, gpu: Gpu, variants: Sequence[Variant], indices: Sequence[int]
 ) -> Iterator[Completion]:
@@ -42,12 +46,14 @@ def completions(
     started = time.monotonic()
     seen: list[str] = []
     why = ""
+    fruitless: set[tuple[bool, bool]] = set()
     try:
         tracers = _tracers(live, gpu)
         for variant in variants:
             if len(seen) > max(indices):
                 return
-            if not any(tracer.has(variant.only) for tracer in tracers):
+            kind = ("max_autotune_gemm" in variant.config, variant.depthwise)
+            if kind in fruitless or not any(tracer.has(variant.only) for tracer in tracers):
                 continue
             try:
                 completion = _completion(tracers, variant, len(seen))
@@ -55,6 +61,8 @@ def completions(
                 body = translate_inductor(completion.text, live, completion).body
             except (TraceError, RenderError) as error:
                 why = why or str(error)
+                if isinstance(error, _LibraryCallsOnly):  # so would the other variants of this kind
+                    fruitless.add(kind)
                 continue
             if body in seen:
                 continue
@@ -79,17 +87,21 @@ def _tracers(live: LiveTarget, gpu: Gpu) -> list[CaseTracer]:
 
 def _completion(tracers: Sequence[CaseTracer], variant: Variant, index: int) -> Completion:
     text = sections.write([tracer.section(variant) for tracer in tracers])
-    if "@triton.jit" not in text or (not variant.depthwise and all(map(_only_copies, tracers))):
-        raise TraceError(_without_kernels(text))
+    if "@triton.jit" not in text or all(_only_copies(tracer, variant) for tracer in tracers):
+        raise _LibraryCallsOnly(_without_kernels(text))
     return Completion("inductor", index, text, "inductor", note=variant.note)
 
 
-def _only_copies(tracer: CaseTracer) -> bool:
+def _only_copies(tracer: CaseTracer, variant: Variant) -> bool:
     """Whether all that a case's kernels do is to copy to the layout that a convolution of cuDNN prefers, and back.
 
     Whatever is gained by that, the library gains by itself.
     """
-    return tracer.has("convolution") and "@triton.jit" not in tracer.section(WITHOUT_COPIES).source
+    if not tracer.has("convolution") or (variant.depthwise and tracer.has("depthwise")):
+        return False
+    if "@triton_heuristics.template(" in tracer.section(variant).source:
+        return False
+    return "@triton.jit" not in tracer.section(WITHOUT_COPIES).source
 
 
 def _without_kernels(text: str) -> str:

@@ -24,6 +24,7 @@ from pytest_kernelllm.generate.inductor.depthwise import as_sums
 from pytest_kernelllm.generate.inductor.device import Gpu
 from pytest_kernelllm.generate.inductor.heuristics import configurations
 from pytest_kernelllm.generate.inductor.on_gpu import convolution_format, moved
+from pytest_kernelllm.generate.inductor.templates import chosen_templates, for_templates
 from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, first_line
 from pytest_kernelllm.generate.inductor.variants import Variant
 
@@ -64,12 +65,14 @@ def lower(exported: Exported, gpu: Gpu, variant: Variant) -> Lowered:
         with (
             torch.no_grad(),
             _as_on(gpu, taken, variant),
+            chosen_templates(gpu, variant.config),
             tracing(TracingContext(mode)),
             V.set_fake_mode(mode),
         ):
-            graph = moved(
-                _simplified(exported, variant.depthwise)
-            )  # in this order: the passes compute constants
+            graph = _simplified(exported, variant.depthwise)
+            if variant.config.get("max_autotune_gemm"):
+                graph = for_templates(graph, gpu)
+            graph = moved(graph)  # in this order: the passes compute constants
             inputs = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
             compile_fx_inner(graph, inputs, is_inference=True)
     except _Finished:
@@ -96,6 +99,7 @@ def _as_on(gpu: Gpu, taken: list[Lowered], variant: Variant) -> Iterator[None]:
     from torch._inductor import scheduler
     from torch._inductor.choices import InductorChoices
     from torch._inductor.runtime.hints import DeviceProperties
+    from torch._inductor.utils import is_big_gpu
 
     def take(graph: Any, *_: Any, **__: Any) -> None:
         code = graph.codegen()[0]
@@ -146,7 +150,7 @@ def _as_on(gpu: Gpu, taken: list[Lowered], variant: Variant) -> Iterator[None]:
         stack.enter_context(inductor_config.patch(known))
         for owner, name, value in replacements:
             stack.enter_context(_replaced(owner, name, value))
-        for cached in (DeviceProperties.create, *vars(torch.utils._triton).values()):
+        for cached in (DeviceProperties.create, is_big_gpu, *vars(torch.utils._triton).values()):
             if clear := getattr(cached, "cache_clear", None):
                 clear()
                 stack.callback(clear)

@@ -157,13 +157,9 @@ class MaskedSoftmax(nn.Module):
 
 
 @triton_candidate(inputs=hidden)
-class Linear(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc = nn.Linear(96, 8)
-
+class Median(nn.Module):
     def forward(self, x):
-        return self.fc(x)
+        return torch.median(x, -1).values
 
 
 @triton_candidate(inputs=rows(8), training=True)

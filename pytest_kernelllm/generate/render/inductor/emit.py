@@ -24,6 +24,7 @@ from pytest_kernelllm.generate.render.inductor.program import Assign, Binding, D
 from pytest_kernelllm.generate.render.inductor.program_text import Allocation, ProgramText
 from pytest_kernelllm.generate.render.inductor.prune import fold_outputs, prune
 from pytest_kernelllm.generate.render.inductor.sections import Tuning
+from pytest_kernelllm.generate.render.inductor.template_text import without_decided_branches
 from pytest_kernelllm.generate.render.inductor.torch_calls import size_of
 from pytest_kernelllm.generate.render.inductor.views import Buffers, domain_layout
 from pytest_kernelllm.generate.render.inductor.wrapper import runtime_parameters
@@ -109,6 +110,9 @@ class _Emitter:
             for name, kernel in self.program.kernels.items()
             if any(isinstance(s, Launch) and s.kernel == name for s in self.program.steps)
         }
+        for name, function in lowered.items():
+            if self.program.kernels[name].kind == "template":
+                lowered[name] = without_decided_branches(function)
         if needs_int64(self.program, self.binding, self.domain):
             lowered = {name: with_int64_offsets(function) for name, function in lowered.items()}
         else:
@@ -228,9 +232,10 @@ class _Emitter:
         options = [f"{kernel.renamed.get(b, b)}={blocks[b]}" for b in constexprs if b in blocks]
         warps = step.warps or kernel.shape.warps
         grid = self._grid(step, given, blocks, function)
-        self.lines.append(
-            call_text(f"{kernel.name}[{grid}]", [*arguments, *options, f"num_warps={warps}"], indent=4)
-        )
+        options.append(f"num_warps={warps}")
+        if self.program.kernels[step.kernel].kind == "template" and kernel.shape.stages:
+            options.append(f"num_stages={kernel.shape.stages}")
+        self.lines.append(call_text(f"{kernel.name}[{grid}]", [*arguments, *options], indent=4))
 
     def _argument(self, value: ast.expr) -> str:
         if constant_int(value) is not None or not read_names(value) & set(self.buffers.layouts):
@@ -246,7 +251,7 @@ class _Emitter:
         read = self.program.kernels[step.kernel]
         function = copy.deepcopy(self.functions[step.kernel])
         shape = launch.choose(read, function, self.tuning)
-        if shape.stages > 1:
+        if read.kind != "template" and shape.stages > 1:
             function = with_pipelined_loops(function, shape.stages)
         used = read_names(function)
         assigned = stored_names(function)
@@ -297,6 +302,11 @@ class _Emitter:
         blocks: Mapping[str, int],
         function: ast.FunctionDef,
     ) -> str:
+        if step.grid is not None:
+            sizes = [ast.unparse(self.buffers.rename(size)) for size in step.grid]
+            while len(sizes) > 1 and sizes[-1] == "1":
+                sizes.pop()
+            return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
         if step.numels is not None:
             numels = dict(zip("xyz", step.numels, strict=False))
         else:

@@ -26,7 +26,7 @@ class LaunchConfig:
     blocks: Mapping[str, int]
     warps: int
     stages: int = 1
-    """Blocks that a loop has under way, see ``pipelined``."""
+    """Blocks that a loop has under way, see ``pipelined``; of a template, the launch option, and 0 leaves it to Triton."""
 
 
 def choose(kernel: KernelSource, function: ast.FunctionDef, tuning: Tuning) -> LaunchConfig:
@@ -37,6 +37,9 @@ def choose(kernel: KernelSource, function: ast.FunctionDef, tuning: Tuning) -> L
         function: the kernel as it will be launched.
         tuning: the block sizes of the variant.
     """
+    if kernel.kind == "template":
+        chosen = kernel.chosen or {}
+        return LaunchConfig({}, chosen.get("num_warps", 4), chosen.get("num_stages", 0))
     parameters = {a.arg for a in function.args.args if a.annotation is not None}
     hints = kernel.hints or {}
     fixed = fixed_sizes(function)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pytest_kernelllm.core.records import Scalar, TensorSpec
 
-Kind = Literal["pointwise", "reduction", "persistent"]
+Kind = Literal["pointwise", "reduction", "persistent", "template"]
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,8 @@ class Launch:
     blocks: Mapping[str, int] | None = None
     """The block sizes (``XBLOCK``…), if the text chooses them."""
     warps: int = 0
+    grid: tuple[ast.expr, ...] | None = None
+    """The number of programs along each axis, if the text says so and not the number of elements."""
 
 
 Step = Assign | Do | Launch

@@ -105,7 +105,8 @@ def _from_section(section: sections.Section, parts: Parts) -> _Version:
     scalars = {name: reached(path, parts) for name, path in section.scalars.items()}
     domain = section.case.domain
     chosen = {
-        name: replace(kernel, chosen=section.launches.get(name)) for name, kernel in program.kernels.items()
+        name: replace(kernel, chosen=section.launches.get(name, kernel.chosen))
+        for name, kernel in program.kernels.items()
     }
     program = replace(program, kernels=chosen)
     binding = Binding(arguments, section.output, scalars, visible(domain, parts))

@@ -16,6 +16,7 @@ from pytest_kernelllm.core.syntax import (
     constant_int,
     is_jitted,
     read_names,
+    rename,
     stored_names,
 )
 from pytest_kernelllm.generate.render.errors import RenderError
@@ -42,6 +43,7 @@ _KINDS: Mapping[str, Kind] = {
     "pointwise": "pointwise",
     "reduction": "reduction",
     "persistent_reduction": "persistent",
+    "template": "template",
 }
 
 
@@ -119,6 +121,10 @@ def _kernel(name: str, function: ast.FunctionDef, helpers: tuple[ast.FunctionDef
             raise RenderError(f"`{name}` is a kernel of kind `{heuristic}`, which is not supported.")
         options = {k.arg: k.value for k in decorator.keywords}
         grid = _entries(options.get("inductor_meta")).get("grid_type", "Grid1D")
+        if _KINDS[heuristic] == "template" and grid == "FixedGrid":
+            tensors = [a.arg for a in function.args.args if a.arg.startswith("arg_")]
+            rename(function, {tensor: f"{tensor}_ptr" for tensor in tensors})
+            return KernelSource(name, function, helpers, "template", chosen=_chosen(options))
         if grid not in ("Grid1D", "Grid2D", "Grid3D", "Grid2DWithYZOverflow"):
             raise RenderError(f"`{name}` needs a launch grid of kind `{grid}`, which is not supported.")
         hints = _entries(options.get("size_hints"))
@@ -134,6 +140,12 @@ def _kernel(name: str, function: ast.FunctionDef, helpers: tuple[ast.FunctionDef
     loops = any(isinstance(node, ast.For) for node in ast.walk(function))
     kind: Kind = "pointwise" if not names & {"rindex", "r0_index"} else "reduction" if loops else "persistent"
     return KernelSource(name, function, helpers, kind)
+
+
+def _chosen(options: Mapping[str | None, ast.expr]) -> Mapping[str, int]:
+    """Returns the launch options of a template's kernel, whose blocks are constants in its body."""
+    found = {name: constant_int(options[name]) for name in ("num_warps", "num_stages") if name in options}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _types(meta: ast.expr | None) -> Mapping[str, str]:
@@ -244,9 +256,11 @@ class _Reader:
                 self.layouts.setdefault(name, layout)
 
     def _run(self, kernel: KernelSource, call: ast.Call) -> None:
-        arguments = tuple(self._resolve(a) for a in call.args)
+        arguments, grid = tuple(self._resolve(a) for a in call.args), None
+        if kernel.kind == "template":
+            arguments, grid = arguments[:-3], arguments[-3:]
         self._check_count(kernel, arguments, call)
-        self.steps.append(Launch(kernel.name, arguments))
+        self.steps.append(Launch(kernel.name, arguments, grid=grid))
 
     def _grid_launch(self, kernel: KernelSource, call: ast.Call) -> None:
         assert isinstance(call.func, ast.Subscript)
