@@ -1,0 +1,135 @@
+"""Gets TorchInductor's code for a module's forward and backward pass, divided as ``torch.compile`` divides them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pytest_kernelllm.core.records import TensorSpec
+from pytest_kernelllm.generate.inductor.device import Gpu
+from pytest_kernelllm.generate.inductor.joint import Joint
+from pytest_kernelllm.generate.inductor.lowering import Lowered, compiler, simplified
+from pytest_kernelllm.generate.inductor.on_gpu import keep_output_strides, moved
+from pytest_kernelllm.generate.inductor.trace import TraceError
+from pytest_kernelllm.generate.render.inductor.sections import BACKWARD, Saved
+
+
+@dataclass(frozen=True)
+class BothWays:
+    """TorchInductor's output code of a forward and a backward pass."""
+
+    forward: Lowered
+    """Returns the outputs, and then what the backward pass needs."""
+    backward: Lowered
+    """Takes ``saved``, and then the gradients of outputs; returns ``gradients``."""
+    saved: tuple[Saved, ...]
+    gradients: tuple[int, ...]
+    """The number of the argument of ``forward`` that each result of ``backward`` is the gradient of."""
+    recomputed: tuple[str, ...]
+    """The operations that the backward pass repeats."""
+
+    @property
+    def source(self) -> str:
+        """Both texts in one."""
+        return self.forward.source + BACKWARD + self.backward.source
+
+
+def lower_both(joint: Joint, gpu: Gpu, config: Mapping[str, Any], names: Mapping[str, str]) -> BothWays:
+    """Returns TorchInductor's output code for both passes.
+
+    Args:
+        joint: the module with its gradients; not changed.
+        gpu: the GPU that the code is for.
+        config: TorchInductor options besides the usual ones.
+        names: the name of each named dimension by its symbol in the graph.
+
+    Raises:
+        TraceError: TorchInductor cannot compile it.
+    """
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    with compiler(joint.graph, gpu, config) as compiled:
+        whole = moved(simplified(joint.graph))
+        inputs = [node.meta["val"] for node in _inputs(whole)]
+        forward, backward = min_cut_rematerialization_partition(whole, inputs, num_fwd_outputs=joint.outputs)
+        kept = _results(forward)[joint.outputs :]
+        expected = [node.name for node in kept]
+        given = [node.name for node in _inputs(backward)]
+        tangents = [f"tangents_{number}" for number in range(1, len(joint.differentiable) + 1)]
+        if given != [*expected, *tangents]:
+            raise TraceError("the partitioner of this PyTorch passes tensors to the backward pass in another order")
+        for node in _inputs(backward)[len(expected) :]:
+            if not node.meta["val"].is_contiguous():
+                raise TraceError("it returns a tensor that is not contiguous, whose gradient has another order")
+        sources = dict(zip((n.name for n in _inputs(whole)), joint.arguments, strict=False))
+        saved = [
+            _saved(node, joint.outputs + number, sources, names) for number, node in enumerate(kept)
+        ]
+        gradients = _only_gradients(backward)
+        recomputed = _repeated(forward, backward)
+        written = compiled(keep_output_strides(forward), empty=True), compiled(
+            keep_output_strides(backward), empty=True, is_backward=True
+        )
+    return BothWays(*written, tuple(saved), gradients, recomputed)
+
+
+def _inputs(graph: torch.fx.GraphModule) -> list[torch.fx.Node]:
+    return list(graph.graph.find_nodes(op="placeholder"))
+
+
+def _results(graph: torch.fx.GraphModule) -> Sequence[Any]:
+    results: Sequence[Any] = graph.graph.find_nodes(op="output")[0].args[0]
+    return results
+
+
+def _only_gradients(backward: torch.fx.GraphModule) -> tuple[int, ...]:
+    """Makes a backward graph return no None, and returns the number of the argument of each gradient left."""
+    output = backward.graph.find_nodes(op="output")[0]
+    results = output.args[0]
+    output.args = (tuple(node for node in results if node is not None),)
+    backward.recompile()
+    return tuple(number for number, node in enumerate(results) if node is not None)
+
+
+def _saved(node: torch.fx.Node, result: int, sources: Mapping[str, str], names: Mapping[str, str]) -> Saved:
+    """Describes a value that the backward pass gets, by what it is: an argument, or an operation's result."""
+    value, base = node.meta["val"], _base(node)
+    if not isinstance(value, torch.Tensor):
+        return Saved(names.get(str(value), "size"), result, size=True)
+    name = sources.get(base.name) or _operation(base)
+    shape = [size if isinstance(size, int) else names.get(str(size), "") for size in value.shape]
+    known = value.is_contiguous() and "" not in shape
+    spec = TensorSpec(str(value.dtype).removeprefix("torch."), tuple(shape)) if known else None
+    return Saved(name, result, spec)
+
+
+def _base(node: torch.fx.Node) -> torch.fx.Node:
+    """Returns the node of which a node is a view."""
+    while node.op == "call_function" and getattr(node.target, "is_view", False):
+        node = node.all_input_nodes[0]
+    return node
+
+
+def _repeated(forward: torch.fx.GraphModule, backward: torch.fx.GraphModule) -> tuple[str, ...]:
+    """Returns the names of operations in both graphs, without views, conversions and constants."""
+    there = {node.name for node in forward.graph.nodes}
+    both = (node for node in backward.graph.nodes if node.op == "call_function" and node.name in there)
+    return tuple(dict.fromkeys(_operation(node) for node in both if _computes(node)))
+
+
+def _computes(node: torch.fx.Node) -> bool:
+    converts = _operation(node) == "convert_element_type"
+    return bool(node.all_input_nodes) and _base(node) is node and not converts and _is_tensor(node)
+
+
+def _is_tensor(node: torch.fx.Node) -> bool:
+    return isinstance(node.meta.get("val"), torch.Tensor)
+
+
+def _operation(node: torch.fx.Node) -> str:
+    """Returns the name of a node's operation: ``rsqrt``."""
+    packet = getattr(node.target, "overloadpacket", None)
+    return str(getattr(packet, "__name__", node.name))
