@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,9 @@ from pytest_kernelllm.generate.inductor.lowering import Lowered, compiler, simpl
 from pytest_kernelllm.generate.inductor.on_gpu import keep_output_strides, moved
 from pytest_kernelllm.generate.inductor.trace import TraceError
 from pytest_kernelllm.generate.render.inductor.sections import BACKWARD, Saved
+
+_PARTS = {("var_mean", 0): "var", ("var_mean", 1): "mean"}
+"""Names for the results of operations that have several, by number."""
 
 
 @dataclass(frozen=True)
@@ -121,15 +125,22 @@ def _repeated(forward: torch.fx.GraphModule, backward: torch.fx.GraphModule) -> 
 
 
 def _computes(node: torch.fx.Node) -> bool:
-    converts = _operation(node) == "convert_element_type"
-    return bool(node.all_input_nodes) and _base(node) is node and not converts and _is_tensor(node)
-
-
-def _is_tensor(node: torch.fx.Node) -> bool:
-    return isinstance(node.meta.get("val"), torch.Tensor)
+    """Whether a node is more than a view, a conversion, a constant or a size."""
+    tensor = isinstance(node.meta.get("val"), torch.Tensor)
+    return tensor and bool(node.all_input_nodes) and _base(node) is node and not _converts(node)
 
 
 def _operation(node: torch.fx.Node) -> str:
-    """Returns the name of a node's operation: ``rsqrt``."""
+    """Returns the name of a node's operation, such as ``rsqrt``; of a conversion, that of what it converts."""
+    if node.target is operator.getitem:
+        source, place = node.args
+        assert isinstance(source, torch.fx.Node) and isinstance(place, int)
+        return _PARTS.get((_operation(source), place), f"{_operation(source)}_{place}")
+    if _converts(node) and node.all_input_nodes[0].op == "call_function":
+        return _operation(_base(node.all_input_nodes[0]))
     packet = getattr(node.target, "overloadpacket", None)
     return str(getattr(packet, "__name__", node.name))
+
+
+def _converts(node: torch.fx.Node) -> bool:
+    return node.target is torch.ops.prims.convert_element_type.default

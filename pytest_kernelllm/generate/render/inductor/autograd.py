@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from pytest_kernelllm.generate.render.inductor.outputs import output_name, outpu
 from pytest_kernelllm.generate.render.inductor.program import Binding, Program
 from pytest_kernelllm.generate.render.inductor.program_text import AutogradText, ProgramText
 from pytest_kernelllm.generate.render.inductor.sections import Backward, Saved, Tuning
+from pytest_kernelllm.generate.render.visible import is_own
 
 _OF_CTX = ("dirty_tensors", "materialize_grads", "metadata", "name", "needs_input_grad", "next_functions")
 """Attributes that a ``ctx`` has."""
@@ -54,7 +55,8 @@ class _Function:
         self.binding = binding
         self.domain = domain
         names = Names({"ctx", "self", "torch", "triton", "tl"})
-        self.arguments = {path: names.take(as_identifier(path)) for path in binding.arguments.values()}
+        paths = sorted(binding.arguments.values(), key=is_own)  # inputs first
+        self.arguments = {path: names.take(as_identifier(path)) for path in paths}
         """The parameter of the autograd function for each expression over ``self`` and forward's parameters."""
         self.scalars = {name: names.take(name) for name in binding.scalars}
         self.results: dict[int, str] = {}
@@ -95,6 +97,10 @@ class _Function:
             made,
         )
 
+    def _named(self) -> dict[str, str]:
+        """Returns the autograd function's parameter for each argument of the forward program."""
+        return {name: self.arguments[self.binding.arguments[name]] for name in self.program.arguments}
+
     def _application(self, call: str) -> Sequence[str]:
         names = {number: name for number, name in self.results.items()}
         if self.binding.output == {"tensor": 0} or _is_plain(self.binding.output, len(names)):
@@ -119,7 +125,7 @@ class _Function:
             return [*lines, f"return {', '.join(texts[number] for number in self.results)}"]
 
         binding = Binding(
-            {argument: self.arguments[path] for argument, path in self.binding.arguments.items()},
+            _in_order(self.arguments.values(), self._named()),
             {"dict": results},
             self.scalars,
             {self.arguments.get(path, path): spec for path, spec in self.binding.specs.items()},
@@ -140,20 +146,21 @@ class _Function:
         header, program = self.gradients.header, self.gradients.program
         incoming = [self.incoming[number] for number in header.incoming]
         given = [*(written for _, written in self.kept), *incoming]
+        inputs = [written for saved, written in self.kept if saved.name in self.arguments and not is_own(saved.name)]
         specs: dict[str, Any] = {
             written: saved.spec for saved, written in self.kept if saved.spec is not None
         }
-        parameters = list(self.arguments.values())
-        results = {f"grad_{parameters[place]}": number for number, place in enumerate(header.gradients)}
+        names = list(self._named().values())
+        wanted = [names[place] for place in header.gradients]
 
         def ending(texts: Mapping[int, str]) -> list[str]:
-            found = dict(zip(header.gradients, texts.values(), strict=True))
-            every = [found.get(place, "None") for place in range(len(parameters))]
-            return [f"return {', '.join([*every, *('None' for _ in self.scalars)])}"]
+            found = dict(zip(wanted, texts.values(), strict=True))
+            every = [found.get(name, "None") for name in (*self.arguments.values(), *self.scalars.values())]
+            return [f"return {', '.join(every)}"]
 
         binding = Binding(
-            dict(zip(program.arguments, given, strict=True)),
-            {"dict": {name: {"tensor": number} for name, number in results.items()}},
+            _in_order((*inputs, *incoming), dict(zip(program.arguments, given, strict=True))),
+            {"dict": {f"grad_{name}": {"tensor": number} for number, name in enumerate(wanted)}},
             {name: f"ctx.{scalar}" for name, scalar in self.scalars.items()},
             specs,
         )
@@ -170,6 +177,13 @@ class _Function:
         head = [f"{', '.join(unpacked)}{',' if len(unpacked) == 1 else ''} = ctx.saved_tensors"] if unpacked else []
         head += [f"{name} = {name}.contiguous()" for name in incoming]
         return replace(written, statements=(*head, *written.statements))
+
+
+def _in_order(first: Iterable[str], values: Mapping[str, str]) -> dict[str, str]:
+    """Returns a dict with some values first: new buffers lie on the device of the first tensor."""
+    leading = list(first)
+    order = {value: place for place, value in enumerate(leading)}
+    return dict(sorted(values.items(), key=lambda item: order.get(item[1], len(leading))))
 
 
 def _is_plain(output: Any, count: int) -> bool:
