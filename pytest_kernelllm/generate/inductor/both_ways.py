@@ -15,7 +15,7 @@ from pytest_kernelllm.generate.inductor.joint import Joint
 from pytest_kernelllm.generate.inductor.lowering import Lowered, compiler, simplified
 from pytest_kernelllm.generate.inductor.on_gpu import keep_output_strides, moved
 from pytest_kernelllm.generate.inductor.trace import TraceError
-from pytest_kernelllm.generate.render.inductor.sections import BACKWARD, Saved
+from pytest_kernelllm.generate.render.inductor.sections import BACKWARD, Passed
 
 _PARTS = {("var_mean", 0): "var", ("var_mean", 1): "mean"}
 """Names for the results of operations that have several, by number."""
@@ -28,8 +28,9 @@ class BothWays:
     forward: Lowered
     """Returns the outputs, and then what the backward pass needs."""
     backward: Lowered
-    """Takes ``saved``, and then the gradients of outputs; returns ``gradients``."""
-    saved: tuple[Saved, ...]
+    """Takes ``saved`` and ``incoming``; returns ``gradients``."""
+    saved: tuple[Passed, ...]
+    incoming: tuple[Passed, ...]
     gradients: tuple[int, ...]
     """The number of the argument of ``forward`` that each result of ``backward`` is the gradient of."""
     recomputed: tuple[str, ...]
@@ -59,25 +60,26 @@ def lower_both(joint: Joint, gpu: Gpu, config: Mapping[str, Any], names: Mapping
         whole = moved(simplified(joint.graph))
         inputs = [node.meta["val"] for node in _inputs(whole)]
         forward, backward = min_cut_rematerialization_partition(whole, inputs, num_fwd_outputs=joint.outputs)
-        kept = _results(forward)[joint.outputs :]
-        expected = [node.name for node in kept]
-        given = [node.name for node in _inputs(backward)]
-        tangents = [f"tangents_{number}" for number in range(1, len(joint.differentiable) + 1)]
-        if given != [*expected, *tangents]:
+        kept = {node.name: n for n, node in enumerate(_results(forward)[joint.outputs :], joint.outputs)}
+        given, count = _inputs(backward), len(joint.differentiable)
+        passed, tangents = given[:-count], given[-count:]
+        if any(node.name not in kept for node in passed) or any(node.name in kept for node in tangents):
             raise TraceError("the partitioner of this PyTorch passes tensors to the backward pass in another order")
-        for node in _inputs(backward)[len(expected) :]:
-            if not node.meta["val"].is_contiguous():
-                raise TraceError("it returns a tensor that is not contiguous, whose gradient has another order")
+        if not all(node.meta["val"].is_contiguous() for node in tangents):
+            raise TraceError("it returns a tensor whose gradient is not contiguous")
         sources = dict(zip((n.name for n in _inputs(whole)), joint.arguments, strict=False))
-        saved = [
-            _saved(node, joint.outputs + number, sources, names) for number, node in enumerate(kept)
-        ]
+        there = {node.name: node for node in forward.graph.nodes}
+        saved = tuple(_passed(there[node.name], kept[node.name], sources, names) for node in passed)
+        incoming = tuple(
+            _passed(node, number, {}, names)
+            for node, number in zip(tangents, joint.differentiable, strict=True)
+        )
         gradients = _only_gradients(backward)
         recomputed = _repeated(forward, backward)
         written = compiled(keep_output_strides(forward), empty=True), compiled(
             keep_output_strides(backward), empty=True, is_backward=True
         )
-    return BothWays(*written, tuple(saved), gradients, recomputed)
+    return BothWays(*written, saved, incoming, gradients, recomputed)
 
 
 def _inputs(graph: torch.fx.GraphModule) -> list[torch.fx.Node]:
@@ -98,16 +100,16 @@ def _only_gradients(backward: torch.fx.GraphModule) -> tuple[int, ...]:
     return tuple(number for number, node in enumerate(results) if node is not None)
 
 
-def _saved(node: torch.fx.Node, result: int, sources: Mapping[str, str], names: Mapping[str, str]) -> Saved:
+def _passed(node: torch.fx.Node, result: int, sources: Mapping[str, str], names: Mapping[str, str]) -> Passed:
     """Describes a value that the backward pass gets, by what it is: an argument, or an operation's result."""
     value, base = node.meta["val"], _base(node)
     if not isinstance(value, torch.Tensor):
-        return Saved(names.get(str(value), "size"), result, size=True)
+        return Passed(names.get(str(value), "size"), result, size=True)
     name = sources.get(base.name) or _operation(base)
     shape = [size if isinstance(size, int) else names.get(str(size), "") for size in value.shape]
     known = value.is_contiguous() and "" not in shape
     spec = TensorSpec(str(value.dtype).removeprefix("torch."), tuple(shape)) if known else None
-    return Saved(name, result, spec)
+    return Passed(name, result, spec)
 
 
 def _base(node: torch.fx.Node) -> torch.fx.Node:

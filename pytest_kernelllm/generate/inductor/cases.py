@@ -125,11 +125,10 @@ class CaseTracer:
         exported = self.exports[""]
         backward, forward = None, lowered
         if isinstance(lowered, BothWays):
-            assert isinstance(exported, Joint)
             forward = lowered.forward
             backward = Backward(
                 lowered.saved,
-                exported.differentiable,
+                lowered.incoming,
                 lowered.gradients,
                 lowered.recomputed,
                 _launches(lowered.backward, variant),

@@ -12,7 +12,7 @@ from pytest_kernelllm.generate.render.inductor.names import Names, as_identifier
 from pytest_kernelllm.generate.render.inductor.outputs import output_name, outputs, structure
 from pytest_kernelllm.generate.render.inductor.program import Binding, Program
 from pytest_kernelllm.generate.render.inductor.program_text import AutogradText, ProgramText
-from pytest_kernelllm.generate.render.inductor.sections import Backward, Saved, Tuning
+from pytest_kernelllm.generate.render.inductor.sections import Backward, Passed, Tuning
 from pytest_kernelllm.generate.render.visible import is_own
 
 _OF_CTX = ("dirty_tensors", "materialize_grads", "metadata", "name", "needs_input_grad", "next_functions")
@@ -66,7 +66,7 @@ class _Function:
             self.results[number] = taken.take(output_name(binding.output, number))
         self.incoming = {number: taken.take(f"grad_{name}") for number, name in self.results.items()}
         unpacked, of_ctx = Names(["ctx", *self.incoming.values()]), Names([*_OF_CTX, *self.scalars.values()])
-        self.kept: list[tuple[Saved, str]] = []
+        self.kept: list[tuple[Passed, str]] = []
         """What is saved, with its expression in the backward pass."""
         for saved in gradients.header.saved:
             name = as_identifier(saved.name)
@@ -120,7 +120,8 @@ class _Function:
             lines = [f"ctx.save_for_backward({', '.join(tensors)})"] if tensors else []
             lines += [f"{written} = {texts[saved.result]}" for saved, written in self.kept if saved.size]
             lines += [f"ctx.{name} = {name}" for name in self.scalars.values() if f"ctx.{name}" in used]
-            constant = [texts[n] for n in self.results if n not in self.gradients.header.incoming]
+            differentiable = {gradient.result for gradient in self.gradients.header.incoming}
+            constant = [texts[n] for n in self.results if n not in differentiable]
             lines += [f"ctx.mark_non_differentiable({', '.join(constant)})"] if constant else []
             return [*lines, f"return {', '.join(texts[number] for number in self.results)}"]
 
@@ -144,12 +145,11 @@ class _Function:
 
     def _backward(self, stem: str) -> ProgramText:
         header, program = self.gradients.header, self.gradients.program
-        incoming = [self.incoming[number] for number in header.incoming]
+        incoming = [self.incoming[gradient.result] for gradient in header.incoming]
         given = [*(written for _, written in self.kept), *incoming]
         inputs = [written for saved, written in self.kept if saved.name in self.arguments and not is_own(saved.name)]
-        specs: dict[str, Any] = {
-            written: saved.spec for saved, written in self.kept if saved.spec is not None
-        }
+        passed = zip((*header.saved, *header.incoming), given, strict=True)
+        specs: dict[str, Any] = {name: value.spec for value, name in passed if value.spec is not None}
         names = list(self._named().values())
         wanted = [names[place] for place in header.gradients]
 
@@ -174,7 +174,7 @@ class _Function:
             ending=ending,
         )
         unpacked = [name for saved, name in self.kept if not saved.size]
-        head = [f"{', '.join(unpacked)}{',' if len(unpacked) == 1 else ''} = ctx.saved_tensors"] if unpacked else []
+        head = [f"{_targets(unpacked)} = ctx.saved_tensors"] if unpacked else []
         head += [f"{name} = {name}.contiguous()" for name in incoming]
         return replace(written, statements=(*head, *written.statements))
 
@@ -195,3 +195,7 @@ def _defined(text: ProgramText) -> list[str]:
     """Returns the names of the functions that a program's kernels define."""
     heads = (kernel.partition("def ")[2].partition("(")[0] for kernel in text.kernels)
     return [head for head in heads if head]
+
+
+def _targets(names: Sequence[str]) -> str:
+    return f"({names[0]},)" if len(names) == 1 else ", ".join(names)

@@ -154,6 +154,7 @@ class _Emitter:
         tensors = [
             w for w in self.binding.arguments.values() if isinstance(specs.get(w), TensorSpec) or "[" in w
         ]
+        tensors = tensors or list(self.binding.arguments.values())
         self.reference = next((w for w in tensors if not is_own(w)), tensors[0] if tensors else "")
 
     def _assign(self, step: Assign) -> None:

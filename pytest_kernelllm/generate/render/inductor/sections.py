@@ -36,13 +36,13 @@ class Tuning(Record):
 
 
 @dataclass(frozen=True)
-class Saved(Record):
-    """A result of a forward pass that its backward pass gets."""
+class Passed(Record):
+    """What a backward pass gets: a result of the forward pass, or the gradient of one."""
 
     name: str
     """What it is: an argument's expression, an operation such as ``rsqrt``, or a named dimension."""
     result: int
-    """Its number among the results of ``call``."""
+    """The number of the result of ``call``."""
     spec: TensorSpec | None = None
     """Its dtype and shape, if it is a contiguous tensor whose sizes have names."""
     size: bool = False
@@ -53,9 +53,10 @@ class Saved(Record):
 class Backward(Record):
     """TorchInductor's code for the backward pass of a case, whose ``call`` takes ``saved`` and then ``incoming``."""
 
-    saved: tuple[Saved, ...]
-    incoming: tuple[int, ...]
-    """The outputs whose gradients it takes, by number."""
+    saved: tuple[Passed, ...]
+    """Results of the forward pass."""
+    incoming: tuple[Passed, ...]
+    """Gradients of outputs."""
     gradients: tuple[int, ...]
     """The number of the forward pass's argument that each of its results is the gradient of."""
     recomputed: tuple[str, ...] = ()
