@@ -64,7 +64,9 @@ def lower_both(joint: Joint, gpu: Gpu, config: Mapping[str, Any], names: Mapping
         given, count = _inputs(backward), len(joint.differentiable)
         passed, tangents = given[:-count], given[-count:]
         if any(node.name not in kept for node in passed) or any(node.name in kept for node in tangents):
-            raise TraceError("the partitioner of this PyTorch passes tensors to the backward pass in another order")
+            raise TraceError(
+                "the partitioner of this PyTorch passes tensors to the backward pass in another order"
+            )
         if not all(node.meta["val"].is_contiguous() for node in tangents):
             raise TraceError("it returns a tensor whose gradient is not contiguous")
         sources = dict(zip((n.name for n in _inputs(whole)), joint.arguments, strict=False))
@@ -76,8 +78,9 @@ def lower_both(joint: Joint, gpu: Gpu, config: Mapping[str, Any], names: Mapping
         )
         gradients = _only_gradients(backward)
         recomputed = _repeated(forward, backward)
-        written = compiled(keep_output_strides(forward), empty=True), compiled(
-            keep_output_strides(backward), empty=True, is_backward=True
+        written = (
+            compiled(keep_output_strides(forward), empty=True),
+            compiled(keep_output_strides(backward), empty=True, is_backward=True),
         )
     return BothWays(*written, saved, incoming, gradients, recomputed)
 
@@ -106,7 +109,9 @@ def _passed(node: torch.fx.Node, result: int, sources: Mapping[str, str], names:
     if not isinstance(value, torch.Tensor):
         return Passed(names.get(str(value), "size"), result, size=True)
     name = sources.get(base.name) or _operation(base)
-    shape = [size if isinstance(size, int) else names.get(str(size), "") for size in value.shape]
+    shape: list[int | str] = [
+        size if isinstance(size, int) else names.get(str(size), "") for size in value.shape
+    ]
     known = value.is_contiguous() and "" not in shape
     spec = TensorSpec(str(value.dtype).removeprefix("torch."), tuple(shape)) if known else None
     return Passed(name, result, spec)

@@ -75,7 +75,7 @@ def compiler(
     guards = len(environment.guards) if environment is not None else 0
     taken: list[Lowered] = []
 
-    def compiled(graph: torch.fx.GraphModule, *, empty: bool = False, **options: bool) -> Lowered:
+    def compiled(graph: torch.fx.GraphModule, *, empty: bool = False, **options: Any) -> Lowered:
         taken.clear()
         try:
             compile_fx_inner(graph, _inputs(graph), **options)

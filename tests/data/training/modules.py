@@ -147,6 +147,20 @@ class BatchNorm(nn.Module):
         return self.norm(x.transpose(1, 2))
 
 
+def images(batch: int = 2) -> Tensor:
+    return torch.randn(batch, 3, 8, 8)
+
+
+@triton_candidate(inputs=images, dims={"batch": (1, 4)}, backward=True)
+class Convolved(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.conv(x))
+
+
 @triton_candidate(inputs=heads, dims=SIZES, backward=True)
 class Attention(nn.Module):
     def forward(self, q: Tensor, k: Tensor) -> Tensor:

@@ -42,6 +42,8 @@ ACCEPTED = (
 )
 REFUSED = {
     "BatchNorm": "it changes an input or buffer in place, or returns views of one tensor",
+    "Convolved": "The code leaves `aten.convolution_backward` to PyTorch; a kernel module may leave only matrix "
+    "multiplications, convolutions and attention to it",
     "Attention": "attention keeps PyTorch's own backward pass, so no kernels are written for it",
     "Passing": "it returns an input or a view of it",
     "Detached": "no output depends on an input or parameter in a way that autograd can follow",
@@ -94,7 +96,12 @@ def test_the_judge_accepts_both_passes(judge: Judge, name: str) -> None:
         ("RMSNorm", "* -0.5 *", "* 0.5 *", "gradients"),
         ("RMSNorm", "return grad_x, grad_weight.view(48), None", "return grad_x, None, None", "gradients"),
         ("SwiGLU", "return grad_gate, grad_up", "return grad_up, grad_gate", "gradients"),
-        ("CrossEntropy", "grad_out = grad_out.contiguous()", "grad_out = torch.ones_like(grad_out)", "gradients"),
+        (
+            "CrossEntropy",
+            "grad_out = grad_out.contiguous()",
+            "grad_out = torch.ones_like(grad_out)",
+            "gradients",
+        ),
         ("LayerNorm", ".contiguous()", "", "memory"),
     ],
 )
@@ -139,9 +146,7 @@ def adopted(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[nn.
 
 
 @pytest.mark.parametrize("frozen", ["nothing", "x", "weight", "both"])
-def test_tensors_that_need_no_gradient_get_none(
-    adopted: tuple[nn.Module, nn.Module], frozen: str
-) -> None:
+def test_tensors_that_need_no_gradient_get_none(adopted: tuple[nn.Module, nn.Module], frozen: str) -> None:
     gradients = []
     for module in adopted:
         x = torch.linspace(-1, 1, 2 * 6 * 48).view(2, 6, 48).requires_grad_(frozen not in ("x", "both"))

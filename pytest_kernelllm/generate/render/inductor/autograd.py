@@ -70,9 +70,7 @@ class _Function:
         """What is saved, with its expression in the backward pass."""
         for saved in gradients.header.saved:
             name = as_identifier(saved.name)
-            self.kept.append(
-                (saved, f"ctx.{of_ctx.take(name)}" if saved.size else unpacked.take(name))
-            )
+            self.kept.append((saved, f"ctx.{of_ctx.take(name)}" if saved.size else unpacked.take(name)))
 
     def text(self, stem: str, function: str) -> ProgramText:
         """Writes the kernels, the autograd function and the statement that applies it."""
@@ -102,7 +100,7 @@ class _Function:
         return {name: self.arguments[self.binding.arguments[name]] for name in self.program.arguments}
 
     def _application(self, call: str) -> Sequence[str]:
-        names = {number: name for number, name in self.results.items()}
+        names = self.results
         if self.binding.output == {"tensor": 0} or _is_plain(self.binding.output, len(names)):
             return [f"return {call}"]
         left = ", ".join(names.values())
@@ -147,7 +145,9 @@ class _Function:
         header, program = self.gradients.header, self.gradients.program
         incoming = [self.incoming[gradient.result] for gradient in header.incoming]
         given = [*(written for _, written in self.kept), *incoming]
-        inputs = [written for saved, written in self.kept if saved.name in self.arguments and not is_own(saved.name)]
+        inputs = [
+            written for saved, written in self.kept if saved.name in self.arguments and not is_own(saved.name)
+        ]
         passed = zip((*header.saved, *header.incoming), given, strict=True)
         specs: dict[str, Any] = {name: value.spec for value, name in passed if value.spec is not None}
         names = list(self._named().values())

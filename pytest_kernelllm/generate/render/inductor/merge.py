@@ -6,7 +6,12 @@ import ast
 from dataclasses import replace
 
 from pytest_kernelllm.generate.render.inductor.kernel_text import function_text
-from pytest_kernelllm.generate.render.inductor.program_text import Allocation, AutogradText, ProgramText, Statements
+from pytest_kernelllm.generate.render.inductor.program_text import (
+    Allocation,
+    AutogradText,
+    ProgramText,
+    Statements,
+)
 
 
 def merge(a: ProgramText, b: ProgramText) -> ProgramText | None:
