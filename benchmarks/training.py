@@ -41,7 +41,7 @@ from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.records import Target
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.optimize.environment import interpreting
-from pytest_kernelllm.runtime import explain
+from pytest_kernelllm.runtime import DISPATCHER, explain
 from pytest_kernelllm.session.session import Session, open_session
 from pytest_kernelllm.verify.in_memory import JudgedKernel, adopt
 
@@ -399,10 +399,9 @@ def _llama(folder: Path, options: argparse.Namespace, device: str) -> dict[str, 
         if name in WAYS and name not in options.ways:
             continue
         model = _model(options, device)
-        report = None
         if name == "ours":
-            report = optimize_model(model, store=folder / ".kernelllm")
-            print(report)
+            print(optimize_model(model, store=folder / ".kernelllm"))
+            _refuse_originals(model, data[0])
         way = torch.compile(model) if name == "torch.compile" else model
         runs[name] = _train(way, model, data, options, device)
     eager = runs["eager"][0]
@@ -450,6 +449,29 @@ def _batches(options: argparse.Namespace, device: str) -> list[torch.Tensor]:
         noise = torch.randint(4, tokens.shape[:2], generator=generator)
         tokens[..., place] = (tokens[..., place - 1] * 5 + 17 + noise) % min(vocabulary, 1024)
     return list(tokens.to(device))
+
+
+def _refuse_originals(model: nn.Module, batch: torch.Tensor) -> None:
+    """Makes sure that every kernel that was placed also runs: a model that fell back would train just like eager.
+
+    Raises:
+        RuntimeError: none was placed, or a call is outside a kernel's domain.
+    """
+    said: list[str] = []
+
+    def ask(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        said.append(explain(module, *args, **kwargs))
+
+    hooks = [module.register_forward_pre_hook(ask, with_kwargs=True) for module in _placed(model)]
+    model(batch, labels=batch, use_cache=False)
+    for hook in hooks:
+        hook.remove()
+    if not said or not all("runs the kernel" in each for each in said):
+        raise RuntimeError("\n".join(dict.fromkeys(said)) or "no kernel was placed in the model")
+
+
+def _placed(model: nn.Module) -> list[nn.Module]:
+    return [module for module in model.modules() if hasattr(type(module).forward, DISPATCHER)]
 
 
 def _train(

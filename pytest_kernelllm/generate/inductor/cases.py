@@ -123,17 +123,14 @@ class CaseTracer:
         pinned = {k: v for k, v in self.case.domain.attributes.items() if f"self.{k}" not in scalars.values()}
         case = dataclasses.replace(self.case, domain=dataclasses.replace(self.case.domain, attributes=pinned))
         exported = self.exports[""]
-        backward, forward = None, lowered
         if isinstance(lowered, BothWays):
-            forward = lowered.forward
+            second = _launches(lowered.backward, variant)
             backward = Backward(
-                lowered.saved,
-                lowered.incoming,
-                lowered.gradients,
-                lowered.recomputed,
-                _launches(lowered.backward, variant),
+                lowered.saved, lowered.incoming, lowered.gradients, lowered.recomputed, second
             )
-        launches = _launches(forward, variant)
+            launches = _launches(lowered.forward, variant)
+        else:
+            backward, launches = None, _launches(lowered, variant)
         return Section(case, exported.arguments, exported.output, scalars, launches, backward, source)
 
     def _source(self, variant: Variant) -> tuple[Lowered | BothWays, NamedScalars]:

@@ -134,14 +134,19 @@ def test_outputs_without_gradients_are_marked() -> None:
     assert "ctx.mark_non_differentiable(best)" in source("Several")
 
 
+@pytest.fixture(scope="module")
+def rms_norm(judge: Judge) -> Verdict:
+    return verdict(judge, "RMSNorm", source("RMSNorm"))
+
+
 @pytest.fixture
-def adopted(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[nn.Module, nn.Module]]:
-    """A module that runs the kernel of RMSNorm in train mode, and its original."""
-    monkeypatch.setenv("KERNELLLM_INTERPRET", "1")
+def adopted(rms_norm: Verdict, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[nn.Module, nn.Module]]:
+    """The original of RMSNorm in train mode, and a module that runs its kernel."""
+    for name in ("KERNELLLM_INTERPRET", "TRITON_INTERPRET", "KERNELLLM_STRICT"):
+        monkeypatch.setenv(name, "1")
     target = live("RMSNorm")
     original, module = (target.build(target.cases[0]) for _ in range(2))
-    kernel = JudgedKernel(verdict(judge, "RMSNorm", source("RMSNorm")), source("RMSNorm"), type(module))
-    with adopt(module, kernel):
+    with adopt(module, JudgedKernel(rms_norm, source("RMSNorm"), type(module))):
         yield original, module
 
 
@@ -168,5 +173,6 @@ def test_without_grad_mode_there_is_no_graph(adopted: tuple[nn.Module, nn.Module
     original, module = adopted
     x = torch.linspace(-1, 1, 2 * 6 * 48).view(2, 6, 48)
     with torch.no_grad():
+        assert "runs the kernel" in explain(module, x)
         assert not module(x).requires_grad
         torch.testing.assert_close(module(x), original(x))
