@@ -183,7 +183,15 @@ def _block(
     if kernels:
         ways["ours"] = _fastest(module, values, kernels, options, device)
     eager = _results(module, values)
-    errors = {way: _error(_results(call, values), eager) for way, call in ways.items()}
+    errors, failed = {}, {}
+    for way, call in list(ways.items()):
+        try:
+            errors[way] = _error(_results(call, values), eager)
+        except Exception as error:
+            if way != "liger":  # not ours to mend, and no reason to lose the other figures
+                raise
+            failed[way] = f"{type(error).__name__}: {error}"
+            del ways[way]
     times = _times(ways, values, options.rounds, device)
     peaks = {way: _peak(call, values, device) for way, call in ways.items()}
     print(name)
@@ -193,7 +201,9 @@ def _block(
         forward, backward = (statistics.median(part) for part in zip(*passes, strict=True))
         peak = peaks[way] / 2**20
         print(f"  {way:<32}{forward:>11.1f}{backward:>12.1f}{peak:>10.1f}  {shown:<26}{errors[way]:>8.1e}")
-    return {"microseconds": times, "peak": peaks, "errors": errors}
+    for way, reason in failed.items():
+        print(f"  {way:<32}failed: {reason[:120]}")
+    return {"microseconds": times, "peak": peaks, "errors": errors, "failed": failed}
 
 
 def _called(
