@@ -290,14 +290,14 @@ def _print(
     print(f"batch {options.batch}, {options.rounds} rounds")
     print(f"{'':<36}{'ms':>10}  {'over eager':>22}  {'over torch.compile':>22}  {'logits off by':>14}")
     for name, own in times.items():
-        ratios = [_ratio(times[base], own) for base in ("eager", "torch.compile")]
+        ratios = [ratio(times[base], own) for base in ("eager", "torch.compile")]
         shown = "".join(f"  {value:>8.3f} [{low:.3f}, {high:.3f}]" for value, low, high in ratios)
         print(f"{name:<36}{statistics.median(own):>10.3f}{shown}  {errors[name]:>14.1e}")
     known = {"where": where, "torch": torch.__version__, **vars(options), "seq": seq}
     return {**known, "errors": errors, "ms": times}
 
 
-def _ratio(base: list[float], own: list[float]) -> tuple[float, float, float]:
+def ratio(base: list[float], own: list[float]) -> tuple[float, float, float]:
     """How many times as fast, with its interval, over the rounds."""
     logs = [math.log(b / o) for b, o in zip(base, own, strict=True)]
     middle = statistics.mean(logs)

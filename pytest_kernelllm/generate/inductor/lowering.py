@@ -49,6 +49,21 @@ def lower(exported: Exported, gpu: Gpu, variant: Variant) -> Lowered:
     Raises:
         TraceError: TorchInductor cannot compile it.
     """
+    with compiler(exported.graph, gpu, variant) as compiled:
+        # In this order: the passes compute constants.
+        return compiled(moved(simplified(exported.graph, gpu, variant)), is_inference=True)
+
+
+@contextlib.contextmanager
+def compiler(traced: torch.fx.GraphModule, gpu: Gpu, variant: Variant) -> Iterator[Callable[..., Lowered]]:
+    """Makes TorchInductor ready for a traced graph; inside, the yielded function returns the output code of a graph.
+
+    That function takes a graph made from the traced one, on the GPU, and the options of ``compile_fx_inner``. A graph
+    that returns its inputs only is refused unless it may be ``empty``.
+
+    Raises:
+        TraceError: TorchInductor cannot compile it.
+    """
     from torch._guards import TracingContext, detect_fake_mode, tracing
 
     with warnings.catch_warnings():  # Inductor imports modules that torch itself has deprecated
@@ -56,11 +71,24 @@ def lower(exported: Exported, gpu: Gpu, variant: Variant) -> Lowered:
         from torch._inductor.compile_fx import compile_fx_inner
         from torch._inductor.virtualized import V
 
-    inputs = [node.meta["val"] for node in exported.graph.graph.nodes if node.op == "placeholder"]
-    mode = detect_fake_mode(inputs)
+    mode = detect_fake_mode(_inputs(traced))
     environment = mode.shape_env if mode is not None else None
     guards = len(environment.guards) if environment is not None else 0
     taken: list[Lowered] = []
+
+    def compiled(graph: torch.fx.GraphModule, *, empty: bool = False, **options: Any) -> Lowered:
+        taken.clear()
+        try:
+            compile_fx_inner(graph, _inputs(graph), **options)
+        except _Finished:
+            pass
+        except Exception:
+            if not taken:  # Inductor may wrap _Finished in another exception
+                raise
+        if not taken and not empty:  # no code is written for a graph without operations
+            raise TraceError("it computes nothing: what it returns are views of its inputs and weights")
+        return taken[-1] if taken else Lowered(_views_only(graph), {})
+
     try:
         with (
             torch.no_grad(),
@@ -69,22 +97,24 @@ def lower(exported: Exported, gpu: Gpu, variant: Variant) -> Lowered:
             tracing(TracingContext(mode)),
             V.set_fake_mode(mode),
         ):
-            graph = _simplified(exported, variant.depthwise)
-            if variant.config.get("max_autotune_gemm"):
-                graph = for_templates(graph, gpu)
-            graph = moved(graph)  # in this order: the passes compute constants
-            inputs = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
-            compile_fx_inner(graph, inputs, is_inference=True)
-    except _Finished:
-        pass
+            yield compiled
+    except TraceError:
+        raise
     except Exception as error:
-        if not taken:  # Inductor may wrap _Finished in another exception
-            raise TraceError(f"TorchInductor cannot compile it ({first_line(error)})") from error
+        raise TraceError(f"TorchInductor cannot compile it ({first_line(error)})") from error
     if environment is not None and len(environment.guards) > guards:
         raise TraceError("TorchInductor's code for it holds for some sizes only")
-    if not taken:  # no code is written for a graph without operations
-        raise TraceError("it computes nothing: what it returns are views of its inputs and weights")
-    return taken[-1]
+
+
+def _inputs(graph: torch.fx.GraphModule) -> list[Any]:
+    return [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
+
+
+def _views_only(graph: torch.fx.GraphModule) -> str:
+    """Writes the output code of a graph without operations, for which Inductor writes none."""
+    inputs = ", ".join(node.name for node in graph.graph.find_nodes(op="placeholder"))
+    results = ", ".join(node.name for node in graph.graph.find_nodes(op="output")[0].args[0])
+    return f"def call(args):\n    {inputs}, = args\n    return ({results}, )\n"
 
 
 class _Finished(BaseException):
@@ -229,24 +259,22 @@ def _has(root: Any, path: str) -> bool:
     return True
 
 
-def _simplified(exported: Exported, depthwise: bool) -> torch.fx.GraphModule:
-    """Copies the graph and applies the passes that TorchInductor runs before it lowers a graph.
-
-    ``depthwise``: see ``Variant``.
-    """
+def simplified(traced: torch.fx.GraphModule, gpu: Gpu, variant: Variant) -> torch.fx.GraphModule:
+    """Copies the graph, applies the passes that TorchInductor runs before it lowers a graph, and rewrites what the
+    variant writes as kernels."""
     from torch._inductor.fx_passes.joint_graph import joint_graph_passes
 
-    original = copy.deepcopy(exported.graph.graph)
-    if depthwise:
+    original = copy.deepcopy(traced.graph)
+    if variant.depthwise:
         as_sums(original)
-    graph = torch.fx.GraphModule(exported.graph, copy.deepcopy(original))
+    graph = torch.fx.GraphModule(traced, copy.deepcopy(original))
     joint_graph_passes(graph)
     if any("scaled_dot_product" in str(node.target) for node in graph.graph.nodes):
         # A pattern replaced matrix products around a softmax by the CPU's attention.
-        graph = torch.fx.GraphModule(exported.graph, original)
+        graph = torch.fx.GraphModule(traced, original)
         with inductor_config.patch(pattern_matcher=False):
             joint_graph_passes(graph)
-    return graph
+    return for_templates(graph, gpu) if variant.config.get("max_autotune_gemm") else graph
 
 
 def _essential(source: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_kernelllm.core.records import Domain, TensorSpec
@@ -31,6 +31,8 @@ from pytest_kernelllm.generate.render.inductor.wrapper import runtime_parameters
 from pytest_kernelllm.generate.render.lower import device_names, lower
 from pytest_kernelllm.generate.render.visible import is_own
 
+Ending = Callable[[Mapping[int, str]], Sequence[str]]
+
 _MAX_GRID = 65535
 """The largest number of programs along the second and third axis of a CUDA launch."""
 
@@ -42,6 +44,9 @@ def emit(
     tuning: Tuning,
     kernel_name: str,
     parameters: Sequence[str],
+    *,
+    ending: Ending | None = None,
+    taken: Sequence[str] = (),
 ) -> ProgramText:
     """Writes the text of one program.
 
@@ -52,11 +57,14 @@ def emit(
         tuning: the block sizes of the variant, if the text does not choose them itself.
         kernel_name: the name of the first kernel; the others get a number.
         parameters: forward's parameters, which no variable may shadow.
+        ending: writes the last statements from the expressions of the results by number; None for a plain ``return``.
+        taken: names of the module that another program has.
 
     Raises:
         RenderError: something has no form in a kernel module; the message names it.
     """
-    return _Emitter(program, binding, domain, tuning, kernel_name, parameters).emit()
+    emitter = _Emitter(program, binding, domain, tuning, kernel_name, parameters, taken)
+    return emitter.emit(ending or (lambda texts: [f"return {structure(binding.output, texts)}"]))
 
 
 @dataclass(frozen=True)
@@ -81,13 +89,14 @@ class _Emitter:
         tuning: Tuning,
         kernel_name: str,
         parameters: Sequence[str],
+        taken: Sequence[str],
     ) -> None:
         self.program = program
         self.binding = binding
         self.domain = domain
         self.tuning = tuning
         self.kernel_name = kernel_name
-        self.module_names = Names({"forward", "torch", "triton", "tl", "SUPPORTS", *device_names()})
+        self.module_names = Names({"forward", "torch", "triton", "tl", "SUPPORTS", *device_names(), *taken})
         self.locals = Names({"self", "torch", "triton", "tl", *parameters})
         self.outputs: dict[str, str] = {}
         self.buffers = Buffers()
@@ -99,7 +108,7 @@ class _Emitter:
         self.reference = ""
         """The tensor whose device, and dtype if they agree, new buffers get."""
 
-    def emit(self) -> ProgramText:
+    def emit(self, ending: Ending) -> ProgramText:
         """Writes the whole program."""
         needed, given = list(outputs(self.binding.output)), self.program.returns
         if missing := [i for i in needed if i >= len(given)]:
@@ -136,7 +145,7 @@ class _Emitter:
             else:
                 self._launch(step)
         texts = {i: ast.unparse(self.buffers.tensor(value)) for i, value in returned.items()}
-        self.lines.append(f"return {structure(self.binding.output, texts)}")
+        self.lines += ending(texts)
         written = tuple(k.name for k in self.kernels.values())
         return ProgramText(tuple(self.texts), written, tuple(self.lines), frozenset(self.helpers))
 
@@ -159,6 +168,7 @@ class _Emitter:
         tensors = [
             w for w in self.binding.arguments.values() if isinstance(specs.get(w), TensorSpec) or "[" in w
         ]
+        tensors = tensors or list(self.binding.arguments.values())
         self.reference = next((w for w in tensors if not is_own(w)), tensors[0] if tensors else "")
 
     def _assign(self, step: Assign) -> None:
