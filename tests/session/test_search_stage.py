@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.measured import CaseTime, Measured
 from pytest_kernelllm.core.records import Case, Completion, Domain, Environment, Target
 from pytest_kernelllm.discover.scan import scan_file
@@ -13,6 +14,7 @@ from pytest_kernelllm.generate.render.inductor import sections
 from pytest_kernelllm.generate.render.inductor.sections import Section
 from pytest_kernelllm.session.processes import PooledInductor
 from pytest_kernelllm.session.search import SearchStage
+from pytest_kernelllm.session.session import open_session
 from pytest_kernelllm.store import Store
 
 GPU = Environment("cuda", gpu="NVIDIA H200", arch="sm_90")
@@ -128,3 +130,13 @@ def test_a_target_without_kernels_is_not_searched(target: Target) -> None:
 
     generator = PooledInductor("sm_90", lambda *_: [nothing], refuse, "")
     assert [(each.index, each.note) for each in generator._completions(target, [1])] == [(1, nothing.note)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"), [({}, ""), ({"search": 5.0}, "search: off, because there is no GPU")]
+)
+def test_nothing_is_said_about_a_search_that_nobody_asked_for(
+    tmp_path: Path, settings: dict[str, float], words: str
+) -> None:
+    with open_session(tmp_path, Settings(generator="inductor", device="cpu", **settings)) as session:
+        assert session.search_in_words == words
