@@ -21,7 +21,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
-EXAMPLES := examples/llm_blocks examples/transformers_layers
+EXAMPLES := examples/llm_blocks examples/training_blocks examples/transformers_layers
 
 .PHONY: help venv demo test test-slow test-gpu bench catch lint format docs linkcheck constraints clean
 
@@ -41,7 +41,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(INSTALL) --editable '.[all]' --group dev
 	@touch $@
 
-demo: $(READY)  ## run the plugin over both example projects; ends with its table
+demo: $(READY)  ## run the plugin over the example projects; ends with its table
 	$(PY) -m pytest --kernelllm --kernelllm-only $(EXAMPLES) $(ARGS)
 
 test: $(READY)  ## the tests but slow ones, and the examples' own, without a GPU; with ARGS, those it selects, slow or not

@@ -95,7 +95,7 @@ def triton_candidate(
         backward: also judge gradients.
         training: judge the module in ``train()`` mode instead of ``eval()``.
         tolerance: the largest allowed relative error; replaces the derived one.
-        min_speedup: the smallest speedup over eager that is suggested; replaces the configured one.
+        min_speedup: the smallest speedup over the configured baseline that is suggested; replaces the configured one.
         nonfinite: set to False if inputs are always finite, so that outputs for NaN and infinities need not
             match the original's.
         kernel: the dotted path of the adopted kernel module. The class then runs it inside the domain on

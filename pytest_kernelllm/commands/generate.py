@@ -18,6 +18,7 @@ from pytest_kernelllm.commands.common import (
 from pytest_kernelllm.core.errors import SessionError
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.records import CandidateId, Completion, Target
+from pytest_kernelllm.core.words import speedups
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.session.session import Session, open_session
 
@@ -79,9 +80,8 @@ def _verdict(session: Session, target: Target, candidate: CandidateId) -> bool:
     if verdict is None:
         _say(f"{candidate}: {outcome.reason}")
         return False
-    speed = f", {s.value:.2f}x eager [{s.low:.2f}, {s.high:.2f}]" if (s := verdict.speedup) else ""
     reason = f": {verdict.reason}" if verdict.reason else ""
-    _say(f"{candidate}: {verdict.verdict}{speed}{reason}")
+    _say(f"{candidate}: {verdict.verdict}{speedups(verdict)}{reason}")
     return verdict.accepted
 
 

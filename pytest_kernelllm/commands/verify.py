@@ -103,10 +103,13 @@ def _show(verdict: Verdict) -> None:
     if verdict.accepted and verdict.sizes_asked:
         print(f"  {verdict.sizes_asked}")
     for timing in verdict.timing:
-        s = timing.speedup
+        s, compiled = timing.speedup, timing.speedup_compiled
         print(
             f"  {timing.case}: {timing.kernel.p50:.1f} µs, eager {timing.eager.p50:.1f} µs, "
-            f"{s.value:.2f}x [{s.low:.2f}, {s.high:.2f}]" + (f", {timing.note}" if timing.note else "")
+            f"{s.value:.2f}x [{s.low:.2f}, {s.high:.2f}]"
+            + (f", torch.compile {timing.compiled.p50:.1f} µs, " if timing.compiled else "")
+            + (f"{compiled.value:.2f}x [{compiled.low:.2f}, {compiled.high:.2f}]" if compiled else "")
+            + (f", {timing.note}" if timing.note else "")
         )
 
 

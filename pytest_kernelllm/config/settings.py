@@ -127,14 +127,23 @@ class Settings:
     """The GPU architecture that kernels are compiled for if there is no GPU."""
     timing: bool = option(True, JUDGING, "prove only; measure no speed", flag="no-timing", sets=False)
     """Whether to measure speed on a GPU."""
+    search: float = option(
+        0.0,
+        GENERATORS,
+        "seconds to search for the fastest of Inductor's programs, a target, on a GPU; 0: none (default 0)",
+        "SECONDS",
+    )
+    """Seconds in which programs of the ``inductor`` generator are measured to find the fastest one, for each target; 0 searches
+    nothing. Without a GPU, or with ``timing`` off, nothing is searched either."""
     min_speedup: float = option(
         1.05, RUN, "smallest speedup over the baseline worth a suggestion (default 1.05)", "X"
     )
     """The smallest speedup worth a suggestion: the lower end of its confidence interval must reach this."""
-    baseline: Literal["eager", "compile"] = option(
-        "eager", JUDGING, "what the speedup is measured against (default eager)"
+    baseline: Literal["eager", "compile", "best"] = option(
+        "eager", JUDGING, "what a kernel must beat; best is the faster of both (default eager)"
     )
-    """What the speedup is measured against: the module as it runs, or compiled by ``torch.compile``."""
+    """What ``min_speedup`` is measured against: the module as it runs (``eager``), the module compiled by ``torch.compile``
+    (``compile``), or on each case the faster of both (``best``). Reports show both speedups whatever is set here."""
     deadline: float = option(60.0, JUDGING, "seconds that one candidate may take (default 60)", "S")
     """Seconds that one candidate may take before it is rejected."""
     gpu_memory: str = option(
@@ -194,6 +203,7 @@ _LEAST = {
     "repair": 0,
     "deadline": 0,
     "reference_deadline": 1,
+    "search": 0,
     "wake_timeout": 0,
 }
 

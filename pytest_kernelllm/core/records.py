@@ -7,7 +7,8 @@ of their published form (``docs/schema/``), and ``from_json`` refuses any other.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -19,6 +20,7 @@ from pytest_kernelllm.core.targets import Case, Domain, Scalar, Target, TensorSp
 __all__ = [
     "SCHEMA",
     "SIZES_ASKED",
+    "BaselineChoice",
     "Candidate",
     "CandidateId",
     "Case",
@@ -44,6 +46,8 @@ __all__ = [
 ]
 
 Status = Literal["accepted", "rejected", "inconclusive"]
+BaselineChoice = Literal["eager", "compile", "best"]
+"""What a speedup is measured against: eager, ``torch.compile``, or whichever of them is faster on a case."""
 Stage = Literal["generate", "render", "static check", "compile", "load", "run", "correctness", "timing"]
 
 
@@ -222,7 +226,7 @@ class Terms(Record):
     """Fingerprint of the inputs that a conftest gives; empty: the marker's."""
     min_speedup: float = 1.05
     """Smallest speedup that is accepted, where speed is measured."""
-    baseline: Literal["eager", "compile"] = "eager"
+    baseline: BaselineChoice = "eager"
     """What the speedup is measured against."""
 
 
@@ -266,14 +270,21 @@ class Verdict(Record):
     @property
     def speedup(self) -> Ratio | None:
         """Against eager: the geometric mean over the timed cases; None where nothing was timed."""
-        if not self.timing:
-            return None
-        n = len(self.timing)
-        parts = [(t.speedup.value, t.speedup.low, t.speedup.high) for t in self.timing]
-        means = [1.0, 1.0, 1.0]
-        for part in parts:
-            means = [m * p ** (1 / n) for m, p in zip(means, part, strict=True)]
-        return Ratio(*means)
+        return _mean([t.speedup for t in self.timing])
+
+    @property
+    def speedup_compiled(self) -> Ratio | None:
+        """The same against ``torch.compile``; None if it was not timed on every case."""
+        ratios = [t.speedup_compiled for t in self.timing if t.speedup_compiled is not None]
+        return _mean(ratios) if len(ratios) == len(self.timing) else None
+
+
+def _mean(ratios: Sequence[Ratio]) -> Ratio | None:
+    """Returns the geometric mean of speedups and of their bounds; None of nothing."""
+    if not ratios:
+        return None
+    share = 1 / len(ratios)
+    return Ratio(*(math.prod(getattr(r, part) ** share for r in ratios) for part in ("value", "low", "high")))
 
 
 @dataclass(frozen=True)

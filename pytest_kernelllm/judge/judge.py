@@ -12,11 +12,20 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Literal
 
 import torch
 
-from pytest_kernelllm.core.records import SIZES_ASKED, Candidate, Check, Environment, Stage, Status, Verdict
+from pytest_kernelllm.core.measured import CaseTime, Measured
+from pytest_kernelllm.core.records import (
+    SIZES_ASKED,
+    BaselineChoice,
+    Candidate,
+    Check,
+    Environment,
+    Stage,
+    Status,
+    Verdict,
+)
 from pytest_kernelllm.core.stages import InStage, unwatched
 from pytest_kernelllm.judge.background import beside
 from pytest_kernelllm.judge.compiling import compile_all, require_compiled
@@ -36,7 +45,7 @@ from pytest_kernelllm.judge.run.call import Judging
 from pytest_kernelllm.judge.sanitizing import sanitize_all
 from pytest_kernelllm.judge.shared.buffers import GpuBlockPool
 from pytest_kernelllm.judge.supervisor import ForkServer, start_together
-from pytest_kernelllm.judge.timer import Timer
+from pytest_kernelllm.judge.timer import PUBLIC_SEED, Timer
 from pytest_kernelllm.judge.workers import Workers
 
 KEPT_TARGETS = 3
@@ -65,7 +74,7 @@ class Criteria:
     subject: Subject
     tolerance: float | None = None
     min_speedup: float = 1.05
-    baseline: Literal["eager", "compile"] = "eager"
+    baseline: BaselineChoice = "eager"
     """What ``min_speedup`` is measured against; eager where the module cannot be compiled."""
     nonfinite: bool = True
     """Whether NaN and infinities must come out as in the original."""
@@ -191,6 +200,33 @@ class Judge:
             durations=findings.durations.rounded(),
             isolation=self.isolation.level,
         )
+
+    def measure(self, candidate: Candidate, criteria: Criteria) -> Measured:
+        """Times a candidate at its cases' own sizes, without judging it. Never raises for anything the candidate does.
+
+        Raises:
+            launching.ServerFailed: the judge's own processes cannot start.
+        """
+        if self.device.type != "cuda":
+            return Measured(error="there is no GPU to measure on")
+        findings = Findings({})
+        times: tuple[CaseTime, ...] = ()
+        error = ""
+        try:
+            references = self._reference_outputs(criteria, str(self.device))
+            cases = criteria.subject.cases
+            plans = make_plans(
+                candidate.source, cases, (), self.policy, on_gpu=True, seed=PUBLIC_SEED, nonfinite=False
+            )
+            with (
+                self._leased(self._call_bytes(criteria), alone=False) as leased,
+                self._workers.loaded(candidate.source, references, findings, leased) as judging,
+            ):
+                times = tuple(self._timer.time_alone(judging, plan.case.name, plan.sizes) for plan in plans)
+        except (Decision, OriginalError, torch.cuda.OutOfMemoryError) as end:
+            error = " ".join(str(end).split())[:300] or type(end).__name__
+        spent = sum(findings.durations.seconds.get(part, 0.0) for part in ("calls", "timing"))
+        return Measured(times, error, round(spent, 3))
 
     def _call_bytes(self, criteria: Criteria) -> CallBytes | None:
         """Returns the bytes of a call of the original; None where it cannot be built."""

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import torch
 
+from pytest_kernelllm.core.measured import CaseTime
 from pytest_kernelllm.core.records import Timing
-from pytest_kernelllm.judge.benchmark.measure import CandidateRunner, measure
+from pytest_kernelllm.judge.benchmark.measure import CandidateRunner, measure, measure_alone
 from pytest_kernelllm.judge.benchmark.roofline import Roofline, measure_roofline
 from pytest_kernelllm.judge.gpu_lock import hold_gpu
 from pytest_kernelllm.judge.reference.probes import Probe
@@ -19,6 +20,9 @@ from pytest_kernelllm.judge.shared.clock import GpuClock
 
 SEED = 100
 """Added to the first seed, so that inputs differ from those of the rules."""
+
+PUBLIC_SEED = 1
+"""Of the inputs with which candidates are timed that are not judged: they must not learn the judge's."""
 
 
 class Timer:
@@ -64,18 +68,44 @@ class Timer:
             with durations.part("waiting for the GPU"):
                 stack.enter_context(hold_gpu(self._gpu_uuid, alone=True))
             stack.enter_context(durations.part("timing"))
-            if self._roofline is None:
-                torch.cuda.empty_cache()
-                self._roofline = measure_roofline(self._clock)
+            roofline = self._measured_roofline()
             uploaded = upload(judging, prepared[0])
             run = ProbeRun(judging, prepared[0], uploaded, {})
             for rule in rules:
                 rule.check_device_work(run)
             runner = CandidateRunner(judging, uploaded, prepared, _Checks(tuple(rules)))
-            measured = measure(runner, self._roofline, self._clock)
+            measured = measure(runner, roofline, self._clock)
             for rule in rules:
                 rule.check_measurement(run, measured)
             return measured.timing
+
+    def time_alone(self, judging: Judging, case: str, sizes: Mapping[str, int]) -> CaseTime:
+        """Times one case of a candidate that is not judged: nothing is compared, with outputs or baselines.
+
+        Raises:
+            Decision: it fails, or its clock disagrees with the judge's.
+            WorkerDied: the worker process ended.
+            torch.cuda.OutOfMemoryError: the judge ran out of memory.
+        """
+        durations = judging.findings.durations
+        with self.sharing():
+            with durations.part("inputs"):
+                prepared = judging.references.prepare_to_time(Probe(case, tuple(sizes.items()), PUBLIC_SEED))
+            with durations.part("calls"):
+                run = run_probe(judging, prepared)
+        with contextlib.ExitStack() as stack:
+            with durations.part("waiting for the GPU"):
+                stack.enter_context(hold_gpu(self._gpu_uuid, alone=True))
+            stack.enter_context(durations.part("timing"))
+            runner = CandidateRunner(judging, run.uploaded, [prepared], lambda run, looped: None)
+            return measure_alone(runner, self._measured_roofline(), self._clock)
+
+    def _measured_roofline(self) -> Roofline:
+        """Returns the GPU's roofline, measured once, by a thread that holds the GPU alone."""
+        if self._roofline is None:
+            torch.cuda.empty_cache()
+            self._roofline = measure_roofline(self._clock)
+        return self._roofline
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,10 +10,11 @@ import torch
 from torch import nn
 
 from pytest_kernelllm.config.settings import load_settings
-from pytest_kernelllm.core.records import KernelRecord
+from pytest_kernelllm.core.records import KernelRecord, Ratio
 from pytest_kernelllm.optimize.environment import environment_of
 from pytest_kernelllm.optimize.graphs import graphing
 from pytest_kernelllm.optimize.kernel_index import KernelIndex, NoKernel
+from pytest_kernelllm.optimize.measured import gains
 from pytest_kernelllm.optimize.report import ModuleReport, OptimizeReport
 from pytest_kernelllm.runtime import DISPATCHER
 from pytest_kernelllm.runtime.domain import misfit
@@ -22,7 +24,12 @@ from pytest_kernelllm.store import Store
 
 
 def optimize_model(
-    model: nn.Module, *, store: Store | Path | str | None = None, cuda_graphs: bool = False
+    model: nn.Module,
+    *,
+    store: Store | Path | str | None = None,
+    cuda_graphs: bool = False,
+    example: Callable[[], object] | None = None,
+    compiled: bool = False,
 ) -> OptimizeReport:
     """Makes every module of a model run the verified kernel of its class, if the store has one for this environment.
 
@@ -38,6 +45,10 @@ def optimize_model(
         store: a store or its folder; by default that of the project in the current folder.
         cuda_graphs: also record the whole model's ``forward`` as CUDA graphs, one for each form of call without
             gradients, and replay them.
+        example: calls the model once as it will be called, such as ``lambda: model(tokens)``. Then every kernel is timed at the
+            calls that it gets, and placed only where it is faster than what runs there.
+        compiled: whether the model will run under ``torch.compile``: with ``example``, a kernel must then beat the
+            compiled module.
 
     Returns:
         The modules that were replaced, and the reason for each other one. ``restore()`` or the end of a ``with``
@@ -59,6 +70,9 @@ def optimize_model(
     before = type(model)
     replacement = _Replacement(KernelIndex(opened, environment_of(model)))
     modules = tuple(replacement.replace(path, module) for path, module in list(model.named_modules()))
+    if example is not None:
+        measured = gains(replacement.swaps, example, compiled=compiled, graphs=cuda_graphs)
+        modules = tuple(replacement.keep_if_faster(module, measured) for module in modules)
     if cuda_graphs:
         graphed = replace(swap("", model, graphing(model)), before=before)
         replacement.swaps = [graphed, *(swap for swap in replacement.swaps if swap.module is not model)]
@@ -103,6 +117,19 @@ class _Replacement:
         self.swaps.append(swap(path, module, self._classes[kernel]))
         gpu = record.verdict.environment.gpu
         return ModuleReport(path, cls.__qualname__, kernel.dotted, gain=record.verdict.speedup, gpu=gpu)
+
+    def keep_if_faster(self, report: ModuleReport, measured: Mapping[str, Ratio]) -> ModuleReport:
+        """Undoes the swap of a module whose kernel is not surely faster at its call, and reports on it."""
+        gain = measured.get(report.path)
+        if not report.kernel or gain is None:
+            return report
+        if gain.low > 1.0:
+            return replace(report, gain=gain)
+        [slow] = [swap for swap in self.swaps if swap.path == report.path]
+        slow.undo()
+        self.swaps.remove(slow)
+        reason = f"its kernel is not faster at this call: {gain.value:.2f}x [{gain.low:.2f}, {gain.high:.2f}]"
+        return ModuleReport(report.path, report.cls, reason=reason)
 
     def _choose(self, module: nn.Module) -> tuple[KernelRecord, TextKernel]:
         """The fastest kernel that fits the module.

@@ -31,7 +31,8 @@ class ModuleReport:
     reason: str = ""
     """Why it was not replaced."""
     gain: Ratio | None = None
-    """Speedup over the eager ``forward``, measured by the verdict at the marker's sizes; None if not measured."""
+    """Speedup over the ``forward`` that it replaces: at the example's call with the middle half of the rounds, else over
+    eager at the marker's sizes, by the verdict; None if not measured."""
     gpu: str = ""
     """The GPU that it was measured on."""
 
@@ -116,4 +117,5 @@ def _gain(module: ModuleReport) -> str:
     if module.gain is None:
         return "not measured"
     gain = module.gain
-    return f"{gain.value:.2f}x [{gain.low:.2f}, {gain.high:.2f}] on {module.gpu}"
+    where = f" on {module.gpu}" if module.gpu else ""
+    return f"{gain.value:.2f}x [{gain.low:.2f}, {gain.high:.2f}]{where}"

@@ -97,6 +97,8 @@ def measure(root: Path, settings: Settings, wanted: Wanted) -> bool:
         target_progress(len(targets)) as (doing, done),
         open_session(root, settings, progress=doing, writers=True) as session,
     ):
+        if session.search_in_words:
+            print(f"kernelllm: {session.search_in_words}", file=sys.stderr)
         numbers = itertools.count(1)
 
         def finished(result: TargetScore | LeftOut) -> None:

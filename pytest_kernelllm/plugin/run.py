@@ -129,6 +129,7 @@ class Run:
         return [
             f"kernelllm: {names}{why}, {asked} a target; {where}; store {self.session.store.path.name}/",
             f"isolation: {self.isolation}",
+            *filter(None, [self.session.search_in_words]),
         ]
 
     def pytest_runtestloop(self, session: pytest.Session) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
-from pytest_kernelllm.core.records import Candidate, Completion, Verdict
+from pytest_kernelllm.core.measured import Measured
+from pytest_kernelllm.core.records import BaselineChoice, Candidate, Completion, Verdict
 from pytest_kernelllm.discover.live import LiveTarget
 from pytest_kernelllm.generate.files import format_of
 from pytest_kernelllm.generate.render.render import RenderError, render
@@ -21,7 +21,7 @@ class Speed:
     """Whether accepted candidates are timed, on a GPU."""
     min_speedup: float = 0.0
     """0 reports the speed and rejects nothing."""
-    baseline: Literal["eager", "compile"] = "eager"
+    baseline: BaselineChoice = "eager"
 
 
 def judge_candidate(
@@ -71,6 +71,19 @@ def judge_source(judge: Judge, live: LiveTarget, request: JudgeRequest, speed: S
         criteria = replace(criteria, min_speedup=live.options.min_speedup)
     candidate = Candidate(live.target.id, request.text, "files", note=request.note)
     return judge.judge(candidate, replace(criteria, adopted=request.adopted))
+
+
+def measure_completion(judge: Judge, live: LiveTarget, completion: Completion) -> Measured:
+    """Renders a completion and times it, without judging it.
+
+    Raises:
+        launching.ServerFailed: the judge's own processes cannot start.
+    """
+    try:
+        candidate = render(completion, live, on_gpu=judge.environment.device == "cuda")
+    except RenderError as error:
+        return Measured(error=str(error))
+    return judge.measure(candidate, _criteria(live, Speed()))
 
 
 def _criteria(live: LiveTarget, speed: Speed) -> Criteria:

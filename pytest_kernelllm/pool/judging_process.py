@@ -12,17 +12,20 @@ from typing import Any
 
 import torch
 
+from pytest_kernelllm.core.measured import Measured
 from pytest_kernelllm.core.records import Verdict
 from pytest_kernelllm.core.stages import InStage, unwatched
 from pytest_kernelllm.judge.isolation.isolation import probe_isolation
 from pytest_kernelllm.judge.judge import Judge
 from pytest_kernelllm.judge.launching import ServerFailed
-from pytest_kernelllm.pool.candidate import Speed, judge_candidate, judge_source
+from pytest_kernelllm.pool.candidate import Speed, judge_candidate, judge_source, measure_completion
 from pytest_kernelllm.pool.messages import (
     ErrorReply,
     Handshake,
     JudgeRequest,
+    MeasureRequest,
     PrepareRequest,
+    Request,
     request_of,
 )
 from pytest_kernelllm.pool.pool_process import UNFIT
@@ -41,7 +44,7 @@ class TargetJudge(TargetLoader):
         super().__init__(judge.environment, in_stage)
         self._judge = judge
 
-    def fit_for(self, request: JudgeRequest | PrepareRequest) -> bool:
+    def fit_for(self, request: Request) -> bool:
         """Whether nothing that an earlier reference did to this process can change this reply."""
         return super().fit_for(request) and self._cuda_works()
 
@@ -52,6 +55,8 @@ class TargetJudge(TargetLoader):
             return {UNFIT: True}
         if isinstance(request, PrepareRequest):
             return self.prepared(request).to_json()
+        if isinstance(request, MeasureRequest):
+            return self.measured(request).to_json()
         judged = self.judged(request)
         return {"verdict": judged.to_json()} if isinstance(judged, Verdict) else judged.to_json()
 
@@ -70,6 +75,19 @@ class TargetJudge(TargetLoader):
         except (Exception, SystemExit) as error:  # a run of thousands goes on
             text = " ".join(str(error).split())[:300]
             return self._unjudged(f"the judge failed: {type(error).__name__}: {text}")
+
+    def measured(self, request: MeasureRequest) -> Measured | ErrorReply:
+        """Renders and times one completion."""
+        try:
+            live = self.live(request)
+            return (
+                ErrorReply(live)
+                if isinstance(live, str)
+                else measure_completion(self._judge, live, request.completion)
+            )
+        except (Exception, SystemExit) as error:
+            text = " ".join(str(error).split())[:300]
+            return Measured(error=f"measuring failed: {type(error).__name__}: {text}")
 
     def _unjudged(self, reason: str) -> Verdict:
         return Verdict("inconclusive", "render", reason, "", self._judge.environment)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pytest_kernelllm.core.records import Candidate, Completion, Environment, Record, Target
+from pytest_kernelllm.core.records import BaselineChoice, Candidate, Completion, Environment, Record, Target
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class JudgeRequest(Record):
     note: str
     """The candidate's file name."""
     min_speedup: float
-    baseline: Literal["eager", "compile"]
+    baseline: BaselineChoice
     timing: bool
     in_project: bool = False
     """Whether ``text`` is a rendered kernel module for a target of a project: judged as it stands, by the marker's own
@@ -68,20 +68,41 @@ class PrepareRequest(Record):
     """Completions to render, besides those."""
 
 
-def message(request: JudgeRequest | PrepareRequest) -> dict[str, Any]:
+@dataclass(frozen=True)
+class MeasureRequest(Record):
+    """A completion to render and to time, without judging it. The reply is ``Measured``, or an ``ErrorReply``."""
+
+    reference: str
+    root: str
+    target: Target
+    inputs: str
+    """These four as in ``JudgeRequest``."""
+    completion: Completion
+
+
+Request = JudgeRequest | PrepareRequest | MeasureRequest
+
+_KINDS: Mapping[str, type[Request]] = {
+    "judge": JudgeRequest,
+    "prepare": PrepareRequest,
+    "measure": MeasureRequest,
+}
+
+
+def message(request: Request) -> dict[str, Any]:
     """Returns the message that carries a request."""
-    return {"judge" if isinstance(request, JudgeRequest) else "prepare": request.to_json()}
+    [kind] = [name for name, record in _KINDS.items() if isinstance(request, record)]
+    return {kind: request.to_json()}
 
 
-def request_of(message: Mapping[str, Any]) -> JudgeRequest | PrepareRequest:
+def request_of(message: Mapping[str, Any]) -> Request:
     """Returns the request that a message carries.
 
     Raises:
         RecordError: it carries none.
     """
-    if "prepare" in message:
-        return PrepareRequest.from_json(message["prepare"])
-    return JudgeRequest.from_json(message.get("judge", {}))
+    kind = next((name for name in _KINDS if name in message), "judge")
+    return _KINDS[kind].from_json(message.get(kind, {}))
 
 
 @dataclass(frozen=True)

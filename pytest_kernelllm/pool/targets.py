@@ -17,10 +17,10 @@ from pytest_kernelllm.generate.render.errors import RenderError, unexpected
 from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.pool.messages import (
     ErrorReply,
-    JudgeRequest,
     PrepareReply,
     PrepareRequest,
     Rendering,
+    Request,
     unpacked,
 )
 
@@ -55,7 +55,7 @@ class TargetLoader:
         """Whether loading it changed PyTorch's settings, or brought modules beside it."""
         self._path = list(sys.path)
 
-    def fit_for(self, request: JudgeRequest | PrepareRequest) -> bool:
+    def fit_for(self, request: Request) -> bool:
         """Whether nothing that an earlier reference did to this process can change this reply."""
         if request.reference != self._last and self._settings_changed:
             return False
@@ -73,7 +73,7 @@ class TargetLoader:
         except (Exception, SystemExit) as error:
             return ErrorReply(f"{request.target.id}: {unexpected('Preparing', 'target', error)}")
 
-    def live(self, request: JudgeRequest | PrepareRequest) -> LiveTarget | str:
+    def live(self, request: Request) -> LiveTarget | str:
         """Returns the target, ready to be called; or the sentence that says why not."""
         if request.reference not in self._loaded:
             while len(self._loaded) >= KEPT_TARGETS:
@@ -90,7 +90,7 @@ class TargetLoader:
         sys.path[:] = loaded.path
         return loaded.live
 
-    def _load(self, request: JudgeRequest | PrepareRequest) -> LiveTarget | str:
+    def _load(self, request: Request) -> LiveTarget | str:
         try:
             return load_target(
                 Path(request.root), request.target, unpacked(request.inputs), in_stage=self._in_stage

@@ -83,6 +83,7 @@ def pull_request_section(
         command = "pytest --kernelllm --kernelllm-only"
     head = [
         _mark(digest),
+        *_slower(offered),
         f"Triton kernels for {counted(len(offered), 'module')}, each verified against the module that it replaces, "
         f"on {_where(report.environment)}, by [this run]({run}).",
         "",
@@ -128,6 +129,14 @@ def _mark(digest: str) -> str:
     return f"<!-- kernelllm:suggestion patch={digest} state=offered -->"
 
 
+def _slower(targets: Iterable[ReportedTarget]) -> list[str]:
+    """Lines that name the kernels that ``torch.compile`` beats."""
+    verdicts = ((t, t.winner.verdict) for t in targets if t.winner is not None and t.winner.verdict)
+    ratios = [(t, v.speedup_compiled) for t, v in verdicts]
+    slow = [f"{code(t.target.id)} {_ratio(r)}" for t, r in ratios if r is not None and r.value < 1.0]
+    return [f"**Slower than `torch.compile`** (speed relative to it): {', '.join(slow)}.", ""] if slow else []
+
+
 def _joined(
     head: Sequence[str], rows: Sequence[str], details: Iterable[str], most: int, end: str = ""
 ) -> str:
@@ -151,9 +160,8 @@ def _table_head(last: str) -> str:
 def _row(target: ReportedTarget, last: str) -> str:
     candidate = target.winner or target.adopted
     verdict = candidate.verdict if candidate else None
-    compiled = [t.speedup_compiled.value for t in verdict.timing if t.speedup_compiled] if verdict else []
-    over = f"{_mean(compiled):.3g}×" if compiled else "–"
-    return f"| {code(target.target.id)} | {_ratio(verdict.speedup if verdict else None)} | {over} | {last} |"
+    eager, compiled = (verdict.speedup, verdict.speedup_compiled) if verdict else (None, None)
+    return f"| {code(target.target.id)} | {_ratio(eager)} | {_ratio(compiled)} | {last} |"
 
 
 def _result(target: ReportedTarget) -> str:
@@ -217,12 +225,12 @@ def _timings(verdict: Verdict) -> Iterable[str]:
         return ["- speed not measured", *([f"- {verdict.sizes_asked}"] if verdict.sizes_asked else [])]
     rows = [
         f"| {code(t.case)} | {t.kernel.p50:.4g} | {t.eager.p50:.4g} | {_ratio(t.speedup)} | "
-        f"{f'{t.compiled.p50:.4g}' if t.compiled else '–'} | {_percent(t.roofline_share)} |"
+        f"{f'{t.compiled.p50:.4g}' if t.compiled else '–'} | {_ratio(t.speedup_compiled)} | {_percent(t.roofline_share)} |"
         for t in verdict.timing[:50]
     ]
-    head = "| case | kernel, µs | eager, µs | speedup | compiled, µs | of the roofline |"
+    head = "| case | kernel, µs | eager, µs | speedup | compiled, µs | speedup over it | of the roofline |"
     notes = [f"- {code(t.case)}: {code(t.note)}" for t in verdict.timing[:50] if t.note]
-    return ["", head, "|---|---:|---:|---:|---:|---:|", *rows, *(["", *notes] if notes else [])]
+    return ["", head, "|---|---:|---:|---:|---:|---:|---:|", *rows, *(["", *notes] if notes else [])]
 
 
 def _where(environment: Environment) -> str:
@@ -238,13 +246,6 @@ def _ratio(ratio: Ratio | None) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.3g} %"
-
-
-def _mean(values: Sequence[float]) -> float:
-    product = 1.0
-    for value in values:
-        product *= abs(value) ** (1 / len(values))
-    return product
 
 
 def _plain(text: str) -> str:

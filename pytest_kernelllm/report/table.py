@@ -62,7 +62,7 @@ def _row(label: str, outcomes: Sequence[Outcome], patch: str | None, timed: bool
     if timed:
         row += [
             _ratio(winner.verdict.speedup if winner and winner.verdict else None),
-            _compiled(timing),
+            _ratio(winner.verdict.speedup_compiled if winner and winner.verdict else None),
             _roofline(timing),
         ]
     return [*row, _result(outcomes, adopted, patch, timing, stale)]
@@ -100,11 +100,6 @@ def _why(outcome: Outcome) -> str:
 
 def _ratio(ratio: Ratio | None) -> str:
     return f"{ratio.value:.2f}x \\[{ratio.low:.2f}, {ratio.high:.2f}]" if ratio else "–"
-
-
-def _compiled(timing: Sequence[Timing]) -> str:
-    values = [t.speedup_compiled.value for t in timing if t.speedup_compiled]
-    return f"{_mean(values):.2f}x" if values else "–"
 
 
 def _roofline(timing: Sequence[Timing]) -> str:

@@ -36,6 +36,8 @@ class Surroundings:
     """Bytes that are free on the GPU with most room."""
     write: Callable[[Target, Sequence[int]], list[Completion]] | None = None
     """How ``inductor`` writes in the judging processes, see ``TargetProcesses.write``; None: it does in this process."""
+    fastest: Callable[[Target, Sequence[Completion]], Completion] | None = None
+    """How the fastest of Inductor's programs is found, see ``SearchStage.fastest``; None: it is not searched for."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,9 @@ def _files(settings: Settings, around: Surroundings) -> Generator:
 
 def _inductor(settings: Settings, around: Surroundings) -> Generator:
     arch = around.arch or settings.arch
-    return InductorGenerator(arch) if around.write is None else PooledInductor(arch, around.write)
+    if around.write is None:
+        return InductorGenerator(arch)
+    return PooledInductor(arch, around.write, around.fastest, f"{settings.search:g}s on {around.gpu}")
 
 
 def _local(settings: Settings, around: Surroundings) -> Generator:

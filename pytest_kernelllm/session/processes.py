@@ -14,19 +14,23 @@ from pathlib import Path
 
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.errors import SessionError
+from pytest_kernelllm.core.measured import Measured
 from pytest_kernelllm.core.overrides import Overrides
 from pytest_kernelllm.core.records import ADOPTED, Candidate, Completion, Environment, Target, Verdict
 from pytest_kernelllm.core.usage import Span
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
-from pytest_kernelllm.generate.protocol import Request
+from pytest_kernelllm.generate.inductor.variants import VARIANTS
+from pytest_kernelllm.generate.protocol import Request as GenerateRequest
 from pytest_kernelllm.pool.engine import open_engine, open_writers
 from pytest_kernelllm.pool.jobs import Engine, PoolFailed, PoolJob, ProcessLost
 from pytest_kernelllm.pool.messages import (
     CannotPack,
     ErrorReply,
     JudgeRequest,
+    MeasureRequest,
     PrepareReply,
     PrepareRequest,
+    Request,
     message,
     packed,
 )
@@ -152,6 +156,24 @@ class TargetProcesses:
             known = reply.renderings[0].candidate or reply.renderings[0].refusal
         return known
 
+    def measure(self, target: Target, completion: Completion) -> Measured:
+        """Times a completion, without judging it.
+
+        Raises:
+            SessionError: the target cannot be imported, built or called, or no judge can start.
+        """
+        of = self._prepare_request(target)
+        request = MeasureRequest(of.reference, of.root, of.target, of.inputs, completion)
+        try:
+            reply = self._submit(request).result()
+        except (ProcessLost, StageOverdue) as error:
+            return Measured(error=f"the process that measured was lost: {error}")
+        except PoolFailed as error:
+            raise SessionError(str(error)) from None
+        if "cases" not in reply:
+            raise SessionError(ErrorReply.from_json(reply).error)
+        return Measured.from_json(reply)
+
     def judge(self, target: Target, candidate: Candidate) -> Verdict:
         """Judges a candidate. Where no process lives to do so, the verdict is inconclusive.
 
@@ -234,10 +256,10 @@ class TargetProcesses:
         self._loaded[target.id] = error = SessionError(sentence)
         return error
 
-    def _submit(self, request: JudgeRequest | PrepareRequest) -> Future[Reply]:
+    def _submit(self, request: Request) -> Future[Reply]:
         _require_torch()
         # Grouped by source: equal ones wait for each other's locks in the store, so they are preferred together.
-        target, judging = request.target, isinstance(request, JudgeRequest)
+        target, judging = request.target, not isinstance(request, PrepareRequest)
         job = PoolJob(target.id, target.source_hash, message(request), can_wait=judging)
         return (self._open() if judging else self._open_writers()).submit(job)
 
@@ -283,20 +305,52 @@ class PooledInductor(InductorGenerator):
 
     concurrent = True
 
-    def __init__(self, arch: str, write: Callable[[Target, Sequence[int]], list[Completion]]) -> None:
-        """``arch``: the GPU architecture that the kernels are for; ``write`` is ``TargetProcesses.write``."""
+    def __init__(
+        self,
+        arch: str,
+        write: Callable[[Target, Sequence[int]], list[Completion]],
+        fastest: Callable[[Target, Sequence[Completion]], Completion] | None = None,
+        searched_for: str = "",
+    ) -> None:
+        """Writes nothing yet.
+
+        Args:
+            arch: the GPU architecture that the kernels are for.
+            write: ``TargetProcesses.write``.
+            fastest: ``SearchStage.fastest``; None: nothing is searched.
+            searched_for: the GPU and the budget, for ``identity``.
+        """
         super().__init__(arch)
         self._write = write
+        self._fastest = fastest
+        self._searched_for = searched_for
 
-    def generate(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Completion]]:
+    def identity(self) -> str:
+        """See ``InductorGenerator.identity``; what a search finds depends on the GPU and the budget as well."""
+        return f"{super().identity()} search={self._searched_for}" if self._fastest else super().identity()
+
+    def generate(self, requests: Sequence[GenerateRequest]) -> Iterator[tuple[GenerateRequest, Completion]]:
         """Yields the requested completions, as far as there are so many distinct ones.
+
+        With a search, the first one is the fastest program found, and the others are those that it started from.
 
         Raises:
             SessionError: the target cannot be imported, built or called.
         """
         for request in requests:
-            for completion in self._write(request.target, request.indices):
+            for completion in self._completions(request.target, request.indices):
                 yield request, completion
+
+    def _completions(self, target: Target, indices: Sequence[int]) -> list[Completion]:
+        if self._fastest is None:
+            return self._write(target, indices)
+        written = self._write(target, range(len(VARIANTS)))
+        texts = [each for each in written if each.text]
+        if not texts:
+            return [replace(each, index=indices[0]) for each in written[:1]]
+        best = self._fastest(target, texts)
+        ordered = [best, *(each for each in texts if each.text != best.text)]
+        return [replace(each, index=n) for n, each in enumerate(ordered) if n in indices]
 
 
 def _overdue(error: StageOverdue) -> str:

@@ -42,6 +42,7 @@ from pytest_kernelllm.session.live import LiveTargets
 from pytest_kernelllm.session.processes import TargetProcesses
 from pytest_kernelllm.session.render import RenderStage
 from pytest_kernelllm.session.repair import RepairStage, Turns
+from pytest_kernelllm.session.search import SearchStage
 from pytest_kernelllm.store import Store
 
 if TYPE_CHECKING:
@@ -111,6 +112,15 @@ class Session:
             inputs,
             self._turns.writing,
         )
+        self._searching = SearchStage(
+            settings.search,
+            self.store,
+            self._processes.measure,
+            lambda: self._processes.slots,
+            lambda: self.environment,
+            inputs,
+            progress,
+        )
         self._rendering = RenderStage(
             self.store, self._processes.render, inputs, lambda: self.environment.device == "cuda"
         )
@@ -132,6 +142,21 @@ class Session:
             IsolationError: the settings ask for more than this machine can give.
         """
         return self._judging.isolation
+
+    @property
+    def searches(self) -> bool:
+        """Whether Inductor's programs are searched for the fastest one: only where something can be timed."""
+        return self.settings.search > 0 and self.settings.timing and self.environment.device == "cuda"
+
+    @property
+    def search_in_words(self) -> str:
+        """How long Inductor's programs are searched for the fastest one, or why not; empty without that generator."""
+        if self.settings.search == 0 or "inductor" not in {each.name for each in self.generators}:
+            return ""
+        if self.searches:
+            return f"search: {self.settings.search:g} s a target for the fastest of inductor's programs"
+        why = "there is no GPU" if self.environment.device != "cuda" else "nothing is timed"
+        return f"search: off, because {why}"
 
     @cached_property
     def generators(self) -> tuple[Generator, ...]:
@@ -160,6 +185,7 @@ class Session:
             arch=gpu.arch if gpu else "",
             free=gpu.free if gpu else 0,
             write=self._processes.write,
+            fastest=self._searching.fastest if self.searches else None,
         )
         return choose(self.settings, around)
 

@@ -8,6 +8,7 @@
         completions/<identity>/0000.json   what one generator wrote, in order
         renderings/<key>.json              the candidate a completion became, or why it became none
         kernels/<kernel hash>.py           candidates' text, for people to read
+        measurements/<key>.json            how fast a program is that a search has tried
         verdicts/<kernel hash>-<key>.json
       patches/  locks/  damaged/  other-versions/
 """

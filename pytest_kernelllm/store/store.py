@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pytest_kernelllm.store.completions import CompletionFiles
 from pytest_kernelllm.store.folder import DAMAGED, StoreFolder
+from pytest_kernelllm.store.measurements import MeasurementFiles
 from pytest_kernelllm.store.patches import PatchFiles
 from pytest_kernelllm.store.renderings import RenderingFiles
 from pytest_kernelllm.store.signing import find_key
@@ -42,6 +43,7 @@ class Store:
         self._folder = StoreFolder(root / folder, find_key(os.environ if environ is None else environ))
         self.completions = CompletionFiles(self._folder)
         self.renderings = RenderingFiles(self._folder)
+        self.measurements = MeasurementFiles(self._folder)
         self.verdicts = VerdictFiles(self._folder)
         self.patches = PatchFiles(self._folder)
 

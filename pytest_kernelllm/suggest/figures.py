@@ -27,14 +27,28 @@ def figures(verdict: Verdict) -> dict[str, str]:
     if verdict.speedup is not None:
         cases = f" (mean of {len(verdict.timing)} cases)" if len(verdict.timing) > 1 else ""
         found["speedup"] = (
-            f"{_ratio(verdict.speedup)} over eager{cases}{_compiled(verdict)}, with 95 % intervals{_notes(verdict)}"
+            f"{_ratio(verdict.speedup)} over eager{_compiled(verdict)}{cases}, with 95 % intervals{_notes(verdict)}"
         )
     return found
 
 
+def slower_than_compile(target: str, verdict: Verdict) -> str:
+    """Returns one line that warns of a kernel that ``torch.compile`` beats; empty for any other.
+
+    Args:
+        target: the name of the target.
+        verdict: of its kernel.
+    """
+    ratio = verdict.speedup_compiled
+    if ratio is None or ratio.value >= 1.0:
+        return ""
+    sure = "slower than torch.compile" if ratio.high < 1.0 else "probably slower than torch.compile"
+    return f"{target}: this kernel is {sure}: {_ratio(ratio)} of its speed."
+
+
 def without_figures(patch: bytes) -> bytes:
-    """Returns a patch without the figures it adds: equal for equal kernels, whenever and wherever they were judged."""
-    return _ADDED.sub(b"", patch)
+    """Returns a patch without its figures: equal for equal kernels, whenever and wherever they were judged."""
+    return _ADDED.sub(b"", patch[max(patch.find(b"diff --git "), 0) :])
 
 
 _ADDED = re.compile(FIGURES.replace("# ", r"^[+]# ").encode(), re.MULTILINE)
@@ -51,8 +65,7 @@ def _where(verdict: Verdict) -> str:
 
 
 def _compiled(verdict: Verdict) -> str:
-    """The speedup over ``torch.compile`` of a target with one timed case; several have no common interval."""
-    ratio = verdict.timing[0].speedup_compiled if len(verdict.timing) == 1 else None
+    ratio = verdict.speedup_compiled
     return f", {_ratio(ratio)} over torch.compile" if ratio else ""
 
 

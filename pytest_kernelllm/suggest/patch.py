@@ -35,6 +35,8 @@ class Suggestion:
     """Bytes before (None for a new file) and after, by POSIX path relative to the project root."""
     prefix: str = ""
     """Path from the top of the git work tree to the project root: ``""`` or ``"sub/folder/"``."""
+    warnings: tuple[str, ...] = ()
+    """Lines that the patch begins with, for its reader; ``git apply`` skips them."""
 
     @property
     def name(self) -> str:
@@ -44,7 +46,8 @@ class Suggestion:
     @property
     def patch(self) -> bytes:
         """The patch for ``git apply`` at the top of the work tree; bytes, in each file's own encoding."""
-        return git_patch(self.files, self.prefix)
+        lines = "".join(f"{line}\n" for line in self.warnings)
+        return lines.encode() + git_patch(self.files, self.prefix)
 
 
 def patch_name(targets: Sequence[str]) -> str:

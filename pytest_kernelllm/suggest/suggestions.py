@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_kernelllm.core.outcome import Outcome, best
@@ -11,7 +12,7 @@ from pytest_kernelllm.core.records import Candidate, Target
 from pytest_kernelllm.discover.adoption import adoption_state
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.suggest.edit import EditError
-from pytest_kernelllm.suggest.figures import shipped
+from pytest_kernelllm.suggest.figures import shipped, slower_than_compile
 from pytest_kernelllm.suggest.files import PatchError
 from pytest_kernelllm.suggest.patch import COMBINED, combined, patch_name, suggestion, write_patches
 from pytest_kernelllm.suggest.place import FOLDER
@@ -38,6 +39,7 @@ def write_suggestions(
     store.patches.remove(COMBINED)
     paths: dict[str, str] = {}
     adoptions: list[tuple[Target, Candidate]] = []
+    warnings: list[str] = []
     for target in targets:
         if adoption_state(root, target) == "current":
             store.patches.remove(patch_name([target.id]))
@@ -55,12 +57,14 @@ def write_suggestions(
             store.problems.append(str(error))
             continue
         if change is not None:
-            [path] = write_patches(store, [change])
+            warning = slower_than_compile(target.name, winner.verdict)
+            warnings += [warning] if warning else []
+            [path] = write_patches(store, [replace(change, warnings=(warning,) if warning else ())])
             if path is not None:
                 paths[target.id] = os.path.relpath(path)
                 adoptions.append((target, candidate))
     if len(adoptions) > 1:
         everything = combined(root, adoptions, targets, folder, style)
-        write_patches(store, [everything] if everything else [])
+        write_patches(store, [replace(everything, warnings=tuple(warnings))] if everything else [])
     store.problems.extend(style.notes)
     return paths

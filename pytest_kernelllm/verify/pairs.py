@@ -16,6 +16,7 @@ from pathlib import Path
 
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.records import Target, Verdict
+from pytest_kernelllm.core.words import speedups
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.pool.engine import judging_environment, open_engine
 from pytest_kernelllm.pool.jobs import PoolFailed, PoolJob, ProcessLost
@@ -51,9 +52,8 @@ class Judged:
 
     def in_words(self) -> str:
         """Returns ``answer 3: accepted, 1.83x eager [1.80, 1.86]``, or why not."""
-        speed = f", {s.value:.2f}x eager [{s.low:.2f}, {s.high:.2f}]" if (s := self.verdict.speedup) else ""
         reason = f": {self.verdict.reason}" if self.verdict.reason else ""
-        return f"{self.pair.name}: {self.verdict.verdict}{speed}{reason}"
+        return f"{self.pair.name}: {self.verdict.verdict}{speedups(self.verdict)}{reason}"
 
     def to_line(self) -> str:
         """Returns one line of JSON."""

@@ -35,6 +35,7 @@ EXAMPLES = {
     "device": ("cpu",) * 3,
     "arch": ("sm_80",) * 3,
     "timing": ("off", False, False),
+    "search": ("2.5", 2.5, 2.5),
     "min_speedup": ("1.5", 1.5, 1.5),
     "baseline": ("compile",) * 3,
     "deadline": ("2.5", 2.5, 2.5),

@@ -54,6 +54,11 @@ def test_optimize_model(tmp_path):
     assert replay(page("how-to/optimize-model.md"), tmp_path, **interpreted) == 4
 
 
+def test_training_with_kernels(tmp_path):
+    interpreted = {"KERNELLLM_INTERPRET": "1", "TRITON_INTERPRET": "1"}
+    assert replay(page("how-to/train-with-kernels.md"), tmp_path, **interpreted) == 2
+
+
 def test_a_session_that_shows_something_else_is_red(tmp_path):
     assert replay("```console\n$ echo 'two words'\ntwo words\n```\n", tmp_path) == 1
     with pytest.raises(AssertionError):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from survey import JUDGED, SENTENCES, made, targets
+from survey import JUDGED, NOTES, SENTENCES, USUAL, made, targets
 
 from pytest_kernelllm.core.kernel_module import read_supports
 from pytest_kernelllm.core.records import Candidate
@@ -33,7 +33,7 @@ def test_a_module_gets_a_candidate_or_a_true_sentence(
     live, completion = made(name)
     assert capfd.readouterr() == ("", "")
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
-    assert completion.note == SENTENCES.get(name, "Inductor's fusion, its usual block sizes")
+    assert completion.note == SENTENCES.get(name, NOTES.get(name, USUAL))
     assert bool(completion.text) == (name not in SENTENCES)
     if completion.text:
         candidate = render(completion, live)

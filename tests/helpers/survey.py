@@ -30,18 +30,25 @@ SENTENCES = {
     "from_torch.py::FractionalMaxPool2d": "it draws random numbers (aten.rand.default)",
     "from_torch.py::GaussianNLLLoss": "torch.export cannot trace it (what it does depends on values of its tensors)",
     "from_torch.py::Identity": VIEWS,
-    "from_torch.py::Linear": f"{LIBRARY} (addmm)",
     "composed.py::AttentionWithDropout": "it draws random numbers (dropout in attention)",
     "composed.py::Median": f"{LIBRARY} (aten.median.dim)",
     "composed.py::OddNames": "torch.export cannot trace it (a part of the module has a name that it cannot write)",
     "composed.py::TopK": f"{LIBRARY} (aten.topk)",
     "composed.py::TopTwoOfGates": TOPK,
-    "from_transformers.py::BertSelfAttention": f"{LIBRARY} (addmm, attention)",
     "from_transformers.py::Llama4Router": TOPK,
     "from_transformers.py::MixtralTopKRouter": TOPK,
     "from_transformers.py::WhisperPositionalEmbedding": VIEWS,
 }
 """By id, the generator's whole sentence. Every other module gets a candidate."""
+
+USUAL = "Inductor's fusion, its usual block sizes"
+PRODUCTS = "matrix products and convolutions as kernels"
+NOTES = {
+    "from_torch.py::Linear": PRODUCTS,
+    "from_transformers.py::BertSelfAttention": PRODUCTS,
+    "from_transformers.py::SegformerDepthWiseConv": "depthwise convolutions as kernels",
+}
+"""By id, the note of a candidate that is not ``USUAL``."""
 
 JUDGED = (
     "from_torch.py::CrossEntropyLoss",

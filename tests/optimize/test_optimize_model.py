@@ -293,6 +293,30 @@ def test_of_several_kernels_the_fastest_that_fits_is_taken(project, speedups) ->
     }
 
 
+def test_with_an_example_a_kernel_that_is_slower_there_is_not_placed(project) -> None:
+    project.verified(kernel_text())
+    model = project.layers().Model().eval()
+    report = optimize_model(
+        model, example=lambda: model.blocks[0](X)
+    )  # the interpreter loses to one operation
+    assert reason(report, "blocks.0").startswith("its kernel is not faster at this call: 0.")
+    assert not runs_kernel(model.blocks[0])
+    assert runs_kernel(model.blocks[1])  # the example does not call it, so nothing is known
+
+
+def test_with_an_example_a_kernel_that_is_faster_there_is_placed_with_its_gain(project) -> None:
+    layers = project.path / "layers.py"
+    slow = "for _ in range(40):\n            torch.linalg.svd(torch.ones(64, 64))\n        return x * self.weight + 1"
+    layers.write_text(LAYERS.replace("return x * self.weight + 1", slow))
+    project.verified(kernel_text())
+    model = project.layers().Model().eval()
+    report = optimize_model(model, example=lambda: model.blocks[0](X))
+    [first] = [module for module in report.modules if module.path == "blocks.0"]
+    assert first.kernel and first.gain is not None and first.gain.value > 1
+    report.restore()
+    assert not runs_kernel(model.blocks[0])
+
+
 def test_one_module_by_itself_and_nested_classes_are_found_too(project) -> None:
     text = MARKED.replace("import Scale", "import Outer").replace("(Scale,", "(Outer.Inner,")
     (project.path / "nested.py").write_text(text)

@@ -64,8 +64,16 @@ def test_of_several_cases_the_mean_is_named_as_such() -> None:
     [timing] = verdict.timing
     two = (timing, replace(timing, case="long", speedup=Ratio(3.66, 3.6, 3.72)))
     assert figures(replace(verdict, timing=two))["speedup"] == (
-        "2.59x [2.55, 2.63] over eager (mean of 2 cases), with 95 % intervals"
+        "2.59x [2.55, 2.63] over eager, 1.20x [1.10, 1.30] over torch.compile (mean of 2 cases), "
+        "with 95 % intervals"
     )
+
+
+def test_a_speedup_over_compile_needs_every_case() -> None:
+    verdict = accepted(kernel(TARGET))
+    [timing] = verdict.timing
+    two = (timing, replace(timing, case="long", speedup_compiled=None))
+    assert "torch.compile" not in figures(replace(verdict, timing=two))["speedup"]
 
 
 def test_sizes_that_are_not_the_case_s_own_are_named() -> None:

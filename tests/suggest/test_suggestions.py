@@ -1,13 +1,17 @@
 """Which targets get a patch: those whose source has no kernel, or no longer the right one."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from adoptable import judge, lay_out, patches, snapshot, targets
-from judged import untimed
+from judged import accepted, untimed
 
 from pytest_kernelllm.cli import main
+from pytest_kernelllm.core.records import Ratio
 from pytest_kernelllm.discover.adoption import adoption_state
+from pytest_kernelllm.suggest.figures import without_figures
+from pytest_kernelllm.suggest.patch import apply
 
 FIRST, SECOND = "pkg.layers.First", "pkg.layers.Second"
 
@@ -32,6 +36,32 @@ def test_what_is_adopted_and_current_is_left_alone_whatever_is_measured_later(ro
     assert main(["apply"]) == 0
     assert snapshot(root)["pkg/_triton/first.py"] == adopted
     assert states(root) == {"First": "current", "Second": "current"}
+
+
+def slow(candidate):
+    """A verdict on a kernel that ``torch.compile`` beats."""
+    verdict = accepted(candidate)
+    return replace(verdict, timing=(replace(verdict.timing[0], speedup_compiled=Ratio(0.83, 0.8, 0.86)),))
+
+
+def test_a_patch_that_compile_beats_says_so_in_its_first_line_and_applies(root: Path) -> None:
+    judge(root, judged=slow)
+    folder = root / ".kernelllm/patches"
+    line = "First: this kernel is slower than torch.compile: 0.83x [0.80, 0.86] of its speed.\n"
+    warned = (folder / f"{FIRST}.patch").read_bytes()
+    assert warned.decode().startswith(line)
+    assert (folder / "all.patch").read_text().startswith(line + line.replace("First", "Second"))
+    apply(root, folder / "all.patch")
+    assert states(root) == {"First": "current", "Second": "current"}
+
+
+def test_a_warning_does_not_change_what_a_patch_is(root: Path) -> None:
+    patch = root / ".kernelllm/patches" / f"{FIRST}.patch"
+    judge(root, judged=slow)
+    warned = patch.read_bytes()
+    judge(root)
+    assert warned != patch.read_bytes()
+    assert without_figures(warned) == without_figures(patch.read_bytes())
 
 
 def test_once_the_source_changes_the_next_suggestion_replaces_the_stale_kernel(root: Path) -> None:

@@ -10,20 +10,30 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from pytest_kernelllm.core.records import Case, Completion, TensorSpec
+from pytest_kernelllm.generate.inductor.both_ways import BothWays, lower_both
+from pytest_kernelllm.generate.inductor.depthwise import is_depthwise
 from pytest_kernelllm.generate.inductor.fake import fake_call, traceable_module
+from pytest_kernelllm.generate.inductor.joint import Joint, export_joint
 from pytest_kernelllm.generate.inductor.lowering import Lowered, lower
 from pytest_kernelllm.generate.inductor.scalars import NamedScalars, free_scalars
 from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, export
+from pytest_kernelllm.generate.inductor.variants import WITHOUT_COPIES
 from pytest_kernelllm.generate.render.errors import RenderError, unexpected
 from pytest_kernelllm.generate.render.inductor import sections
-from pytest_kernelllm.generate.render.inductor.sections import Section
+from pytest_kernelllm.generate.render.inductor.sections import Backward, Section
 from pytest_kernelllm.generate.render.inductor.translate import translate_inductor
 
 if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import Call, LiveTarget
     from pytest_kernelllm.generate.inductor.device import Gpu
     from pytest_kernelllm.generate.inductor.variants import Variant
+
+
+class _LibraryCallsOnly(TraceError):
+    """Raised if a variant leaves no kernels."""
 
 
 def completions(
@@ -36,14 +46,25 @@ def completions(
     """
     started = time.monotonic()
     seen: list[str] = []
+    why = ""
+    fruitless: set[tuple[bool, bool]] = set()
     try:
         tracers = _tracers(live, gpu)
         for variant in variants:
             if len(seen) > max(indices):
                 return
-            completion = _completion(tracers, variant, len(seen))
-            # Variants with the same kernels count once, so the rendered texts are compared.
-            body = translate_inductor(completion.text, live, completion).body
+            kind = ("max_autotune_gemm" in variant.config, variant.depthwise)
+            if kind in fruitless or not any(tracer.has(variant.only) for tracer in tracers):
+                continue
+            try:
+                completion = _completion(tracers, variant, len(seen))
+                # Variants with the same kernels count once, so the rendered texts are compared.
+                body = translate_inductor(completion.text, live, completion).body
+            except (TraceError, RenderError) as error:
+                why = why or str(error)
+                if isinstance(error, _LibraryCallsOnly):  # so would the other variants of this kind
+                    fruitless.add(kind)
+                continue
             if body in seen:
                 continue
             seen.append(body)
@@ -51,26 +72,35 @@ def completions(
                 now = time.monotonic()
                 yield dataclasses.replace(completion, seconds=round(now - started, 3))
                 started = now
-        why = ""
-    except (TraceError, RenderError) as error:
-        why = "" if seen else str(error)
+    except TraceError as error:
+        why = str(error)
     except Exception as error:
         why = unexpected("The inductor generator", "target", error)
-    if why:
+    if why and not seen:
         yield Completion("inductor", max(len(seen), min(indices)), "", "inductor", note=why.rstrip("."))
 
 
 def _tracers(live: LiveTarget, gpu: Gpu) -> list[CaseTracer]:
-    if live.options.backward:
-        raise TraceError("it needs gradients, and this generator writes only forward passes")
     return [CaseTracer(live, case, gpu) for case in live.cases]
 
 
 def _completion(tracers: Sequence[CaseTracer], variant: Variant, index: int) -> Completion:
     text = sections.write([tracer.section(variant) for tracer in tracers])
-    if "@triton.jit" not in text:
-        raise TraceError(_without_kernels(text))
+    if "@triton.jit" not in text or all(_only_copies(tracer, variant) for tracer in tracers):
+        raise _LibraryCallsOnly(_without_kernels(text))
     return Completion("inductor", index, text, "inductor", note=variant.note)
+
+
+def _only_copies(tracer: CaseTracer, variant: Variant) -> bool:
+    """Whether all that a case's kernels do is to copy to the layout that a convolution of cuDNN prefers, and back.
+
+    Whatever is gained by that, the library gains by itself.
+    """
+    if not tracer.has("convolution") or (variant.depthwise and tracer.has("depthwise")):
+        return False
+    if "@triton_heuristics.template(" in tracer.section(variant).source:
+        return False
+    return "@triton.jit" not in tracer.section(WITHOUT_COPIES).source
 
 
 def _without_kernels(text: str) -> str:
@@ -95,8 +125,8 @@ class CaseTracer:
         self.gpu = gpu
         self.module = traceable_module(live, case)
         self.case = case
-        self.exports: dict[str, Exported] = {}
-        self.sources: dict[str, tuple[Lowered, NamedScalars]] = {}
+        self.exports: dict[str, Exported | Joint] = {}
+        self.sources: dict[str, tuple[Lowered | BothWays, NamedScalars]] = {}
         self.call = fake_call(live, case, _tracing_sizes(case))
         self.dynamic = _dynamic_shapes(live, case, self.call) if case.domain.dims else None
         try:
@@ -105,6 +135,13 @@ class CaseTracer:
             if self.dynamic is None:
                 raise
             self._fix()
+
+    def has(self, what: str) -> bool:
+        """Whether the case computes what a variant is for (``Variant.only``)."""
+        graph = self.exports[""].graph.graph
+        if what == "convolution":
+            return bool(graph.find_nodes(op="call_function", target=torch.ops.aten.convolution.default))
+        return not what or any(map(is_depthwise, graph.nodes))
 
     def section(self, variant: Variant) -> Section:
         """Compiles the case in one variant.
@@ -123,24 +160,44 @@ class CaseTracer:
         pinned = {k: v for k, v in self.case.domain.attributes.items() if f"self.{k}" not in scalars.values()}
         case = dataclasses.replace(self.case, domain=dataclasses.replace(self.case.domain, attributes=pinned))
         exported = self.exports[""]
-        launches = {
-            name: dict(options[min(variant.choice, len(options) - 1)])
-            for name, options in lowered.configurations.items()
-            if options
-        }
-        return Section(case, exported.arguments, exported.output, scalars, launches=launches, source=source)
+        if isinstance(lowered, BothWays):
+            second = _launches(lowered.backward, variant)
+            backward = Backward(
+                lowered.saved, lowered.incoming, lowered.gradients, lowered.recomputed, second
+            )
+            launches = _launches(lowered.forward, variant)
+        else:
+            backward, launches = None, _launches(lowered, variant)
+        return Section(case, exported.arguments, exported.output, scalars, launches, backward, source)
 
-    def _source(self, variant: Variant) -> tuple[Lowered, NamedScalars]:
-        key = repr(sorted(variant.config.items()))
+    def _source(self, variant: Variant) -> tuple[Lowered | BothWays, NamedScalars]:
+        key = repr((sorted(variant.config.items()), variant.depthwise, variant.longest_row))
         if key not in self.sources:  # variants that differ in their blocks only share the code
-            lowered = lower(self.exports[""], self.gpu, variant.config)
+            lowered = self._lower(self.exports[""], variant)
             free = free_scalars(
                 lowered.source,
                 self._floats(),
-                lambda values: lower(self._changed(values), self.gpu, variant.config).source,
+                lambda values: self._lower(self._changed(values), variant).source,
             )
             self.sources[key] = lowered, free
         return self.sources[key]
+
+    def _lower(self, exported: Exported | Joint, variant: Variant) -> Lowered | BothWays:
+        if isinstance(exported, Joint):
+            return lower_both(exported, self.gpu, variant, self._symbols(exported))
+        return lower(exported, self.gpu, variant)
+
+    def _symbols(self, joint: Joint) -> dict[str, str]:
+        """Returns the name of each named dimension by its symbol in the graph."""
+        specs = self.case.domain.inputs
+        values = [node.meta["val"] for node in joint.graph.graph.find_nodes(op="placeholder")]
+        return {
+            str(size): name
+            for argument, value in zip(joint.arguments, values, strict=False)
+            if isinstance(spec := specs.get(argument), TensorSpec)
+            for name, size in zip(spec.shape, value.shape, strict=True)
+            if isinstance(name, str) and not isinstance(size, int)
+        }
 
     def _floats(self) -> dict[str, float]:
         """Returns the float attributes that a kernel module can read."""
@@ -158,13 +215,14 @@ class CaseTracer:
         self.sources.clear()
         self._export("")
 
-    def _export(self, key: str) -> Exported:
+    def _export(self, key: str) -> Exported | Joint:
         if key not in self.exports:
             names = list(self.live.signature.parameters)
-            self.exports[key] = export(self.module, names, self.call.args, self.call.kwargs, self.dynamic)
+            trace = export_joint if self.case.domain.grad else export
+            self.exports[key] = trace(self.module, names, self.call.args, self.call.kwargs, self.dynamic)
         return self.exports[key]
 
-    def _changed(self, values: Mapping[str, float]) -> Exported:
+    def _changed(self, values: Mapping[str, float]) -> Exported | Joint:
         """Exports the same case with other values of some attributes, by dotted name."""
         key = repr(sorted(values.items()))
         if key in self.exports:
@@ -180,6 +238,15 @@ class CaseTracer:
                     raise TraceError(f"`{path}` cannot be changed") from error
                 stack.callback(setattr, owner, attribute, before)
             return self._export(key)
+
+
+def _launches(lowered: Lowered, variant: Variant) -> dict[str, dict[str, int]]:
+    """Returns the configuration that a variant gives each kernel, by its name."""
+    return {
+        name: dict(options[min(variant.choice, len(options) - 1)])
+        for name, options in lowered.configurations.items()
+        if options
+    }
 
 
 def _tracing_sizes(case: Case) -> dict[str, int]:

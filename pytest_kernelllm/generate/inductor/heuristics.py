@@ -21,7 +21,7 @@ _ELEMENTS = 2048
 def configurations(source: str) -> dict[str, list[dict[str, int]]]:
     """Returns the configurations of each Triton kernel by its name, the most promising one first.
 
-    A configuration has block sizes (``XBLOCK``…) and ``num_warps``.
+    A configuration has block sizes (``XBLOCK``…) and ``num_warps``; that of a loop ``num_stages``, too.
 
     Args:
         source: output code as TorchInductor has just written it.
@@ -56,7 +56,9 @@ def _configurations(kernel: ast.Module) -> Iterator[dict[str, int]]:
                     if kind != "pointwise":
                         configs = sorted(configs, key=lambda each: _awkwardness(each.kwargs, options))
                     for config in configs:
-                        yield {**config.kwargs, "num_warps": config.num_warps}
+                        # Triton pipelines no loop without a matrix product by itself, whatever the configuration says.
+                        stages = {"num_stages": 1} if kind == "reduction" else {}
+                        yield {**config.kwargs, "num_warps": config.num_warps, **stages}
 
 
 def _awkwardness(blocks: Mapping[str, int], options: Mapping[str, Any]) -> tuple[bool, float]:

@@ -12,7 +12,7 @@ import os
 import re
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +20,13 @@ import torch
 import torch._inductor.config as inductor_config
 from torch._inductor.graph import GraphLowering
 
+from pytest_kernelllm.generate.inductor.depthwise import as_sums
 from pytest_kernelllm.generate.inductor.device import Gpu
 from pytest_kernelllm.generate.inductor.heuristics import configurations
 from pytest_kernelllm.generate.inductor.on_gpu import convolution_format, moved
+from pytest_kernelllm.generate.inductor.templates import chosen_templates, for_templates
 from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, first_line
+from pytest_kernelllm.generate.inductor.variants import Variant
 
 
 @dataclass(frozen=True)
@@ -35,13 +38,28 @@ class Lowered:
     """See ``heuristics.configurations``."""
 
 
-def lower(exported: Exported, gpu: Gpu, config: Mapping[str, Any]) -> Lowered:
+def lower(exported: Exported, gpu: Gpu, variant: Variant) -> Lowered:
     """Returns TorchInductor's output code for an exported module.
 
     Args:
         exported: the module; not changed.
         gpu: the GPU that the code is for.
-        config: TorchInductor options besides the usual ones.
+        variant: how to compile it.
+
+    Raises:
+        TraceError: TorchInductor cannot compile it.
+    """
+    with compiler(exported.graph, gpu, variant) as compiled:
+        # In this order: the passes compute constants.
+        return compiled(moved(simplified(exported.graph, gpu, variant)), is_inference=True)
+
+
+@contextlib.contextmanager
+def compiler(traced: torch.fx.GraphModule, gpu: Gpu, variant: Variant) -> Iterator[Callable[..., Lowered]]:
+    """Makes TorchInductor ready for a traced graph; inside, the yielded function returns the output code of a graph.
+
+    That function takes a graph made from the traced one, on the GPU, and the options of ``compile_fx_inner``. A graph
+    that returns its inputs only is refused unless it may be ``empty``.
 
     Raises:
         TraceError: TorchInductor cannot compile it.
@@ -53,31 +71,50 @@ def lower(exported: Exported, gpu: Gpu, config: Mapping[str, Any]) -> Lowered:
         from torch._inductor.compile_fx import compile_fx_inner
         from torch._inductor.virtualized import V
 
-    inputs = [node.meta["val"] for node in exported.graph.graph.nodes if node.op == "placeholder"]
-    mode = detect_fake_mode(inputs)
+    mode = detect_fake_mode(_inputs(traced))
     environment = mode.shape_env if mode is not None else None
     guards = len(environment.guards) if environment is not None else 0
     taken: list[Lowered] = []
+
+    def compiled(graph: torch.fx.GraphModule, *, empty: bool = False, **options: Any) -> Lowered:
+        taken.clear()
+        try:
+            compile_fx_inner(graph, _inputs(graph), **options)
+        except _Finished:
+            pass
+        except Exception:
+            if not taken:  # Inductor may wrap _Finished in another exception
+                raise
+        if not taken and not empty:  # no code is written for a graph without operations
+            raise TraceError("it computes nothing: what it returns are views of its inputs and weights")
+        return taken[-1] if taken else Lowered(_views_only(graph), {})
+
     try:
         with (
             torch.no_grad(),
-            _as_on(gpu, taken, config),
+            _as_on(gpu, taken, variant),
+            chosen_templates(gpu, variant.config),
             tracing(TracingContext(mode)),
             V.set_fake_mode(mode),
         ):
-            graph = moved(_simplified(exported))  # in this order: the passes compute constants
-            inputs = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
-            compile_fx_inner(graph, inputs, is_inference=True)
-    except _Finished:
-        pass
+            yield compiled
+    except TraceError:
+        raise
     except Exception as error:
-        if not taken:  # Inductor may wrap _Finished in another exception
-            raise TraceError(f"TorchInductor cannot compile it ({first_line(error)})") from error
+        raise TraceError(f"TorchInductor cannot compile it ({first_line(error)})") from error
     if environment is not None and len(environment.guards) > guards:
         raise TraceError("TorchInductor's code for it holds for some sizes only")
-    if not taken:  # no code is written for a graph without operations
-        raise TraceError("it computes nothing: what it returns are views of its inputs and weights")
-    return taken[-1]
+
+
+def _inputs(graph: torch.fx.GraphModule) -> list[Any]:
+    return [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
+
+
+def _views_only(graph: torch.fx.GraphModule) -> str:
+    """Writes the output code of a graph without operations, for which Inductor writes none."""
+    inputs = ", ".join(node.name for node in graph.graph.find_nodes(op="placeholder"))
+    results = ", ".join(node.name for node in graph.graph.find_nodes(op="output")[0].args[0])
+    return f"def call(args):\n    {inputs}, = args\n    return ({results}, )\n"
 
 
 class _Finished(BaseException):
@@ -85,12 +122,14 @@ class _Finished(BaseException):
 
 
 @contextlib.contextmanager
-def _as_on(gpu: Gpu, taken: list[Lowered], config: Mapping[str, Any]) -> Iterator[None]:
+def _as_on(gpu: Gpu, taken: list[Lowered], variant: Variant) -> Iterator[None]:
     """Makes Inductor write code as on ``gpu``, whatever is in the machine, and stop when it has."""
     import triton
     from torch._dynamo.device_interface import CudaInterface
     from torch._inductor import scheduler
+    from torch._inductor.choices import InductorChoices
     from torch._inductor.runtime.hints import DeviceProperties
+    from torch._inductor.utils import is_big_gpu
 
     def take(graph: Any, *_: Any, **__: Any) -> None:
         code = graph.codegen()[0]
@@ -109,7 +148,7 @@ def _as_on(gpu: Gpu, taken: list[Lowered], config: Mapping[str, Any]) -> Iterato
         "shape_padding": False,  # it would time matrix products
         "triton.mix_order_reduction": False,
         "triton.cooperative_reductions": False,
-        **config,
+        **variant.config,
     }
     # Options that this version of torch lacks are left out.
     known = {key: value for key, value in options.items() if _has(inductor_config, key)}
@@ -125,6 +164,7 @@ def _as_on(gpu: Gpu, taken: list[Lowered], config: Mapping[str, Any]) -> Iterato
         (torch.cuda, "get_device_properties", properties.__func__),
         (torch.cuda, "get_device_capability", capability.__func__),
         (scheduler, "has_triton", lambda: True),
+        (InductorChoices, "should_use_persistent_reduction", staticmethod(_in_one_pass(variant.longest_row))),
         (torch._C, "_conv_determine_backend_memory_format", convolution_format),
         # Not through set_active and reset_active: the latter looks for a real driver.
         (triton.runtime.driver, "_active", _Driver(gpu)),
@@ -140,11 +180,27 @@ def _as_on(gpu: Gpu, taken: list[Lowered], config: Mapping[str, Any]) -> Iterato
         stack.enter_context(inductor_config.patch(known))
         for owner, name, value in replacements:
             stack.enter_context(_replaced(owner, name, value))
-        for cached in (DeviceProperties.create, *vars(torch.utils._triton).values()):
+        for cached in (DeviceProperties.create, is_big_gpu, *vars(torch.utils._triton).values()):
             if clear := getattr(cached, "cache_clear", None):
                 clear()
                 stack.callback(clear)
         yield
+
+
+def _in_one_pass(longest_row: int) -> Callable[[Any, bool], bool]:
+    """Returns what decides whether a reduction reads its rows once: Inductor, except for rows that are not longer than this."""
+    from torch._inductor.choices import InductorChoices
+    from torch._inductor.runtime.hints import ReductionHint
+    from torch._inductor.virtualized import V
+
+    usual = InductorChoices.should_use_persistent_reduction
+
+    def decide(features: Any, cooperative: bool) -> bool:
+        inner = features.get_reduction_hint() == ReductionHint.INNER
+        fits = inner and V.graph.sizevars.statically_known_leq(features.reduction_numel, longest_row)
+        return bool(fits or usual(features, cooperative))
+
+    return decide
 
 
 class _Driver:
@@ -203,18 +259,22 @@ def _has(root: Any, path: str) -> bool:
     return True
 
 
-def _simplified(exported: Exported) -> torch.fx.GraphModule:
-    """Copies the graph and applies the passes that TorchInductor runs before it lowers a graph."""
+def simplified(traced: torch.fx.GraphModule, gpu: Gpu, variant: Variant) -> torch.fx.GraphModule:
+    """Copies the graph, applies the passes that TorchInductor runs before it lowers a graph, and rewrites what the
+    variant writes as kernels."""
     from torch._inductor.fx_passes.joint_graph import joint_graph_passes
 
-    graph = torch.fx.GraphModule(exported.graph, copy.deepcopy(exported.graph.graph))
+    original = copy.deepcopy(traced.graph)
+    if variant.depthwise:
+        as_sums(original)
+    graph = torch.fx.GraphModule(traced, copy.deepcopy(original))
     joint_graph_passes(graph)
     if any("scaled_dot_product" in str(node.target) for node in graph.graph.nodes):
         # A pattern replaced matrix products around a softmax by the CPU's attention.
-        graph = torch.fx.GraphModule(exported.graph, copy.deepcopy(exported.graph.graph))
+        graph = torch.fx.GraphModule(traced, original)
         with inductor_config.patch(pattern_matcher=False):
             joint_graph_passes(graph)
-    return graph
+    return for_templates(graph, gpu) if variant.config.get("max_autotune_gemm") else graph
 
 
 def _essential(source: str) -> str:

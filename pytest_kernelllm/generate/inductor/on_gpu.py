@@ -23,9 +23,15 @@ def moved(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
         node.args = tuple(map(_device, node.args))
         node.kwargs = {name: _device(value) for name, value in node.kwargs.items()}
     graph.recompile()
+    return keep_output_strides(graph)
+
+
+def keep_output_strides(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """Marks the outputs of a graph to keep the strides that they were traced with, and returns it."""
     record_original_output_strides(graph)
     output = graph.graph.find_nodes(op="output")[0]
-    output.meta["user_visible_output_idxs"] = list(range(len(output.args[0])))
+    results = enumerate(output.args[0])
+    output.meta["user_visible_output_idxs"] = [i for i, node in results if isinstance(node, torch.fx.Node)]
     return graph
 
 

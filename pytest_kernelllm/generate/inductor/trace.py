@@ -54,20 +54,35 @@ def export(
     Raises:
         TraceError: the module cannot be exported, or no kernel module can express it.
     """
-    with torch.no_grad(), _quiet():
+    with quiet():
+        program = exported_program(module, args, kwargs, dynamic)
         try:
-            program = torch.export.export(module, args, dict(kwargs), dynamic_shapes=dynamic, strict=False)
-            _refuse_draws(program.graph)  # before decomposing, which takes minutes for a long LSTM
-            program = decomposed(program)
-        except TraceError:
-            raise
+            with torch.no_grad():
+                program = decomposed(program)
         except Exception as error:  # torch.export raises many kinds
             raise TraceError(f"torch.export cannot trace it ({_reason(error)})") from error
-        _refuse_randomness(program.graph)
+        refuse_randomness(program.graph)
         keep_strides(program.graph)
-        arguments = _arguments(program, parameters)
-        output = _output(program)
+        arguments = program_arguments(program, parameters)
+        output = program_output(program)
         return Exported(program.graph_module, arguments, output)
+
+
+def exported_program(
+    module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic: dict[str, Any] | None
+) -> torch.export.ExportedProgram:
+    """Exports a module for one call, not decomposed; see ``export``.
+
+    Raises:
+        TraceError: the module cannot be exported.
+    """
+    try:
+        with torch.no_grad():
+            program = torch.export.export(module, args, dict(kwargs), dynamic_shapes=dynamic, strict=False)
+    except Exception as error:  # torch.export raises many kinds
+        raise TraceError(f"torch.export cannot trace it ({_reason(error)})") from error
+    _refuse_draws(program.graph)  # before decomposing, which takes minutes for a long LSTM
+    return program
 
 
 def _refuse_draws(graph: torch.fx.Graph) -> None:
@@ -77,7 +92,8 @@ def _refuse_draws(graph: torch.fx.Graph) -> None:
             raise TraceError(f"it draws random numbers ({node.target})")
 
 
-def _refuse_randomness(graph: torch.fx.Graph) -> None:
+def refuse_randomness(graph: torch.fx.Graph) -> None:
+    """Raises ``TraceError`` if a graph draws random numbers."""
     for node in graph.nodes:
         if drops_out(node):
             raise TraceError("it draws random numbers (dropout in attention)")
@@ -90,7 +106,7 @@ def _is_random(node: torch.fx.Node) -> bool:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keeps what torch.export logs off the terminal; the reason is in ``TraceError``."""
     logger = logging.getLogger("torch")
     level = logger.level
@@ -122,7 +138,7 @@ def first_line(error: BaseException) -> str:
     return next((line.rstrip(".:") for line in lines if line), type(error).__name__)[:200]
 
 
-def _arguments(program: torch.export.ExportedProgram, parameters: Sequence[str]) -> tuple[str, ...]:
+def program_arguments(program: torch.export.ExportedProgram, parameters: Sequence[str]) -> tuple[str, ...]:
     """Returns the expression over ``self`` and forward's parameters for each input of the graph."""
     specs = program.graph_signature.input_specs
     given = iter(_input_paths(program, parameters))
@@ -162,7 +178,7 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[int, str]]:
         )
 
 
-def _output(program: torch.export.ExportedProgram) -> Any:
+def program_output(program: torch.export.ExportedProgram) -> Any:
     """Returns the structure of the outputs, and changes the graph to return only its tensors."""
     node = next(iter(reversed(program.graph.nodes)))
     tensors: list[torch.fx.Node] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -16,19 +16,54 @@ class Variant:
     """TorchInductor options."""
     choice: int = 0
     """Which of Inductor's configurations each kernel gets: its last one if it has fewer."""
+    only: Literal["", "convolution", "depthwise"] = ""
+    """What a module must compute, or else the variant is left out."""
+    longest_row: int = 0
+    """Rows of up to so many elements are read once and kept in registers, also where Inductor would loop over them."""
+    depthwise: bool = False
+    """Whether depthwise convolutions are written as kernels, see ``inductor.depthwise``."""
 
 
+TEMPLATE = "kernelllm_template"
+"""Names, among the options of a variant, which configuration of each template is taken; no option of Inductor's."""
+
+_TEMPLATES = {
+    "max_autotune_gemm": True,
+    "max_autotune_gemm_backends": "ATEN,TRITON",
+    "max_autotune_conv_backends": "ATEN,TRITON",
+    "triton.num_decompose_k_splits": 0,  # long products are split by `templates`
+}
 _TUNED = {"max_autotune_pointwise": True}
 """Makes Inductor name more configurations; with ``torch.compile`` it also times them."""
 
+_AS_THEY_LIE = {"layout_optimization": False}
+"""Keeps Inductor from copying tensors to the layout that cuDNN prefers, and back."""
+
+WITHOUT_COPIES = Variant("convolutions without copies", _AS_THEY_LIE, only="convolution")
+
 VARIANTS = (
+    Variant("depthwise convolutions as kernels", _AS_THEY_LIE, only="depthwise", depthwise=True),
     Variant("Inductor's fusion, its usual block sizes"),
+    Variant("matrix products and convolutions as kernels", _TEMPLATES, depthwise=True),
+    WITHOUT_COPIES,
+    Variant("depthwise convolutions as kernels, copies for others", only="depthwise", depthwise=True),
     Variant("Inductor's second choice of blocks", choice=1),
+    Variant("matrix products and convolutions in other blocks", {**_TEMPLATES, TEMPLATE: 1}, depthwise=True),
+    Variant("short reductions unrolled", {"unroll_reductions_threshold": 64}),
+    Variant("whole rows in registers", longest_row=1 << 14),
     Variant("reductions not split", {"split_reductions": False}),
     Variant("looped reductions", {"triton.persistent_reductions": False}),
     *(
         Variant(f"Inductor's {number} choice of blocks", _TUNED, choice)
         for choice, number in enumerate(("third", "fourth", "fifth", "sixth"), 2)
+    ),
+    *(
+        Variant(
+            f"matrix products and convolutions in the {number} choice of blocks",
+            {**_TEMPLATES, TEMPLATE: choice},
+            depthwise=True,
+        )
+        for choice, number in enumerate(("third", "fourth"), 2)
     ),
     Variant(
         "looped reductions, not split", {"triton.persistent_reductions": False, "split_reductions": False}

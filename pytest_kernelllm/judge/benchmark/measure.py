@@ -6,6 +6,7 @@ Afterwards it checks the outputs of some calls, and no call can know whether it 
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,9 +14,11 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from pytest_kernelllm.core.measured import CaseTime
 from pytest_kernelllm.core.records import Timing
 from pytest_kernelllm.judge.benchmark import timing
 from pytest_kernelllm.judge.benchmark.roofline import Roofline, needed_bytes
+from pytest_kernelllm.judge.findings import Decision
 from pytest_kernelllm.judge.handle import WorkerDied
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.prepared import PreparedProbe
@@ -31,6 +34,9 @@ from pytest_kernelllm.judge.run.call import (
     refuse_failure,
 )
 from pytest_kernelllm.judge.shared.clock import GpuClock
+
+ALONE_US = 50_000
+"""µs of calls from which the median is taken where a candidate is timed alone."""
 
 
 @dataclass(frozen=True)
@@ -169,8 +175,7 @@ def measure(runner: CandidateRunner, roofline: Roofline, clock: GpuClock) -> Mea
         eager_peak = _peak(eager)
         flops = _flops(prepared, arguments)
     needed = roofline.least(*needed_bytes(prepared), flops)
-    dtype = next((str(t.dtype) for t in prepared.expected.original if t.is_floating_point()), "float32")
-    least = roofline.microseconds(prepared.bytes, flops, dtype.removeprefix("torch."))
+    least = _roofline_us(prepared, flops, roofline)
     spreads = {name: timing.spread([x for r in s.cold for x in r]) for name, s in series.items()}
     warm = {name: timing.spread(s.warm) for name, s in series.items()}
     figures = Timing(
@@ -197,6 +202,38 @@ def measure(runner: CandidateRunner, roofline: Roofline, clock: GpuClock) -> Mea
     return Measurement(figures, judged, events, single, needed)
 
 
+def measure_alone(runner: CandidateRunner, roofline: Roofline, clock: GpuClock) -> CaseTime:
+    """Times one case of a candidate that is not judged, without baselines.
+
+    Args:
+        runner: the candidate; its probe is uploaded.
+        roofline: this GPU's measured ceilings.
+        clock: the judge's clock.
+
+    Raises:
+        Decision: the candidate's clock reports less than the judge's.
+        WorkerDied: the worker process ended.
+    """
+    prepared, policy = runner.prepared[0], runner.judging.policy
+    with torch.no_grad():
+        flushes = timing.flushes_to_hide([runner], clock.flush_us())[runner.name]
+        count = max(5, min(policy.timing_calls * policy.timing_rounds, int(ALONE_US / runner.cold(flushes))))
+        single = statistics.median(runner.cold(flushes) for _ in range(count))
+
+        def agree(judged: float, events: float) -> bool:
+            return judged - min(events, single) <= allowed_difference(policy, judged)
+
+        judged, events = timing.by_the_judge(runner.loop, clock, single, flushes, agree)
+        flops = _flops(prepared, runner.uploaded.placed(prepared))
+    if not agree(judged, events):
+        raise Decision(
+            "inconclusive",
+            "timing",
+            f"it takes {judged:.1f} µs by the judge's clock, {single:.1f} by its own",
+        )
+    return CaseTime(prepared.probe.case, round(single, 3), round(_roofline_us(prepared, flops, roofline), 3))
+
+
 def allowed_difference(policy: Policy, judged: float) -> float:
     """Returns by how many µs the worker's clock may report less than the judge's."""
     return policy.clock_tolerance * judged + 3.0
@@ -215,6 +252,11 @@ def _peak(implementation: timing.Implementation) -> int:
     held = torch.cuda.memory_allocated()
     implementation.loop(1)
     return max(int(torch.cuda.max_memory_allocated() - held), 0)
+
+
+def _roofline_us(prepared: PreparedProbe, flops: int, roofline: Roofline) -> float:
+    dtype = next((str(t.dtype) for t in prepared.expected.original if t.is_floating_point()), "float32")
+    return roofline.microseconds(prepared.bytes, flops, dtype.removeprefix("torch."))
 
 
 def _flops(prepared: PreparedProbe, arguments: dict[str, Any]) -> int:

@@ -114,6 +114,22 @@ class ReferenceOutputs:
             make_room(prepared.bytes)
         return prepared
 
+    def prepare_to_time(self, probe: Probe) -> PreparedProbe:
+        """Returns a probe to be timed only: nothing is known about which outputs are right. Not cached.
+
+        Raises:
+            OriginalError: the original fails at this probe.
+        """
+        with self._preparing, original_errors(probe), self._originals.in_stage(RUNNING):
+            case = self.subject.case(probe.case)
+            arguments = self._originals.draw(case, probe, probe.seed)
+            modules = self._originals.with_weights(case, probe, arguments)
+            output = calls.call_original(modules.perturbed, arguments, place=self._originals.place)
+        structure, original = flatten(output)
+        unknown = numerics.Expected(structure, tuple(original), (), ())
+        on_host = self._originals.on_host
+        return PreparedProbe(probe, modules.perturbed, arguments, unknown, None, on_host=on_host)
+
     def gradients(self, prepared: PreparedProbe) -> Gradients:
         """Returns the reference gradients of a prepared probe.
 

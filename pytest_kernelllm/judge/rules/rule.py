@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
 
-from pytest_kernelllm.core.records import Case, Stage, Timing
+from pytest_kernelllm.core.records import BaselineChoice, Case, Stage, Timing
 from pytest_kernelllm.judge.benchmark.measure import Measurement
 from pytest_kernelllm.judge.findings import Findings
 from pytest_kernelllm.judge.policy import Policy
@@ -155,7 +155,7 @@ class Rule:
         self,
         timings: Sequence[Timing],
         least: float,
-        baseline: Literal["eager", "compile"],
+        baseline: BaselineChoice,
         findings: Findings,
     ) -> None:
         """Checks the speedups of all cases; see ``rules.speed``."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from pytest_kernelllm.core.records import Check, Timing
+from pytest_kernelllm.core.records import BaselineChoice, Check, Ratio, Timing
 from pytest_kernelllm.judge.findings import Decision, Findings
 from pytest_kernelllm.judge.rules.rule import Rule
 
@@ -25,7 +24,7 @@ class Speed(Rule):
         self,
         timings: Sequence[Timing],
         least: float,
-        baseline: Literal["eager", "compile"],
+        baseline: BaselineChoice,
         findings: Findings,
     ) -> None:
         """Rejects a kernel that is slower on some case, or reaches the threshold on none.
@@ -33,14 +32,12 @@ class Speed(Rule):
         Args:
             timings: one for each case.
             least: speedup that the lower end of the interval must reach.
-            baseline: what the speedup is measured against; eager where the module cannot be compiled.
+            baseline: what the speedup is measured against: eager where the module cannot be compiled.
             findings: receives one check per case.
         """
         slow = []
         for timing in timings:
-            against_compiled = baseline == "compile" and timing.speedup_compiled is not None
-            s = timing.speedup_compiled if against_compiled and timing.speedup_compiled else timing.speedup
-            name = "torch.compile" if against_compiled else "eager"
+            name, s = against(timing, baseline)
             enough = s.low >= least
             interval = f"[{s.low:.2f}, {s.high:.2f}]"
             detail = f"{s.value:.2f}x {name} {interval} on {timing.case}, required at least {least:.2f}x"
@@ -51,3 +48,11 @@ class Speed(Rule):
         loses = any(high < 1.0 for _, high in slow)
         if slow and (loses or len(slow) == len(timings)):
             raise Decision("rejected", "timing", f"not fast enough: {slow[0][0].detail}", self.name)
+
+
+def against(timing: Timing, baseline: BaselineChoice) -> tuple[str, Ratio]:
+    """Returns what a case's speedup is measured against, in words, and the speedup."""
+    eager, compiled = timing.speedup, timing.speedup_compiled
+    if compiled is None or baseline == "eager" or (baseline == "best" and eager.value < compiled.value):
+        return "eager", eager
+    return "torch.compile", compiled

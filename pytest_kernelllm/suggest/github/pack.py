@@ -61,8 +61,9 @@ def publish(report: Report, root: Path, runner: ActionsRunner) -> None:
                     "error", f"{target.name}: the adopted kernel fails: {why}", file=file, line=target.line
                 )
         elif winner is not None and winner.verdict is not None and entry.patch is not None:
-            speed = winner.verdict.speedup
-            gain = f", {speed.value:.3g} times as fast as eager" if speed else ""
+            eager, compiled = winner.verdict.speedup, winner.verdict.speedup_compiled
+            gain = f", {eager.value:.3g} times as fast as eager" if eager else ""
+            gain += f", {compiled.value:.3g} times as fast as torch.compile" if compiled else ""
             count["notice"] += 1
             if count["notice"] <= MOST_ANNOTATIONS:
                 runner.annotate(

@@ -157,13 +157,9 @@ class MaskedSoftmax(nn.Module):
 
 
 @triton_candidate(inputs=hidden)
-class Linear(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc = nn.Linear(96, 8)
-
+class Median(nn.Module):
     def forward(self, x):
-        return self.fc(x)
+        return torch.median(x, -1).values
 
 
 @triton_candidate(inputs=rows(8), training=True)
@@ -295,3 +291,35 @@ class UnbiasedReLU(nn.Module):
 
     def forward(self, x):
         return F.relu(self.fc(x))
+
+
+@triton_candidate(inputs=cubes)
+class DepthwiseTanh(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(4, 4, 3, padding=1, groups=4)
+
+    def forward(self, x):
+        return torch.tanh(self.conv(x))
+
+
+@triton_candidate(inputs=cubes)
+class Pooled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.pool = nn.MaxPool2d(3, stride=2, padding=1)
+
+    def forward(self, x):
+        return self.pool(x) - x[:, :, ::2, ::2]
+
+
+@triton_candidate(inputs=lambda: torch.randn(2, 16, 8, 8))
+class Pointwise(nn.Module):
+    """Inductor would only copy what the library reads and writes to another layout."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(16, 32, 1, bias=False)
+
+    def forward(self, x):
+        return self.conv(x)

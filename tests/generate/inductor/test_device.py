@@ -15,6 +15,7 @@ from pytest_kernelllm.generate.inductor.device import gpu_for
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.inductor.lowering import Lowered, lower
 from pytest_kernelllm.generate.inductor.trace import export
+from pytest_kernelllm.generate.inductor.variants import Variant
 from pytest_kernelllm.generate.protocol import Request
 
 
@@ -26,7 +27,7 @@ class Sum(nn.Module):
 def lowered(arch: str, module: nn.Module, *shape: int) -> Lowered:
     with FakeTensorMode():
         x = torch.empty(shape)
-    return lower(export(module.eval(), ["x"], (x,), {}), gpu_for(arch), {})
+    return lower(export(module.eval(), ["x"], (x,), {}), gpu_for(arch), Variant("usual"))
 
 
 def test_an_unknown_architecture_is_described_by_the_one_below_it() -> None:
@@ -44,6 +45,17 @@ def test_reductions_are_split_by_the_number_of_multiprocessors() -> None:
     sources = [lowered(arch, Sum(), 6 << 20).source for arch in ("sm_89", "sm_90")]
     programs = [re.findall(r"xnumel = (\d+)", source) for source in sources]
     assert programs[0] != programs[1]
+
+
+@pytest.mark.slow
+def test_rows_are_read_once_up_to_the_length_that_a_variant_names() -> None:
+    norm, gpu = nn.LayerNorm(4096), gpu_for("sm_90")
+    with FakeTensorMode():
+        x = torch.empty(64, 4096)
+    program = export(norm.eval(), ["x"], (x,), {})
+    for longest, loops in ((0, True), (2048, True), (4096, False)):
+        source = lower(program, gpu, Variant("rows", longest_row=longest)).source
+        assert ("for r0_offset in" in source) == loops, longest
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 from markdown_it import MarkdownIt
 from verified import CHECKS, timed
 
-from pytest_kernelllm.core.records import Environment, Target, Verdict
+from pytest_kernelllm.core.records import Environment, Ratio, Target, Verdict
 from pytest_kernelllm.report.markdown import (
     LONGEST_BODY,
     LONGEST_SUMMARY,
@@ -136,7 +136,7 @@ def test_the_pull_request_s_text_has_what_a_reviewer_wants():
     text = pull_request_section(report(), DIGEST, RUN)
     for wanted in (
         "`NVIDIA H200looped`",
-        "| `pkg/layers.py::Scale` | 1.83× [1.8, 1.86] | 1.2× | 3e-07 / 2.4e-06 |",
+        "| `pkg/layers.py::Scale` | 1.83× [1.8, 1.86] | 1.2× [1.1, 1.3] | 3e-07 / 2.4e-06 |",
         "`pytest --kernelllm pkg/layers.py::Scale`",
         "<details><summary><code>pkg/layers.py::Scale</code></summary>",
         "2 of 2 checks passed",
@@ -149,6 +149,20 @@ def test_the_pull_request_s_text_has_what_a_reviewer_wants():
     assert "github.com/pytest-kernelllm" not in text, "no advertising"
     found = MARKED.match(text)
     assert (found["patch"], found["state"]) == (DIGEST, "offered")
+
+
+def test_a_kernel_that_compile_beats_is_named_before_all_else():
+    found = report()
+    verdict = found.targets[0].winner.verdict
+    slow = dataclasses.replace(verdict.timing[0], speedup_compiled=Ratio(0.83, 0.8, 0.86))
+    candidate = dataclasses.replace(
+        found.targets[0].candidates[0], verdict=dataclasses.replace(verdict, timing=(slow,))
+    )
+    target = dataclasses.replace(found.targets[0], candidates=(candidate,))
+    text = pull_request_section(dataclasses.replace(found, targets=(target,)), DIGEST, RUN)
+    first = text.splitlines()[1]
+    assert first.startswith("**Slower than `torch.compile`**") and "0.83× [0.8, 0.86]" in first
+    assert "Slower than" not in pull_request_section(found, DIGEST, RUN)
 
 
 def test_a_command_to_copy_is_quoted_or_general():

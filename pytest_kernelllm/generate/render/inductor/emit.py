@@ -4,26 +4,34 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_kernelllm.core.records import Domain, TensorSpec
 from pytest_kernelllm.core.syntax import constant_int, expression, read_names, rename, stored_names
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.inductor import launch, torch_calls
-from pytest_kernelllm.generate.render.inductor.int64_offsets import needs_int64, with_int64_offsets
+from pytest_kernelllm.generate.render.inductor.int64_offsets import (
+    needs_int64,
+    with_int32_offsets,
+    with_int64_offsets,
+)
 from pytest_kernelllm.generate.render.inductor.kernel_text import call_text, function_text
 from pytest_kernelllm.generate.render.inductor.names import Names, as_identifier, kernel_names
 from pytest_kernelllm.generate.render.inductor.outputs import output_name, outputs, structure
+from pytest_kernelllm.generate.render.inductor.pipelined import with_pipelined_loops
 from pytest_kernelllm.generate.render.inductor.program import Assign, Binding, Do, Launch, Program
 from pytest_kernelllm.generate.render.inductor.program_text import Allocation, ProgramText
 from pytest_kernelllm.generate.render.inductor.prune import fold_outputs, prune
 from pytest_kernelllm.generate.render.inductor.sections import Tuning
+from pytest_kernelllm.generate.render.inductor.template_text import without_decided_branches
 from pytest_kernelllm.generate.render.inductor.torch_calls import size_of
 from pytest_kernelllm.generate.render.inductor.views import Buffers, domain_layout
 from pytest_kernelllm.generate.render.inductor.wrapper import runtime_parameters
 from pytest_kernelllm.generate.render.lower import device_names, lower
 from pytest_kernelllm.generate.render.visible import is_own
+
+Ending = Callable[[Mapping[int, str]], Sequence[str]]
 
 _MAX_GRID = 65535
 """The largest number of programs along the second and third axis of a CUDA launch."""
@@ -36,6 +44,9 @@ def emit(
     tuning: Tuning,
     kernel_name: str,
     parameters: Sequence[str],
+    *,
+    ending: Ending | None = None,
+    taken: Sequence[str] = (),
 ) -> ProgramText:
     """Writes the text of one program.
 
@@ -46,11 +57,14 @@ def emit(
         tuning: the block sizes of the variant, if the text does not choose them itself.
         kernel_name: the name of the first kernel; the others get a number.
         parameters: forward's parameters, which no variable may shadow.
+        ending: writes the last statements from the expressions of the results by number; None for a plain ``return``.
+        taken: names of the module that another program has.
 
     Raises:
         RenderError: something has no form in a kernel module; the message names it.
     """
-    return _Emitter(program, binding, domain, tuning, kernel_name, parameters).emit()
+    emitter = _Emitter(program, binding, domain, tuning, kernel_name, parameters, taken)
+    return emitter.emit(ending or (lambda texts: [f"return {structure(binding.output, texts)}"]))
 
 
 @dataclass(frozen=True)
@@ -75,13 +89,14 @@ class _Emitter:
         tuning: Tuning,
         kernel_name: str,
         parameters: Sequence[str],
+        taken: Sequence[str],
     ) -> None:
         self.program = program
         self.binding = binding
         self.domain = domain
         self.tuning = tuning
         self.kernel_name = kernel_name
-        self.module_names = Names({"forward", "torch", "triton", "tl", "SUPPORTS", *device_names()})
+        self.module_names = Names({"forward", "torch", "triton", "tl", "SUPPORTS", *device_names(), *taken})
         self.locals = Names({"self", "torch", "triton", "tl", *parameters})
         self.outputs: dict[str, str] = {}
         self.buffers = Buffers()
@@ -93,7 +108,7 @@ class _Emitter:
         self.reference = ""
         """The tensor whose device, and dtype if they agree, new buffers get."""
 
-    def emit(self) -> ProgramText:
+    def emit(self, ending: Ending) -> ProgramText:
         """Writes the whole program."""
         needed, given = list(outputs(self.binding.output)), self.program.returns
         if missing := [i for i in needed if i >= len(given)]:
@@ -104,8 +119,16 @@ class _Emitter:
             for name, kernel in self.program.kernels.items()
             if any(isinstance(s, Launch) and s.kernel == name for s in self.program.steps)
         }
+        for name, function in lowered.items():
+            if self.program.kernels[name].kind == "template":
+                lowered[name] = without_decided_branches(function)
         if needs_int64(self.program, self.binding, self.domain):
             lowered = {name: with_int64_offsets(function) for name, function in lowered.items()}
+        else:
+            lowered = {
+                name: with_int32_offsets(function, launch.fixed_sizes(function))
+                for name, function in lowered.items()
+            }
         pruned = prune(
             fold_outputs(self.program.steps), lowered, self.program.kernels, list(returned.values())
         )
@@ -122,7 +145,7 @@ class _Emitter:
             else:
                 self._launch(step)
         texts = {i: ast.unparse(self.buffers.tensor(value)) for i, value in returned.items()}
-        self.lines.append(f"return {structure(self.binding.output, texts)}")
+        self.lines += ending(texts)
         written = tuple(k.name for k in self.kernels.values())
         return ProgramText(tuple(self.texts), written, tuple(self.lines), frozenset(self.helpers))
 
@@ -145,6 +168,7 @@ class _Emitter:
         tensors = [
             w for w in self.binding.arguments.values() if isinstance(specs.get(w), TensorSpec) or "[" in w
         ]
+        tensors = tensors or list(self.binding.arguments.values())
         self.reference = next((w for w in tensors if not is_own(w)), tensors[0] if tensors else "")
 
     def _assign(self, step: Assign) -> None:
@@ -218,9 +242,10 @@ class _Emitter:
         options = [f"{kernel.renamed.get(b, b)}={blocks[b]}" for b in constexprs if b in blocks]
         warps = step.warps or kernel.shape.warps
         grid = self._grid(step, given, blocks, function)
-        self.lines.append(
-            call_text(f"{kernel.name}[{grid}]", [*arguments, *options, f"num_warps={warps}"], indent=4)
-        )
+        options.append(f"num_warps={warps}")
+        if self.program.kernels[step.kernel].kind == "template" and kernel.shape.stages:
+            options.append(f"num_stages={kernel.shape.stages}")
+        self.lines.append(call_text(f"{kernel.name}[{grid}]", [*arguments, *options], indent=4))
 
     def _argument(self, value: ast.expr, kernel: str) -> str:
         for name in read_names(value):
@@ -240,6 +265,8 @@ class _Emitter:
         read = self.program.kernels[step.kernel]
         function = copy.deepcopy(self.functions[step.kernel])
         shape = launch.choose(read, function, self.tuning)
+        if read.kind != "template" and shape.stages > 1:
+            function = with_pipelined_loops(function, shape.stages)
         used = read_names(function)
         assigned = stored_names(function)
         scalars = [ast.arg(name) for name in self.binding.scalars if name in used]
@@ -289,6 +316,11 @@ class _Emitter:
         blocks: Mapping[str, int],
         function: ast.FunctionDef,
     ) -> str:
+        if step.grid is not None:
+            sizes = [ast.unparse(self.buffers.rename(size)) for size in step.grid]
+            while len(sizes) > 1 and sizes[-1] == "1":
+                sizes.pop()
+            return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
         if step.numels is not None:
             numels = dict(zip("xyz", step.numels, strict=False))
         else:

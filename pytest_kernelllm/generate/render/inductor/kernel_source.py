@@ -9,8 +9,10 @@ from pytest_kernelllm.core.syntax import (
     Substitute,
     bound_names,
     call_name,
+    constant_int,
     is_jitted,
     read_names,
+    rename,
     stored_names,
 )
 from pytest_kernelllm.generate.render.errors import RenderError
@@ -20,6 +22,7 @@ _KINDS: Mapping[str, Kind] = {
     "pointwise": "pointwise",
     "reduction": "reduction",
     "persistent_reduction": "persistent",
+    "template": "template",
 }
 
 
@@ -102,6 +105,10 @@ def _kernel(name: str, function: ast.FunctionDef, helpers: tuple[ast.FunctionDef
             raise RenderError(f"`{name}` is a kernel of kind `{heuristic}`, which is not supported.")
         options = {k.arg: k.value for k in decorator.keywords}
         grid = _entries(options.get("inductor_meta")).get("grid_type", "Grid1D")
+        if _KINDS[heuristic] == "template" and grid == "FixedGrid":
+            tensors = [a.arg for a in function.args.args if a.arg.startswith("arg_")]
+            rename(function, {tensor: f"{tensor}_ptr" for tensor in tensors})
+            return KernelSource(name, function, helpers, "template", chosen=_chosen(options))
         if grid not in ("Grid1D", "Grid2D", "Grid3D", "Grid2DWithYZOverflow"):
             raise RenderError(f"`{name}` needs a launch grid of kind `{grid}`, which is not supported.")
         hints = _entries(options.get("size_hints"))
@@ -117,6 +124,12 @@ def _kernel(name: str, function: ast.FunctionDef, helpers: tuple[ast.FunctionDef
     loops = any(isinstance(node, ast.For) for node in ast.walk(function))
     kind: Kind = "pointwise" if not names & {"rindex", "r0_index"} else "reduction" if loops else "persistent"
     return KernelSource(name, function, helpers, kind)
+
+
+def _chosen(options: Mapping[str | None, ast.expr]) -> Mapping[str, int]:
+    """Returns the launch options of a template's kernel, whose blocks are constants in its body."""
+    found = {name: constant_int(options[name]) for name in ("num_warps", "num_stages") if name in options}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _types(meta: ast.expr | None) -> Mapping[str, str]:

@@ -25,6 +25,8 @@ class LaunchConfig:
 
     blocks: Mapping[str, int]
     warps: int
+    stages: int = 1
+    """Blocks that a loop has under way, see ``pipelined``; of a template, the launch option, and 0 leaves it to Triton."""
 
 
 def choose(kernel: KernelSource, function: ast.FunctionDef, tuning: Tuning) -> LaunchConfig:
@@ -35,13 +37,17 @@ def choose(kernel: KernelSource, function: ast.FunctionDef, tuning: Tuning) -> L
         function: the kernel as it will be launched.
         tuning: the block sizes of the variant.
     """
+    if kernel.kind == "template":
+        chosen = kernel.chosen or {}
+        return LaunchConfig({}, chosen.get("num_warps", 4), chosen.get("num_stages", 0))
     parameters = {a.arg for a in function.args.args if a.annotation is not None}
     hints = kernel.hints or {}
     fixed = fixed_sizes(function)
     warps = tuning.pointwise_warps if kernel.kind == "pointwise" else tuning.reduction_warps
+    stages = 1
     if kernel.chosen is not None:
         blocks, elements = dict(kernel.chosen), 0
-        warps = blocks.pop("num_warps")
+        warps, stages = blocks.pop("num_warps"), blocks.pop("num_stages", 1)
     elif kernel.kind == "pointwise":
         blocks, elements = _pointwise(hints, parameters, tuning)
     else:
@@ -57,7 +63,7 @@ def choose(kernel: KernelSource, function: ast.FunctionDef, tuning: Tuning) -> L
     per_warp = 256 if kernel.kind == "pointwise" else 128
     most = 8 if kernel.kind == "pointwise" else 16
     warps = warps or min(max(_power_of_two(elements // per_warp), 2), most)
-    return LaunchConfig({k: v for k, v in blocks.items() if k in parameters}, warps)
+    return LaunchConfig({k: v for k, v in blocks.items() if k in parameters}, warps, stages)
 
 
 def _pointwise(hints: Mapping[str, int], parameters: set[str], tuning: Tuning) -> tuple[dict[str, int], int]:

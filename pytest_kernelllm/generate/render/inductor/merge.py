@@ -6,7 +6,12 @@ import ast
 from dataclasses import replace
 
 from pytest_kernelllm.generate.render.inductor.kernel_text import function_text
-from pytest_kernelllm.generate.render.inductor.program_text import Allocation, ProgramText
+from pytest_kernelllm.generate.render.inductor.program_text import (
+    Allocation,
+    AutogradText,
+    ProgramText,
+    Statements,
+)
 
 
 def merge(a: ProgramText, b: ProgramText) -> ProgramText | None:
@@ -15,7 +20,11 @@ def merge(a: ProgramText, b: ProgramText) -> ProgramText | None:
     Kernels may differ only in conversions to float32. Such a conversion does not change a float32 tensor, so
     the text with all of them is correct for both.
     """
-    statements = _statements(a, b)
+    statements, function = _statements(a.statements, b.statements), None
+    if a.function is not None and b.function is not None:
+        function = _function(a.function, b.function)
+        if function is None:
+            return None
     if statements is None or a.names != b.names or len(a.kernels) != len(b.kernels):
         return None
     kernels = []
@@ -24,15 +33,25 @@ def merge(a: ProgramText, b: ProgramText) -> ProgramText | None:
         if both is None:
             return None
         kernels.append(both)
-    return ProgramText(tuple(kernels), a.names, statements, a.helpers | b.helpers)
+    return ProgramText(tuple(kernels), a.names, statements, a.helpers | b.helpers, function)
 
 
-def _statements(a: ProgramText, b: ProgramText) -> tuple[str | Allocation, ...] | None:
+def _function(a: AutogradText, b: AutogradText) -> AutogradText | None:
+    """Merges autograd functions, of which one may convert between dtypes as well."""
+    forward, backward = _statements(a.forward, b.forward), _statements(a.backward, b.backward)
+    if forward is None or backward is None:
+        return None
+    recomputed = tuple(dict.fromkeys(a.recomputed + b.recomputed))
+    both = replace(a, forward=forward, backward=backward, recomputed=recomputed)
+    return both if replace(b, forward=forward, backward=backward, recomputed=recomputed) == both else None
+
+
+def _statements(a: Statements, b: Statements) -> Statements | None:
     """Merges statements; allocations may differ in dtype if an input does, too."""
-    if len(a.statements) != len(b.statements):
+    if len(a) != len(b):
         return None
     result: list[str | Allocation] = []
-    for left, right in zip(a.statements, b.statements, strict=True):
+    for left, right in zip(a, b, strict=True):
         if isinstance(left, Allocation) and isinstance(right, Allocation):
             both = replace(
                 left, dtypes=left.dtypes + right.dtypes, references=left.references + right.references

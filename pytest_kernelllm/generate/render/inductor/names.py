@@ -91,7 +91,7 @@ def kernel_names(
         reserved: the names of functions that the kernel calls.
     """
     parameters = [a.arg for a in function.args.args]
-    known = dict(_POINTWISE if kernel.kind == "pointwise" else _REDUCTION)
+    known = dict(_POINTWISE if kernel.kind in ("pointwise", "template") else _REDUCTION)
     if kernel.kind == "pointwise" and "YBLOCK" in parameters:
         known = dict(_TILES)
     names = Names({"tl", "triton", *reserved})

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pytest_kernelllm.core.records import Scalar, TensorSpec
 
-Kind = Literal["pointwise", "reduction", "persistent"]
+Kind = Literal["pointwise", "reduction", "persistent", "template"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class KernelSource:
     types: Mapping[str, str] | None = None
     """Triton's type of each parameter, if the decorator has it: ``*fp32``, ``*bf16``, ``i32``."""
     chosen: Mapping[str, int] | None = None
-    """The block sizes and ``num_warps`` that its compiler chose, if it says so."""
+    """The block sizes, ``num_warps`` and ``num_stages`` that its compiler or the search chose, if it says so."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,8 @@ class Launch:
     blocks: Mapping[str, int] | None = None
     """The block sizes (``XBLOCK``…), if the text chooses them."""
     warps: int = 0
+    grid: tuple[ast.expr, ...] | None = None
+    """The number of programs along each axis, if the text says so and not the number of elements."""
 
 
 Step = Assign | Do | Launch

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_kernelllm.generate.render.inductor.kernel_text import call_text
@@ -36,6 +38,47 @@ class Allocation:
         )
 
 
+Statements = tuple[str | Allocation, ...]
+
+
+@dataclass(frozen=True)
+class AutogradText:
+    """The text of a ``torch.autograd.Function``."""
+
+    name: str
+    saved: tuple[str, ...]
+    """What it keeps for its backward pass."""
+    recomputed: tuple[str, ...]
+    """The operations that its backward pass repeats."""
+    parameters: tuple[str, ...]
+    """The parameters of its forward pass, without ``ctx``."""
+    incoming: tuple[str, ...]
+    """The parameters of its backward pass, without ``ctx``: one for each tensor that the forward pass returns."""
+    forward: Statements
+    backward: Statements
+
+    def text(self) -> str:
+        """Writes the class."""
+        kept = " and ".join(filter(None, [", ".join(self.saved[:-1]), *self.saved[-1:]])) or "no tensors"
+        repeated = f" Recomputed there: {', '.join(self.recomputed)}." if self.recomputed else ""
+        return (
+            f"class {self.name}(torch.autograd.Function):\n"
+            f"    # Saved for the backward pass: {kept}.{repeated}\n"
+            f"{_method('forward', self.parameters, self.forward)}\n"
+            f"{_method('backward', self.incoming, self.backward)}"
+        )
+
+
+def _method(name: str, parameters: Sequence[str], statements: Statements) -> str:
+    lines = textwrap.indent("\n".join(written(statements)), 8 * " ")
+    return f"    @staticmethod\n    def {name}({', '.join(['ctx', *parameters])}):\n{lines}\n"
+
+
+def written(statements: Statements) -> list[str]:
+    """Returns statements as text."""
+    return [s if isinstance(s, str) else s.text() or "" for s in statements]
+
+
 @dataclass(frozen=True)
 class ProgramText:
     """The text of one program."""
@@ -43,11 +86,13 @@ class ProgramText:
     kernels: tuple[str, ...]
     """The kernels' definitions, in the order of their launches."""
     names: tuple[str, ...]
-    statements: tuple[str | Allocation, ...]
+    statements: Statements
     """The statements of ``forward``, not indented."""
     helpers: frozenset[str]
     """The device functions that the kernels call."""
+    function: AutogradText | None = None
+    """The autograd function that the statements apply, if gradients are needed."""
 
     def lines(self) -> list[str]:
         """Returns the statements as text."""
-        return [s if isinstance(s, str) else s.text() or "" for s in self.statements]
+        return written(self.statements)

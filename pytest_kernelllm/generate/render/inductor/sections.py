@@ -11,10 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_kernelllm.core.records import Case, Record
+from pytest_kernelllm.core.records import Case, Record, TensorSpec
 from pytest_kernelllm.generate.render.errors import RenderError
 
 MARK = "# kernelllm-inductor: "
+BACKWARD = "\n# kernelllm-backward\n"
+"""Stands between the code of a forward pass and that of its backward pass."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,36 @@ class Tuning(Record):
 
 
 @dataclass(frozen=True)
+class Passed(Record):
+    """What a backward pass gets: a result of the forward pass, or the gradient of one."""
+
+    name: str
+    """What it is: an argument's expression, an operation such as ``rsqrt``, or a named dimension."""
+    result: int
+    """The number of the result of ``call``."""
+    spec: TensorSpec | None = None
+    """Its dtype and shape, if it is a contiguous tensor whose sizes have names."""
+    size: bool = False
+    """Whether it is a number, not a tensor."""
+
+
+@dataclass(frozen=True)
+class Backward(Record):
+    """TorchInductor's code for the backward pass of a case, whose ``call`` takes ``saved`` and then ``incoming``."""
+
+    saved: tuple[Passed, ...]
+    """Results of the forward pass."""
+    incoming: tuple[Passed, ...]
+    """Gradients of outputs."""
+    gradients: tuple[int, ...]
+    """The number of the forward pass's argument that each of its results is the gradient of."""
+    recomputed: tuple[str, ...] = ()
+    """The operations of the forward pass that it repeats."""
+    launches: dict[str, dict[str, int]] = field(default_factory=dict)
+    """See ``Section.launches``."""
+
+
+@dataclass(frozen=True)
 class Section(Record):
     """TorchInductor's code for one case."""
 
@@ -46,7 +78,9 @@ class Section(Record):
     scalars: dict[str, str] = field(default_factory=dict)
     """The attributes behind named numbers in the kernels: ``{"eps": "self.eps"}``."""
     launches: dict[str, dict[str, int]] = field(default_factory=dict)
-    """The block sizes (``XBLOCK``…) and ``num_warps`` of each kernel, by its name in the source."""
+    """The block sizes (``XBLOCK``…), ``num_warps`` and perhaps ``num_stages`` of each kernel, by its name in the source."""
+    backward: Backward | None = None
+    """The backward pass, if the case needs gradients; its code follows the forward pass's after ``BACKWARD``."""
     source: str = ""
 
 
@@ -56,6 +90,8 @@ def write(sections: Iterable[Section]) -> str:
     for section in sections:
         header = section.to_json()
         source = header.pop("source").strip("\n")
+        if section.backward is None:
+            del header["backward"]
         parts.append(f"{MARK}{json.dumps(header)}\n{source}\n")
     return "\n".join(parts)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,12 +15,13 @@ from pytest_kernelllm.core.syntax import snake_case
 from pytest_kernelllm.generate.render.describe import describe
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.inductor import sections
+from pytest_kernelllm.generate.render.inductor.autograd import Gradients, emit_both
 from pytest_kernelllm.generate.render.inductor.dispatch import conditions
 from pytest_kernelllm.generate.render.inductor.emit import emit
 from pytest_kernelllm.generate.render.inductor.merge import merge
 from pytest_kernelllm.generate.render.inductor.model_output import read_model_output
 from pytest_kernelllm.generate.render.inductor.program import Binding, Program
-from pytest_kernelllm.generate.render.inductor.program_text import ProgramText
+from pytest_kernelllm.generate.render.inductor.program_text import ProgramText, Statements
 from pytest_kernelllm.generate.render.inductor.sections import Tuning
 from pytest_kernelllm.generate.render.inductor.wrapper import read_program
 from pytest_kernelllm.generate.render.lower import device_functions
@@ -82,6 +83,7 @@ class _Version:
     tuning: Tuning
     suffix: str
     """A word that distinguishes its functions from those of other cases."""
+    gradients: Gradients | None = None
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,8 @@ class _Group:
 
 
 def _from_section(section: sections.Section, parts: Parts) -> _Version:
-    program = read_program(section.source)
+    forward, _, backward = section.source.partition(sections.BACKWARD)
+    program = read_program(forward)
     if len(program.arguments) != len(section.arguments):
         raise RenderError(
             f"The code of case {section.case.name} takes {len(program.arguments)} arguments; its header names"
@@ -104,12 +107,22 @@ def _from_section(section: sections.Section, parts: Parts) -> _Version:
     arguments = {name: reached(path, parts) for name, path in paths}
     scalars = {name: reached(path, parts) for name, path in section.scalars.items()}
     domain = section.case.domain
-    chosen = {
-        name: replace(kernel, chosen=section.launches.get(name)) for name, kernel in program.kernels.items()
-    }
-    program = replace(program, kernels=chosen)
     binding = Binding(arguments, section.output, scalars, visible(domain, parts))
-    return _Version(program, binding, domain, Tuning(), _suffix(section.case))
+    gradients = None
+    if section.backward is not None:
+        second = _with_launches(read_program(backward), section.backward.launches)
+        gradients = Gradients(second, section.backward)
+    program = _with_launches(program, section.launches)
+    return _Version(program, binding, domain, Tuning(), _suffix(section.case), gradients)
+
+
+def _with_launches(program: Program, launches: Mapping[str, Mapping[str, int]]) -> Program:
+    """Returns a program whose kernels have the block sizes that their compiler chose."""
+    kernels = {
+        name: replace(kernel, chosen=launches.get(name, kernel.chosen))
+        for name, kernel in program.kernels.items()
+    }
+    return replace(program, kernels=kernels)
 
 
 def _suffix(case: Case) -> str:
@@ -126,7 +139,7 @@ def _written(versions: Sequence[_Version], stem: str, parameters: Sequence[str])
     """Writes each distinct text once, with the versions that it serves."""
     groups: list[_Group] = []
     for version in versions:
-        written = _write(version, f"{stem}_kernel", parameters)
+        written = _write(version, stem, parameters)
         for index, group in enumerate(groups):
             if (both := merge(group.written, written)) is not None:
                 groups[index] = _Group(both, (*group.versions, version), group.suffix)
@@ -137,26 +150,45 @@ def _written(versions: Sequence[_Version], stem: str, parameters: Sequence[str])
         return groups
     # With several texts, names contain the case.
     return [
-        _Group(_write(g.versions[0], f"{stem}_{g.suffix}_kernel", parameters), g.versions, g.suffix)
+        _Group(_write(g.versions[0], f"{stem}_{g.suffix}", parameters), g.versions, g.suffix)
         if len(g.versions) == 1
         else _Group(_renamed(g.written, stem, g.suffix), g.versions, g.suffix)
         for g in groups
     ]
 
 
-def _write(version: _Version, kernel_name: str, parameters: Sequence[str]) -> ProgramText:
-    return emit(version.program, version.binding, version.domain, version.tuning, kernel_name, parameters)
+def _write(version: _Version, stem: str, parameters: Sequence[str]) -> ProgramText:
+    program, binding, domain = version.program, version.binding, version.domain
+    if version.gradients is not None:
+        return emit_both(program, version.gradients, binding, domain, stem, _function_name(stem))
+    return emit(program, binding, domain, version.tuning, f"{stem}_kernel", parameters)
+
+
+def _function_name(stem: str) -> str:
+    """Returns the name of an autograd function: ``RmsNormFunction``."""
+    return f"{''.join(word[:1].upper() + word[1:] for word in stem.split('_'))}Function"
 
 
 def _renamed(written: ProgramText, stem: str, suffix: str) -> ProgramText:
-    def rename(text: str) -> str:
-        return re.sub(rf"\b{stem}_kernel(?=\b|_\d)", f"{stem}_{suffix}_kernel", text)
+    before, after = _function_name(stem), _function_name(f"{stem}_{suffix}")
 
+    def rename(text: str) -> str:
+        text = re.sub(rf"\b{stem}(_backward)?_kernel(?=\b|_\d)", rf"{stem}_{suffix}\1_kernel", text)
+        return re.sub(rf"\b{before}\b", after, text)
+
+    def renamed(statements: Statements) -> Statements:
+        return tuple(rename(s) if isinstance(s, str) else s for s in statements)
+
+    function = written.function
+    if function is not None:
+        forward, backward = renamed(function.forward), renamed(function.backward)
+        function = replace(function, name=after, forward=forward, backward=backward)
     return ProgramText(
         tuple(map(rename, written.kernels)),
         tuple(map(rename, written.names)),
-        tuple(rename(s) if isinstance(s, str) else s for s in written.statements),
+        renamed(written.statements),
         written.helpers,
+        function,
     )
 
 
@@ -165,6 +197,8 @@ def _body(groups: Sequence[_Group], live: LiveTarget) -> str:
     parts = device_functions(helpers)
     for group in groups:
         parts += group.written.kernels
+        if group.written.function is not None:
+            parts.append(group.written.function.text())
     if len(groups) == 1:
         parts.append(_forward("forward", groups[0].written.lines(), live, groups[0].versions[0].domain))
     else:

@@ -144,9 +144,11 @@ class _Reader:
                 self.layouts.setdefault(name, layout)
 
     def _run(self, kernel: KernelSource, call: ast.Call) -> None:
-        arguments = tuple(self._resolve(a) for a in call.args)
+        arguments, grid = tuple(self._resolve(a) for a in call.args), None
+        if kernel.kind == "template":
+            arguments, grid = arguments[:-3], arguments[-3:]
         self._check_count(kernel, arguments, call)
-        self.steps.append(Launch(kernel.name, arguments))
+        self.steps.append(Launch(kernel.name, arguments, grid=grid))
 
     def _grid_launch(self, kernel: KernelSource, call: ast.Call) -> None:
         assert isinstance(call.func, ast.Subscript)

@@ -1,0 +1,172 @@
+"""Makes TorchInductor write matrix products and convolutions as Triton kernels, from its templates, without a GPU.
+
+Inductor would compile each configuration of a template and time it. Here a rough model of the GPU orders them, and a variant
+names which of them it takes. Where there is no template, the library call stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+import torch
+from torch.fx import Graph, Node
+
+from pytest_kernelllm.generate.inductor.device import Gpu
+from pytest_kernelllm.generate.inductor.variants import TEMPLATE
+
+_UNKNOWN = 2048
+"""Stands for a size that is not fixed."""
+_EDGE = 64
+"""Rows and columns of a result that one program computes, roughly."""
+_SHORTEST = 256
+"""A product is not cut into parts that are shorter."""
+
+
+@contextlib.contextmanager
+def chosen_templates(gpu: Gpu, config: Mapping[str, Any]) -> Iterator[None]:
+    """Makes Inductor take one configuration of each template inside the block, without timing any.
+
+    Args:
+        gpu: the GPU that the code is for.
+        config: the options of a variant; ``TEMPLATE`` says which configuration, 0 for the most promising one.
+    """
+    from torch._inductor import select_algorithm
+
+    def pick(choices: list[Any]) -> list[Any]:
+        kernels = [c for c in choices if isinstance(c, select_algorithm.TritonTemplateCaller)]
+        ranked = sorted(kernels, key=lambda choice: _cost(choice, gpu)) or choices
+        return ranked[min(config.get(TEMPLATE, 0), len(ranked) - 1) :][:1]
+
+    functions = select_algorithm.get_algorithm_selector_cache().preprocessing_fns
+    functions.append(pick)
+    try:
+        yield
+    finally:
+        functions.remove(pick)
+
+
+def _cost(choice: Any, gpu: Gpu) -> tuple[bool, float]:
+    """Estimates the time of a template with its configuration: whether it does not fit the GPU, and a relative time."""
+    options = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", choice.description)}
+    m, n, k = (options.get(f"BLOCK_{axis}", 16) for axis in "MNK")
+    warps, stages = options.get("num_warps", 4), options.get("num_stages", 1)
+    layout = choice.layout
+    sizes = [int(size) if getattr(size, "is_Integer", False) else _UNKNOWN for size in layout.size]
+    if "KERNEL_H" in options:  # batch and positions against channels
+        groups = options.get("GROUPS", 1)
+        rows, columns = math.prod(sizes) // sizes[1], sizes[1] // groups
+    else:
+        groups, rows, columns = math.prod(sizes[:-2]), sizes[-2], sizes[-1]
+    tiles = math.ceil(rows / m) * math.ceil(columns / n) * groups
+    waves = math.ceil(tiles / gpu.multi_processor_count)
+    full = layout.dtype == torch.float32  # without tensor cores
+    reuse = m * n / (m + n)
+    speed = reuse / (reuse + (16 if full else 48))
+    speed *= min(1.0, 0.5 + k / (32 if full else 128)) * (0.75 if stages == 1 else 1.0)
+    registers = m * n / (32 * warps)
+    speed *= min(1.0, (64 if full else 128) / registers) * min(1.0, registers / 16)
+    shared = (m + n) * k * layout.dtype.itemsize * max(stages - 1, 1)
+    return shared > gpu.shared_memory_per_block_optin, waves * m * n / speed
+
+
+def for_templates(graph: torch.fx.GraphModule, gpu: Gpu) -> torch.fx.GraphModule:
+    """Rewrites the operations for which Inductor has no template, in place, and returns the graph.
+
+    - Products of a matrix and a vector become sums.
+    - Products along a dimension that is much longer than the result become several products and their sum.
+    - One-dimensional convolutions get a second dimension of size 1.
+    - Transposed convolutions without stride become convolutions with the turned weight.
+
+    Convolutions with dilation, and transposed ones with a stride, stay library calls.
+    """
+    aten = torch.ops.aten
+    for operation, rewrite in (
+        (aten.mm.default, lambda write, node: _product(write, node, gpu)),
+        (aten.convolution.default, _convolution),
+    ):
+        for node in graph.graph.find_nodes(op="call_function", target=operation):
+            with graph.graph.inserting_before(node):
+                result = rewrite(_Writer(graph.graph), node)
+            if result is not None:
+                node.replace_all_uses_with(result)
+    graph.graph.eliminate_dead_code()
+    graph.recompile()
+    return graph
+
+
+class _Writer:
+    """Adds operations to a graph, with the tensors that they return."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    def __call__(self, operation: Any, *args: Any) -> Node:
+        node = self.graph.call_function(operation, args)
+        values = torch.fx.map_arg(args, lambda argument: argument.meta["val"])
+        tensors = [value for value in values if isinstance(value, torch.Tensor)]
+        with tensors[0].fake_mode:  # type: ignore[attr-defined]  # traced values are fake tensors
+            node.meta["val"] = operation(*values)
+        return node
+
+
+def _product(write: _Writer, node: Node, gpu: Gpu) -> Node | None:
+    """Rewrites a product with a vector, and one that too few programs would compute."""
+    aten = torch.ops.aten
+    a, b = node.all_input_nodes if len(node.all_input_nodes) == 2 else node.all_input_nodes * 2
+    sizes = [*a.meta["val"].shape, b.meta["val"].shape[1]]
+    if not all(isinstance(size, int) for size in sizes):
+        return None
+    rows, length, columns = sizes
+    if 1 in (rows, columns):
+        products = write(
+            aten.mul.Tensor, write(aten.unsqueeze.default, a, 2), write(aten.unsqueeze.default, b, 0)
+        )
+        return write(aten.sum.dim_IntList, products, [1])
+    programs = math.ceil(rows / _EDGE) * math.ceil(columns / _EDGE)
+    parts = 1
+    while programs * parts < gpu.multi_processor_count and length % (2 * parts * _SHORTEST) == 0:
+        parts *= 2
+    if parts == 1 or a.meta["val"].dtype != torch.float32:  # partial sums are stored in this dtype
+        return None
+    cut = write(aten.reshape.default, a, [rows, parts, length // parts])
+    several = write(
+        aten.bmm.default,
+        write(aten.permute.default, cut, [1, 0, 2]),
+        write(aten.reshape.default, b, [parts, length // parts, columns]),
+    )
+    return write(aten.sum.dim_IntList, several, [0])
+
+
+def _convolution(write: _Writer, node: Node) -> Node | None:
+    """Rewrites a one-dimensional convolution, and a transposed one that has no stride."""
+    aten = torch.ops.aten
+    x, weight, bias, strides, padding, dilation, transposed, more, groups = cast(Any, node.args)
+    one = len(strides) == 1
+    if not (one or transposed) or any(step != 1 for step in dilation):  # templates know no dilation
+        return None
+    kernel = weight.meta["val"].shape[2:]
+    if transposed:
+        padding = [size - 1 - pad for size, pad in zip(kernel, padding, strict=True)]
+        if any(stride != 1 for stride in strides) or min(padding) < 0:
+            return None
+        weight = _turned(write, weight, groups)
+    if one:
+        x, weight = write(aten.unsqueeze.default, x, 2), write(aten.unsqueeze.default, weight, 2)
+        strides, padding, dilation, more = [1, *strides], [0, *padding], [1, 1], [0, *more]
+    result = write(aten.convolution.default, x, weight, bias, strides, padding, dilation, False, more, groups)
+    return write(aten.squeeze.dim, result, 2) if one else result
+
+
+def _turned(write: _Writer, weight: Any, groups: int) -> Node:
+    """Returns the weight with which a convolution does what a transposed one does with the weight given."""
+    aten = torch.ops.aten
+    channels, each, *kernel = weight.meta["val"].shape
+    axes = range(2, 2 + len(kernel))
+    grouped = write(aten.reshape.default, weight, [groups, channels // groups, each, *kernel])
+    swapped = write(aten.permute.default, grouped, [0, 2, 1, *(axis + 1 for axis in axes)])
+    joined = write(aten.reshape.default, swapped, [groups * each, channels // groups, *kernel])
+    return write(torch.ops.prims.rev.default, joined, list(axes))

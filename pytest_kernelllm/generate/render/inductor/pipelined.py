@@ -1,0 +1,24 @@
+"""Makes loops load the next blocks while they work on one: software pipelining, which Triton does where a loop asks for it."""
+
+from __future__ import annotations
+
+import ast
+import copy
+
+from pytest_kernelllm.core.syntax import call_name
+
+
+def with_pipelined_loops(function: ast.FunctionDef, stages: int) -> ast.FunctionDef:
+    """Copies a kernel whose loops have so many blocks under way; one is none ahead."""
+    result = copy.deepcopy(function)
+    for node in ast.walk(result):
+        if (
+            isinstance(node, ast.For)
+            and isinstance(node.iter, ast.Call)
+            and call_name(node.iter) == "tl.range"
+        ):
+            node.iter.keywords = [
+                *(keyword for keyword in node.iter.keywords if keyword.arg != "num_stages"),
+                ast.keyword("num_stages", ast.Constant(stages)),
+            ]
+    return ast.fix_missing_locations(result)

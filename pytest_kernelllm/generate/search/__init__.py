@@ -1,0 +1,1 @@
+"""Searches for faster candidates: which programs to try next, by what was measured. Imports no torch."""

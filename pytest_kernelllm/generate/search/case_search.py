@@ -1,0 +1,107 @@
+"""The search in one case: which sections to measure next, and the fastest so far."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Sequence
+
+from pytest_kernelllm.core.measured import CaseTime
+from pytest_kernelllm.generate.render.inductor.sections import Section
+from pytest_kernelllm.generate.search.moves import neighbours
+
+ENOUGH = 0.95
+"""Share of the roofline at which the search ends."""
+GAIN = 0.01
+"""Relative gain below which another configuration is no better: less is noise."""
+NEAR = 1.5
+"""Programs up to this many times slower than the fastest may still win once their configurations are searched."""
+
+
+class CaseSearch:
+    """Measures the starts first, then descends along the launch configurations of one program after the other.
+
+    The fastest program comes first, and of its kernels one at a time, until no step makes it faster.
+    """
+
+    def __init__(self, starts: Sequence[Section]) -> None:
+        """``starts``: what Inductor wrote for the case in its variants, the usual one first."""
+        self.first = self.best = starts[0]
+        self.times: dict[str, CaseTime] = {}
+        """By ``key`` of the section, of all that were measured and did not fail."""
+        self._starts = starts
+        self._seen: set[str] = set()
+        self._waiting = deque(self._new(starts))
+        self._bases: dict[str, Section] = {}
+        """The fastest section of each program, by its source."""
+        self._descended: list[str] = []
+        """The programs whose configurations are searched, or were."""
+        self._kernels: deque[str] = deque()
+        """Of the program at hand, those that may still become faster, in order."""
+
+    @property
+    def time(self) -> CaseTime | None:
+        """The time of the fastest section; None if none could be measured."""
+        return self.times.get(key(self.best))
+
+    @property
+    def reached(self) -> bool:
+        """Whether there is nothing to gain any more: the roofline is nearly reached."""
+        return self.time is not None and self.time.roofline >= ENOUGH * self.time.microseconds
+
+    def propose(self, count: int) -> list[Section]:
+        """Returns up to ``count`` sections to measure next; none if nothing is left."""
+        if self.reached:
+            return []
+        while not self._waiting and self._next_kernel():
+            kernel = self._kernels.popleft()
+            base = self._bases[self._descended[-1]]
+            self._waiting.extend(self._new(list(neighbours(base, kernel, self._starts))))
+        return [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
+
+    def note(self, measured: Sequence[tuple[Section, CaseTime | None]]) -> None:
+        """Takes what was measured of the proposed sections; no time if they failed."""
+        for section, time in measured:
+            if time is None:
+                continue
+            self.times[key(section)] = time
+            base = self._bases.get(section.source)
+            if base is None or self._faster(section, base):
+                self._bases[section.source] = section
+                if self._descended and section.source == self._descended[-1]:
+                    self._waiting.clear()  # steps from where it was before
+                    self._kernels = deque(section.launches)
+            if self.time is None or self._faster(section, self.best):
+                self.best = section
+
+    def _faster(self, section: Section, than: Section) -> bool:
+        return self._us(section) < (1 - GAIN) * self._us(than)
+
+    def _us(self, section: Section) -> float:
+        return self.times[key(section)].microseconds
+
+    def _next_kernel(self) -> bool:
+        """Goes on to the next program where the kernels of the one at hand are done; whether one is left."""
+        while not self._kernels:
+            left = [base for source, base in self._bases.items() if source not in self._descended]
+            near = [base for base in left if self._us(base) <= NEAR * self._us(self.best)]
+            if not near:
+                return False
+            fastest = min(near, key=self._us)
+            self._descended.append(fastest.source)
+            self._kernels = deque(fastest.launches)
+        return True
+
+    def _new(self, sections: Sequence[Section]) -> list[Section]:
+        """Returns those that were not proposed yet, and notes that they are now."""
+        new = []
+        for section in sections:
+            if key(section) not in self._seen:
+                self._seen.add(key(section))
+                new.append(section)
+        return new
+
+
+def key(section: Section) -> str:
+    """Names a program with its configurations."""
+    return json.dumps([section.launches, section.scalars, section.source], sort_keys=True)

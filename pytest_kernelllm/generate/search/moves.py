@@ -1,0 +1,62 @@
+"""The moves of the search: launch configurations that are one step away from a section's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from pytest_kernelllm.generate.render.inductor.sections import Section
+
+Launch = Mapping[str, int]
+"""The block sizes (``XBLOCK``…), ``num_warps`` and ``num_stages`` of one kernel."""
+
+_LARGEST = {
+    "XBLOCK": 4096,
+    "YBLOCK": 1024,
+    "ZBLOCK": 1024,
+    "R0_BLOCK": 4096,
+    "num_warps": 32,
+    "num_stages": 4,
+}
+"""Inductor leaves out masks that no block up to this size needs."""
+_ELEMENTS = 1 << 15
+"""Most elements of a block: larger ones spill registers."""
+
+
+def steps(launch: Launch) -> Iterator[dict[str, int]]:
+    """Yields the configurations in which one number is doubled or halved, as in Inductor's coordinate descent."""
+    for name, value in launch.items():
+        for changed in (2 * value, value // 2):
+            step = {**launch, name: changed}
+            if 1 <= changed <= _LARGEST.get(name, 1024) and _elements(step) <= max(
+                _ELEMENTS, _elements(launch)
+            ):
+                yield step
+
+
+def neighbours(section: Section, kernel: str, others: Iterable[Section]) -> Iterator[Section]:
+    """Yields sections in which one kernel is launched in another way.
+
+    Args:
+        section: to start from.
+        kernel: its name in the section's source.
+        others: sections whose configurations of this kernel are tried first.
+    """
+    launch = section.launches[kernel]
+    for other in others:
+        if other.source == section.source and kernel in other.launches:
+            yield with_launch(section, kernel, other.launches[kernel])
+    for step in steps(launch):
+        yield with_launch(section, kernel, step)
+
+
+def with_launch(section: Section, kernel: str, launch: Launch) -> Section:
+    """Returns a section in which one kernel is launched in another way."""
+    return replace(section, launches={**section.launches, kernel: dict(launch)})
+
+
+def _elements(launch: Launch) -> int:
+    count = 1
+    for name, value in launch.items():
+        count *= value if name.endswith("BLOCK") else 1
+    return count

@@ -1,0 +1,88 @@
+"""Searches for the fastest program of a target: measures Inductor's variants, then their launch configurations."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from pytest_kernelllm.core.measured import Measured
+from pytest_kernelllm.generate.render.inductor.sections import Section
+from pytest_kernelllm.generate.search.case_search import CaseSearch, key
+
+Program = tuple[Section, ...]
+"""A section for each case of the target."""
+
+Measure = Callable[[Sequence[Program]], Sequence[Measured]]
+"""Measures several programs side by side; the results are in their order."""
+
+Report = Callable[[int, float, float], None]
+"""Gets the number of programs tried, the seconds spent, and the speedup over the first program."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """How a search ended."""
+
+    program: Program
+    """The fastest one; the first one if none could be measured."""
+    gain: float
+    """Its speedup over the first one, the geometric mean over the cases in which both could be measured."""
+    tried: int
+    """How many programs were measured."""
+    seconds: float
+    """What that took."""
+    error: str = ""
+    """Why the first program could not be measured; empty if it could."""
+
+
+def search(
+    starts: Sequence[Program],
+    measure: Measure,
+    *,
+    seconds: float,
+    side_by_side: int = 1,
+    report: Report = lambda tried, spent, gain: None,
+) -> Found:
+    """Searches until the roofline is nearly reached, no step makes the target faster, or the time is over.
+
+    Each case is searched by itself: one measurement serves all of them.
+
+    Args:
+        starts: Inductor's variants, the usual one first.
+        measure: measures programs.
+        seconds: the budget for measuring; what is begun is finished.
+        side_by_side: how many programs are measured at once.
+        report: called after each round.
+    """
+    names = [section.case.name for section in starts[0]]
+    cases = [CaseSearch([start[number] for start in starts]) for number in range(len(names))]
+    tried, spent, error = 0, 0.0, ""
+    while spent < seconds:
+        proposed = [case.propose(side_by_side) for case in cases]
+        if not any(proposed):
+            break
+        # A case with fewer to try runs its fastest one meanwhile.
+        programs = [
+            tuple(section or case.best for section, case in zip(row, cases, strict=True))
+            for row in zip_longest(*proposed)
+        ]
+        results = measure(programs)
+        for name, case, new in zip(names, cases, proposed, strict=True):
+            case.note([(section, result.of(name)) for section, result in zip(new, results, strict=False)])
+        if not tried:
+            error = results[0].error
+        tried += len(programs)
+        spent += max(result.seconds for result in results)
+        report(tried, spent, _gain(cases))
+    return Found(tuple(case.best for case in cases), _gain(cases), tried, spent, error)
+
+
+def _gain(cases: Sequence[CaseSearch]) -> float:
+    gains = [
+        first.microseconds / case.time.microseconds
+        for case in cases
+        if (first := case.times.get(key(case.first))) is not None and case.time is not None
+    ]
+    return statistics.geometric_mean(gains) if gains else 1.0

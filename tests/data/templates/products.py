@@ -1,0 +1,128 @@
+"""Modules that the compiler leaves to libraries: matrix products and convolutions."""
+
+import torch
+from torch import nn
+
+from pytest_kernelllm import triton_candidate
+
+
+def pair(*first):
+    return lambda: (torch.randn(*first), torch.randn(first[-1], 24))
+
+
+@triton_candidate(inputs=pair(40, 48), dtypes=("float32", "bfloat16"))
+class Product(nn.Module):
+    def forward(self, x, y):
+        return x @ y
+
+
+@triton_candidate(inputs=lambda: (torch.randn(3, 20, 32), torch.randn(3, 32, 24)))
+class Batched(nn.Module):
+    def forward(self, x, y):
+        return torch.bmm(x, y)
+
+
+@triton_candidate(inputs=lambda: (torch.randn(40, 64), torch.randn(64, 1)))
+class Vector(nn.Module):
+    def forward(self, x, y):
+        return x @ y
+
+
+@triton_candidate(inputs=lambda: (torch.randn(16, 4096), torch.randn(4096, 16)))
+class Long(nn.Module):
+    def forward(self, x, y):
+        return x @ y
+
+
+def tokens(batch: int = 4):
+    return torch.randn(batch, 32)
+
+
+@triton_candidate(inputs=tokens, dims={"batch": (1, 32)})
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(32, 48)
+
+    def forward(self, x):
+        return torch.relu(self.linear(x))
+
+
+@triton_candidate(inputs=lambda: torch.randn(2, 16, 30))
+class Conv1d(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution = nn.Conv1d(16, 20, 3, stride=2, padding=1)
+
+    def forward(self, x):
+        return self.convolution(x)
+
+
+@triton_candidate(inputs=lambda: torch.randn(2, 16, 9, 9))
+class Conv2d(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution = nn.Conv2d(16, 20, 3, padding=1, stride=2)
+
+    def forward(self, x):
+        return self.convolution(x)
+
+
+@triton_candidate(inputs=lambda: torch.randn(2, 16, 6, 5, 4))
+class Conv3d(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution = nn.Conv3d(16, 20, 3, padding=1, bias=False)
+
+    def forward(self, x):
+        return self.convolution(x)
+
+
+@triton_candidate(inputs=lambda: torch.randn(2, 16, 9, 9))
+class Pointwise(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution = nn.Conv2d(16, 20, 1)
+
+    def forward(self, x):
+        return self.convolution(x)
+
+
+@triton_candidate(inputs=lambda: torch.randn(2, 16, 9, 9))
+class Depthwise(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution = nn.Conv2d(16, 16, 3, groups=16)
+
+    def forward(self, x):
+        return self.convolution(x)
+
+
+@triton_candidate(inputs=lambda: torch.randn(2, 16, 12))
+class Transposed1d(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution = nn.ConvTranspose1d(16, 20, 3, padding=1)
+
+    def forward(self, x):
+        return self.convolution(x)
+
+
+@triton_candidate(inputs=lambda: torch.randn(2, 16, 6, 5))
+class Transposed2d(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution = nn.ConvTranspose2d(16, 20, (3, 2), padding=(1, 0), groups=2)
+
+    def forward(self, x):
+        return self.convolution(x)
+
+
+@triton_candidate(inputs=lambda: torch.randn(1, 16, 4, 3, 3))
+class Transposed3d(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution = nn.ConvTranspose3d(16, 16, 2, bias=False)
+
+    def forward(self, x):
+        return self.convolution(x)

@@ -1,0 +1,62 @@
+"""Matrix products and convolutions: Inductor's templates as kernel modules, right in Triton's interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from pytest_kernelllm.core.records import Completion
+from pytest_kernelllm.discover.live import LiveTarget, load_target
+from pytest_kernelllm.discover.scan import scan_file
+from pytest_kernelllm.generate.inductor.generator import InductorGenerator
+from pytest_kernelllm.generate.protocol import Request
+from pytest_kernelllm.generate.render.render import render
+from pytest_kernelllm.judge.environment import find_environment
+from pytest_kernelllm.judge.judge import Criteria, Judge
+
+pytestmark = pytest.mark.slow
+
+PROJECT = Path(__file__).parents[2] / "data" / "templates"
+TARGETS = {target.name: target for target in scan_file(PROJECT / "products.py", PROJECT).targets}
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[Judge]:
+    torch.set_num_threads(1)
+    with Judge(find_environment("cpu")) as judge:
+        yield judge
+
+
+def written(name: str, samples: int = 4, arch: str = "sm_90") -> tuple[LiveTarget, list[Completion]]:
+    live = load_target(PROJECT, TARGETS[name])
+    request = Request(live.target, tuple(range(samples)), lambda: live)
+    return live, [completion for _, completion in InductorGenerator(arch).generate([request])]
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_library_call_becomes_a_kernel_that_is_right(name: str, judge: Judge) -> None:
+    live, completions = written(name, 2)
+    notes = ("matrix products and convolutions as kernels", "depthwise convolutions as kernels")
+    made = next(c for c in completions if c.note in notes)
+    candidate = render(made, live)
+    assert "torch.mm" not in candidate.source and "torch.conv" not in candidate.source
+    assert "torch.addmm" not in candidate.source and "torch.bmm" not in candidate.source
+    verdict = judge.judge(candidate, Criteria(live, timing=False))
+    assert verdict.accepted, verdict.reason
+
+
+def test_other_blocks_are_other_candidates_and_the_text_is_the_same_every_time() -> None:
+    live, completions = written("Product")
+    sources = [render(completion, live).source for completion in completions]
+    assert len(set(sources)) == len(sources) == 4
+    assert sources == [render(completion, live).source for completion in written("Product")[1]]
+
+
+def test_what_the_sizes_decide_is_decided_in_the_text() -> None:
+    live, completions = written("Product", 1)
+    source = render(completions[0], live).source
+    assert "if M * N == 0" not in source and "stride_am" not in source
+    assert "tl.dot(" in source and "num_stages=" in source

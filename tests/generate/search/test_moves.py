@@ -1,0 +1,65 @@
+"""The search's moves: whatever it launches gives the same numbers, in Triton's interpreter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from fusing import errors, inductor, live
+
+from pytest_kernelllm.core.records import Candidate
+from pytest_kernelllm.generate.inductor.variants import VARIANTS
+from pytest_kernelllm.generate.render.inductor import sections
+from pytest_kernelllm.generate.render.render import render
+from pytest_kernelllm.generate.search.moves import neighbours, with_launch
+
+pytestmark = pytest.mark.slow
+
+TARGETS = ("CrossEntropy", "Transpose", "Pooled")
+TOLERANCE = {"float32": 2e-6, "bfloat16": 1e-2}
+
+
+def moved(name: str) -> dict[str, tuple[str, Candidate]]:
+    """All candidates one move away from the first, and all that Inductor has besides."""
+    written = inductor(name, len(VARIANTS))
+    texts = [each.text for each in written]
+    first = sections.read(texts[0])
+    others = [sections.read(text)[0] for text in texts[1:]]
+    for kernel in first[0].launches:
+        texts += [sections.write([step, *first[1:]]) for step in neighbours(first[0], kernel, others)]
+    for section, *rest in map(sections.read, texts[1 : len(written)]):
+        for kernel, launch in section.launches.items():
+            if "num_stages" in launch:
+                texts.append(
+                    sections.write([with_launch(section, kernel, {**launch, "num_stages": 2}), *rest])
+                )
+    distinct = {render(replace(written[0], text=text), live(name)).source for text in texts}
+    return {
+        f"{name}_{number}": (name, Candidate(live(name).target.id, source, "inductor"))
+        for number, source in enumerate(sorted(distinct))
+    }
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    torch.set_num_threads(1)
+    candidates = {key: each for name in TARGETS for key, each in moved(name).items()}
+    assert len(candidates) > 4 * len(TARGETS)
+    return errors(tmp_path_factory.mktemp("moves"), candidates)
+
+
+def test_loops_are_pipelined_where_the_search_asks_for_it() -> None:
+    sources = [candidate.source for _, candidate in moved("CrossEntropy").values()]
+    assert any("tl.range(0, n_columns, BLOCK_COLUMNS, num_stages=2)" in source for source in sources)
+    assert not any("num_stages=1" in source for source in sources)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_every_move_is_right(results: dict[str, Any], name: str) -> None:
+    found = {key: value for key, value in results.items() if key.startswith(f"{name}_")}
+    assert len(found) > 3
+    for key, error in found.items():
+        assert isinstance(error, float), f"{key}: {error}"
+        assert error <= TOLERANCE["bfloat16" if "bfloat16" in key else "float32"], key

@@ -1,0 +1,34 @@
+"""Matrix products and convolutions from Inductor's templates: right and timed on a GPU."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_kernelllm.discover.live import load_target
+from pytest_kernelllm.discover.scan import scan_file
+from pytest_kernelllm.generate.inductor.generator import InductorGenerator
+from pytest_kernelllm.generate.protocol import Request
+from pytest_kernelllm.generate.render.render import render
+from pytest_kernelllm.judge.environment import find_environment
+from pytest_kernelllm.judge.judge import Criteria, Judge
+
+PROJECT = Path(__file__).parents[1] / "data" / "templates"
+TARGETS = {target.name: target for target in scan_file(PROJECT / "products.py", PROJECT).targets}
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[Judge]:
+    with Judge(find_environment("cuda")) as judge:
+        yield judge
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_product_is_right_and_its_speed_is_known_against_both_baselines(name: str, judge: Judge) -> None:
+    live = load_target(PROJECT, TARGETS[name])
+    generator = InductorGenerator(judge.environment.arch)
+    written = generator.generate([Request(live.target, (0, 1), lambda: live)])
+    made = next(c for _, c in written if c.note == "matrix products and convolutions as kernels")
+    verdict = judge.judge(render(made, live, on_gpu=True), Criteria(live, min_speedup=0.0))
+    assert verdict.correct, verdict.reason
+    assert verdict.speedup is not None and verdict.speedup_compiled is not None

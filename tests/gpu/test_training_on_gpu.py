@@ -1,0 +1,50 @@
+"""Kernels for both passes on a GPU: judged there, and used for a training step."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from pytest_kernelllm.discover.live import load_target
+from pytest_kernelllm.discover.scan import scan_file
+from pytest_kernelllm.generate.inductor.generator import InductorGenerator
+from pytest_kernelllm.generate.protocol import Request
+from pytest_kernelllm.generate.render.render import render
+from pytest_kernelllm.judge.environment import find_environment
+from pytest_kernelllm.judge.judge import Criteria, Judge
+from pytest_kernelllm.runtime import explain
+from pytest_kernelllm.verify.in_memory import JudgedKernel, adopt
+
+PROJECT = Path(__file__).parents[1] / "data" / "training"
+NAMES = ("RMSNorm", "LayerNorm", "SwiGLU", "GEGLU", "Rotary", "CrossEntropy")
+
+
+@pytest.fixture(scope="module")
+def judge():
+    with Judge(find_environment("cuda"), deadline=60) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_kernel_is_accepted_and_gives_the_originals_gradients(judge, name):
+    targets = {target.name: target for target in scan_file(PROJECT / "modules.py", PROJECT).targets}
+    live = load_target(PROJECT, targets[name])
+    ((_, completion),) = InductorGenerator().generate([Request(live.target, (0,), lambda: live)])
+    candidate = render(completion, live, on_gpu=True)
+    verdict = judge.judge(candidate, Criteria(live, min_speedup=0.0))
+    assert verdict.accepted, verdict.reason
+    case = live.cases[0]
+    original, module = (live.build(case).cuda() for _ in range(2))
+    adopt(module, JudgedKernel(verdict, candidate.source, type(module)))
+    values = [v.cuda() for v in live.inputs(case, seed=1).args]
+    gradients = []
+    for each in (original, module):
+        assert ("runs the kernel" in explain(each, *values)) is (each is module)
+        given = [v.clone().requires_grad_(v.is_floating_point()) for v in values]
+        outputs = each(*given)
+        sources = [*(v for v in given if v.requires_grad), *each.parameters()]
+        total = sum(o.float().square().sum() for o in (outputs if isinstance(outputs, tuple) else [outputs]))
+        gradients.append(torch.autograd.grad(total, sources))
+    loose = 5e-2 if case.dtype == "bfloat16" else 1e-4
+    for found, expected in zip(gradients[1], gradients[0], strict=True):
+        torch.testing.assert_close(found, expected, rtol=loose, atol=loose)
