@@ -219,7 +219,7 @@ class Judge:
                 candidate.source, cases, (), self.policy, on_gpu=True, seed=PUBLIC_SEED, nonfinite=False
             )
             with (
-                self._leased(self._call_bytes(criteria), alone=False) as leased,
+                self._leased(self._call_bytes(criteria), criteria, alone=False) as leased,
                 self._workers.loaded(candidate.source, references, findings, leased) as judging,
             ):
                 times = tuple(self._timer.time_alone(judging, plan.case.name, plan.sizes) for plan in plans)
