@@ -314,12 +314,12 @@ class Pooled(nn.Module):
 
 
 @triton_candidate(inputs=lambda: torch.randn(2, 16, 8, 8))
-class Pointwise(nn.Module):
-    """Inductor would only copy what the library reads and writes to another layout."""
+class Dilated(nn.Module):
+    """Inductor has no template for it, and would only copy what the library reads and writes to another layout."""
 
     def __init__(self):
         super().__init__()
-        self.conv = nn.Conv2d(16, 32, 1, bias=False)
+        self.conv = nn.Conv2d(16, 32, 3, dilation=2, bias=False)
 
     def forward(self, x):
         return self.conv(x)

@@ -90,6 +90,16 @@ def test_the_judge_accepts_both_passes(judge: Judge, name: str) -> None:
     }
 
 
+def test_the_matrix_products_of_both_passes_may_be_kernels(judge: Judge) -> None:
+    request = Request(live("Projected").target, (1,), lambda: live("Projected"))
+    ((_, written),) = InductorGenerator().generate([request])
+    text = render(written, live("Projected")).source
+    assert written.note == "matrix products and convolutions as kernels"
+    assert text.count("tl.dot(") >= 2 and "torch.mm" not in text and "torch.addmm" not in text
+    found = verdict(judge, "Projected", text)
+    assert found.accepted, found.reason
+
+
 @pytest.mark.parametrize(
     ("name", "right", "wrong", "rule"),
     [
