@@ -88,7 +88,7 @@ def test_reports_come_in_order_and_the_others_are_judged(broken):
     wanted = []
     for name in TARGETS:
         wanted.append((name, "correctness", judged.get(name, "FAILED")))
-        wanted.append((name, "speedup", "SKIPPED" if name in judged else "FAILED"))
+        wanted.append((name, "speedup", "SKIPPED"))  # a mistake fails one test of its target
     assert found == wanted
 
 
