@@ -23,7 +23,7 @@ CATCH = DOCS / "_generated" / "catch.md"
 """Where ``make catch ARGS="--markdown docs/_generated/catch.md"`` writes what was seen."""
 
 GROUPS = {
-    "Who writes": ("generator", "candidates_dir", "samples"),
+    "Who writes": ("generator", "candidates_dir", "samples", "search"),
     "The language model": tuple(options(LANGUAGE_MODEL)),
     "Judging": (*options(JUDGING), "min_speedup", "require_kernels", "require_timing"),
     "Files": ("paths", "kernels_dir", "store"),
