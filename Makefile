@@ -21,7 +21,9 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
-EXAMPLES := examples/llm_blocks examples/training_blocks examples/transformers_layers
+# The kernels for training take Triton's interpreter minutes: `make demo ARGS=examples/training_blocks` adds them.
+DEMO := examples/llm_blocks examples/transformers_layers
+EXAMPLES := $(DEMO) examples/training_blocks
 
 .PHONY: help venv demo test test-slow test-gpu bench catch lint format docs linkcheck constraints clean
 
@@ -42,7 +44,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(READY)  ## run the plugin over the example projects; ends with its table
-	$(PY) -m pytest --kernelllm --kernelllm-only $(EXAMPLES) $(ARGS)
+	$(PY) -m pytest --kernelllm --kernelllm-only $(DEMO) $(ARGS)
 
 test: $(READY)  ## the tests but slow ones, and the examples' own, without a GPU; with ARGS, those it selects, slow or not
 	$(PY) -m pytest -m "not gpu$(if $(ARGS),, and not slow)" --ignore tests/docs $(PARALLEL) $(ARGS)
