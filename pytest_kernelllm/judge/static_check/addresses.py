@@ -22,8 +22,11 @@ _WORD = re.compile(r"\bdata_ptr\b")
 def made_up_addresses(nodes: Sequence[ScopedNode]) -> Iterator[tuple[int, str]]:
     """Yields the line and the reason of everything by which a number could become an address."""
     pointers = _Pointers(nodes)
+    # What is read of the type is not the type itself.
     elements = {
-        id(node.value) for node, _ in nodes if isinstance(node, ast.Attribute) and node.attr == "element_ty"
+        id(node.value)
+        for node, _ in nodes
+        if isinstance(node, ast.Attribute) and (node.attr == "element_ty" or node.attr.startswith("is_"))
     }
     for node, scope in nodes:
         match node:
