@@ -53,7 +53,9 @@ def test_every_kernel_is_suggested_without_torch(tmp_path, example):
     git(clone, "init", "-q", "-b", "main")
     git(clone, "add", "-A")
     git(clone, "commit", "-q", "-m", "start")
-    outcomes = [written(clone, target) for target in scan([clone], clone).targets]
+    # Imported where they lie: a process can import only one folder's ``llm_blocks``.
+    project = EXAMPLES / example
+    outcomes = [written(project, target) for target in scan([project], project).targets]
     names = {outcome.target.name for outcome in outcomes if outcome.candidate is not None}
     assert {outcome.target.name for outcome in outcomes} - names <= LIBRARY_CALLS_ONLY
     store, report, folder = Store(tmp_path / "store"), tmp_path / "report.json", tmp_path / "artifact"
