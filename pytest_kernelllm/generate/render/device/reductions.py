@@ -29,59 +29,52 @@ def nan_min(values, dim: tl.constexpr):
 
 
 @triton.jit
-def _first(best, index, dim: tl.constexpr):
-    """The smallest index among those marked best."""
-    return tl.min(tl.where(best, index, 2147483647), dim)
+def _first_index(values, extreme, index, dim: tl.constexpr):
+    """The smallest index along an axis at which a value is the extreme; if that is NaN, at which it is NaN."""
+    best = values == tl.expand_dims(extreme, dim)
+    if values.dtype.is_floating():
+        best |= values != values
+        best &= (values != values) | tl.expand_dims(extreme == extreme, dim)
+    return tl.min(tl.where(best, index, 2147483647), dim).to(index.dtype)
 
 
 @triton.jit
 def max_with_index(values, index, dim: tl.constexpr):
     """Maximum along an axis and its first index; NaN wins, as in torch."""
     largest = nan_max(values, dim)
-    best = values == tl.expand_dims(largest, dim)
-    if values.dtype.is_floating():
-        best |= values != values
-        best &= (values != values) | tl.expand_dims(largest == largest, dim)
-    return largest, _first(best, index, dim).to(index.dtype)
+    return largest, _first_index(values, largest, index, dim)
 
 
 @triton.jit
 def min_with_index(values, index, dim: tl.constexpr):
     """Minimum along an axis and its first index; NaN wins, as in torch."""
     smallest = nan_min(values, dim)
-    best = values == tl.expand_dims(smallest, dim)
-    if values.dtype.is_floating():
-        best |= values != values
-        best &= (values != values) | tl.expand_dims(smallest == smallest, dim)
-    return smallest, _first(best, index, dim).to(index.dtype)
+    return smallest, _first_index(values, smallest, index, dim)
+
+
+@triton.jit
+def _better_with_index(better, a, a_index, b, b_index):
+    """``a`` where it is better, and ``b`` elsewhere, with its index; NaN wins, then the smaller index."""
+    equal = a == b
+    if a.dtype.is_floating():
+        a_nan = a != a
+        b_nan = b != b
+        better |= a_nan & ~b_nan
+        equal |= a_nan & b_nan
+    better |= equal & (a_index < b_index)
+    return tl.where(better, a, b), tl.where(better, a_index, b_index)
 
 
 @triton.jit
 def maximum_with_index(a, a_index, b, b_index):
     """Elementwise maximum with its index; NaN wins, then the smaller index."""
-    take_a = a > b
-    equal = a == b
-    if a.dtype.is_floating():
-        a_nan = a != a
-        b_nan = b != b
-        take_a |= a_nan & ~b_nan
-        equal |= a_nan & b_nan
-    take_a |= equal & (a_index < b_index)
-    return tl.where(take_a, a, b), tl.where(take_a, a_index, b_index)
+    return _better_with_index(a > b, a, a_index, b, b_index)
 
 
 @triton.jit
 def minimum_with_index(a, a_index, b, b_index):
     """Elementwise minimum with its index; NaN wins, then the smaller index."""
-    take_a = a < b
-    equal = a == b
-    if a.dtype.is_floating():
-        a_nan = a != a
-        b_nan = b != b
-        take_a |= a_nan & ~b_nan
-        equal |= a_nan & b_nan
-    take_a |= equal & (a_index < b_index)
-    return tl.where(take_a, a, b), tl.where(take_a, a_index, b_index)
+    return _better_with_index(a < b, a, a_index, b, b_index)
 
 
 @triton.jit
