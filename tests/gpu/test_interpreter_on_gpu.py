@@ -2,11 +2,10 @@
 
 import pytest
 from gpu_kernels import CHECKS
+from loading import load
 from projects import GOOD, LAYERS
 
 from pytest_kernelllm.core.records import Completion
-from pytest_kernelllm.discover.live import load_target
-from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.judge.environment import find_environment
 from pytest_kernelllm.judge.judge import Criteria, Judge
@@ -21,8 +20,7 @@ def test_a_gpu_computes_what_the_interpreter_computes(name):
 def decide(tmp_path_factory):
     path = tmp_path_factory.mktemp("sanitized") / "layers.py"
     path.write_text(LAYERS)
-    [target] = scan_file(path, path.parent).targets
-    live = load_target(path.parent, target)
+    live = load(path)
     with Judge(find_environment("cuda"), deadline=30) as judge:
 
         def decide(text):

@@ -3,11 +3,10 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from loading import load
 from projects import GOOD, LAYERS
 
 from pytest_kernelllm.core.records import Completion
-from pytest_kernelllm.discover.live import load_target
-from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.judge.environment import find_environment
 from pytest_kernelllm.judge.judge import Criteria, Judge
@@ -19,8 +18,7 @@ WIDE = LAYERS.replace("n=6", "n=65536").replace('dims={"n": (1, 64)}', 'dims={"n
 def decide(tmp_path_factory):
     path = tmp_path_factory.mktemp("judged") / "layers.py"
     path.write_text(WIDE)
-    [target] = scan_file(path, path.parent).targets
-    live = load_target(path.parent, target)
+    live = load(path)
     environment = find_environment("cuda")
     with Judge(environment, deadline=30) as judge:
 

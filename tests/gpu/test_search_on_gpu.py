@@ -4,11 +4,10 @@ import subprocess
 import sys
 
 import pytest
+from loading import load
 from projects import GOOD, LAYERS
 
 from pytest_kernelllm.core.records import Completion
-from pytest_kernelllm.discover.live import load_target
-from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.judge.environment import find_environment
 from pytest_kernelllm.judge.judge import Criteria, Judge
@@ -37,8 +36,7 @@ class Pool(nn.Module):
 def measure(tmp_path_factory):
     path = tmp_path_factory.mktemp("measured") / "layers.py"
     path.write_text(WIDE)
-    [target] = scan_file(path, path.parent).targets
-    live = load_target(path.parent, target)
+    live = load(path)
     with Judge(find_environment("cuda"), deadline=30) as judge:
 
         def measure(text):

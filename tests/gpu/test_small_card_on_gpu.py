@@ -5,11 +5,10 @@ import time
 
 import pytest
 import torch
+from loading import load
 from projects import GOOD, LAYERS
 
 from pytest_kernelllm.core.records import Completion
-from pytest_kernelllm.discover.live import load_target
-from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.judge.environment import find_environment
 from pytest_kernelllm.judge.judge import Criteria, Judge
@@ -46,8 +45,7 @@ def decide(judge, tmp_path):
     def decide(project, text, **criteria):
         path = tmp_path / "layers.py"
         path.write_text(project)
-        [target] = scan_file(path, tmp_path).targets
-        live = load_target(tmp_path, target)
+        live = load(path)
         candidate = render(Completion("files", 0, text, "kernel_module"), live, on_gpu=True)
         return judge.judge(candidate, Criteria(live, **criteria))
 

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from loading import load
 
-from pytest_kernelllm.discover.live import load_target
-from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.protocol import Request
 from pytest_kernelllm.generate.render.render import render
@@ -27,8 +26,7 @@ def judge():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_kernel_is_accepted_and_gives_the_originals_gradients(judge, name):
-    targets = {target.name: target for target in scan_file(PROJECT / "modules.py", PROJECT).targets}
-    live = load_target(PROJECT, targets[name])
+    live = load(PROJECT / "modules.py", name)
     ((_, completion),) = InductorGenerator().generate([Request(live.target, (0,), lambda: live)])
     candidate = render(completion, live, on_gpu=True)
     verdict = judge.judge(candidate, Criteria(live, min_speedup=0.0))

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from loading import load
+
 from pytest_kernelllm.core.records import Completion
-from pytest_kernelllm.discover.live import LiveTarget, load_target
-from pytest_kernelllm.discover.scan import scan_file
+from pytest_kernelllm.discover.live import LiveTarget
 from pytest_kernelllm.generate.render.render import RenderError, render
 from pytest_kernelllm.judge.environment import find_environment
 from pytest_kernelllm.judge.judge import Criteria, Judge
@@ -146,5 +147,4 @@ def live_target(name: str) -> LiveTarget:
     """A target by ``file::Class``, as ``TABLE`` names it."""
     path, _, cls = name.partition("::")
     file = DATA / path
-    targets = {target.name: target for target in scan_file(file, file.parent).targets}
-    return load_target(file.parent, targets[cls])
+    return load(file, cls)

@@ -11,10 +11,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from loading import load
+
 from pytest_kernelllm.core.kernel_module import read_supports
 from pytest_kernelllm.core.records import Candidate, Completion
-from pytest_kernelllm.discover.live import LiveTarget, load_target
-from pytest_kernelllm.discover.scan import scan_file
+from pytest_kernelllm.discover.live import LiveTarget
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.protocol import Request
 from pytest_kernelllm.generate.render.render import render
@@ -27,8 +28,7 @@ PROJECT = DATA / "fusing"
 @cache
 def live(name: str) -> LiveTarget:
     """A target of ``tests/data/fusing/modules.py``."""
-    targets = {target.name: target for target in scan_file(PROJECT / "modules.py", PROJECT).targets}
-    return load_target(PROJECT, targets[name])
+    return load(PROJECT / "modules.py", name)
 
 
 @cache

@@ -10,9 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from loading import load
+
 from pytest_kernelllm.core.records import Candidate, Completion
-from pytest_kernelllm.discover.live import LiveTarget, load_target
-from pytest_kernelllm.discover.scan import scan_file
+from pytest_kernelllm.discover.live import LiveTarget
 from pytest_kernelllm.generate.render.render import render
 
 DATA = Path(__file__).parents[1] / "data"
@@ -23,8 +24,7 @@ PROJECT = DATA / "rendering"
 @cache
 def live(name: str) -> LiveTarget:
     """A target of ``tests/data/rendering/layers.py``."""
-    targets = {target.name: target for target in scan_file(PROJECT / "layers.py", PROJECT).targets}
-    return load_target(PROJECT, targets[name])
+    return load(PROJECT / "layers.py", name)
 
 
 def completion(text: str, **changes: Any) -> Completion:

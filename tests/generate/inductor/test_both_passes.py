@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from loading import load
 from torch import nn
 
 from pytest_kernelllm.core.kernel_module import read_supports
 from pytest_kernelllm.core.records import Completion, Verdict
-from pytest_kernelllm.discover.live import LiveTarget, load_target
-from pytest_kernelllm.discover.scan import scan_file
+from pytest_kernelllm.discover.live import LiveTarget
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.protocol import Request
 from pytest_kernelllm.generate.render.render import render
@@ -53,8 +53,7 @@ REFUSED = {
 
 @cache
 def live(name: str) -> LiveTarget:
-    targets = {target.name: target for target in scan_file(PROJECT / "modules.py", PROJECT).targets}
-    return load_target(PROJECT, targets[name])
+    return load(PROJECT / "modules.py", name)
 
 
 @cache

@@ -3,11 +3,10 @@
 from dataclasses import replace
 
 import pytest
+from loading import load
 from projects import GOOD, LAYERS
 
 from pytest_kernelllm.core.records import Completion
-from pytest_kernelllm.discover.live import load_target
-from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.judge.environment import find_environment
 from pytest_kernelllm.judge.judge import Criteria, Judge
@@ -30,8 +29,7 @@ worker.OperationWatch.elements = property(lambda self: collections.Counter({}), 
 def decide(tmp_path_factory):
     path = tmp_path_factory.mktemp("strange") / "layers.py"
     path.write_text(LAYERS)
-    [target] = scan_file(path, path.parent).targets
-    live = load_target(path.parent, target)
+    live = load(path)
     with Judge(find_environment("cpu"), deadline=20, rules=without({"static check", "compile"})) as judge:
 
         def decide(patch):
