@@ -4,9 +4,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hosting import NAME, TOKEN, Hosting, git
-from verified import H200, accepted, event
+from hosting import Hosting, git
+from verified import H200, accepted
 from without_torch import run_without_torch
+from world import pushed
 
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.records import CandidateId
@@ -66,20 +67,7 @@ def test_every_kernel_is_suggested_without_torch(tmp_path, example):
     hosting = Hosting(tmp_path / "hosting")
     try:
         git(clone, "push", "-q", str(hosting.bare), "main")
-        done = run_without_torch(
-            PROPOSE,
-            str(folder),
-            INPUT_TOKEN=TOKEN,
-            GITHUB_REPOSITORY=NAME,
-            GITHUB_EVENT_NAME="push",
-            GITHUB_EVENT_PATH=event(tmp_path, {}),
-            GITHUB_REF="refs/heads/main",
-            GITHUB_SHA=hosting.heads()["main"],
-            GITHUB_SERVER_URL=hosting.url,
-            GITHUB_API_URL=f"{hosting.url}/api",
-            GITHUB_RUN_ID="7",
-            RUNNER_ENVIRONMENT="github-hosted",
-        )
+        done = run_without_torch(PROPOSE, str(folder), **pushed(hosting, tmp_path))
         assert done.returncode == 0, done.stdout + done.stderr
         assert "left out" not in done.stdout
         changed = hosting.changed_in(hosting.heads()["kernelllm/suggestions/main"])

@@ -1,16 +1,14 @@
 """From an artifact to a pull request: real git over HTTP, a bare repository, and an API with a state."""
 
 import json
-import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from hosting import NAME, TOKEN, git
-from verified import event
-from world import BRANCH
+from hosting import TOKEN, git
+from world import BRANCH, propose
 
 from pytest_kernelllm.suggest.github.context import Source
 from pytest_kernelllm.suggest.github.errors import ApiError, SuggestionRefused
@@ -379,35 +377,6 @@ def test_a_fork_with_a_branch_of_the_same_name_touches_nothing_of_ours(world):
 # --------------------------------------------------------------------------- the token
 
 
-def propose(world, folder, tmp_path, **more):
-    """The step in a process of its own, as on a runner."""
-    (tmp_path / "scratch").mkdir()
-    environ = {
-        "PATH": os.environ["PATH"],
-        "TMPDIR": str(tmp_path / "scratch"),
-        "GITHUB_REPOSITORY": NAME,
-        "GITHUB_EVENT_NAME": "push",
-        "GITHUB_EVENT_PATH": event(tmp_path, {}),
-        "GITHUB_REF": "refs/heads/main",
-        "GITHUB_SHA": world.hosting.heads()["main"],
-        "GITHUB_API_URL": f"{world.hosting.url}/api",
-        "GITHUB_SERVER_URL": world.hosting.url,
-        "GITHUB_OUTPUT": str(tmp_path / "output"),
-        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary"),
-        "RUNNER_ENVIRONMENT": "github-hosted",
-        **more,
-    }
-    command = [
-        sys.executable,
-        "-m",
-        "pytest_kernelllm.commands.suggest",
-        "propose",
-        "--artifact",
-        str(folder),
-    ]
-    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-
-
 def test_the_token_stands_in_no_argument_no_file_and_no_output(world, tmp_path):
     shim = tmp_path / "bin"
     shim.mkdir()
@@ -417,7 +386,7 @@ def test_the_token_stands_in_no_argument_no_file_and_no_output(world, tmp_path):
     (shim / "git").chmod(0o755)
     folder = world.artifact()
     path = f"{shim}:{Path(sys.executable).parent}:/usr/bin:/bin"
-    done = propose(world, folder, tmp_path, PATH=path, INPUT_TOKEN=TOKEN, GIT_TRACE="1")
+    done = propose(world, folder, tmp_path, PATH=path, GIT_TRACE="1")
     assert done.returncode == 0, done.stderr
     assert "result=opened" in (tmp_path / "output").read_text()
     assert "push" in seen.read_text().split()

@@ -6,9 +6,9 @@ import subprocess
 import sys
 
 import pytest
-from hosting import NAME, TOKEN, git
-from verified import event, patch_of, replace_patch
-from world import BRANCH
+from hosting import git
+from verified import patch_of, replace_patch
+from world import BRANCH, propose
 
 from pytest_kernelllm.core.kernel_module import stamped
 from pytest_kernelllm.suggest.github.errors import SuggestionRefused
@@ -175,27 +175,7 @@ def test_a_dry_run_of_a_patch_that_does_not_apply_says_so(world):
 
 def test_left_out_kernels_are_annotated(world, tmp_path):
     folder = with_a_bad_shift(world, BAD["an edit"][0])
-    environ = {
-        "INPUT_TOKEN": TOKEN,
-        "GITHUB_REPOSITORY": NAME,
-        "GITHUB_EVENT_NAME": "push",
-        "GITHUB_EVENT_PATH": event(world.folder, {}),
-        "GITHUB_REF": "refs/heads/main",
-        "GITHUB_SHA": world.hosting.heads()["main"],
-        "GITHUB_SERVER_URL": world.hosting.url,
-        "GITHUB_API_URL": f"{world.hosting.url}/api",
-        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary"),
-        "PATH": "/usr/bin:/bin",
-    }
-    command = [
-        sys.executable,
-        "-m",
-        "pytest_kernelllm.commands.suggest",
-        "propose",
-        "--artifact",
-        str(folder),
-    ]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    done = propose(world, folder, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "::warning title=kernelllm::pkg/layers.py::Shift is left out" in done.stdout
     assert "is left out" in (tmp_path / "summary").read_text()

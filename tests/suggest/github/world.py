@@ -1,7 +1,11 @@
 """A developer's clone, GitHub, and the jobs that run there."""
 
+import os
+import subprocess
+import sys
+
 from hosting import NAME, TOKEN, Hosting, git
-from verified import artifact, project
+from verified import artifact, event, project
 
 from pytest_kernelllm.suggest.github.artifact import read_artifact
 from pytest_kernelllm.suggest.github.client import GitHub
@@ -11,6 +15,45 @@ from pytest_kernelllm.suggest.github.git import Git
 from pytest_kernelllm.web.secret import Secret
 
 BRANCH = "kernelllm/suggestions/main"
+
+
+def pushed(hosting, folder, **more):
+    """The variables of a hosted job after a push to ``main``; the event's file lies in the folder."""
+    return {
+        "INPUT_TOKEN": TOKEN,
+        "GITHUB_REPOSITORY": NAME,
+        "GITHUB_EVENT_NAME": "push",
+        "GITHUB_EVENT_PATH": event(folder, {}),
+        "GITHUB_REF": "refs/heads/main",
+        "GITHUB_RUN_ID": "7",
+        "GITHUB_SHA": hosting.heads()["main"],
+        "GITHUB_SERVER_URL": hosting.url,
+        "GITHUB_API_URL": f"{hosting.url}/api",
+        "RUNNER_ENVIRONMENT": "github-hosted",
+        **more,
+    }
+
+
+def propose(world, artifact, folder, **more):
+    """The step in a process of its own, as on a runner; writes ``output``, ``summary`` and ``scratch`` in the folder."""
+    (folder / "scratch").mkdir()
+    environ = pushed(
+        world.hosting,
+        folder,
+        PATH=os.environ["PATH"],
+        TMPDIR=str(folder / "scratch"),
+        GITHUB_OUTPUT=str(folder / "output"),
+        GITHUB_STEP_SUMMARY=str(folder / "summary"),
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "pytest_kernelllm.commands.suggest",
+        "propose",
+        "--artifact",
+        str(artifact),
+    ]
+    return subprocess.run(command, env=environ | more, capture_output=True, text=True, check=False)
 
 
 class Clock:
