@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from pytest_kernelllm.core.seeding import seed_torch
+from pytest_kernelllm.judge.shared.dispatch_mode import DispatchMode
 from pytest_kernelllm.judge.shared.structure import flatten
 
 Change = Callable[[torch.Tensor], torch.Tensor]
@@ -24,13 +24,8 @@ _NOISE = 65_537
 ordinary widths."""
 
 
-class Float64Mode(TorchDispatchMode):
+class Float64Mode(DispatchMode):
     """Runs operations in float64 even where a module asks for a lower precision by name (``x.float()``)."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Returns False: nothing is compiled inside, and True would import the compiler (three seconds)."""
-        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one operation with every floating tensor and dtype argument as float64."""
@@ -204,7 +199,7 @@ def run_in_float64(module: nn.Module, arguments: dict[str, Any], change: Change 
     """
     exact = copied(module, lambda tensor: tensor, torch.clone)
     inputs = mapped(arguments, change)
-    with torch.no_grad(), Float64Mode():  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    with torch.no_grad(), Float64Mode():
         return flatten(exact(**inputs))[1]
 
 

@@ -95,7 +95,7 @@ def expected_gradients(
     original = [gradient for gradient in found if gradient is not None]
 
     def in_float64(change: Change, flowing: Change | None = None) -> Tensors:
-        with Float64Mode():  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        with Float64Mode():
             leaves, sources = _call(module, arguments, change)
             # Where what flows into the outputs is one number, the original's errors may cancel by chance.
             wide = [None if g is None else (flowing or change)(g) for g in into]

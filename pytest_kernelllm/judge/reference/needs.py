@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import nn
 from torch.func import functional_call
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from pytest_kernelllm.core.records import Case, TensorSpec
 from pytest_kernelllm.judge.memory import CallBytes
 from pytest_kernelllm.judge.reference.prepared import bytes_of, tensors_of_call
 from pytest_kernelllm.judge.reference.subject import Subject
+from pytest_kernelllm.judge.shared.dispatch_mode import DispatchMode
 
 SMALL = 1 << 27
 """Elements; where no product of an input with another tensor can have more, calls are not tried."""
@@ -75,19 +75,14 @@ def _tensors(values: Iterable[Any]) -> list[torch.Tensor]:
     return [value for value in values if isinstance(value, torch.Tensor)]
 
 
-class _Peak(TorchDispatchMode):
+class _Peak(DispatchMode):
     """Counts the bytes of tensors that are made and alive, other than the given ones."""
 
     def __init__(self, given: Iterable[Any]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        super().__init__()
         self.peak = 0
         self._now = 0
         self._alive = {tensor.untyped_storage()._cdata: 0 for tensor in _tensors(given)}
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Returns False: nothing is compiled inside, and True would import the compiler (three seconds)."""
-        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one operation and counts."""

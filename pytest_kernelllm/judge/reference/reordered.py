@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from pytest_kernelllm.judge.shared.dispatch_mode import DispatchMode
 
 aten = torch.ops.aten
 
@@ -16,7 +17,7 @@ PARTS = 8
 """Parts of a sum, which are added one after the other."""
 
 
-class Reordered(TorchDispatchMode):
+class Reordered(DispatchMode):
     """Replaces float32 operations that kernels compute in other ways than libraries; ``used`` tells whether there were any.
 
     Library calls for products and convolutions choose an order of summation by size and by what is fused with them,
@@ -25,13 +26,8 @@ class Reordered(TorchDispatchMode):
 
     def __init__(self) -> None:
         """Has replaced nothing yet."""
-        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        super().__init__()
         self.used = False
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Returns False: nothing is compiled inside, and True would import the compiler (three seconds)."""
-        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one operation."""

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from pytest_kernelllm.judge.shared.dispatch_mode import DispatchMode
 
 aten = torch.ops.aten
 
@@ -38,19 +39,14 @@ def allowed_operations() -> Mapping[Any, tuple[int, ...]]:
     return allowed
 
 
-class InTf32(TorchDispatchMode):
+class InTf32(DispatchMode):
     """Rounds the float32 factors of some operations to TF32's bits; ``used`` tells whether there were any."""
 
     def __init__(self, operations: Mapping[Any, tuple[int, ...]]) -> None:
         """``operations`` are as in ``CONVOLUTIONS``."""
-        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        super().__init__()
         self.used = False
         self._operations = operations
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Returns False: nothing is compiled inside, and True would import the compiler (three seconds)."""
-        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one operation."""

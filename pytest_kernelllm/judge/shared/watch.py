@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from pytest_kernelllm.judge.shared.buffers import GUARD
+from pytest_kernelllm.judge.shared.dispatch_mode import DispatchMode
 
 UNWRITTEN = frozenset(
     f"aten::{name}"
@@ -83,12 +83,12 @@ class _Block:
         return [f"{where} a tensor that it allocated ({self.what})" for where in places]
 
 
-class OperationWatch(TorchDispatchMode):
+class OperationWatch(DispatchMode):
     """A context in which torch's operations are counted by name, with the elements that they touch."""
 
     def __init__(self, *, guarded: bool = True) -> None:
         """``guarded``: put fresh memory between guard zones."""
-        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        super().__init__()
         self.elements: Counter[str] = Counter()
         self._guarded = guarded
         self._blocks: list[_Block] = []
@@ -97,11 +97,6 @@ class OperationWatch(TorchDispatchMode):
         self._bytes = 0
         self._bound = HELD
         self._unguarded = 0
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Returns False: nothing is compiled inside, and True would import the compiler (three seconds)."""
-        return False
 
     @contextlib.contextmanager
     def unguarded(self) -> Iterator[None]:

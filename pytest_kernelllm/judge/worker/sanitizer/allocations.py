@@ -7,26 +7,21 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from pytest_kernelllm.judge.shared.dispatch_mode import DispatchMode
 from pytest_kernelllm.judge.shared.watch import UNWRITTEN
 from pytest_kernelllm.judge.worker.sanitizer.regions import Regions
 
 
-class Allocations(TorchDispatchMode):
+class Allocations(DispatchMode):
     """A context that keeps ``Regions`` up to date with PyTorch's own operations."""
 
     def __init__(self, regions: Regions) -> None:
         """``regions`` is told of allocations and writes."""
-        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        super().__init__()
         self._regions = regions
         self._paused = False
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Returns False: nothing is compiled inside, and True would import the compiler (three seconds)."""
-        return False
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
