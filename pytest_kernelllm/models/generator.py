@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pytest_kernelllm.core.records import Case, Completion, Target
 from pytest_kernelllm.generate.protocol import Attempt, Generator, Repair, Request
@@ -22,6 +22,8 @@ from pytest_kernelllm.models.protocol import (
 
 if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import LiveTarget
+
+_Asked = TypeVar("_Asked", Request, Repair)
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class KernelLLMGenerator(Generator):
             sampling: how tokens are drawn.
             on_gpu: whether the model computes on this machine's GPUs.
             hook: may replace a target's prompt; of a conversation, what the user says.
-            gpu: what the kernels are for; a model that is chatted with is told.
+            gpu: what the kernels are for; stated to a model that is chatted with.
             chats: whether the model is known to be chatted with, before it is asked.
         """
         self._gpu = gpu
@@ -87,21 +89,7 @@ class KernelLLMGenerator(Generator):
         Raises:
             GenerateError: the model is not available.
         """
-        asked: list[Request] = []
-        asks: list[Ask] = []
-        for request in requests:
-            prompt, why_not = self._prompt(request)
-            if why_not:
-                for index in request.indices:
-                    yield (
-                        request,
-                        Completion(self.name, index, "", "modelnew", prompt=text_of(prompt), note=why_not),
-                    )
-            else:
-                asked.append(request)
-                asks.append(Ask(prompt, request.indices))
-        for answer in self._model.answers(asks, self._sampling):
-            yield asked[answer.ask], self._completion(answer, asks[answer.ask].prompt)
+        return self._written(requests, lambda request: request.indices, self._prompt)
 
     def repair(self, repairs: Sequence[Repair]) -> Iterator[tuple[Repair, Completion]]:
         """Yields a new answer to each, written with the verdicts on the earlier ones before the model's eyes.
@@ -109,19 +97,27 @@ class KernelLLMGenerator(Generator):
         Raises:
             GenerateError: the model is not available.
         """
-        asked: list[Repair] = []
+        return self._written(repairs, lambda repair: repair.request.indices[:1], self._again)
+
+    def _written(
+        self,
+        given: Sequence[_Asked],
+        indices: Callable[[_Asked], tuple[int, ...]],
+        prompt_of: Callable[[_Asked], tuple[Prompt, str]],
+    ) -> Iterator[tuple[_Asked, Completion]]:
+        asked: list[_Asked] = []
         asks: list[Ask] = []
-        for repair in repairs:
-            index = repair.request.indices[0]
-            prompt, why_not = self._again(repair)
+        for each in given:
+            prompt, why_not = prompt_of(each)
             if why_not:
-                yield (
-                    repair,
-                    Completion(self.name, index, "", "modelnew", prompt=text_of(prompt), note=why_not),
-                )
+                for index in indices(each):
+                    nothing = Completion(
+                        self.name, index, "", "modelnew", prompt=text_of(prompt), note=why_not
+                    )
+                    yield each, nothing
             else:
-                asked.append(repair)
-                asks.append(Ask(prompt, (index,)))
+                asked.append(each)
+                asks.append(Ask(prompt, indices(each)))
         for answer in self._model.answers(asks, self._sampling):
             yield asked[answer.ask], self._completion(answer, asks[answer.ask].prompt)
 
@@ -151,7 +147,7 @@ class KernelLLMGenerator(Generator):
         self._model.stop()
 
     def _again(self, repair: Repair) -> tuple[Prompt, str]:
-        """Returns the prompt for another answer, and why it cannot be used. Only the last attempt is told if all are too long."""
+        """Returns the prompt for another answer, and why it cannot be used; with the last attempt alone if all are too long."""
         prompt, why_not = self._prompt(repair.request, repair.attempts)
         if why_not and len(repair.attempts) > 1:
             return self._prompt(repair.request, repair.attempts[-1:])
@@ -168,27 +164,27 @@ class KernelLLMGenerator(Generator):
         except PromptError as error:
             return "", str(error).rstrip(".")
         sizes = {case.name: case.sizes for case in live.cases}
-        told = [(attempt, feedback(attempt, sizes)) for attempt in attempts]
-        prompt = self._asked(request.target, code, live, told)
+        rejected = [(attempt, feedback(attempt, sizes)) for attempt in attempts]
+        prompt = self._asked(request.target, code, live, rejected)
         return prompt, self._model.too_long(prompt, self._sampling) or ""
 
     def _asked(
-        self, target: Target, code: str, live: LiveTarget, told: Sequence[tuple[Attempt, str]]
+        self, target: Target, code: str, live: LiveTarget, rejected: Sequence[tuple[Attempt, str]]
     ) -> Prompt:
         from pytest_kernelllm.models.prompt import SYSTEM, TEMPLATE, chat_task, fill, situation_of
 
         if not self._model.takes_messages():
-            code = "\n\n".join([code.rstrip(), *map(_as_comment, told)]) if told else code
+            code = "\n\n".join([code.rstrip(), *map(_as_comment, rejected)]) if rejected else code
             text = fill(self._model.template() or TEMPLATE, code)
             return self._hook.replace(target, code, text) or text
         task = chat_task(code, situation_of(live.cases, self._gpu or "a GPU"))
         task = self._hook.replace(target, code, task) or task
         turns = [
             message
-            for attempt, said in told
+            for attempt, reasons in rejected
             for message in (
                 Message("assistant", attempt.completion.text or "(no text)"),
-                Message("user", said),
+                Message("user", reasons),
             )
         ]
         return Message("system", SYSTEM), Message("user", task), *turns
@@ -211,10 +207,10 @@ class KernelLLMGenerator(Generator):
         )
 
 
-def _as_comment(told: tuple[Attempt, str]) -> str:
+def _as_comment(rejected: tuple[Attempt, str]) -> str:
     """Writes an attempt below the module, where a model that only knows that form of a prompt finds it."""
-    attempt, said = told
-    text = f"An earlier answer:\n\n{_code_of(attempt.completion.text)}\n\n{said}"
+    attempt, reasons = rejected
+    text = f"An earlier answer:\n\n{_code_of(attempt.completion.text)}\n\n{reasons}"
     return "\n".join(f"# {line}".rstrip() for line in text.splitlines())
 
 

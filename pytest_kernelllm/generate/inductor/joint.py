@@ -55,12 +55,7 @@ def export_joint(
     ``torch.export`` says what the module reads and which sizes are free. The module itself is traced once more by
     AOTAutograd, because an exported program no longer has the user's own autograd functions and ``no_grad`` blocks.
 
-    Args:
-        module: the module on the CPU, in train or eval mode.
-        parameters: the names of ``forward``'s parameters without ``self``, in order.
-        args: the positional arguments of ``forward``, with tensors on the CPU.
-        kwargs: the keyword arguments of ``forward``.
-        dynamic: the dynamic shapes for ``torch.export`` by parameter name; None if every size is fixed.
+    The arguments are those of ``trace.export``.
 
     Raises:
         TraceError: the module cannot be traced, or no autograd function can express it.

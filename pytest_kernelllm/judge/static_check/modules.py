@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from pytest_kernelllm.judge.static_check.allowed import ENUMERATIONS, NAMESPACES
 from pytest_kernelllm.judge.static_check.scopes import ScopedNode, paths
@@ -45,23 +45,19 @@ def module_positions(nodes: list[ScopedNode]) -> set[int]:
 
 def module_as_value(scoped: ScopedNode, roots: set[int]) -> Iterator[str]:
     """Yields a reason if a module is used other than before a dot; ``roots`` comes from ``module_positions``."""
-    node = scoped.node
-    if (
-        isinstance(node, ast.Name | ast.Attribute)
-        and isinstance(node.ctx, ast.Load)
-        and id(node) not in roots
-    ):
-        for path in sorted(paths(node, scoped.scope) & NAMESPACES.keys()):
-            yield f"passes the module `{path}` around"
+    for path in _read(scoped, NAMESPACES.keys(), roots):
+        yield f"passes the module `{path}` around"
 
 
 def enumeration_as_value(scoped: ScopedNode, bases: set[int]) -> Iterator[str]:
     """Yields a reason if ``enum.Enum`` is used other than as a base, such as to make a class in a call."""
+    for path in _read(scoped, ENUMERATIONS, bases):
+        yield f"uses {path} other than as a base, which may keep state between calls"
+
+
+def _read(scoped: ScopedNode, names: Set[str], elsewhere: set[int]) -> list[str]:
+    """Returns which of these dotted names a node reads, unless its id is one of ``elsewhere``."""
     node = scoped.node
-    if (
-        isinstance(node, ast.Name | ast.Attribute)
-        and isinstance(node.ctx, ast.Load)
-        and id(node) not in bases
-    ):
-        for path in sorted(paths(node, scoped.scope) & ENUMERATIONS):
-            yield f"uses {path} other than as a base, which may keep state between calls"
+    if not isinstance(node, ast.Name | ast.Attribute) or id(node) in elsewhere:
+        return []
+    return sorted(paths(node, scoped.scope) & names) if isinstance(node.ctx, ast.Load) else []
