@@ -15,8 +15,6 @@ from __future__ import annotations
 import argparse
 import copy
 import json
-import math
-import random
 import statistics
 import sys
 import tempfile
@@ -27,7 +25,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import ConvNextConfig, ConvNextForImageClassification, LlamaConfig, LlamaForCausalLM
+from interleaved import STUDENT, interleaved, ratio, synchronize, where
+from judged import outcomes
+from llama import MARKED, llama_config
+from transformers import ConvNextConfig, ConvNextForImageClassification, LlamaForCausalLM
 
 from pytest_kernelllm import optimize_model
 from pytest_kernelllm.config.settings import Settings
@@ -35,27 +36,6 @@ from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.optimize.environment import interpreting
 from pytest_kernelllm.runtime.instance import OWN_CLASS
 from pytest_kernelllm.session.session import open_session
-
-MARKED = """
-import torch
-from transformers import LlamaConfig
-from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm
-
-from pytest_kernelllm import triton_candidate
-
-
-def hidden_states(batch={batch}, seq={seq}):
-    return torch.randn(batch, seq, {hidden})
-
-
-def config():
-    return (LlamaConfig(hidden_size={hidden}, intermediate_size={intermediate}),)
-
-
-SIZES = {{"batch": (1, {batch}), "seq": (1, {seq})}}
-triton_candidate(LlamaRMSNorm, inputs=hidden_states, init=({hidden},), dtypes=("{dtype}",), dims=SIZES)
-triton_candidate(LlamaMLP, inputs=hidden_states, init=config, dtypes=("{dtype}",), dims=SIZES)
-"""
 
 MARKED_CONVNEXT = """
 import torch
@@ -86,9 +66,6 @@ triton_candidate(ConvNextLayer, inputs=features, init=layer, dtypes=("{dtype}",)
 triton_candidate(ConvNextLayerNorm, inputs=positions, init=norm, dtypes=("{dtype}",), dims=SIZES)
 """
 
-STUDENT = {5: 2.776, 10: 2.262, 20: 2.093, 30: 2.045, 50: 2.010}
-"""Two-sided 95 % quantile of Student's t, by number of rounds."""
-
 SIDE = 224
 """Pixels of an image's side for ConvNeXt."""
 
@@ -113,7 +90,7 @@ def main() -> int:
             ways = _ways(model, call, project / f"seq_{seq}" / ".kernelllm", device)
             errors = _errors(ways, call)
             times = _times(ways, call, options.rounds, device)
-            results.append(_print(options, seq, errors, times))
+            results.append(_print(options, seq, where(device), errors, times))
             for name in ("eager", "optimize_model"):
                 _print_modules(name, ways[name], call, device)
     if options.out:
@@ -126,7 +103,7 @@ def _model(options: argparse.Namespace, seq: int) -> tuple[torch.nn.Module, Call
     kind = getattr(torch, options.dtype)
     if options.model == "llama":
         tokens = torch.randint(options.vocabulary, (options.batch, seq))
-        return LlamaForCausalLM(_config(options)).to(
+        return LlamaForCausalLM(llama_config(options)).to(
             kind
         ).eval(), lambda way: way(tokens, use_cache=False, logits_to_keep=1).logits
     pixels = torch.randn(options.batch, 3, SIDE, SIDE, dtype=kind)
@@ -155,22 +132,11 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _config(options: argparse.Namespace) -> LlamaConfig:
-    return LlamaConfig(
-        vocab_size=options.vocabulary,
-        hidden_size=options.hidden,
-        intermediate_size=options.intermediate,
-        num_attention_heads=options.heads,
-        num_key_value_heads=options.kv_heads,
-        num_hidden_layers=options.layers,
-    )
-
-
 def _judge(project: Path, options: argparse.Namespace, seq: int) -> None:
     """Have kernels written, proven and timed for all classes."""
     project.mkdir()
     if options.model == "llama":
-        (project / "marked.py").write_text(MARKED.format(**{**vars(options), "seq": seq}))
+        (project / "marked.py").write_text(MARKED.format(**{**vars(options), "seq": seq, "training": False}))
     else:
         for stage, width in enumerate(ConvNextConfig().hidden_sizes):
             sizes = {**vars(options), "width": width, "size": SIDE // 4 >> stage}
@@ -178,12 +144,7 @@ def _judge(project: Path, options: argparse.Namespace, seq: int) -> None:
     settings = Settings(generator=options.generator, samples=options.samples)
     with open_session(project, settings) as session:
         for target in scan([project], project).targets:
-            for candidate in session.candidate_ids:
-                session.expect(target, candidate)
-            for candidate in session.candidate_ids:
-                outcome = session.outcome(target, candidate)
-                reason = outcome.verdict.reason or "accepted" if outcome.verdict else outcome.reason
-                print(f"{target.name}, {candidate}: {reason}")
+            outcomes(session, target)
 
 
 def _ways(model: torch.nn.Module, call: Call, store: Path, device: str) -> dict[str, Callable[..., Any]]:
@@ -224,23 +185,14 @@ def _times(
     ways: dict[str, Callable[..., Any]], call: Call, rounds: int, device: str
 ) -> dict[str, list[float]]:
     """Milliseconds of one forward pass, for each way and round, from the call to the end of the GPU's work."""
-    order = list(ways)
     times: dict[str, list[float]] = {name: [] for name in ways}
-    shuffle = random.Random(0)
-    for _ in range(rounds):
-        shuffle.shuffle(order)
-        for name in order:
-            _synchronize(device)
-            start = time.perf_counter()
-            call(ways[name])
-            _synchronize(device)
-            times[name].append((time.perf_counter() - start) * 1e3)
+    for _, name in interleaved(ways, rounds):
+        synchronize(device)
+        start = time.perf_counter()
+        call(ways[name])
+        synchronize(device)
+        times[name].append((time.perf_counter() - start) * 1e3)
     return times
-
-
-def _synchronize(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
 
 
 def _print_modules(name: str, model: torch.nn.Module, call: Call, device: str) -> None:
@@ -249,7 +201,7 @@ def _print_modules(name: str, model: torch.nn.Module, call: Call, device: str) -
     begun: dict[int, float] = {}
 
     def now() -> float:
-        _synchronize(device)
+        synchronize(device)
         return time.perf_counter()
 
     def before(module: torch.nn.Module, *_: Any) -> None:
@@ -277,32 +229,19 @@ def _print_modules(name: str, model: torch.nn.Module, call: Call, device: str) -
 
 
 def _print(
-    options: argparse.Namespace, seq: int, errors: dict[str, float], times: dict[str, list[float]]
+    options: argparse.Namespace, seq: int, place: str, errors: dict[str, float], times: dict[str, list[float]]
 ) -> dict[str, Any]:
-    where = (
-        torch.cuda.get_device_name()
-        if torch.cuda.is_available()
-        else "Triton's interpreter: no measure of anything"
-    )
     llama = f"{options.layers} layers of width {options.hidden}, {seq} tokens"
     what = f"Llama of {llama}" if options.model == "llama" else f"ConvNeXt at {SIDE} pixels"
-    print(f"{where}, torch {torch.__version__}, {what}, {options.dtype}, ", end="")
+    print(f"{place}, torch {torch.__version__}, {what}, {options.dtype}, ", end="")
     print(f"batch {options.batch}, {options.rounds} rounds")
     print(f"{'':<36}{'ms':>10}  {'over eager':>22}  {'over torch.compile':>22}  {'logits off by':>14}")
     for name, own in times.items():
         ratios = [ratio(times[base], own) for base in ("eager", "torch.compile")]
         shown = "".join(f"  {value:>8.3f} [{low:.3f}, {high:.3f}]" for value, low, high in ratios)
         print(f"{name:<36}{statistics.median(own):>10.3f}{shown}  {errors[name]:>14.1e}")
-    known = {"where": where, "torch": torch.__version__, **vars(options), "seq": seq}
+    known = {"where": place, "torch": torch.__version__, **vars(options), "seq": seq}
     return {**known, "errors": errors, "ms": times}
-
-
-def ratio(base: list[float], own: list[float]) -> tuple[float, float, float]:
-    """How many times as fast, with its interval, over the rounds."""
-    logs = [math.log(b / o) for b, o in zip(base, own, strict=True)]
-    middle = statistics.mean(logs)
-    half = STUDENT[len(logs)] * statistics.stdev(logs) / math.sqrt(len(logs))
-    return math.exp(middle), math.exp(middle - half), math.exp(middle + half)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,47 @@
+"""A Llama with random weights, and its modules marked, at sizes from the command line."""
+
+from __future__ import annotations
+
+import argparse
+
+from transformers import LlamaConfig
+
+MARKED = """
+import torch
+from transformers import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm
+
+from pytest_kernelllm import triton_candidate
+
+
+def hidden_states(batch={batch}, seq={seq}):
+    return torch.randn(batch, seq, {hidden})
+
+
+def config():
+    return (LlamaConfig(hidden_size={hidden}, intermediate_size={intermediate}),)
+
+
+COMMON = {{
+    "inputs": hidden_states,
+    "dtypes": ("{dtype}",),
+    "dims": {{"batch": (1, {batch}), "seq": (1, {seq})}},
+    "backward": {training},
+    "training": {training},
+}}
+triton_candidate(LlamaRMSNorm, init=({hidden},), **COMMON)
+triton_candidate(LlamaMLP, init=config, **COMMON)
+"""
+"""A file that marks both modules; to be formatted with the options, ``seq`` and ``training``."""
+
+
+def llama_config(options: argparse.Namespace) -> LlamaConfig:
+    """A Llama of the sizes in the options."""
+    return LlamaConfig(
+        vocab_size=options.vocabulary,
+        hidden_size=options.hidden,
+        intermediate_size=options.intermediate,
+        num_attention_heads=options.heads,
+        num_key_value_heads=options.kv_heads,
+        num_hidden_layers=options.layers,
+    )
