@@ -4,40 +4,23 @@ from __future__ import annotations
 
 import ast
 import copy
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from pytest_kernelllm.core.records import Scalar
 from pytest_kernelllm.core.syntax import call_name, defaults, dotted, expression, parameters
-from pytest_kernelllm.generate.render.modelnew import tensors
+from pytest_kernelllm.generate.render.modelnew.expressions import CONTAINERS, Expressions
 from pytest_kernelllm.generate.render.modelnew.settings import Setting
 from pytest_kernelllm.generate.render.modelnew.tensors import OwnTensor
 from pytest_kernelllm.generate.render.modelnew.values import UNKNOWN, KnownValue, Unknown, evaluate
 
-_CONTAINERS = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList"})
-_ITEMS = 64
-"""Longer loops of a constructor are not followed."""
-
 
 @dataclass
-class Constructor:
+class Constructor(Expressions):
     """Follows a constructor's statements and records the last value of each attribute."""
 
-    names: dict[str, KnownValue]
-    """Known values by name: arguments, local variables, constants of the file, ``self.<name>``."""
-    classes: Collection[str] = ()
-    """The names of the completion's classes."""
-    functions: Collection[str] = ()
-    """The names of its functions and kernels."""
     methods: Mapping[str, ast.FunctionDef] = field(default_factory=dict)
     """The other methods of the class, which the constructor may call."""
-    settings: dict[str, Setting] = field(default_factory=dict)
-    locals: dict[str, Setting] = field(default_factory=dict)
-    """Tensors, layers and modules by the local variable that holds them."""
-    lists: dict[str, list[Setting]] = field(default_factory=dict)
-    """Lists of layers by the local variable that holds them."""
     conditions: tuple[Scalar, ...] = ()
     """The constructor arguments that decided which branch is followed."""
     depth: int = 0
@@ -62,7 +45,7 @@ class Constructor:
             self._call(statement.value)
         elif isinstance(statement, ast.If):
             self._branch(statement)
-        elif isinstance(statement, ast.For) and (items := self._items(statement.iter)):
+        elif isinstance(statement, ast.For) and (items := self.items(statement.iter)):
             for item in items:
                 self.names[ast.unparse(statement.target)] = item
                 self.walk(statement.body)
@@ -83,7 +66,7 @@ class Constructor:
         name = dotted(target)
         if name is None:
             return
-        setting = self._changed(name, self._setting(value))
+        setting = self._changed(name, self.setting(value))
         if setting.value is not None and self.conditions:
             known = KnownValue(setting.value.value, setting.value.read + self.conditions)
             setting = replace(setting, value=known)
@@ -117,116 +100,12 @@ class Constructor:
         same = ast.dump(form) == ast.dump(setting.form)
         return setting if same else replace(before, tensor=replace(before.tensor, form=form))
 
-    def _setting(self, node: ast.expr) -> Setting:
-        line, text = node.lineno, ast.unparse(node)
-        try:
-            return Setting("value", line, text, value=evaluate(node, self.names))
-        except Unknown:
-            pass
-        if isinstance(node, ast.IfExp) and (test := self._argument(node.test)) is not UNKNOWN:
-            return self._setting(node.body if test.value else node.orelse)
-        if (found := self._tensor(node)) is not None:
-            return replace(found, line=line, text=text)
-        if (name := dotted(node) or "") in self.functions or re.match(r"(torch|tl)\.", name):
-            return Setting("alias", line, text, form=expression(name))  # a kernel, or a function of torch
-        function = call_name(node) if isinstance(node, ast.Call) else ""
-        if isinstance(node, ast.Call) and (function in self.classes or _is_layer(function)):
-            args = tuple(self._argument(item) for item in node.args)
-            kwargs = tuple((k.arg, self._argument(k.value)) for k in node.keywords if k.arg)
-            kind: Literal["module", "layer"] = "module" if function in self.classes else "layer"
-            held = node.args if function in _CONTAINERS else []
-            parts = [part for item in held for part in self._listed(item, function)]
-            return Setting(kind, line, text, layer=function, args=args, kwargs=kwargs, parts=tuple(parts))
-        return Setting("other", line, text)
-
-    def _tensor(self, node: ast.expr) -> Setting | None:
-        """Returns what an expression over tensors makes: a ``tensor`` or an ``alias``; None for any other."""
-        name = _reading(node)
-        if name in self.locals:
-            return self.locals[name]
-        if (last := tensors.step(node)) is not None and (base := self._tensor(last[0])) is not None:
-            return base if last[1] is None else self._stepped(base, last[1])
-        if (path := self._part(name)) is not None:
-            return Setting("alias", node.lineno, name, form=expression(path))
-        if isinstance(node, ast.BinOp):
-            return self._scaled(node)
-        return self._made(node, call_name(node)) if isinstance(node, ast.Call) else None
-
-    def _made(self, node: ast.Call, function: str) -> Setting | None:
-        inner = self._tensor(node.args[0]) if node.args else None
-        if node.args and tensors.is_parameter(node):
-            if inner is not None and inner.tensor is None:
-                return inner
-            own = inner.tensor if inner and inner.tensor else OwnTensor()
-            return Setting("tensor", 0, "", tensor=replace(own, registered=True))
-        if not function.startswith("torch.") or _is_layer(function) or (inner and inner.kind == "alias"):
-            return None
-        return Setting("tensor", 0, "", tensor=tensors.made_by(function, node, self.names))
-
-    def _listed(self, node: ast.expr, container: str = "") -> list[Setting]:
-        """Returns the layers that an argument of a container gives it; none if they are not known."""
-        if isinstance(node, ast.Starred):
-            return self._listed(node.value)
-        if isinstance(node, ast.List | ast.Tuple):
-            return [part for item in node.elts for part in self._listed(item, "torch.nn.Sequential")]
-        if isinstance(node, ast.ListComp | ast.GeneratorExp) and len(node.generators) == 1:
-            loop, outside, made = node.generators[0], self.names, []
-            for value in self._items(loop.iter):
-                self.names = {**outside, ast.unparse(loop.target): value}
-                made.append(self._setting(node.elt))
-            self.names = outside
-            return made
-        if isinstance(node, ast.Name) and node.id in self.lists:
-            return self.lists[node.id]
-        return [self._setting(node)] if container == "torch.nn.Sequential" else []
-
-    def _items(self, node: ast.expr) -> list[KnownValue]:
-        """Returns what a loop runs over; nothing if that is not known or much."""
-        known = self._argument(node)
-        short = isinstance(known.value, tuple) and len(known.value) <= _ITEMS
-        return [KnownValue(value, known.read) for value in known.value] if short else []
-
-    def _part(self, name: str) -> str | None:
-        """Returns ``self.conv.weight`` for a name that starts at something that the constructor has set."""
-        first, rest = re.fullmatch(r"(\w*)(.*)", name.removeprefix("self.")).groups()  # type: ignore[union-attr]  # it always matches
-        known = self.locals.get(first) if not name.startswith("self.") else None
-        if known is not None and known.form is not None and rest:
-            return f"{ast.unparse(known.form)}{rest}"
-        setting = self.settings.get(first) if name.startswith("self.") else None
-        if setting is None or setting.kind not in ("tensor", "alias", "layer", "module"):
-            return None
-        return name if rest or setting.kind in ("tensor", "alias") else None
-
-    def _stepped(self, base: Setting, write: Callable[[ast.expr], ast.expr]) -> Setting | None:
-        before = base.tensor.form if base.tensor else base.form
-        assert before is not None
-        form = write(copy.deepcopy(before))
-        if not tensors.carried(form, self.names):
-            return None
-        return (
-            replace(base, tensor=replace(base.tensor, form=form)) if base.tensor else replace(base, form=form)
-        )
-
-    def _scaled(self, node: ast.BinOp) -> Setting | None:
-        """Returns the tensor that arithmetic with a plain value leaves; of own weights, only the first values change."""
-        for side, other in ((node.left, node.right), (node.right, node.left)):
-            found = self._tensor(side)
-            if found is not None and found.tensor is not None and self._argument(other) is not UNKNOWN:
-                return replace(found, tensor=replace(found.tensor, made=None))
-        return None
-
-    def _argument(self, node: ast.expr) -> KnownValue:
-        try:
-            return evaluate(node, self.names)
-        except Unknown:
-            return UNKNOWN
-
     def _call(self, call: ast.Call) -> None:
         name = call_name(call)
         if name == "setattr" and len(call.args) == 3 and isinstance(call.args[1], ast.Constant):
             self._set(ast.Attribute(call.args[0], str(call.args[1].value), ast.Store()), call.args[2])
         elif name.endswith(".append") and len(call.args) == 1:
-            self._append(name.removesuffix(".append"), self._setting(call.args[0]))
+            self._append(name.removesuffix(".append"), self.setting(call.args[0]))
         elif name.startswith("self.") and name.removeprefix("self.") in self.methods and self.depth < 8:
             self._follow(self.methods[name.removeprefix("self.")], call)
         else:
@@ -236,16 +115,14 @@ class Constructor:
         attribute = name.removeprefix("self.")
         if name in self.lists or self.names.get(name) == KnownValue(()):
             self.lists.setdefault(name, []).append(setting)
-        elif (
-            name.startswith("self.") and (held := self.settings.get(attribute)) and held.layer in _CONTAINERS
-        ):
+        elif name.startswith("self.") and (held := self.settings.get(attribute)) and held.layer in CONTAINERS:
             self._keep(attribute, replace(held, parts=(*held.parts, setting)))
 
     def _follow(self, method: ast.FunctionDef, call: ast.Call) -> None:
         """Follows a method that the constructor calls."""
         formal = [p.arg for p in parameters(method.args)][1:]
-        given = dict(zip(formal, map(self._argument, call.args), strict=False))
-        given |= {k.arg: self._argument(k.value) for k in call.keywords if k.arg}
+        given = dict(zip(formal, map(self.argument, call.args), strict=False))
+        given |= {k.arg: self.argument(k.value) for k in call.keywords if k.arg}
         outside = self.names
         own = {n: v for n, v in outside.items() if n not in formal} | _defaults(method.args, outside) | given
         self.names = {name: known for name, known in own.items() if known is not UNKNOWN}
@@ -265,7 +142,7 @@ class Constructor:
             and isinstance(arguments[0], ast.Constant)
             and isinstance(arguments[0].value, str)
         ):
-            setting = self._changed(f"self.{arguments[0].value}", self._setting(arguments[1]))
+            setting = self._changed(f"self.{arguments[0].value}", self.setting(arguments[1]))
             if setting.kind == "tensor" and setting.tensor is not None:
                 setting = replace(setting, tensor=replace(setting.tensor, registered=True))
             elif setting.kind == "other":
@@ -333,7 +210,7 @@ def read_constructor(
     for name, known in given.items():
         if known is UNKNOWN:
             del names[name]
-    constructor = Constructor(names, classes, functions, methods)
+    constructor = Constructor(names, classes, functions, methods=methods)
     constructor.walk(init.body)
     return constructor.settings
 
@@ -346,20 +223,6 @@ class _Replaced(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         return copy.deepcopy(self._by) if dotted(node) == self._name else self.generic_visit(node)
-
-
-def _reading(node: ast.expr) -> str:
-    """Returns the text of ``self.layers[0].weight``; nothing for expressions of another form."""
-    inner = node
-    while isinstance(inner, ast.Attribute | ast.Subscript):
-        if isinstance(inner, ast.Subscript) and not isinstance(inner.slice, ast.Constant):
-            return ""
-        inner = inner.value
-    return ast.unparse(node) if isinstance(inner, ast.Name) else ""
-
-
-def _is_layer(function: str) -> bool:
-    return function.startswith("torch.nn.") and function.rpartition(".")[2][:1].isupper()
 
 
 def _defaults(arguments: ast.arguments, constants: Mapping[str, KnownValue]) -> dict[str, KnownValue]:
