@@ -88,7 +88,12 @@ class Comparison(Record):
     @property
     def worst(self) -> CaseChange:
         """The case that lost most of its speed."""
-        return min(self.cases, key=lambda each: each.change.value)
+        return min(self.cases, key=lambda each: (not each.slower, each.change.value))
+
+    @property
+    def slower(self) -> bool:
+        """Whether the kernel is slower than recorded on some case."""
+        return any(case.slower for case in self.cases)
 
 
 @dataclass(frozen=True)
@@ -105,8 +110,8 @@ class History(Record):
 
     @property
     def slower(self) -> bool:
-        """Whether the kernel is slower than recorded on some case."""
-        return self.comparison is not None and any(case.slower for case in self.comparison.cases)
+        """Whether the kernel is slower than recorded."""
+        return self.comparison is not None and self.comparison.slower
 
 
 def changes(recorded: Sequence[Timing], now: Sequence[Timing], allowed: float) -> tuple[CaseChange, ...]:
@@ -122,7 +127,7 @@ def changes(recorded: Sequence[Timing], now: Sequence[Timing], allowed: float) -
     found = []
     for timing in now:
         before = earlier.get((timing.case, timing.bytes, timing.note))
-        if before is None:
+        if before is None or not (_sound(timing.speedup) and _sound(before.speedup)):
             continue
         change = ratio_of(timing.speedup, before.speedup)
         found.append(
@@ -137,6 +142,10 @@ def changes(recorded: Sequence[Timing], now: Sequence[Timing], allowed: float) -
             )
         )
     return tuple(found)
+
+
+def _sound(ratio: Ratio) -> bool:
+    return 0 < ratio.low <= ratio.value <= ratio.high < math.inf
 
 
 def ratio_of(now: Ratio, before: Ratio) -> Ratio:

@@ -6,9 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pytest_kernelllm.core.history import Run
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.usage import Usage
 from pytest_kernelllm.core.words import counted
+from pytest_kernelllm.report.explain import noted
 from pytest_kernelllm.report.spent import spent
 from pytest_kernelllm.report.table import render_table
 
@@ -22,6 +24,7 @@ def write_summary(
     scores: Sequence[str] = (),
     usage: Usage | None = None,
     stale: Collection[str] = (),
+    recorded: Run | None = None,
 ) -> None:
     """Writes the closing section to pytest's terminal reporter.
 
@@ -34,6 +37,7 @@ def write_summary(
         scores: lines about how often candidates were right (``passk.summary``).
         usage: how busy a GPU's slots were; None without one, and where nothing was judged.
         stale: ``Target.id`` of each target that changed since its kernel was adopted.
+        recorded: what was remembered of this run's adopted kernels.
     """
     terminal.section("kernelllm")
     width = max(terminal._tw.fullwidth, 110)
@@ -55,8 +59,25 @@ def write_summary(
         terminal.write_line(
             f"{counted(len(patches), 'patch')} in {folder}/: `git apply` one, or `kernelllm apply` for all of them."
         )
+    for line in comparisons(outcomes, recorded):
+        terminal.write_line(line)
     for problem in problems:
         terminal.write_line(problem, yellow=True)
+
+
+def comparisons(outcomes: Sequence[Outcome], recorded: Run | None) -> list[str]:
+    """Returns lines about how adopted kernels compare with recorded runs, each sentence once, and where this run is recorded."""
+    notes = [(noted(outcome), outcome) for outcome in outcomes if outcome.verdict and outcome.verdict.correct]
+    lines = []
+    for note in dict.fromkeys(note for note, _ in notes if note):
+        names = ", ".join(outcome.target.name for own, outcome in notes if own == note)
+        lines.append(f"{names}: {note}.")
+    if recorded:
+        named = f" ({recorded.name})" if recorded.name else ""
+        lines.append(
+            f"{counted(len(recorded.kernels), 'adopted kernel')} recorded as run {recorded.id}{named}."
+        )
+    return lines
 
 
 def repairs(outcomes: Sequence[Outcome]) -> str:
