@@ -10,7 +10,6 @@ from pytest_kernelllm.core.history import Run
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.usage import Usage
 from pytest_kernelllm.core.words import counted
-from pytest_kernelllm.report.explain import noted
 from pytest_kernelllm.report.spent import spent
 from pytest_kernelllm.report.table import render_table
 
@@ -66,12 +65,13 @@ def write_summary(
 
 
 def comparisons(outcomes: Sequence[Outcome], recorded: Run | None) -> list[str]:
-    """Returns lines about how adopted kernels compare with recorded runs, each sentence once, and where this run is recorded."""
-    notes = [(noted(outcome), outcome) for outcome in outcomes if outcome.verdict and outcome.verdict.correct]
-    lines = []
-    for note in dict.fromkeys(note for note, _ in notes if note):
-        names = ", ".join(outcome.target.name for own, outcome in notes if own == note)
-        lines.append(f"{names}: {note}.")
+    """Returns why timed kernels were not compared with recorded runs, each reason once, and where this run is recorded."""
+    names: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        history, timed = outcome.history, outcome.verdict is not None and outcome.verdict.timing
+        if history and history.note and not history.comparison and timed:
+            names.setdefault(history.note, []).append(outcome.target.name)
+    lines = [f"{', '.join(own)}: {note}." for note, own in names.items()]
     if recorded:
         named = f" ({recorded.name})" if recorded.name else ""
         lines.append(

@@ -98,7 +98,7 @@ def _adopted(outcome: Outcome) -> str:
     if history is None or history.comparison is None:
         return "adopted"
     if history.slower:
-        return f"[red]adopted kernel is slower than recorded:[/] {_change(history.comparison.worst)}"
+        return f"[red]slower than recorded:[/] {_change(history.comparison.worst)}"
     recorded = mean_ratio([case.recorded for case in history.comparison.cases])
     return f"adopted, recorded {recorded.value:.2f}x" if recorded else "adopted"
 
