@@ -72,7 +72,7 @@ def comparisons(outcomes: Sequence[Outcome], recorded: Run | None) -> list[str]:
         if history and history.note and not history.comparison and timed:
             names.setdefault(history.note, []).append(outcome.target.name)
     lines = [f"{', '.join(own)}: {note}." for note, own in names.items()]
-    if recorded:
+    if recorded and (recorded.name or any(kernel.timing for kernel in recorded.kernels)):
         named = f" ({recorded.name})" if recorded.name else ""
         lines.append(
             f"{counted(len(recorded.kernels), 'adopted kernel')} recorded as run {recorded.id}{named}."
