@@ -26,6 +26,7 @@ GROUPS = {
     "Who writes": ("generator", "candidates_dir", "samples", "search"),
     "The language model": tuple(options(LANGUAGE_MODEL)),
     "Judging": (*options(JUDGING), "min_speedup", "require_kernels", "require_timing"),
+    "Comparing with recorded runs": ("compare", "compare_fail"),
     "Files": ("paths", "kernels_dir", "store"),
 }
 """Every setting, in the order of the page."""

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from pytest_kernelllm.commands.common import OK, REJECTED, CommandError
 from pytest_kernelllm.commands.project import project_here
-from pytest_kernelllm.core.records import KernelRecord
+from pytest_kernelllm.core.history import Run
+from pytest_kernelllm.core.records import KernelRecord, Ratio, mean_ratio
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.store import Store
@@ -24,11 +25,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.add_argument(
         "action",
-        choices=("list", "show", "verify", "gc", "push", "pull"),
-        help="list verdicts; show one by the start of its hash; verify every entry; gc deletes what no target in PATHS needs; "
+        choices=("list", "show", "runs", "verify", "gc", "push", "pull"),
+        help="list verdicts; show one by the start of its hash; list recorded runs, or the kernels of one by the start of its "
+        "id or its name; verify every entry; gc deletes what no target in PATHS needs; "
         "push verdicts to, or pull them from, hf://datasets/OWNER/NAME",
     )
-    parser.add_argument("arguments", nargs="*", help="a hash (show), paths (gc), an address (push, pull)")
+    parser.add_argument(
+        "arguments", nargs="*", help="a hash (show), an id (runs), paths (gc), an address (push, pull)"
+    )
     parser.add_argument(
         "--unsigned",
         action="store_true",
@@ -43,15 +47,18 @@ def run(options: argparse.Namespace) -> int:
     if options.action in ("push", "pull"):
         return _share(store, options)
     records = list(store.verdicts)
+    runs = list(store.runs)
     if options.action == "list":
         _list(records)
     elif options.action == "show":
         _show(records, options.arguments[0] if options.arguments else "")
+    elif options.action == "runs":
+        _runs(runs, *options.arguments[:1])
     elif options.action == "gc":
         deleted = store.gc(_needed(options.arguments or [str(project.root)], project.root))
         print(f"deleted the entries of {counted(deleted, 'target')}")
     else:
-        print(f"{counted(len(records), 'verdict')} intact")
+        print(f"{counted(len(records), 'verdict')} and {counted(len(runs), 'recorded run')} intact")
     for problem in store.problems:
         print(f"kernelllm: {problem}", file=sys.stderr)
     return REJECTED if store.problems else OK
@@ -107,9 +114,9 @@ def _share(store: Store, options: argparse.Namespace) -> int:
 def _list(records: Sequence[KernelRecord]) -> None:
     for record in records:
         verdict = record.verdict
-        speed = f"{verdict.speedup.value:.2f}x" if verdict.speedup else "-"
+        speed = _speed(verdict.speedup)
         print(
-            f"{verdict.kernel_hash[:12]}  {verdict.verdict:12}  {speed:>7}  {record.target}  {verdict.reason[:80]}"
+            f"{verdict.kernel_hash[:12]}  {verdict.verdict:12}  {speed}  {record.target}  {verdict.reason[:80]}"
         )
 
 
@@ -118,3 +125,27 @@ def _show(records: Sequence[KernelRecord], prefix: str) -> None:
     if not match:
         raise CommandError(f"No verdict's hash starts with {prefix!r}; `kernelllm store list` shows them.")
     print(json.dumps(match[0].to_json(), indent=1))
+
+
+def _runs(runs: Sequence[Run], chosen: str = "") -> None:
+    if not chosen:
+        for run in runs:
+            where = run.environment
+            slower = sum(kernel.slower for kernel in run.kernels)
+            print(
+                f"{run.id}  {run.name or '-':12}  {where.gpu or 'no GPU'}  torch {where.torch}  triton {where.triton}  "
+                + counted(len(run.kernels), "kernel")
+                + (f", {slower} slower than before" if slower else "")
+            )
+        return
+    match = [run for run in runs if run.name == chosen or run.id.startswith(chosen)]
+    if not match:
+        raise CommandError(f"No recorded run is called {chosen!r}; `kernelllm store runs` lists them.")
+    for kernel in match[-1].kernels:
+        speedup = mean_ratio([timing.speedup for timing in kernel.timing])
+        result = "wrong" if not kernel.correct else "slower than before" if kernel.slower else ""
+        print(f"{kernel.kernel_hash[:12]}  {_speed(speedup)}  {kernel.target}  {result}".rstrip())
+
+
+def _speed(speedup: Ratio | None) -> str:
+    return f"{f'{speedup.value:.2f}x' if speedup else '-':>7}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from argparse import ArgumentTypeError
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
@@ -29,8 +30,21 @@ def add_options(add: Callable[..., Any], *groups: str, prefix: str = "") -> None
         rest = {"dest": f"{prefix}{name}".replace("-", "_"), "default": None, "help": option.help}
         if option.sets is not None:
             add(flag, action="store_const", const=option.sets, **rest)
+        elif option.bare:
+            add(flag, metavar=option.metavar, nargs="?", const=option.bare, **rest)
         else:
             add(flag, metavar=option.metavar or choices(name), **rest)
+
+
+def run_name(text: str) -> str:
+    """Returns a name for a recorded run, as it is.
+
+    Raises:
+        ArgumentTypeError: it cannot be one.
+    """
+    if not re.fullmatch(r"[\w.-]{1,60}", text) or text in ("latest", "off"):
+        raise ArgumentTypeError(f"{text!r} names no run; take up to 60 letters, digits, '.', '_' and '-'")
+    return text
 
 
 def choices(name: str) -> str:

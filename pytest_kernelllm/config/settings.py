@@ -27,6 +27,8 @@ class Option(NamedTuple):
     """The option's name, where it is not the setting's."""
     sets: bool | None = None
     """What the flag, which then takes no value, sets."""
+    bare: str = ""
+    """What the flag without its value sets, where it may stand without."""
 
 
 GENERATORS, LANGUAGE_MODEL, JUDGING, RUN = "generators", "language model", "judging", "run"
@@ -176,6 +178,20 @@ class Settings:
         False, RUN, "suggest only kernels whose speed was measured on a GPU", flag="require-timing", sets=True
     )
     """Whether kernels whose speed was never measured get no patch, and so no pull request."""
+    compare: str = option(
+        "latest",
+        RUN,
+        "recorded run to compare adopted kernels with: a name, an id, latest (default) or off",
+        "RUN",
+        bare="latest",
+    )
+    """The recorded run that the speed of adopted kernels is compared with: its name, the start of its id, ``latest``, or ``off``, which
+    also records nothing."""
+    compare_fail: str = option(
+        "10%", RUN, "share of its recorded speedup that an adopted kernel may lose (default 10%)", "SHARE"
+    )
+    """How much of its recorded speedup an adopted kernel may lose before it fails: the whole 95 % interval of the loss must
+    exceed this share."""
     kernels_dir: str = option(
         "_triton", RUN, "folder that suggestions put kernel modules in (default _triton)", "DIR"
     )
@@ -213,6 +229,7 @@ _ARCHITECTURES = (
 """What Triton compiles for."""
 
 _FORMS = {
+    "compare_fail": "a percentage below 100%, such as 10%",
     "arch": f"one of {', '.join(_ARCHITECTURES)}",
     "cluster": "auto or ray://HOST:PORT",
     "gpu_memory": "a size such as 24GiB",
@@ -244,6 +261,8 @@ def _coerce(name: str, value: Any, origin: str) -> Any:
                 return number
         if name == "gpu_memory":
             size_in_bytes(value)
+        if name == "compare_fail":
+            share(value)
         if name == "arch" and value not in _ARCHITECTURES:
             raise ValueError
         if name == "cluster" and value not in ("", "auto") and not value.startswith("ray://"):
@@ -270,6 +289,18 @@ def size_in_bytes(text: str) -> int:
     if not found or not float(found[1]):
         raise ValueError(f"{text!r} is no size")
     return int(float(found[1]) * (1024 if found[3] else 1000) ** ("KMGT".index(found[2]) + 1))
+
+
+def share(text: str) -> float:
+    """Returns the number, 0 to 1, of a percentage such as ``10%`` or ``2.5 %``.
+
+    Raises:
+        ValueError: it is no percentage, or not below 100 %.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", text)
+    if not found or float(found[1]) >= 100:
+        raise ValueError(f"{text!r} is no percentage below 100 %")
+    return float(found[1]) / 100
 
 
 def load_settings(

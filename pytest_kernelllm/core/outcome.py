@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from pytest_kernelllm.core.history import History
 from pytest_kernelllm.core.records import ADOPTED, Candidate, CandidateId, Record, Target, Verdict
 
 
@@ -28,6 +29,8 @@ class Outcome(Record):
     """What became of each answer where the first one was repaired, in order. ``tokens`` and ``cost`` are those of all."""
     unanswered: int = 0
     """Requests for a better answer that a server failed for a passing reason; the next run repeats them."""
+    history: History | None = None
+    """What earlier runs recorded, for an adopted kernel with a verdict."""
 
     @property
     def answers(self) -> int:

@@ -43,6 +43,7 @@ __all__ = [
     "Timing",
     "Verdict",
     "is_pin",
+    "mean_ratio",
 ]
 
 Status = Literal["accepted", "rejected", "inconclusive"]
@@ -270,16 +271,16 @@ class Verdict(Record):
     @property
     def speedup(self) -> Ratio | None:
         """Against eager: the geometric mean over the timed cases; None where nothing was timed."""
-        return _mean([t.speedup for t in self.timing])
+        return mean_ratio([t.speedup for t in self.timing])
 
     @property
     def speedup_compiled(self) -> Ratio | None:
         """The same against ``torch.compile``; None if it was not timed on every case."""
         ratios = [t.speedup_compiled for t in self.timing if t.speedup_compiled is not None]
-        return _mean(ratios) if len(ratios) == len(self.timing) else None
+        return mean_ratio(ratios) if len(ratios) == len(self.timing) else None
 
 
-def _mean(ratios: Sequence[Ratio]) -> Ratio | None:
+def mean_ratio(ratios: Sequence[Ratio]) -> Ratio | None:
     """Returns the geometric mean of speedups and of their bounds; None of nothing."""
     if not ratios:
         return None

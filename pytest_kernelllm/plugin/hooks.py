@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_kernelllm.config.options import add_options
+from pytest_kernelllm.config.options import add_options, run_name
 
 if TYPE_CHECKING:
     from pytest_kernelllm.plugin.run import Run
@@ -28,6 +28,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     add("--kernelllm-only", action="store_true", help="like --kernelllm, without the project's other tests")
     add_options(add, prefix="kernelllm-")
+    add(
+        "--kernelllm-save",
+        metavar="NAME",
+        type=run_name,
+        help="record the adopted kernels of this run under a name for --kernelllm-compare, also where they became slower",
+    )
     add(
         "--kernelllm-report",
         metavar="FILE",

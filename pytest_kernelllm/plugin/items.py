@@ -13,7 +13,7 @@ from pytest_kernelllm.core.outcome import Outcome, best
 from pytest_kernelllm.core.records import ADOPTED, CandidateId, Target
 from pytest_kernelllm.discover.adoption import adoption_state
 from pytest_kernelllm.discover.scan import Scan
-from pytest_kernelllm.report.explain import explain
+from pytest_kernelllm.report.explain import explain, noted
 from pytest_kernelllm.session.session import Session
 
 
@@ -156,21 +156,21 @@ class CorrectnessItem(CandidateItem):
 
 
 class SpeedupItem(CandidateItem):
-    """``speedup[inductor-3]``: the candidate is faster than the target, by enough."""
+    """``speedup[inductor-3]``: the candidate is faster than the target, by enough; an adopted one, not slower than recorded."""
 
     label = "speedup"
 
     def judge(self) -> None:
-        """Passes if the speedup's interval clears the threshold."""
+        """Passes if the speedup's interval clears the threshold, and an adopted kernel is about as fast as recorded."""
         outcome = self.judged()
         verdict = outcome.verdict
         if verdict is None or not verdict.correct:
             self.skip(outcome.reason or "not correct, so not timed")
         if not self.kernelllm.settings.timing:
-            self.skip("timing is off")
+            self.skip(noted(outcome) or "timing is off")
         if not verdict.timing:
-            self.skip("no GPU")
-        if not verdict.accepted:
+            self.skip(noted(outcome) or "no GPU")
+        if not verdict.accepted or (outcome.history and outcome.history.slower):
             self.fail_or_xfail(self.explained(outcome))
 
 

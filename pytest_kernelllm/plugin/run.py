@@ -58,6 +58,7 @@ class Run:
                 # pytest-xdist's workers do not know which target is theirs next, and are ahead of each other anyway.
                 ahead=not hasattr(config, "workerinput"),
             )
+            self.session.history.check()
             self.isolation = self.session.isolation.level
             self.writers = [generator.name for generator in self.session.generators]
         except (ConfigError, GenerateError, SessionError) as error:
@@ -206,6 +207,7 @@ class Run:
             self.settings.kernels_dir,
             timed_only=self.settings.require_timing,
         )
+        recorded = self.session.history.record(outcomes, self.config.getoption("kernelllm_save") or "")
         write_summary(
             terminalreporter,
             self.session.store.path,
@@ -215,6 +217,7 @@ class Run:
             summary_lines(outcomes, self.writers, self.settings.samples),
             usage if usage and self.session.environment.device == "cuda" else None,
             {o.target.id for o in outcomes if adoption_state(self.root, o.target) == "stale"},
+            recorded,
         )
         if path := self.config.getoption("kernelllm_report"):
             from pytest_kernelllm.report.json import write_report

@@ -8,6 +8,11 @@ from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.records import ADOPTED
 
 
+def noted(outcome: Outcome) -> str:
+    """Returns how an adopted kernel has become slower or wrong since it was recorded, or why it was not compared."""
+    return outcome.history.note if outcome.history else ""
+
+
 def explain(root: Path, outcome: Outcome, nodeid: str) -> str:
     """Explains why a candidate did not pass: the reason, where its text lies, and one command to see it again.
 
@@ -18,7 +23,8 @@ def explain(root: Path, outcome: Outcome, nodeid: str) -> str:
     """
     verdict, target = outcome.verdict, outcome.target
     assert verdict is not None
-    lines = [f"{verdict.stage}: {verdict.reason}"]
+    lines = [f"{verdict.stage}: {verdict.reason}"] if verdict.reason else []
+    lines += filter(None, [noted(outcome)])
     if outcome.candidate is not None:
         kernel = target.kernel if outcome.id == ADOPTED else outcome.id
         note = f" ({outcome.candidate.note})" if outcome.candidate.note else ""

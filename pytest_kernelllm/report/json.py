@@ -33,7 +33,11 @@ def build_report(
         candidates = tuple(map(_candidate, own))
         targets.append(
             ReportedTarget(
-                own[0].target, candidates, str(winner.id) if winner else None, patches.get(identity)
+                own[0].target,
+                candidates,
+                str(winner.id) if winner else None,
+                patches.get(identity),
+                next((o.history for o in own if o.history), None),
             )
         )
     return Report(environment, tuple(targets), usage)

@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pytest_kernelllm.core.characters import reordering
+from pytest_kernelllm.core.history import History
 from pytest_kernelllm.core.records import Check, Environment, Ratio, Verdict
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.report.read import Report, ReportedCandidate, ReportedTarget
@@ -168,12 +169,13 @@ def _result(target: ReportedTarget) -> str:
     if target.winner is not None:
         return "patch" if target.patch else "verified"
     if target.adopted is not None:
+        note = target.history.note if target.history else ""
         verdict = target.adopted.verdict
-        return (
-            "adopted"
-            if verdict and verdict.correct
-            else f"**adopted kernel fails**: {code(_why(target.adopted))}"
-        )
+        if verdict is None or not verdict.correct:
+            return f"**adopted kernel fails**: {code('; '.join(filter(None, [_why(target.adopted), note])))}"
+        if target.history and target.history.slower:
+            return f"**adopted kernel is slower**: {code(note)}"
+        return f"adopted, {code(note)}" if note else "adopted"
     tried = [c for c in target.candidates if c.verdict] or target.candidates
     return code(_why(tried[0])) if tried else "–"
 
@@ -213,6 +215,7 @@ def _details(target: ReportedTarget) -> str:
         f"- digest of the kernel's program {code(verdict.kernel_hash)}",
         f"- judged under {code(verdict.isolation or 'no isolation')}, policy {code(verdict.environment.policy)}",
         *_timings(verdict),
+        *_history(target.history),
         "",
         "</details>",
         "",
@@ -231,6 +234,25 @@ def _timings(verdict: Verdict) -> Iterable[str]:
     head = "| case | kernel, µs | eager, µs | speedup | compiled, µs | speedup over it | of the roofline |"
     notes = [f"- {code(t.case)}: {code(t.note)}" for t in verdict.timing[:50] if t.note]
     return ["", head, "|---|---:|---:|---:|---:|---:|---:|", *rows, *(["", *notes] if notes else [])]
+
+
+def _history(history: History | None) -> Iterable[str]:
+    """The recorded runs of an adopted kernel, where there are any."""
+    points = history.points if history else ()
+    if not any(point.run for point in points):
+        return []
+    rows = [
+        f"| {code(p.name or p.run) if p.run else 'this one'} | {code(p.created[:10])} | {_ratio(p.speedup)} | "
+        f"{code(p.environment.torch)} | {code(p.environment.triton)} | {code(p.environment.driver)} | "
+        f"{'wrong' if not p.correct else 'slower' if p.slower else ''} |"
+        for p in points[-20:]
+    ]
+    return [
+        "",
+        "| run | date | speedup | torch | triton | driver | |",
+        "|---|---|---:|---|---|---|---|",
+        *rows,
+    ]
 
 
 def _where(environment: Environment) -> str:

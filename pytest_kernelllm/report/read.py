@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_kernelllm.core.history import History
 from pytest_kernelllm.core.records import (
     ADOPTED,
     SCHEMA,
@@ -68,6 +69,8 @@ class ReportedTarget(Record):
     """``id`` of the candidate that the patch adopts."""
     patch: str | None
     """Path of its patch, where the run wrote one."""
+    history: History | None = None
+    """What earlier runs recorded about the adopted kernel, and how this run compares; None without an adopted kernel."""
 
     @property
     def winner(self) -> ReportedCandidate | None:

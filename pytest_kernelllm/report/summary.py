@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pytest_kernelllm.core.history import Run
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.usage import Usage
 from pytest_kernelllm.core.words import counted
@@ -22,6 +23,7 @@ def write_summary(
     scores: Sequence[str] = (),
     usage: Usage | None = None,
     stale: Collection[str] = (),
+    recorded: Run | None = None,
 ) -> None:
     """Writes the closing section to pytest's terminal reporter.
 
@@ -34,6 +36,7 @@ def write_summary(
         scores: lines about how often candidates were right (``passk.summary``).
         usage: how busy a GPU's slots were; None without one, and where nothing was judged.
         stale: ``Target.id`` of each target that changed since its kernel was adopted.
+        recorded: what was remembered of this run's adopted kernels.
     """
     terminal.section("kernelllm")
     width = max(terminal._tw.fullwidth, 110)
@@ -55,8 +58,26 @@ def write_summary(
         terminal.write_line(
             f"{counted(len(patches), 'patch')} in {folder}/: `git apply` one, or `kernelllm apply` for all of them."
         )
+    for line in comparisons(outcomes, recorded):
+        terminal.write_line(line)
     for problem in problems:
         terminal.write_line(problem, yellow=True)
+
+
+def comparisons(outcomes: Sequence[Outcome], recorded: Run | None) -> list[str]:
+    """Returns why timed kernels were not compared with recorded runs, each reason once, and where this run is recorded."""
+    names: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        history, timed = outcome.history, outcome.verdict is not None and outcome.verdict.timing
+        if history and history.note and not history.comparison and timed:
+            names.setdefault(history.note, []).append(outcome.target.name)
+    lines = [f"{', '.join(own)}: {note}." for note, own in names.items()]
+    if recorded and (recorded.name or any(kernel.timing for kernel in recorded.kernels)):
+        named = f" ({recorded.name})" if recorded.name else ""
+        lines.append(
+            f"{counted(len(recorded.kernels), 'adopted kernel')} recorded as run {recorded.id}{named}."
+        )
+    return lines
 
 
 def repairs(outcomes: Sequence[Outcome]) -> str:

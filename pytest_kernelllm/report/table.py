@@ -9,8 +9,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from pytest_kernelllm.core.history import CaseChange
 from pytest_kernelllm.core.outcome import Outcome, best
-from pytest_kernelllm.core.records import ADOPTED, Ratio, Timing
+from pytest_kernelllm.core.records import ADOPTED, Ratio, Timing, mean_ratio
 
 
 def render_table(
@@ -77,7 +78,7 @@ def _result(
 ) -> str:
     if adopted is not None:
         right = adopted.verdict is not None and adopted.verdict.correct
-        state = "adopted" if right else f"[red]adopted kernel fails:[/] {_why(adopted)}"
+        state = _adopted(adopted) if right else f"[red]adopted kernel fails:[/] {_why(adopted)}"
         if stale:
             state = "[red]adopted kernel is stale:[/] the module changed, and the original runs"
         return f"{state}; patch" if patch else state
@@ -90,6 +91,20 @@ def _result(
         return f"[green]{'patch' if patch else 'verified'}[/]" + (f", {notes}" if notes else "")
     reasons = [o for o in outcomes if o.verdict is not None] or outcomes
     return _why(reasons[0])
+
+
+def _adopted(outcome: Outcome) -> str:
+    history = outcome.history
+    if history is None or history.comparison is None:
+        return "adopted"
+    if history.slower:
+        return f"[red]slower than recorded:[/] {_change(history.comparison.worst)}"
+    recorded = mean_ratio([case.recorded for case in history.comparison.cases])
+    return f"adopted, recorded {recorded.value:.2f}x" if recorded else "adopted"
+
+
+def _change(case: CaseChange) -> str:
+    return f"{case.recorded.value:.2f}x -> {case.now.value:.2f}x"
 
 
 def _why(outcome: Outcome) -> str:

@@ -37,6 +37,7 @@ from pytest_kernelllm.models.generator import NO_HOOK, PromptHook
 from pytest_kernelllm.session.ahead import Ahead
 from pytest_kernelllm.session.complete import PATIENCE_S, CompleteStage
 from pytest_kernelllm.session.generators import Chosen, Surroundings, check_names, choose
+from pytest_kernelllm.session.history import Histories
 from pytest_kernelllm.session.judge import JudgeStage
 from pytest_kernelllm.session.live import LiveTargets
 from pytest_kernelllm.session.processes import TargetProcesses
@@ -102,6 +103,7 @@ class Session:
             self.store, settings.samples, self._checked_live, progress, inputs, self._processes.load
         )
         self._judging = JudgeStage(settings, self.store, self._processes, overrides, progress)
+        self.history = Histories(self.store, settings, inputs, lambda: self.environment)
         self._turns = Turns()
         self._repairing = RepairStage(
             self.store,
@@ -316,7 +318,7 @@ class Session:
         found: dict[CandidateId, Outcome] = {}
         try:
             for outcome in self._judged(target, [draft for draft, _ in drafts]):
-                found[outcome.id] = outcome
+                found[outcome.id] = self._with_history(outcome)
             if ids[0] != ADOPTED:
                 answered = [(found[each], completions[each]) for each in ids]
                 found |= {outcome.id: outcome for outcome in self.repaired(target, answered)}
@@ -380,6 +382,11 @@ class Session:
         except (OSError, UnicodeDecodeError) as error:
             return replace(draft, reason=f"the adopted kernel {path} cannot be read: {error}")
         return replace(draft, candidate=Candidate(target.id, source, ADOPTED.generator))
+
+    def _with_history(self, outcome: Outcome) -> Outcome:
+        if outcome.id != ADOPTED or outcome.verdict is None:
+            return outcome
+        return replace(outcome, history=self.history.of(outcome.target, outcome.verdict))
 
     def _judged(self, target: Target, drafts: Sequence[Outcome]) -> Iterator[Outcome]:
         with self._turns.judging():

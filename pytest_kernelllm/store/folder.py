@@ -10,6 +10,7 @@
         kernels/<kernel hash>.py           candidates' text, for people to read
         measurements/<key>.json            how fast a program is that a search has tried
         verdicts/<kernel hash>-<key>.json
+      runs/<id>.json                       how adopted kernels did in one run
       patches/  locks/  damaged/  other-versions/
 """
 
@@ -95,15 +96,15 @@ class StoreFolder:
             self.problem(f"{path}: cannot be read ({error}) and counts as missing.")
         return None
 
-    def write_entry(self, path: Path, kind: str, body: Any) -> None:
-        """Writes an entry.
+    def write_entry(self, path: Path, kind: str, body: Any) -> bool:
+        """Writes an entry, and returns whether it could.
 
         Args:
             path: of the file.
             kind: of the entry.
             body: JSON-ready objects.
         """
-        self.write(path, encode(kind, body, self.name_of(path), self.key))
+        return self.write(path, encode(kind, body, self.name_of(path), self.key))
 
     def write(self, path: Path, content: bytes) -> bool:
         """Writes a file, whole or not at all, and returns whether it could."""

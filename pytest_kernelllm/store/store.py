@@ -14,6 +14,7 @@ from pytest_kernelllm.store.folder import DAMAGED, StoreFolder
 from pytest_kernelllm.store.measurements import MeasurementFiles
 from pytest_kernelllm.store.patches import PatchFiles
 from pytest_kernelllm.store.renderings import RenderingFiles
+from pytest_kernelllm.store.runs import RunFiles
 from pytest_kernelllm.store.signing import find_key
 from pytest_kernelllm.store.verdicts import VerdictFiles
 
@@ -45,6 +46,7 @@ class Store:
         self.renderings = RenderingFiles(self._folder)
         self.measurements = MeasurementFiles(self._folder)
         self.verdicts = VerdictFiles(self._folder)
+        self.runs = RunFiles(self._folder)
         self.patches = PatchFiles(self._folder)
 
     @property
@@ -73,9 +75,11 @@ class Store:
     def gc(self, keep: Iterable[str]) -> int:
         """Forgets all targets but those with a source hash in ``keep``; the number of targets forgotten.
 
-        Damaged entries and files that a killed process left behind go too.
+        Runs that nothing is compared with any more, damaged entries and files that a killed process left behind go too.
         """
-        kept = {self._folder.target(source_hash).name for source_hash in keep}
+        hashes = set(keep)
+        self.runs.gc(hashes)
+        kept = {self._folder.target(source_hash).name for source_hash in hashes}
         gone = [path for path in self.path.glob("targets/*") if path.name not in kept]
         for path in (*gone, self.path / DAMAGED):
             shutil.rmtree(path, ignore_errors=True)

@@ -46,6 +46,8 @@ EXAMPLES = {
     "isolation": ("strict",) * 3,
     "require_kernels": ("yes", True, True),
     "require_timing": ("yes", True, True),
+    "compare": ("off",) * 3,
+    "compare_fail": ("2.5%",) * 3,
     "kernels_dir": ("pkg/kernels",) * 3,
     "store": ("kept",) * 3,
 }

@@ -1,10 +1,15 @@
 """The sessions in the docs, executed: real judging, real git, the output as the pages have it."""
 
 import subprocess
+from dataclasses import replace
 
 import pytest
 from projects import CANDIDATES, lay_out
+from recorded import adopt, run_of, timing, verdict
 from sessions import page, replay
+
+from pytest_kernelllm.core.records import Environment
+from pytest_kernelllm.store import Store
 
 SETTINGS = '[tool.kernelllm]\ngenerator = "files"\ncandidates_dir = "candidates"\nsamples = 1\n'
 
@@ -35,6 +40,17 @@ def test_adopting(project):
 
 def test_debugging_a_rejection(tmp_path):
     assert replay(page("how-to/debug-a-rejection.md"), tmp_path) == 5
+
+
+def test_regressions(tmp_path):
+    target, kernel = adopt(tmp_path)
+    (tmp_path / "pyproject.toml").touch()
+    old = Environment("cuda", "NVIDIA H200", torch="2.11.0", triton="3.5.0")
+    new = replace(old, torch="2.13.0", triton="3.7.1")
+    runs = Store(tmp_path).runs
+    runs.put(run_of(target, verdict(kernel, old, timing(1.31)), "20261101-120000-5d8e"))
+    runs.put(run_of(target, verdict(kernel, new, timing(1.12)), "20261115-083012-11f0", slower=True))
+    assert replay(page("how-to/regressions.md"), tmp_path) == 2
 
 
 def test_rewards(tmp_path):

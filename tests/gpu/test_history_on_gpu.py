@@ -1,0 +1,56 @@
+"""An adopted kernel is timed and recorded on a GPU, then made slower: the run is red and says why."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+from projects import GOOD
+from recorded import adopt
+
+from pytest_kernelllm.store import Store
+
+LAUNCH = "    scale_kernel[(x.shape[0],)](x, self.weight, out, WIDTH=64)\n"
+
+
+def pytest_in(path, *more):
+    command = [sys.executable, "-m", "pytest", "--kernelllm", "--kernelllm-generator=files"]
+    options = ["--kernelllm-candidates-dir=.", "--kernelllm-min-speedup=0.01", *more]
+    return subprocess.run([*command, *options], cwd=path, capture_output=True, text=True, check=False)
+
+
+def test_a_kernel_that_became_slower_is_red_until_it_is_fast_again(tmp_path):
+    adopt(tmp_path)
+    first = pytest_in(tmp_path)
+    assert first.returncode == 0 and "1 adopted kernel recorded as run" in first.stdout, first.stdout
+    [run] = Store(tmp_path).runs
+    assert run.environment.gpu and run.kernels[0].timing
+
+    # The same measurement is no regression, and nothing new.
+    again = pytest_in(tmp_path)
+    assert again.returncode == 0 and "adopted, recorded" in again.stdout, again.stdout
+    assert len(list(Store(tmp_path).runs)) == 1
+
+    # As if that had been under another torch.
+    Store(tmp_path).runs.put(replace(run, environment=replace(run.environment, torch="2.0.0")))
+    adopt(tmp_path, GOOD.replace(LAUNCH, 4 * LAUNCH))
+    slower = pytest_in(tmp_path)
+    assert slower.returncode == 1 and "1 failed, 1 passed" in slower.stdout, slower.stdout
+    assert "slower than recorded: " in slower.stdout and "since torch 2.0.0 -> " in slower.stdout
+    assert pytest_in(tmp_path, "--kernelllm-compare-fail=99%").returncode == 0
+
+    adopt(tmp_path)
+    fast = pytest_in(tmp_path)
+    assert fast.returncode == 0, fast.stdout
+
+
+def test_noise_between_two_measurements_is_no_regression(tmp_path):
+    adopt(tmp_path)
+    for store in ("first", "second"):  # both measure
+        (tmp_path / "pyproject.toml").write_text(
+            f'[tool.pytest.ini_options]\n[tool.kernelllm]\nstore = "{store}"\n'
+        )
+        assert pytest_in(tmp_path).returncode == 0
+        for run in Store(tmp_path, "first").runs:
+            Store(tmp_path, "second").runs.put(run)
+    [before, after] = Store(tmp_path, "second").runs
+    assert before.kernels[0].timing != after.kernels[0].timing and not after.kernels[0].slower
