@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import os
 import secrets
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -23,18 +19,18 @@ from pytest_kernelllm.core.records import (
     Check,
     Environment,
     Stage,
-    Status,
     Verdict,
 )
 from pytest_kernelllm.core.stages import InStage, unwatched
 from pytest_kernelllm.judge.background import beside
 from pytest_kernelllm.judge.compiling import compile_all, require_compiled
 from pytest_kernelllm.judge.examine import examine
-from pytest_kernelllm.judge.findings import Decision, Findings, OutOfMemory, WorkerKilled, WorkerNotReady
+from pytest_kernelllm.judge.findings import Decision, Findings, OutOfMemory
 from pytest_kernelllm.judge.isolation.isolation import Isolation, probe_isolation
-from pytest_kernelllm.judge.launching import ServerFailed
+from pytest_kernelllm.judge.kept import KeptReferences
 from pytest_kernelllm.judge.leases import EVERYTHING, Lease, Leases
 from pytest_kernelllm.judge.memory import CallBytes
+from pytest_kernelllm.judge.outcome import Outcome, in_fresh_processes, outcome_of
 from pytest_kernelllm.judge.plans import Plan, make_plans, sizes_asked
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.outputs import OriginalError, ReferenceOutputs, Subject
@@ -48,20 +44,8 @@ from pytest_kernelllm.judge.supervisor import ForkServer, start_together
 from pytest_kernelllm.judge.timer import PUBLIC_SEED, Timer
 from pytest_kernelllm.judge.workers import Workers
 
-KEPT_TARGETS = 3
-"""Targets whose prepared probes are kept for the next candidate."""
-
 HALVINGS = 6
 """How often a case's elements are halved, at most, until there is enough GPU memory to time it."""
-
-TRIES = 3
-"""How many processes in a row must die by a signal until that counts as the candidate's own doing."""
-
-COMPILER_HIT = "PassManager::run failed"
-"""Triton's error where a pass failed, also by a signal: LLVM catches SIGSEGV while it compiles."""
-
-FULL_DISK = os.strerror(errno.ENOSPC)
-"""In the text of an error that is not the candidate's fault."""
 
 RELEASE_SECONDS = 10.0
 """Seconds to wait for an ended worker's memory to be freed."""
@@ -82,21 +66,6 @@ class Criteria:
     """Whether accepted candidates are timed, on a GPU."""
     adopted: bool = False
     """Whether the kernel ships already, see ``plans.make_plans``."""
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    """How the judging of a candidate ended."""
-
-    findings: Findings
-    verdict: Status
-    stage: Stage
-    reason: str = ""
-    rule: str = ""
-    out_of_memory: bool = False
-    """Whether it might have ended in another way with more GPU memory."""
-    process_lost: bool = False
-    """Whether a process ended that may have been killed from outside."""
 
 
 class Judge:
@@ -132,10 +101,6 @@ class Judge:
         self.device = torch.device("cuda", 0) if environment.device == "cuda" else torch.device("cpu")
         self.rules = tuple(rule for rule in rules if rule.device in ("any", self.device.type))
         self._seed = secrets.randbelow(1 << 30)
-        self._lock = threading.Lock()
-        self._preparing = threading.Lock()
-        self._in_stage = in_stage
-        self._references: OrderedDict[tuple[int, str], tuple[Subject, ReferenceOutputs]] = OrderedDict()
         self._timer = Timer(gpu_uuid, self._seed)
         self._leases: Leases | None = None
         cpu = torch.device("cpu")
@@ -154,6 +119,7 @@ class Judge:
             compiler = ForkServer("compile", self.isolation, environment.arch)
             self._compilers = Workers(compiler, cpu, deadline)
             self._servers = [server, compiler]
+        self._references = KeptReferences(self.policy, in_stage, self._leases)
 
     def __enter__(self) -> Judge:
         """Starts the fork servers in the background."""
@@ -174,11 +140,11 @@ class Judge:
         start = time.perf_counter()
         call = None if self._leases is None else self._call_bytes(criteria)
         with self._leased(call, criteria, alone=False) as leased:
-            outcome = self._decided(candidate, criteria, leased)
+            outcome = self._judged(candidate, criteria, leased)
             waited = leased.waited
         if outcome.out_of_memory and not leased.all:
             with self._leased(call, criteria, alone=True) as leased:
-                outcome = self._decided(candidate, criteria, leased)
+                outcome = self._judged(candidate, criteria, leased)
                 waited += leased.waited
         reason = outcome.reason
         if outcome.out_of_memory and call is not None and self._leases is not None:
@@ -213,7 +179,7 @@ class Judge:
         times: tuple[CaseTime, ...] = ()
         error = ""
         try:
-            references = self._reference_outputs(criteria, str(self.device))
+            references = self._reference_outputs(criteria)
             cases = criteria.subject.cases
             plans = make_plans(
                 candidate.source, cases, (), self.policy, on_gpu=True, seed=PUBLIC_SEED, nonfinite=False
@@ -231,7 +197,7 @@ class Judge:
     def _call_bytes(self, criteria: Criteria) -> CallBytes | None:
         """Returns the bytes of a call of the original; None where it cannot be built."""
         try:
-            return self._reference_outputs(criteria, str(self.device)).call
+            return self._reference_outputs(criteria).call
         except (Exception, SystemExit):  # which the first probe reports
             return None
 
@@ -245,35 +211,16 @@ class Judge:
                 yield lease
             finally:
                 if call is not None:
-                    self._reference_outputs(criteria, str(self.device)).forget()
+                    self._reference_outputs(criteria).forget()
 
-    def _decided(self, candidate: Candidate, criteria: Criteria, leased: Lease) -> _Outcome:
-        """Decides again, in fresh processes, where a signal ended one: it may have come from outside."""
-        for _ in range(TRIES - 1):
-            with contextlib.suppress(ServerFailed):
-                outcome = self._decide(candidate, criteria, leased)
-                if not outcome.process_lost:
-                    return outcome
-        return self._decide(candidate, criteria, leased)
+    def _judged(self, candidate: Candidate, criteria: Criteria, leased: Lease) -> Outcome:
+        last: Stage = "timing" if criteria.timing and self.device.type == "cuda" else "correctness"
 
-    def _decide(self, candidate: Candidate, criteria: Criteria, leased: Lease) -> _Outcome:
-        findings = Findings({rule.name: rule.stage for rule in self.rules})
-        stage: Stage = "timing" if criteria.timing and self.device.type == "cuda" else "correctness"
-        try:
-            self._proceed(candidate, criteria, findings, leased)
-        except Decision as end:
-            lost = isinstance(end, WorkerKilled | WorkerNotReady) or COMPILER_HIT in end.reason
-            if end.verdict == "rejected" and FULL_DISK in end.reason:
-                return _Outcome(findings, "inconclusive", end.stage, end.reason)
-            return _Outcome(
-                findings, end.verdict, end.stage, end.reason, end.rule, isinstance(end, OutOfMemory), lost
-            )
-        except OriginalError as error:
-            return _Outcome(findings, "inconclusive", "correctness", f"{error}")
-        except torch.cuda.OutOfMemoryError:
-            reason = "the judge ran out of GPU memory; free some or declare smaller `dims`"
-            return _Outcome(findings, "inconclusive", "correctness", reason, out_of_memory=True)
-        return _Outcome(findings, "accepted", stage)
+        def once() -> Outcome:
+            findings = Findings({rule.name: rule.stage for rule in self.rules})
+            return outcome_of(lambda: self._proceed(candidate, criteria, findings, leased), findings, last)
+
+        return in_fresh_processes(once)
 
     def _proceed(self, candidate: Candidate, criteria: Criteria, findings: Findings, leased: Lease) -> None:
         for rule in self.rules:
@@ -291,7 +238,7 @@ class Judge:
         )
         if not on_gpu and (asked := sizes_asked(plans)):
             findings.checks.append(Check(SIZES_ASKED, True, None, None, asked))
-        references = self._reference_outputs(criteria, str(self.device))
+        references = self._reference_outputs(criteria)
         timed = criteria.timing and on_gpu
         untimed: list[Plan] = []
         with (
@@ -317,27 +264,9 @@ class Judge:
             for rule in self.rules:
                 rule.check_speedups(findings.timing, criteria.min_speedup, criteria.baseline, findings)
 
-    def _reference_outputs(self, criteria: Criteria, device: str) -> ReferenceOutputs:
-        with self._lock:
-            key = id(criteria.subject), device
-            kept = self._references.get(key)
-            if kept is None:
-                references = ReferenceOutputs(
-                    criteria.subject,
-                    device,
-                    self.policy,
-                    criteria.tolerance,
-                    self._preparing,
-                    self._in_stage,
-                    self._leases.budget
-                    if self._leases and device.startswith("cuda")
-                    else self.policy.judge_bytes,
-                )
-                kept = self._references[key] = (criteria.subject, references)
-                while len(self._references) > 2 * KEPT_TARGETS:
-                    self._references.popitem(last=False)
-            self._references.move_to_end(key)
-            return kept[1]
+    def _reference_outputs(self, criteria: Criteria, device: str = "") -> ReferenceOutputs:
+        """Returns the target's reference outputs, on the judge's own device unless another is named."""
+        return self._references.of(criteria.subject, criteria.tolerance, device or str(self.device))
 
     def _beside(
         self, candidate: Candidate, plans: list[Plan], criteria: Criteria, findings: Findings
