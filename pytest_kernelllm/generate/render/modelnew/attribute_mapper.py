@@ -7,7 +7,7 @@ import copy
 from collections.abc import Mapping
 
 from pytest_kernelllm.core.parts import Parts
-from pytest_kernelllm.core.records import Domain, Scalar, TensorSpec
+from pytest_kernelllm.core.records import Domain, TensorSpec
 from pytest_kernelllm.core.syntax import Substitute, constant_int, expression, is_literal, literal
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.modelnew.instances import Instance
@@ -19,9 +19,10 @@ from pytest_kernelllm.generate.render.modelnew.layers import (
 )
 from pytest_kernelllm.generate.render.modelnew.matches import Match, is_transposed
 from pytest_kernelllm.generate.render.modelnew.settings import Setting
+from pytest_kernelllm.generate.render.modelnew.target_attributes import TargetAttributes
 from pytest_kernelllm.generate.render.modelnew.target_layers import TargetLayers
 from pytest_kernelllm.generate.render.modelnew.tensors import OwnTensor, with_tensor
-from pytest_kernelllm.generate.render.modelnew.values import KnownValue, Unknown, evaluate, same
+from pytest_kernelllm.generate.render.modelnew.values import KnownValue, Unknown, evaluate
 
 
 class AttributeMapper(ast.NodeTransformer):
@@ -61,11 +62,7 @@ class AttributeMapper(ast.NodeTransformer):
         for path, other in below.items():
             self._methods[path] = other.functions["forward"]
             self._methods.update({f"{path}.{m}": function for m, function in other.functions.items()})
-        self._attributes = {
-            name.removeprefix(self._at): spec
-            for name, spec in domain.attributes.items()
-            if name.startswith(self._at)
-        }
+        self._attributes = TargetAttributes(domain.attributes, self._at)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """Turns ``self._helper(x)`` into ``_helper(self, x)``, and calls of layers as ``layers`` says."""
@@ -167,10 +164,10 @@ class AttributeMapper(ast.NodeTransformer):
         key = next((prefix for prefix in _prefixes(name) if prefix in self._settings), first)
         setting, rest = self._settings.get(key), name[len(key) + 1 :]
         if setting is None:
-            if self._target_has(name):
+            if self._attributes.reaches(name):
                 return self._own(name)
             raise RenderError(
-                f"Line {line} reads self.{name}, which ModelNew never sets and {self._target_list()}."
+                f"Line {line} reads self.{name}, which ModelNew never sets and {self._attributes.in_words()}."
             )
         if setting.form is not None:
             return _member(self.visit(copy.deepcopy(setting.form)), rest)
@@ -185,11 +182,11 @@ class AttributeMapper(ast.NodeTransformer):
             return mapper._map(rest, line)
         if setting.value is not None:
             return self._value(name, first, setting.value, setting)
-        if self._target_has(name):
+        if self._attributes.reaches(name):
             return self._own(name)
         raise RenderError(
             f"{_where(first, setting)} cannot be computed from the "
-            f"constructor's arguments, and {self._target_list()}."
+            f"constructor's arguments, and {self._attributes.in_words()}."
         )
 
     def _own(self, name: str) -> ast.expr:
@@ -198,15 +195,15 @@ class AttributeMapper(ast.NodeTransformer):
     def _tensor(self, name: str, setting: Setting, own: OwnTensor) -> ast.expr:
         path = f"{self._at}{name}"
         if path not in self._match.names:
-            spec = self._attributes.get(name)
-            if isinstance(spec, TensorSpec) and own.shape not in (None, spec.shape):
+            namesake = self._attributes.tensor(name)
+            if namesake is not None and own.shape not in (None, namesake.shape):
                 raise RenderError(
-                    f"self.{name} (line {setting.line}) has shape {own.shape}, the target's has {spec.shape}."
+                    f"self.{name} (line {setting.line}) has shape {own.shape}, the target's has {namesake.shape}."
                 )
             shaped = f" of shape {own.shape}" if own.shape is not None else ""
             raise RenderError(
                 f"{_where(name, setting)} cannot be mapped: no weight{shaped} is left for it, "
-                f"and {self._target_list(tensors=True)}."
+                f"and {self._attributes.in_words(tensors=True)}."
             )
         theirs = self._match.names[path]
         if theirs is None:
@@ -291,46 +288,20 @@ class AttributeMapper(ast.NodeTransformer):
 
     def _value(self, name: str, first: str, known: KnownValue, setting: Setting) -> ast.expr:
         if not is_literal(known.value):
-            if self._target_has(name):
+            if self._attributes.reaches(name):
                 return self._own(name)
             try:
                 known = evaluate(expression(f"self.{name}"), {f"self.{first}": known})
             except Unknown:
                 raise RenderError(
-                    f"{_where(first, setting)} is an object, and {self._target_list()}."
+                    f"{_where(first, setting)} is an object, and {self._attributes.in_words()}."
                 ) from None
         value = known.value
-        if name in self._attributes and _is(self._attributes[name], value):
+        if self._attributes.equals(name, value):
             return self._own(name)
-        if known.read and name not in self._attributes and (other := self._only_attribute_with(value)):
+        if known.read and name not in self._attributes and (other := self._attributes.only_with(value)):
             return self._own(other)
         return literal(value)
-
-    def _only_attribute_with(self, value: object) -> str | None:
-        if isinstance(value, bool) or not isinstance(value, int | float | str):
-            return None  # too common to be evidence
-        named = {k: v for k, v in self._attributes.items() if not k.endswith("__class__") and "[" not in k}
-        found = [name for name, spec in named.items() if _is(spec, value)]
-        return found[0] if len(found) == 1 else None
-
-    def _target_has(self, name: str) -> bool:
-        """Whether ``self.<name>`` starts with an attribute or submodule of the target."""
-        parts = name.split(".")
-        prefixes = {".".join(parts[: i + 1]) for i in range(len(parts))}
-        return any(p in self._attributes or f"{p}.__class__" in self._attributes for p in prefixes)
-
-    def _target_list(self, tensors: bool = False) -> str:
-        names = [
-            k
-            for k, v in self._attributes.items()
-            if not k.endswith("__class__") and (isinstance(v, TensorSpec) or not tensors)
-        ]
-        listed = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
-        return f"the target has only {listed}" if names else "the target has none"
-
-
-def _is(spec: TensorSpec | Scalar, value: object) -> bool:
-    return not isinstance(spec, TensorSpec) and (spec is None) == (value is None) and same(spec, value)
 
 
 def _prefixes(name: str) -> list[str]:
