@@ -20,11 +20,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from kernelbench_eval import evaluate, import_kernelbench, is_checkout
+
 ROOT = Path(__file__).parents[1]
 SUBJECTS = ROOT / "tests" / "corpus" / "subjects"
 sys.path.insert(0, str(ROOT))
-
-from kernelbench_eval import evaluate, import_kernelbench, is_checkout  # noqa: E402
 
 from tests.corpus.entries import Entry, load  # noqa: E402
 
@@ -111,10 +111,12 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
         )
         _keep(options.out, found)
 
+    def original(subject: str) -> Any:
+        return evaluate_subject(options.kernelbench, subject, None, options.limit)
+
     with ThreadPoolExecutor(options.jobs) as pool:
         subjects = sorted({e.subject for e in entries})
-        itself = lambda subject: evaluate_subject(options.kernelbench, subject, None, options.limit)  # noqa: E731
-        found["subjects"] = dict(zip(subjects, pool.map(itself, subjects), strict=True))
+        found["subjects"] = dict(zip(subjects, pool.map(original, subjects), strict=True))
         list(pool.map(theirs, [c["name"] for c in named.values() if not c["left_out"]]))
     ours = judge(entries, options.judge_jobs)
     for name, candidate in named.items():

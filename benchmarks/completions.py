@@ -26,22 +26,23 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from shrink import shrunk
+
+from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.core.records import Completion, Target, Verdict
+from pytest_kernelllm.generate.files import format_of
+from pytest_kernelllm.generate.render.extract import ExtractError, extract
+from pytest_kernelllm.passk.problems import Problem, find_problems
+from pytest_kernelllm.pool.engine import judging_environment, open_engine
+from pytest_kernelllm.pool.jobs import Engine, PoolJob, ProcessLost
+from pytest_kernelllm.pool.messages import JudgeRequest, PrepareReply, PrepareRequest, message
+from pytest_kernelllm.pool.pool_process import StageOverdue
+from pytest_kernelllm.verify.pairs import find_reference
+
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "tests" / "helpers")]
+sys.path.insert(0, str(ROOT / "tests" / "helpers"))
 
-from mutations import mutated  # noqa: E402
-from shrink import shrunk  # noqa: E402
-
-from pytest_kernelllm.config.settings import Settings  # noqa: E402
-from pytest_kernelllm.core.records import Completion, Target, Verdict  # noqa: E402
-from pytest_kernelllm.generate.files import format_of  # noqa: E402
-from pytest_kernelllm.generate.render.extract import ExtractError, extract  # noqa: E402
-from pytest_kernelllm.passk.problems import Problem, find_problems  # noqa: E402
-from pytest_kernelllm.pool.engine import judging_environment, open_engine  # noqa: E402
-from pytest_kernelllm.pool.jobs import Engine, PoolJob, ProcessLost  # noqa: E402
-from pytest_kernelllm.pool.messages import JudgeRequest, PrepareReply, PrepareRequest, message  # noqa: E402
-from pytest_kernelllm.pool.pool_process import StageOverdue  # noqa: E402
-from pytest_kernelllm.verify.pairs import find_reference  # noqa: E402
+from mutations import mutated  # noqa: E402  # which lies there
 
 COLUMNS = ("completions", "extracted", "rendered", "own sizes", "judged", "right")
 _SUFFIXES = (".py", ".md")

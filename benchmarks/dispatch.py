@@ -111,7 +111,7 @@ def timed(ways: dict[str, Callable[[], object]], calls: int, rounds: int) -> dic
 def measure(plain: nn.Module, module: nn.Module, calls: int, rounds: int) -> str:
     """One line of the table."""
     x, y, wide = torch.randn(8, 64), torch.randn(9, 64), torch.randn(8, 65)
-    dispatcher = type(module).forward.__kernelllm_dispatcher__  # type: ignore[attr-defined]
+    dispatcher = type(module).forward.__kernelllm_dispatcher__
     assert dispatcher.reason(module, (x,), {}) is None, dispatcher.reason(module, (x,), {})
     assert dispatcher.reason(module, (wide,), {}) is not None
     module(x)

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 from benchmarks.public_kernels.cut import Project
 
@@ -45,7 +45,7 @@ def _expression(text: str) -> ast.expr:
 
 @cache
 def _tuned(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    return yaml.safe_load((folder / "tune_configs.yaml").read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+    return yaml.safe_load((folder / "tune_configs.yaml").read_text(encoding="utf-8"))
 
 
 def _configuration(table: dict[str, Any]) -> str:

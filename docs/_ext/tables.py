@@ -73,7 +73,7 @@ def settings() -> str:
 def pytest_options() -> str:
     """The options of pytest that are no settings, and the ini setting."""
     recorder = _Recorder()
-    hooks.pytest_addoption(recorder)  # type: ignore[arg-type]  # all that it calls is there
+    hooks.pytest_addoption(recorder)
     known = {
         f"--kernelllm-{(s.option.flag or s.name).replace('_', '-')}"
         for s in all_settings().values()

@@ -224,6 +224,7 @@ _LEAST = {
 }
 
 _ARCHITECTURES = (
+    # Easier to read than quoted strings.
     "sm_75 sm_80 sm_86 sm_87 sm_88 sm_89 sm_90 sm_100 sm_101 sm_103 sm_110 sm_120 sm_121".split()  # noqa: SIM905
 )
 """What Triton compiles for."""

@@ -12,7 +12,7 @@ from pytest_kernelllm.core.parts import container, parts_of
 
 
 class Reversed(nn.Sequential):
-    def __getitem__(self, index: int) -> nn.Module:  # type: ignore[override]
+    def __getitem__(self, index: int) -> nn.Module:
         return list(self)[-1 - index]
 
 

@@ -39,7 +39,7 @@ def judge_selected(request: pytest.FixtureRequest, device: Device, jobs: int = 2
     """The outcomes of all entries that some selected test of the requesting module is about."""
     entries: dict[Entry, None] = {}
     for item in request.session.items:
-        entry = getattr(item, "callspec", None) and item.callspec.params.get("entry")  # type: ignore[attr-defined]
+        entry = getattr(item, "callspec", None) and item.callspec.params.get("entry")
         if item.path == request.path and isinstance(entry, Entry):
             entries[entry] = None
     corpus_judge = CorpusJudge(device, jobs)

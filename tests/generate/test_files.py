@@ -25,7 +25,7 @@ def request(name: str = "Norm", samples: int = 20, first: int = 0) -> Request:
 
 
 def completions(folder: Path, **changes: int | str) -> list[Completion]:
-    return [c for _, c in FilesGenerator(folder).generate([request(**changes)])]  # type: ignore[arg-type]
+    return [c for _, c in FilesGenerator(folder).generate([request(**changes)])]
 
 
 @pytest.fixture

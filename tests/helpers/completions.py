@@ -117,7 +117,7 @@ def completion_judge(device: str) -> Iterator[Callable[[str], tuple[str, str, bo
     It returns the rule that was broken (``render`` if the completion gave no candidate, empty if it was accepted), the
     reason, and whether the candidate was translated.
     """
-    with Judge(find_environment(device)) as judge:  # type: ignore[arg-type]
+    with Judge(find_environment(device)) as judge:
 
         def decide(name: str) -> tuple[str, str, bool | None]:
             live = live_target(TABLE[name].target)

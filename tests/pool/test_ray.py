@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
@@ -83,7 +84,7 @@ def cluster():
         # Runs that these tests start use all nodes, and not a worker's part of them.
         patch.delenv("PYTEST_XDIST_WORKER", raising=False)
         patch.delenv("PYTEST_XDIST_WORKER_COUNT", raising=False)
-        os.mkdir(os.path.join(short, "ray"))  # noqa: PTH102, PTH118
+        (Path(short) / "ray").mkdir()
         from ray.cluster_utils import Cluster
 
         with socket.socket() as free:

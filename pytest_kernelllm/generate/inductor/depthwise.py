@@ -46,6 +46,7 @@ def as_sums(graph: Graph) -> None:
 
 def _sum(node: Node) -> Node:
     x, weight, bias, strides, padding, dilation, *_ = node.args
+    assert isinstance(weight, Node)
     graph, dtype = node.graph, node.meta["val"].dtype
     axes = range(2, node.meta["val"].ndim)
     ones = [1] * len(axes)
@@ -62,7 +63,7 @@ def _sum(node: Node) -> Node:
 
     pads = [pad for each in reversed(_each(padding, axes)) for pad in (each, each)]
     padded = call(aten.constant_pad_nd.default, x, pads, 0.0) if any(pads) else x
-    channels, _, *window = weight.meta["val"].shape  # type: ignore[union-attr]
+    channels, _, *window = weight.meta["val"].shape
     taps = call(aten.view.default, weight, [channels, math.prod(window)])
     total = None
     for number, place in enumerate(itertools.product(*map(range, window))):

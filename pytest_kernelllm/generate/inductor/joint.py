@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
@@ -121,9 +122,9 @@ def _traced(
     return Joint(graph, tuple(arguments[place] for place in places), output, outputs, differentiable)
 
 
-def _source(value: torch.Tensor, spec: Any, trainable: set[str]) -> torch.Tensor:
+def _source(value: FakeTensor, spec: Any, trainable: set[str]) -> torch.Tensor:
     """Returns a tensor without data like ``value``, of which autograd keeps track where gradients are asked for."""
-    with value.fake_mode:  # type: ignore[attr-defined]  # exported values are fake tensors
+    with value.fake_mode:
         source = torch.empty_like(value)
     wanted = spec.kind is InputKind.USER_INPUT or (
         spec.kind is InputKind.PARAMETER and spec.target in trainable

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch._inductor.compile_fx import record_original_output_strides
 from torch._prims_common import suggest_memory_format
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_map
 
 GPU = torch.device("cuda", 0)
@@ -47,9 +48,9 @@ def convolution_format(x: torch.Tensor, weight: torch.Tensor, backend: Any) -> t
 
 
 def _tensor(value: Any) -> Any:
-    if not isinstance(value, torch.Tensor):
+    if not isinstance(value, FakeTensor):
         return value
-    with value.fake_mode, torch.no_grad():  # type: ignore[attr-defined]  # traced values are fake tensors
+    with value.fake_mode, torch.no_grad():
         return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=GPU)
 
 

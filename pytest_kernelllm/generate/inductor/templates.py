@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, Node
 
 from pytest_kernelllm.generate.inductor.device import Gpu
@@ -107,8 +108,8 @@ class _Writer:
     def __call__(self, operation: Any, *args: Any) -> Node:
         node = self.graph.call_function(operation, args)
         values = torch.fx.map_arg(args, lambda argument: argument.meta["val"])
-        tensors = [value for value in values if isinstance(value, torch.Tensor)]
-        with tensors[0].fake_mode:  # type: ignore[attr-defined]  # traced values are fake tensors
+        tensors = [value for value in values if isinstance(value, FakeTensor)]
+        with tensors[0].fake_mode:
             node.meta["val"] = operation(*values)
         return node
 

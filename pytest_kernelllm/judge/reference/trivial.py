@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -59,7 +60,7 @@ def trivial_outputs(
         yield "another input's output", other
     for name, value in arguments.items():
         if isinstance(value, torch.Tensor) and any(leaf.shape == value.shape for leaf in originals):
-            yield f"`{name}` passed through", each(lambda leaf, value=value: _passed(value, leaf))  # type: ignore[misc]  # mypy cannot infer a lambda's defaults
+            yield f"`{name}` passed through", each(partial(_passed, value))
     if half is not None and any(leaf.dtype == torch.float32 for leaf in originals) and _resolved(expected):
         yield (
             "the original at half precision",

@@ -7,6 +7,7 @@ outputs of the same form, and, unless NaN and infinities are what is asked, as f
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -98,7 +99,7 @@ def _changes(value: torch.Tensor, kind: str, seed: int, is_fixed: bool) -> Itera
             limits = torch.iinfo(value.dtype)
             for values in _OUTSIDE:
                 if all(limits.min <= v <= limits.max for v in values):
-                    yield lambda tensor, values=values: _with(tensor, values, seed)  # type: ignore[misc]
+                    yield partial(_with, values=values, seed=seed)
     elif kind in NEAR_DUPLICATES and not real_valued(value):
         if not is_fixed:
             yield lambda tensor: _few_redrawn(tensor, seed, NEAR_DUPLICATES.index(kind))

@@ -74,7 +74,7 @@ def test_one_kernel_serves_both_dtypes_and_every_size() -> None:
     source = from_inductor("LlamaRMSNorm", 0, 3).source
     assert source.count("@triton.jit") == 1
     for domain in read_supports(source):
-        assert domain.inputs["hidden_states"].shape == ("batch", "seq", 96)  # type: ignore[union-attr]
+        assert domain.inputs["hidden_states"].shape == ("batch", "seq", 96)
         assert domain.dims == {"batch": (1, 8), "seq": (1, 8)}  # 64 rows together, without a GPU
 
 
@@ -114,7 +114,7 @@ def test_cases_that_need_different_kernels_get_conditions() -> None:
 
 def test_a_target_whose_path_depends_on_a_size_gets_that_size_only() -> None:
     (domain,) = read_supports(from_inductor("BySize").source)
-    assert domain.dims == {} and domain.inputs["x"].shape == (4, 16)  # type: ignore[union-attr]
+    assert domain.dims == {} and domain.inputs["x"].shape == (4, 16)
 
 
 def test_variants_are_distinct_and_say_what_they_are() -> None:

@@ -1,6 +1,7 @@
 """What torch does during a call is seen, and what it allocates lies between guard zones."""
 
 import ctypes
+from functools import partial
 
 import pytest
 import torch
@@ -123,8 +124,11 @@ def test_computing_with_torch_is_work_and_is_named():
     assert "softmax" in excess
 
 
+def product():
+    return SQUARE @ SQUARE
+
+
 def test_a_matrix_product_is_left_to_torch_only_where_the_target_leaves_it_too():
-    product = lambda: SQUARE @ SQUARE  # noqa: E731
     assert assess(product, like=product)[1] == ""
     assert "mm" in assess(product)[1]
     assert "mm" in assess(product, like=lambda: torch.softmax(SQUARE, -1))[1]
@@ -138,8 +142,7 @@ def test_the_library_work_inside_a_layer_that_torch_runs_as_one_operation_is_lef
             layer(torch.ones(2, 8, 16))
 
     heads = torch.ones(2, 2, 8, 8)
-    attention = lambda: nn.functional.scaled_dot_product_attention(heads, heads, heads)  # noqa: E731
-    product = lambda: SQUARE @ SQUARE  # noqa: E731
+    attention = partial(nn.functional.scaled_dot_product_attention, heads, heads, heads)
     assert assess(attention, like=one_operation)[1] == ""
     assert assess(product, like=one_operation)[1] == ""
     assert "softmax" in assess(lambda: torch.softmax(X, -1), like=one_operation)[1]

@@ -54,7 +54,7 @@ def stand_in() -> Iterator[Any]:
     buffers: dict[str, torch.Tensor] = {}
     tree = module_tree(MODULE, allocator, buffers, attributes(MODULE, None))
     assert buffers.keys() == dict(tensors).keys()
-    worker = Worker(None, Path(), allocator.fd, "")  # type: ignore[arg-type]  # nothing is sent
+    worker = Worker(None, Path(), allocator.fd, "")  # nothing is sent
     worker.state({"allocator": attachment, "tree": json.loads(json.dumps(tree))})
     yield worker.instance
     allocator.close()

@@ -220,7 +220,7 @@ def test_closing_the_iterator_ends_the_work_at_once(serve: Serve, stream: bool) 
     model = opened(server.url, concurrency=2)
     iterator = model.stream("one", SHORT) if stream else model.answers([Ask("one", tuple(range(8)))], SHORT)
     next(iter(iterator))
-    iterator.close()  # type: ignore[attr-defined]
+    iterator.close()
     assert not [t for t in threading.enumerate() if t.name == "kernelllm-endpoint"]
     assert len(server.posts()) <= 3
 

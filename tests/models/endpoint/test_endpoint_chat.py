@@ -236,7 +236,10 @@ def test_a_field_that_is_refused_as_fastapi_does_is_named(serve: Serve) -> None:
 
 def test_a_model_without_a_chat_template_is_one_sentence(serve: Serve) -> None:
     refusal = 400, {"error": {"message": "no default chat template is allowed"}}
-    refuse = lambda seen: refusal if seen.path.endswith("chat/completions") else None  # noqa: E731
+
+    def refuse(seen):
+        return refusal if seen.path.endswith("chat/completions") else None
+
     server = serve(Scripted(speaks="both", models=GENERAL, refuse=refuse))
     with pytest.raises(GenerateError, match=r"without a chat template .*: set `protocol` to completions"):
         answered(server)

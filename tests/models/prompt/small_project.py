@@ -76,7 +76,7 @@ def executed(text: str) -> dict[str, Any]:
     module = types.ModuleType("standalone_module")
     sys.modules[module.__name__] = module  # dataclasses look themselves up there
     try:
-        sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None: importing it fails
+        sys.modules.update(dict.fromkeys(hidden))  # None: importing it fails
         exec(compile(text, "<module>", "exec"), vars(module))
     finally:
         sys.modules.update(hidden)

@@ -115,7 +115,8 @@ class _WithoutContext(RemovingTransformer):
         return None if own else self.generic_visit(node)
 
     def visit_Assign(self, node: ast.Assign) -> ast.Assign | None:
-        node.targets = [t for t in node.targets if not self._on_context(t) or t.attr in self._kept]  # type: ignore[attr-defined]  # an Attribute
+        own = [t for t in node.targets if isinstance(t, ast.Attribute) and self._on_context(t)]
+        node.targets = [t for t in node.targets if t not in own or t.attr in self._kept]
         self.generic_visit(node)
         return node if node.targets else None
 

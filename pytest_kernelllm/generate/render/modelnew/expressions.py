@@ -109,7 +109,9 @@ class Expressions:
 
     def _part(self, name: str) -> str | None:
         """Returns ``self.conv.weight`` for a name that starts at something that the constructor has set."""
-        first, rest = re.fullmatch(r"(\w*)(.*)", name.removeprefix("self.")).groups()  # type: ignore[union-attr]  # it always matches
+        path = name.removeprefix("self.")
+        first = re.sub(r"\W.*", "", path)
+        rest = path[len(first) :]
         known = self.locals.get(first) if not name.startswith("self.") else None
         if known is not None and known.form is not None and rest:
             return f"{ast.unparse(known.form)}{rest}"

@@ -9,6 +9,7 @@ import ast
 import inspect
 import string
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from torch import nn
 
@@ -108,9 +109,9 @@ def built_with(
     layer: str, args: Sequence[KnownValue], kwargs: Sequence[tuple[str, KnownValue]]
 ) -> dict[str, object]:
     """Returns the plain values that a stock layer's constructor is given, by parameter; with defaults."""
-    cls = getattr(nn, layer.rpartition(".")[2], None)
+    cls: Any = getattr(nn, layer.rpartition(".")[2], None)
     try:
-        bound = inspect.signature(cls).bind(*args, **dict(kwargs))  # type: ignore[arg-type]  # None raises TypeError
+        bound = inspect.signature(cls).bind(*args, **dict(kwargs))  # None raises TypeError
     except TypeError:
         return {}
     bound.apply_defaults()

@@ -30,13 +30,12 @@ def _moved(cls: ast.ClassDef, taken: set[str], moved: dict[str, str]) -> Iterato
         if isinstance(node, ast.FunctionDef) and (is_jitted(node) or namespace):
             old = node.name
             node.decorator_list = [d for d in node.decorator_list if dotted(d) != "staticmethod"]
-            node.name = free_name(old, taken)
+            node.name = new = free_name(old, taken)
         elif namespace and isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             old = node.targets[0].id
-            node.targets[0].id = free_name(f"{cls.name}_{old}", taken)
+            node.targets[0].id = new = free_name(f"{cls.name}_{old}", taken)
         else:
             continue
-        new = node.name if isinstance(node, ast.FunctionDef) else node.targets[0].id  # type: ignore[attr-defined]  # a Name, see above
         taken.add(new)
         moved[f"{cls.name}.{old}"] = new
         if isinstance(node, ast.FunctionDef) and is_jitted(node):

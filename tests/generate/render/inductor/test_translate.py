@@ -167,7 +167,7 @@ def test_nothing_of_the_dead_interfaces_is_left() -> None:
 
 def test_size_asserts_become_the_domain() -> None:
     (domain,) = read_supports(from_text("AddReLU", "dialect_add_relu").source)
-    assert domain.inputs["x"].shape == (4, 4, 4, 4)  # type: ignore[union-attr]
+    assert domain.inputs["x"].shape == (4, 4, 4, 4)
     assert domain.dims == {}
 
 
