@@ -18,7 +18,7 @@ from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.errors import SessionError
 from pytest_kernelllm.discover.scan import Scan, scan
 from pytest_kernelllm.generate.protocol import GenerateError
-from pytest_kernelllm.passk.command import Wanted, measure, scan_problems
+from pytest_kernelllm.passk.command import Requested, measure, scan_problems
 from pytest_kernelllm.passk.dataset import DATASET, fetch_problems
 from pytest_kernelllm.passk.errors import BenchError
 from pytest_kernelllm.passk.problems import LEVELS, Problem, find_problems, parse_levels
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
             print(f"kernelllm: {problem}", file=sys.stderr)
         if not found.targets:
             raise CommandError(f"There is no target in {' '.join(options.paths)}.")
-        wanted = Wanted(
+        requested = Requested(
             found,
             problems,
             at=options.at,
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
             plot=Path(options.plot) if options.plot else None,
             eval_results=Path(options.kernelbench_results) if options.kernelbench_results else None,
         )
-        whole = measure(Path.cwd(), settings, wanted)
+        whole = measure(Path.cwd(), settings, requested)
     except (BenchError, SessionError, GenerateError) as error:
         raise CommandError(str(error)) from None
     return OK if whole and not found.problems else UNJUDGED

@@ -64,8 +64,8 @@ def _differs(
         others = _results(module, call, grad=True)
     except Exception:  # which a user would see as well
         others = results
-    for each, wanted in before.items():
-        each.requires_grad_(wanted)
+    for each, requires_grad in before.items():
+        each.requires_grad_(requires_grad)
     return not _alike(results, others) and _alike(results, _results(module, make(sizes), grad=False))
 
 

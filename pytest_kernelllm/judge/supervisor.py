@@ -247,8 +247,8 @@ class ForkServer:
     def _failure_reason(self) -> str:
         if self._protocol_error:
             return self._protocol_error
-        said = self._launched.last_error() if self._launched is not None else ""
-        return said or "it printed no error."
+        printed = self._launched.last_error() if self._launched is not None else ""
+        return printed or "it printed no error."
 
     def _prepare(self) -> Launch:
         """Makes the folder and the socket of the process."""

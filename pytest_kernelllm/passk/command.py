@@ -34,7 +34,7 @@ NARROWEST = 110
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Requested:
     """What a benchmark runs over, and what it writes besides the table."""
 
     found: Scan
@@ -68,13 +68,13 @@ def scan_problems(problems: Mapping[Path, Problem], root: Path) -> tuple[Scan, d
     return scan(problems, root, kernelbench=True), files
 
 
-def measure(root: Path, settings: Settings, wanted: Wanted) -> bool:
+def measure(root: Path, settings: Settings, requested: Requested) -> bool:
     """Runs a benchmark, and prints and writes what it found.
 
     Args:
         root: the project root.
         settings: name the generator and the number of samples.
-        wanted: the targets, and what to write.
+        requested: the targets, and what to write.
 
     Returns:
         Whether every target was counted, every request answered and every verdict reached.
@@ -88,10 +88,10 @@ def measure(root: Path, settings: Settings, wanted: Wanted) -> bool:
         ConfigError: the settings ask for more isolation than this machine can give.
         KeyboardInterrupt: it was interrupted; what was finished is printed and written.
     """
-    ks = parse_at(wanted.at, settings.samples)
-    if wanted.plot is not None:
-        check_plot(wanted.plot)
-    targets = wanted.found.targets
+    ks = parse_at(requested.at, settings.samples)
+    if requested.plot is not None:
+        check_plot(requested.plot)
+    targets = requested.found.targets
     with (
         _interrupted_by(signal.SIGTERM),
         target_progress(len(targets)) as (doing, done),
@@ -109,19 +109,19 @@ def measure(root: Path, settings: Settings, wanted: Wanted) -> bool:
             session,
             targets,
             ks,
-            problems=wanted.problems,
-            missing=wanted.missing,
+            problems=requested.problems,
+            missing=requested.missing,
             done=finished,
         )
-    if wanted.out != "-":
+    if requested.out != "-":
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else NARROWEST
         print(render_benchmark(benchmark, max(width, 80), sys.stdout.isatty()))
-    if wanted.out:
-        _write_json(wanted.out, benchmark)
-    if wanted.eval_results is not None:
-        write_eval_results(wanted.eval_results, benchmark)
-    if wanted.plot is not None and benchmark.targets:
-        write_plot(wanted.plot, benchmark)
+    if requested.out:
+        _write_json(requested.out, benchmark)
+    if requested.eval_results is not None:
+        write_eval_results(requested.eval_results, benchmark)
+    if requested.plot is not None and benchmark.targets:
+        write_plot(requested.plot, benchmark)
     if benchmark.usage:  # apart from the table, which is the same where everything was known
         print(f"kernelllm: {benchmark.usage}", file=sys.stderr)
     if benchmark.gpu:

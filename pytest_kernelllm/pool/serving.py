@@ -1,4 +1,4 @@
-"""What the processes of a pool have in common: they answer messages until they are told to end, or no longer fit."""
+"""What the processes of a pool have in common: they answer messages until they are asked to end, or no longer fit."""
 
 from __future__ import annotations
 

@@ -74,8 +74,8 @@ def place(root: Path, target: Target, targets: Iterable[Target] = (), folder: st
     digits = hashlib.sha256(target.id.encode()).hexdigest()[:6]
     for spell in (_short, _with_stem):
         name = spell(target)
-        wanted = any(spell(other) == name for other in others)
-        if not wanted and _may_write(root / at(name, home).path, target.id):
+        taken = any(spell(other) == name for other in others)
+        if not taken and _may_write(root / at(name, home).path, target.id):
             return at(name, home)
     return at(f"{_with_stem(target)}_{digits}", home)
 

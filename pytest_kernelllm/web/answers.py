@@ -13,16 +13,16 @@ from typing import Any
 def what_it_says(body: str) -> str:
     """Returns the message in an error's body in one line: a JSON message, an HTML page's title, or the first line."""
     try:
-        said = _message(json.loads(body))
+        message = _message(json.loads(body))
     except ValueError:
         if re.search(r"<html|<!doctype|<title", body[:2000], re.IGNORECASE):
             title = re.search(r"<title[^>]*>(.*?)</title>", body, re.IGNORECASE | re.DOTALL)
-            said = f"a web page titled “{unescape(title[1]).strip()[:80]}”" if title else "a web page"
+            message = f"a web page titled “{unescape(title[1]).strip()[:80]}”" if title else "a web page"
         else:
-            said = body.strip().partition("\n")[0]
-    said = "".join(c if c.isprintable() else " " for c in said)
-    said = re.sub(r"\s+", " ", said).strip().rstrip(".")
-    return said if len(said) <= 300 else said[:299] + "…"
+            message = body.strip().partition("\n")[0]
+    message = "".join(c if c.isprintable() else " " for c in message)
+    message = re.sub(r"\s+", " ", message).strip().rstrip(".")
+    return message if len(message) <= 300 else message[:299] + "…"
 
 
 def _message(found: Any) -> str:

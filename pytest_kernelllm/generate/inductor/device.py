@@ -52,6 +52,6 @@ def gpu_for(arch: str) -> Gpu:
         arch: such as ``sm_90``. One that is not known is described as the newest known one below it.
     """
     digits = "".join(c for c in arch if c.isdigit())
-    wanted = int(digits or 0)
-    older = [gpu for gpu in _KNOWN if gpu.capability <= wanted]
+    capability = int(digits or 0)
+    older = [gpu for gpu in _KNOWN if gpu.capability <= capability]
     return older[-1] if older else _KNOWN[0]

@@ -126,10 +126,10 @@ def _source(value: FakeTensor, spec: Any, trainable: set[str]) -> torch.Tensor:
     """Returns a tensor without data like ``value``, of which autograd keeps track where gradients are asked for."""
     with value.fake_mode:
         source = torch.empty_like(value)
-    wanted = spec.kind is InputKind.USER_INPUT or (
+    differentiable = spec.kind is InputKind.USER_INPUT or (
         spec.kind is InputKind.PARAMETER and spec.target in trainable
     )
-    return source.requires_grad_(wanted and value.is_floating_point())
+    return source.requires_grad_(differentiable and value.is_floating_point())
 
 
 def _refuse_aliases(graph: torch.fx.Graph, outputs: int, returned: int) -> None:

@@ -18,7 +18,7 @@ PARTS = 8
 
 
 class Reordered(DispatchMode):
-    """Replaces float32 operations that kernels compute in other ways than libraries; ``used`` tells whether there were any.
+    """Replaces float32 operations that kernels compute in other ways than libraries; ``used`` says whether there were any.
 
     Library calls for products and convolutions choose an order of summation by size and by what is fused with them,
     and Triton's ``exp`` multiplies by log2(e) first, which loses digits of large arguments.

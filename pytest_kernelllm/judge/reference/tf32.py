@@ -40,7 +40,7 @@ def allowed_operations() -> Mapping[Any, tuple[int, ...]]:
 
 
 class InTf32(DispatchMode):
-    """Rounds the float32 factors of some operations to TF32's bits; ``used`` tells whether there were any."""
+    """Rounds the float32 factors of some operations to TF32's bits; ``used`` says whether there were any."""
 
     def __init__(self, operations: Mapping[Any, tuple[int, ...]]) -> None:
         """``operations`` are as in ``CONVOLUTIONS``."""

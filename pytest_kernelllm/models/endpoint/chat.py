@@ -38,15 +38,15 @@ class Chat(OpenAi):
         return {"messages": [{"role": message.role, "content": message.text} for message in prompt]}
 
     def _piece(self, choice: Mapping[str, Any]) -> Piece:
-        said = choice.get("delta") or choice.get("message") or {}
+        message = choice.get("delta") or choice.get("message") or {}
         finish = choice.get("finish_reason")
-        text, reasoning = _texts(said.get("content"))
+        text, reasoning = _texts(message.get("content"))
         return Piece(
             choice=number(choice, "index"),
             text=text,
-            reasoning=said.get("reasoning_content") or said.get("reasoning") or reasoning,
+            reasoning=message.get("reasoning_content") or message.get("reasoning") or reasoning,
             finish=None if finish is None else "length" if finish == "length" else "stop",
-            note=_note(said, finish),
+            note=_note(message, finish),
         )
 
 
@@ -60,9 +60,9 @@ def _texts(content: Any) -> tuple[str, str]:
     return text, "".join(thoughts)
 
 
-def _note(said: Mapping[str, Any], finish: Any) -> str:
-    if said.get("tool_calls") or said.get("function_call") or finish in ("tool_calls", "function_call"):
+def _note(message: Mapping[str, Any], finish: Any) -> str:
+    if message.get("tool_calls") or message.get("function_call") or finish in ("tool_calls", "function_call"):
         return "the model called a tool, and none was offered"
-    if said.get("refusal"):
+    if message.get("refusal"):
         return "the model refuses to answer"
     return "the server's content filter stopped the answer" if finish == "content_filter" else ""

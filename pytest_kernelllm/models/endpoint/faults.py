@@ -31,8 +31,8 @@ def refusal(asked: str, status: int, headers: Mapping[str, str], body: str, *, h
         body: its text, without secrets.
         had_token: whether a token was sent.
     """
-    said = what_it_says(body)
-    code = f"{status}: {said}" if said else f"{status} {_phrase(status)}".strip()
+    reason = what_it_says(body)
+    code = f"{status}: {reason}" if reason else f"{status} {_phrase(status)}".strip()
     pause = retry_after(headers.get("retry-after", ""))
     if status == 401 or (status == 403 and not had_token):
         if had_token:
@@ -43,7 +43,7 @@ def refusal(asked: str, status: int, headers: Mapping[str, str], body: str, *, h
         return Fault(f"answered: payment required ({code})", status=status, fatal=True)
     if status == 403:
         return Fault(f"denies access with this token ({code})", status=status, fatal=True)
-    if too_long := TOO_LONG.search(said):
+    if too_long := TOO_LONG.search(reason):
         most = next(number for number in too_long.groups() if number)
         return Fault(f"accepts at most {most} tokens for prompt and answer together ({code})", status=status)
     if status == 503:
@@ -52,10 +52,10 @@ def refusal(asked: str, status: int, headers: Mapping[str, str], body: str, *, h
         return Fault(f"answered: rate limited ({code})", status=status, retryable=True, pause=pause)
     if status == 408 or status >= 500:
         return Fault(f"failed at {asked} ({code})", status=status, retryable=True, pause=pause)
-    if asked.startswith("POST") and "chat template" in said.lower() and status < 500:
+    if asked.startswith("POST") and "chat template" in reason.lower() and status < 500:
         advice = "set `protocol` to completions"
         return Fault(f"has a model without a chat template ({code}): {advice}", status=status, fatal=True)
-    if asked.startswith("POST") and (status in (404, 405) or _NO_MODEL.search(said)):
+    if asked.startswith("POST") and (status in (404, 405) or _NO_MODEL.search(reason)):
         return Fault(f"has no such route or model: {asked} ({code})", status=status, fatal=True)
     return Fault(f"refused {asked} ({code})", status=status)
 

@@ -74,8 +74,8 @@ class HuggingFaceHub:
         while endpoint.status != "running" or not endpoint.url:
             status, waited = _words(endpoint.status), self._clock.now() - started
             if endpoint.status in ("failed", "updateFailed"):
-                said = what_it_says(str((endpoint.raw.get("status") or {}).get("message") or ""))
-                raise Fault(f"did not start, it is {status}" + (f" ({said})" if said else ""), fatal=True)
+                reason = what_it_says(str((endpoint.raw.get("status") or {}).get("message") or ""))
+                raise Fault(f"did not start, it is {status}" + (f" ({reason})" if reason else ""), fatal=True)
             if endpoint.status == "scaledToZero" and endpoint.url:
                 break  # the first request starts it
             if waited >= self._limits.wake:
@@ -144,8 +144,8 @@ class HuggingFaceHub:
     async def _price(self, api: HfApi, endpoint: InferenceEndpoint) -> float | None:
         compute: dict[str, Any] = endpoint.raw.get("compute") or {}
         place: dict[str, Any] = endpoint.raw.get("provider") or {}
-        wanted = [place.get("vendor"), place.get("region")]
-        wanted += [compute.get(name) for name in ("accelerator", "instanceType", "instanceSize")]
+        hardware = [place.get("vendor"), place.get("region")]
+        hardware += [compute.get(name) for name in ("accelerator", "instanceType", "instanceSize")]
         try:
             offered = await self._call(
                 lambda: api.list_inference_endpoints_hardware(namespace=endpoint.namespace)
@@ -155,7 +155,7 @@ class HuggingFaceHub:
         prices = [
             float(h.price_per_hour)
             for h in offered
-            if [h.vendor, h.region, h.accelerator, h.instance_type, h.instance_size] == wanted
+            if [h.vendor, h.region, h.accelerator, h.instance_type, h.instance_size] == hardware
         ]
         return prices[0] if prices else None
 

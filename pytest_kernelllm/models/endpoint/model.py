@@ -249,15 +249,15 @@ class EndpointModel:
     def _wire(self) -> Wire:
         return self._spoken or self._served().wire
 
-    def _learn_name(self, said: str) -> None:
+    def _learn_name(self, reported: str) -> None:
         # A server that was started with a folder reports the folder, which does not identify the model.
-        if not said or said.startswith("/"):
+        if not reported or reported.startswith("/"):
             return
-        if self._model not in ("", said) and not said.endswith(".gguf"):
+        if self._model not in ("", reported) and not reported.endswith(".gguf"):
             self._progress(
-                f"The endpoint {self._address.shown} reports that it serves {said}, not {self._model}."
+                f"The endpoint {self._address.shown} reports that it serves {reported}, not {self._model}."
             )
-        self.name = said
+        self.name = reported
 
     async def _connect(self, emit: Callable[[Served], None]) -> None:
         from pytest_kernelllm.models.endpoint.connect import (

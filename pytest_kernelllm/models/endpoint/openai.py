@@ -102,9 +102,9 @@ class OpenAi:
         """Whether the token count beside a sample's text is the sample's, not the request's."""
         return self.dialect in ("vllm", "sglang", "transformers")
 
-    def without(self, said: str, body: Mapping[str, Any]) -> tuple[Self, str] | None:
+    def without(self, reason: str, body: Mapping[str, Any]) -> tuple[Self, str] | None:
         """Returns this protocol without the parameter that a server does not take, and that parameter's name."""
-        found = re.search(rf"\b({'|'.join(_OPTIONAL)})\b", said) if _REFUSED.search(said) else None
+        found = re.search(rf"\b({'|'.join(_OPTIONAL)})\b", reason) if _REFUSED.search(reason) else None
         if not found or found[1] not in body:
             return None
         return replace(self, left_out=self.left_out | {found[1]}), found[1]

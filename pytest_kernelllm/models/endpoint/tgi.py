@@ -53,7 +53,7 @@ class Tgi:
                 prompt_tokens=number(details, "input_length"),
             )
 
-    def without(self, said: str, body: Mapping[str, Any]) -> tuple[Wire, str] | None:
+    def without(self, reason: str, body: Mapping[str, Any]) -> tuple[Wire, str] | None:
         """Returns None: TGI takes all of its parameters."""
         return None
 
@@ -67,6 +67,6 @@ class Tgi:
 
 
 def _fault(event: dict[str, Any]) -> Fault:
-    said = what_it_says(str(event["error"]))
+    reason = what_it_says(str(event["error"]))
     retryable = event.get("error_type") != "validation"
-    return Fault(f"failed in the middle of an answer ({said})", retryable=retryable)
+    return Fault(f"failed in the middle of an answer ({reason})", retryable=retryable)

@@ -68,15 +68,15 @@ class Wire(Protocol):
             TypeError, KeyError, ValueError, AttributeError: the event does not follow the protocol.
         """
 
-    def without(self, said: str, body: Mapping[str, Any]) -> tuple[Wire, str] | None:
+    def without(self, reason: str, body: Mapping[str, Any]) -> tuple[Wire, str] | None:
         """Returns this protocol without the parameter of ``body`` that a server does not take, and that parameter's name.
 
         Args:
-            said: why the server refused ``body``.
+            reason: why the server refused ``body``.
             body: a request's.
 
         Returns:
-            None if ``said`` is about something else.
+            None if ``reason`` is about something else.
         """
 
     def count(self, prompt: Prompt) -> tuple[str, dict[str, Any]] | None:

@@ -61,9 +61,9 @@ class _Reason:
 
 
 def feedback(attempt: Attempt, sizes: Mapping[str, Mapping[str, int]]) -> str:
-    """Returns what a model is told about a rejected answer, and asks for another one.
+    """Returns what a model reads about a rejected answer: why, and a request for another one.
 
-    Nothing that a candidate could put there itself is told about a call at sizes that the judge drew: no values,
+    Nothing that a candidate could put there itself is stated about a call at sizes that the judge drew: no values,
     messages or lines. Such a text could carry the sizes.
 
     Args:
@@ -75,7 +75,7 @@ def feedback(attempt: Attempt, sizes: Mapping[str, Mapping[str, int]]) -> str:
         return f"{_unanswered(attempt.completion)} {_ASK}"
     if verdict.correct:
         return f"Your answer is right, but not fast enough.\n\n{_times(verdict)}\n\nMake it faster. {_ASK}"
-    reason = told(verdict, sizes)
+    reason = _stated(verdict, sizes)
     advice = ADVICE.get(verdict.rule, "")
     named = f"stage: {verdict.stage}" + (f", rule: {verdict.rule}" if verdict.rule else "")
     quoted = "" if reason.drawn else _quoted(reason.text, attempt.source)
@@ -84,8 +84,8 @@ def feedback(attempt: Attempt, sizes: Mapping[str, Mapping[str, int]]) -> str:
     )
 
 
-def told(verdict: Verdict, sizes: Mapping[str, Mapping[str, int]]) -> _Reason:
-    """Returns what may be told of a verdict's reason, see ``feedback``."""
+def _stated(verdict: Verdict, sizes: Mapping[str, Mapping[str, int]]) -> _Reason:
+    """Returns what may be stated of a verdict's reason, see ``feedback``."""
     reason = verdict.reason.rstrip(".")
     probe = _PROBE.search(reason)
     if probe is None:

@@ -8,12 +8,12 @@ class SuggestionRefused(Exception):
 
 
 class GitError(Exception):
-    """A git command failed. ``said`` is git's output, without secrets."""
+    """A git command failed. ``output`` is git's, without secrets."""
 
-    def __init__(self, what: str, said: str) -> None:
+    def __init__(self, what: str, output: str) -> None:
         """Combine ``what`` was tried with git's output."""
-        super().__init__(f"{what}: {said}" if said else what)
-        self.said = said
+        super().__init__(f"{what}: {output}" if output else what)
+        self.output = output
 
 
 class ApiError(Exception):

@@ -220,12 +220,12 @@ class _Suggesting:
 
     def _stopped(self, error: GitError) -> SuggestOutcome:
         """The outcome if the remote refused access or a push; raises any other error."""
-        if _OVERTAKEN.search(error.said):
+        if _OVERTAKEN.search(error.output):
             return SuggestOutcome(
                 "kept", f"Somebody pushed to {self.branch} at the same time; it is not changed."
             )
-        if _GIT_REFUSED.search(error.said):
-            return _left(f"The job may not read the repository, or push {self.branch} ({error.said}).")
+        if _GIT_REFUSED.search(error.output):
+            return _left(f"The job may not read the repository, or push {self.branch} ({error.output}).")
         raise error
 
     # ------------------------------------------------------------------ the review

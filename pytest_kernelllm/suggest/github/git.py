@@ -212,10 +212,10 @@ class Git:
         )
         if done.returncode:
             # git writes the response to a push to both.
-            said = (done.stderr + b"\n" + (done.stdout if arguments[0] == "push" else b"")).decode(
+            output = (done.stderr + b"\n" + (done.stdout if arguments[0] == "push" else b"")).decode(
                 "utf-8", "replace"
             )
-            raise GitError(f"git {arguments[0]}", self._redact(" ".join(said.split()))[:600])
+            raise GitError(f"git {arguments[0]}", self._redact(" ".join(output.split()))[:600])
         return done.stdout
 
 

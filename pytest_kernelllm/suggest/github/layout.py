@@ -29,13 +29,13 @@ def only_laid_out(
         root: the project root.
     """
     try:
-        old, new, wanted = (plain_text(content) for content in (before, found, expected))
+        old, new, shortest = (plain_text(content) for content in (before, found, expected))
         return (
             found.count(b"\r\n") in (0, found.count(b"\n"))
             and (b"\r\n" in found) == (b"\r\n" in before)
-            and set(new) - set(wanted) <= _LAYOUT
-            and ast.dump(parse(new)) == ast.dump(parse(wanted))
-            and _comments(new) == _comments(wanted)
+            and set(new) - set(shortest) <= _LAYOUT
+            and ast.dump(parse(new)) == ast.dump(parse(shortest))
+            and _comments(new) == _comments(shortest)
             and _outside(old, before, targets, root) == _outside(new, found, targets, root)
         )
     except (EditError, tokenize.TokenError, *UNREADABLE):

@@ -151,16 +151,16 @@ class _Function:
         passed = zip((*header.saved, *header.incoming), given, strict=True)
         specs: dict[str, Any] = {name: value.spec for value, name in passed if value.spec is not None}
         names = list(self._named().values())
-        wanted = [names[place] for place in header.gradients]
+        order = [names[place] for place in header.gradients]
 
         def ending(texts: Mapping[int, str]) -> list[str]:
-            found = dict(zip(wanted, texts.values(), strict=True))
+            found = dict(zip(order, texts.values(), strict=True))
             every = [found.get(name, "None") for name in (*self.arguments.values(), *self.scalars.values())]
             return [f"return {', '.join(every)}"]
 
         binding = Binding(
             _in_order((*inputs, *incoming), dict(zip(program.arguments, given, strict=True))),
-            {"dict": {f"grad_{name}": {"tensor": number} for number, name in enumerate(wanted)}},
+            {"dict": {f"grad_{name}": {"tensor": number} for number, name in enumerate(order)}},
             {name: f"ctx.{scalar}" for name, scalar in self.scalars.items()},
             specs,
         )

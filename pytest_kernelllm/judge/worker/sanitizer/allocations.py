@@ -18,7 +18,7 @@ class Allocations(DispatchMode):
     """A context that keeps ``Regions`` up to date with PyTorch's own operations."""
 
     def __init__(self, regions: Regions) -> None:
-        """``regions`` is told of allocations and writes."""
+        """``regions`` records allocations and writes."""
         super().__init__()
         self._regions = regions
         self._paused = False

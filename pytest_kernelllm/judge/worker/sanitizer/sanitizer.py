@@ -136,14 +136,14 @@ class Sanitizer:
     ) -> tuple[Any, Any]:
         """Checks one access. Returns real pointers, and a mask without the elements that are out of bounds."""
         # A mask may be an array, and its booleans may be stored as integers.
-        wanted = np.asarray(mask.data if isinstance(mask, TensorHandle) else mask, bool)
+        requested = np.asarray(mask.data if isinstance(mask, TensorHandle) else mask, bool)
         addresses = pointers.data
-        some = not wanted.all()
-        chosen = addresses[wanted] if some else addresses.ravel()
+        some = not requested.all()
+        chosen = addresses[requested] if some else addresses.ravel()
         if not chosen.size:
-            return pointers, TensorHandle(wanted, tl.int1)
+            return pointers, TensorHandle(requested, tl.int1)
         if values is not None:
-            values = values[wanted] if some else values.ravel()
+            values = values[requested] if some else values.ravel()
         lowest, highest = int(chosen.min()), int(chosen.max())
         access = {"size": size, "reads": reads, "writes": writes, **(ordering or {})}
         region = self._regions.only(lowest, highest)
@@ -151,7 +151,7 @@ class Sanitizer:
             self._note(region, (chosen - np.uint64(region.base)).view(np.int64), values, access)
             shift = (region.start - region.base) % (1 << 64)
             real = addresses + np.uint64(shift)
-            return TensorHandle(real, pointers.dtype), TensorHandle(wanted, tl.int1)
+            return TensorHandle(real, pointers.dtype), TensorHandle(requested, tl.int1)
         real, valid = np.zeros_like(chosen), np.zeros(chosen.shape, bool)
         for region, members in self._regions.at(chosen):
             real[members], valid[members] = self._check_part(region, chosen[members], size, access)
@@ -161,7 +161,7 @@ class Sanitizer:
                 if inside.any():
                     self._note(region, (real[inside] - np.uint64(region.start)).view(np.int64), part, access)
         all_real, all_valid = np.zeros_like(addresses), np.zeros(addresses.shape, bool)
-        all_real[wanted], all_valid[wanted] = real, valid
+        all_real[requested], all_valid[requested] = real, valid
         return TensorHandle(all_real, pointers.dtype), TensorHandle(all_valid, tl.int1)
 
     def _check_part(
