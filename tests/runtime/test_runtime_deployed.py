@@ -91,7 +91,9 @@ def test_without_the_kernel_s_source_the_original_runs(run, tmp_path) -> None:
         py_compile.compile(str(file), cfile=str(file.with_suffix(".pyc")), doraise=True)
         file.unlink()
     printed = run(IMPORTED, str(zipped(tmp_path / "app.zip", tmp_path / "tree")))
-    assert "shift.pyc has no source, which Triton compiles; deploy the .py file of the kernel module" in printed
+    assert (
+        "shift.pyc has no source, which Triton compiles; deploy the .py file of the kernel module" in printed
+    )
     assert printed.splitlines()[-2] == "original"
     assert printed.count("KernelLLMWarning") == 1
 
