@@ -32,7 +32,7 @@ help:  ## this list
 
 venv: $(STAMP)  ## the development environment, in .venv
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml kernelllm_runtime/pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 	  "Python 3.11 or later is needed; $(PYTHON) is %s. Try: make venv PYTHON=python3.12" % sys.version.split()[0])'
 	@echo "Installing into $(VENV); the first time takes a minute or two."
@@ -40,7 +40,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(INSTALL) --upgrade pip
 	@# PyTorch on its own first: the build chosen here, CPU or CUDA, then stays.
 	@$(INSTALL) torch
-	@$(INSTALL) --editable '.[all]' --group dev
+	@$(INSTALL) --editable kernelllm_runtime --editable '.[all]' --group dev
 	@touch $@
 
 demo: $(READY)  ## run the plugin over the example projects; ends with its table
@@ -90,5 +90,5 @@ constraints: $(STAMP)  ## write the versions installed in .venv to constraints.t
 
 clean:  ## remove what make and the plugin's runs left behind, but for .venv
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .kernelllm
-	find pytest_kernelllm hooks examples tests benchmarks docs -depth -type d \
+	find kernelllm_runtime pytest_kernelllm hooks examples tests benchmarks docs -depth -type d \
 	  \( -name __pycache__ -o -name .kernelllm -o -name .pytest_cache \) -exec rm -rf {} +

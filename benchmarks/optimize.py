@@ -30,11 +30,11 @@ from judged import outcomes
 from llama import MARKED, llama_config
 from transformers import ConvNextConfig, ConvNextForImageClassification, LlamaForCausalLM
 
+from kernelllm_runtime.instance import OWN_CLASS
 from pytest_kernelllm import optimize_model
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.optimize.environment import interpreting
-from pytest_kernelllm.runtime.instance import OWN_CLASS
 from pytest_kernelllm.session.session import open_session
 
 MARKED_CONVNEXT = """

@@ -41,7 +41,7 @@ nitpicky = True
 nitpick_ignore_regex = [(r"py:.*", r"(?!pytest_kernelllm\.).*")]
 nitpick_ignore = [
     ("py:class", "pytest_kernelllm.marker.MODULE"),  # a type variable
-    ("py:class", "pytest_kernelllm.runtime.instance.Swap"),  # in a private field
+    ("py:class", "kernelllm_runtime.instance.Swap"),  # in a private field
 ]
 # What a command prints may look like a command (a comment's `#`). Tests parse all other blocks.
 suppress_warnings = ["misc.highlighting_failure"]

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelllm.marker import triton_candidate
+from kernelllm_runtime import triton_candidate
 
 if TYPE_CHECKING:
     from pytest_kernelllm.models.kernelllm import KernelLLM

@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _files_with_targets(files: Sequence[Path], root: Path) -> list[str]:
-    from pytest_kernelllm.discover.resolve import ProjectSources
+    from kernelllm_runtime.source.resolve import ProjectSources
     from pytest_kernelllm_hooks.changes import changes
 
     return sorted({target.path for target in changes(files, ProjectSources(root)).targets})

@@ -168,7 +168,7 @@ def _cases(session: Session, target: Target) -> Iterator[tuple[str, str]]:
 
     import torch
 
-    from pytest_kernelllm import runtime
+    from kernelllm_runtime.adopted import DISPATCHER, explain
 
     device = "cpu" if interpreting() else "cuda"
     for case in live.cases:
@@ -179,10 +179,10 @@ def _cases(session: Session, target: Target) -> Iterator[tuple[str, str]]:
         except (TargetError, RuntimeError) as error:  # raised by PyTorch, for example without enough memory
             raise SessionError(f"{target.id}, case {case.name}: {in_one_line(error)}") from None
         for part in module.modules():
-            if hasattr(type(part).forward, runtime.DISPATCHER):
+            if hasattr(type(part).forward, DISPATCHER):
                 vars(part).pop("forward", None)  # targets are built with their original forward, for judging
         with torch.set_grad_enabled(live.options.backward):
-            yield case.name, runtime.explain(module, *call.args, **call.kwargs)
+            yield case.name, explain(module, *call.args, **call.kwargs)
 
 
 def _why_not(session: Session, target: Target) -> str:

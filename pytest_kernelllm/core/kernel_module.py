@@ -10,7 +10,6 @@ What is verified is the program, not its layout: the digest stays the same when 
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import math
 import pprint
@@ -20,14 +19,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kernelllm_runtime.supports import KernelModuleError as KernelModuleError
+from kernelllm_runtime.supports import read_supports as read_supports
+from kernelllm_runtime.supports import supports_node
+from kernelllm_runtime.targets import Domain, Scalar, TensorSpec
 from pytest_kernelllm.core.import_block import sorted_imports
 from pytest_kernelllm.core.program import UNREADABLE, parse, plain_text, program_digest
-from pytest_kernelllm.core.record import NON_FINITE
-from pytest_kernelllm.core.targets import Domain, Scalar, TensorSpec
-
-
-class KernelModuleError(ValueError):
-    """Source that is not a kernel module; the text says what is missing and on which line."""
 
 
 @dataclass(frozen=True)
@@ -211,62 +208,11 @@ def format_supports(supports: Iterable[Domain]) -> str:
 def with_supports(source: str, supports: Iterable[Domain]) -> str:
     """Returns the same kernel module with other domains; everything outside ``SUPPORTS`` and the digest stays."""
     source = _plain_lines(source)
-    node = _supports_node(parse(source))
+    node = supports_node(parse(source))
     lines = source.splitlines(keepends=True)
     assert node.end_lineno is not None
     before, after = lines[: node.lineno - 1], lines[node.end_lineno :]
     return stamped("".join([*before, format_supports(supports), *after]))
-
-
-def read_supports(source: str) -> tuple[Domain, ...]:
-    """Returns the domains that a kernel module declares, without running it.
-
-    Raises:
-        KernelModuleError: no such literal, or not of the right form.
-    """
-    try:
-        tree = parse(source)
-    except SyntaxError as error:
-        raise KernelModuleError(f"line {error.lineno}: {error.msg}") from None
-    node = _supports_node(tree)
-    try:
-        return tuple(_domain_from_literal(item) for item in ast.literal_eval(node.value))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise KernelModuleError(
-            f"line {node.lineno}: SUPPORTS is not of the published form ({error})"
-        ) from None
-
-
-def _supports_node(tree: ast.Module) -> ast.Assign:
-    found = next(
-        (
-            n
-            for n in tree.body
-            if isinstance(n, ast.Assign) and [ast.unparse(t) for t in n.targets] == ["SUPPORTS"]
-        ),
-        None,
-    )
-    if found is None:
-        raise KernelModuleError("there is no top-level SUPPORTS = (...)")
-    for node in ast.walk(tree):
-        if node is not found.targets[0] and "SUPPORTS" in _names(node):
-            raise KernelModuleError(
-                f"line {getattr(node, 'lineno', 1)}: SUPPORTS is named again; it must stay what it is on line {found.lineno}"
-            )
-    return found
-
-
-def _names(node: ast.AST) -> list[str]:
-    """The identifiers that a node itself holds."""
-    if isinstance(node, ast.Constant):
-        return []
-    fields = [value for _, value in ast.iter_fields(node)]
-    return [
-        name
-        for value in fields
-        for name in (value if isinstance(value, list) else [value])
-        if isinstance(name, str)
-    ]
 
 
 def _spec_literal(value: TensorSpec | Scalar) -> Any:
@@ -282,17 +228,6 @@ class _NonFinite(float):
         return "{'float': 'nan'}" if self != self else f"{'-' if self < 0 else ''}1e999"
 
 
-def _spec_from_literal(value: Any) -> TensorSpec | Scalar:
-    if isinstance(value, Mapping):
-        return NON_FINITE[value["float"]]
-    if isinstance(value, tuple):
-        dtype, shape = value
-        return TensorSpec(dtype, tuple(shape))
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    raise ValueError(f"{value!r} is neither a scalar nor (dtype, shape)")
-
-
 def _domain_literal(domain: Domain) -> dict[str, Any]:
     return {
         "inputs": {k: _spec_literal(v) for k, v in domain.inputs.items()},
@@ -301,13 +236,3 @@ def _domain_literal(domain: Domain) -> dict[str, Any]:
         "training": domain.training,
         "grad": domain.grad,
     }
-
-
-def _domain_from_literal(item: Mapping[str, Any]) -> Domain:
-    return Domain(
-        inputs={k: _spec_from_literal(v) for k, v in item["inputs"].items()},
-        attributes={k: _spec_from_literal(v) for k, v in item["attributes"].items()},
-        dims={k: (int(low), int(high)) for k, (low, high) in item["dims"].items()},
-        training=bool(item["training"]),
-        grad=bool(item["grad"]),
-    )

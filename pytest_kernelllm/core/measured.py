@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytest_kernelllm.core.record import Record
+from kernelllm_runtime.record import Record
 
 
 @dataclass(frozen=True)

@@ -12,17 +12,15 @@ import hashlib
 import io
 import re
 import textwrap
-import threading
 import tokenize
 from collections.abc import Iterator
 from typing import Any
 
+from kernelllm_runtime.source.syntax import parse as parse
 from pytest_kernelllm.core.syntax import first_line
 
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 """What reading a text as a program can raise."""
-
-_PARSING = threading.Lock()
 
 _LAYOUT_FIELDS = ("ctx", "kind", "type_comment", "type_ignores")
 """What a node holds beyond the program: whether a name is read or written shows by its place."""
@@ -38,16 +36,6 @@ _TOP_COMMENTS = re.compile(r"\A(?:#.*\n)+")
 
 class NotPlain(ValueError):
     """Text that Python might read in another way than its reader does; the text says why."""
-
-
-def parse(source: str | bytes) -> ast.Module:
-    """Works as ``ast.parse``, one thread at a time: CPython 3.11 counts recursion wrongly when several parse at once.
-
-    Raises:
-        SyntaxError, ValueError, RecursionError, MemoryError: as ``ast.parse``.
-    """
-    with _PARSING:
-        return ast.parse(source)
 
 
 def plain_text(content: bytes) -> str:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
+from kernelllm_runtime.record import SCHEMA, Record, RecordError, SchemaError
 from pytest_kernelllm.core.program import program_name
-from pytest_kernelllm.core.record import SCHEMA, Record, RecordError, SchemaError
 from pytest_kernelllm.core.targets import Case, Domain, Scalar, Target, TensorSpec, is_pin
 
 __all__ = [

@@ -11,28 +11,52 @@ import copy
 import math
 import operator
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
-Chain = tuple[str, ...]
-"""A dotted name, split: ``m.helper`` is ``("m", "helper")``."""
+from kernelllm_runtime.source.syntax import (
+    COMPREHENSIONS,
+    Chain,
+    Import,
+    assigned_names,
+    chain_of,
+    expression,
+    imports_of,
+    is_docstring,
+    parameters,
+)
+
+__all__ = [
+    "COMPREHENSIONS",
+    "Chain",
+    "Import",
+    "RemovingTransformer",
+    "Substitute",
+    "assigned_names",
+    "bound_names",
+    "call_name",
+    "chain_of",
+    "constant_int",
+    "defaults",
+    "dotted",
+    "expression",
+    "first_line",
+    "free_name",
+    "imports_of",
+    "is_docstring",
+    "is_jitted",
+    "is_literal",
+    "literal",
+    "parameters",
+    "read_names",
+    "rename",
+    "snake_case",
+    "stored_names",
+]
 
 Node = TypeVar("Node", bound=ast.AST)
 
-SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-
 # --------------------------------------------------------------------------- dotted names and literals
-
-
-def chain_of(node: ast.AST) -> Chain | None:
-    """Returns ``("a", "b", "c")`` for the expression ``a.b.c``, and None for any other expression."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    return (node.id, *reversed(parts)) if isinstance(node, ast.Name) else None
 
 
 def dotted(node: ast.AST) -> str | None:
@@ -44,11 +68,6 @@ def dotted(node: ast.AST) -> str | None:
 def call_name(call: ast.Call) -> str:
     """Returns ``"tl.load"`` for ``tl.load(...)``, and an empty string if no dotted name is called."""
     return dotted(call.func) or ""
-
-
-def expression(text: str) -> ast.expr:
-    """Parses one expression."""
-    return ast.parse(text, mode="eval").body
 
 
 def literal(value: object) -> ast.expr:
@@ -94,13 +113,6 @@ def constant_int(node: ast.expr) -> int | None:
 # --------------------------------------------------------------------------- functions and statements
 
 
-def parameters(arguments: ast.arguments, *, variadic: bool = False) -> list[ast.arg]:
-    """Lists all parameters in order; ``*args`` and ``**kwargs`` come last, and only if ``variadic``."""
-    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    extra = [arguments.vararg, arguments.kwarg] if variadic else []
-    return [*named, *(parameter for parameter in extra if parameter)]
-
-
 def defaults(arguments: ast.arguments) -> dict[str, ast.expr]:
     """Returns the default of each parameter that has one, by name."""
     positional = [*arguments.posonlyargs, *arguments.args]
@@ -118,11 +130,6 @@ def is_jitted(node: ast.AST) -> bool:
     )
 
 
-def is_docstring(statement: ast.AST) -> bool:
-    """Whether a statement is a bare constant (a docstring, ``...``), which has no effect."""
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-
-
 def first_line(statement: ast.stmt) -> int:
     """Returns the line on which a statement begins, decorators included, as in ``co_firstlineno``."""
     decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
@@ -130,27 +137,6 @@ def first_line(statement: ast.stmt) -> int:
 
 
 # --------------------------------------------------------------------------- names that code reads and binds
-
-
-@dataclass(frozen=True)
-class Import:
-    """What an import statement binds a name to. ``name`` is None for a module itself."""
-
-    level: int
-    module: str
-    name: str | None
-
-
-def imports_of(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Import]]:
-    """Yields each name that an import statement binds, ``*`` included, with what it is bound to."""
-    for alias in node.names:
-        if isinstance(node, ast.ImportFrom):
-            yield alias.asname or alias.name, Import(node.level, node.module or "", alias.name)
-        elif alias.asname:
-            yield alias.asname, Import(0, alias.name, None)
-        else:
-            top = alias.name.partition(".")[0]
-            yield top, Import(0, top, None)
 
 
 def read_names(node: ast.AST) -> set[str]:
@@ -183,20 +169,6 @@ def bound_names(node: ast.AST, *, imports: bool = True) -> set[str]:
         elif inner is not node and isinstance(name := getattr(inner, "name", None), str):
             found.add(name)  # a function, a class, an `except ... as`, a pattern
     return found
-
-
-def assigned_names(node: ast.AST) -> Iterator[str]:
-    """Yields the names that running ``node`` binds in the scope it stands in, other than by imports."""
-    if isinstance(node, SCOPES):
-        yield node.name
-    elif isinstance(node, ast.Name):
-        if isinstance(node.ctx, ast.Store):
-            yield node.id
-    elif not isinstance(node, (ast.Lambda, *COMPREHENSIONS)):
-        if isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
-            yield node.name
-        for child in ast.iter_child_nodes(node):
-            yield from assigned_names(child)
 
 
 def free_name(name: str, taken: Collection[str]) -> str:

@@ -3,61 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
-from pytest_kernelllm.core.record import Record
+from kernelllm_runtime.record import Record
+from kernelllm_runtime.targets import Domain, Scalar, Target, TensorSpec, is_pin
 
-Scalar = bool | int | float | str | None
-
-
-def is_pin(name: str) -> bool:
-    """Whether a name among a domain's attributes is that of a pin, see ``core.pins.names``."""
-    return name.startswith(("value:", "global:", "order:", "same:"))
-
-
-@dataclass(frozen=True)
-class Target(Record):
-    """An ``nn.Module`` class marked ``@triton_candidate``, as the static scan sees it."""
-
-    path: str
-    """File that holds the marker, POSIX form, relative to the project root."""
-    name: str
-    """Name in ids: the class's qualified name (``RMSNorm``, ``Outer.Inner``)."""
-    line: int
-    """1-based line of the marker."""
-    source_hash: str
-    """Hash of everything the class's behaviour depends on, see ``discover.source_hash``."""
-    kind: Literal["decorator", "call", "kernelbench"]
-    kernel: str | None = None
-    """Dotted path of the adopted kernel module, from ``kernel=``."""
-
-    @property
-    def id(self) -> str:
-        """``src/layers.py::RMSNorm``, how ids, the store and the reports name it."""
-        return f"{self.path}::{self.name}"
-
-
-@dataclass(frozen=True)
-class TensorSpec(Record):
-    """A tensor of a domain: dtype name (``float32``) and shape, each entry a size or a dimension's name."""
-
-    dtype: str
-    shape: tuple[int | str, ...]
-
-
-@dataclass(frozen=True)
-class Domain(Record):
-    """One region a kernel was made for and verified on. Tensors are contiguous, on one CUDA device."""
-
-    inputs: dict[str, TensorSpec | Scalar]
-    """By parameter name of the target's ``forward``; arguments left at their default are not listed."""
-    attributes: dict[str, TensorSpec | Scalar]
-    """By dotted name (``weight``, ``fc.bias``, ``eps``): parameters and buffers, and plain values and pins that must match."""
-    dims: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Inclusive range of each named dimension."""
-    training: bool = False
-    grad: bool = False
-    """Whether the kernel also computes gradients."""
+__all__ = ["Case", "Domain", "Scalar", "Target", "TensorSpec", "is_pin"]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from pytest_kernelllm.core.record import Record
+from kernelllm_runtime.record import Record
 
 Span = tuple[float, float]
 """When a verdict began and ended, in seconds since the epoch."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from kernelllm_runtime.source.resolve import package_root
 from pytest_kernelllm.core.kernel_module import unmodified
 from pytest_kernelllm.core.targets import Target
-from pytest_kernelllm.discover.resolve import package_root
 
 AdoptionState = Literal["current", "stale", "edited", "missing"]
 

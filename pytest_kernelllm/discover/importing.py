@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+from kernelllm_runtime.source.resolve import label, package_root
 from pytest_kernelllm.discover.errors import TargetError, in_one_line
-from pytest_kernelllm.discover.resolve import label, package_root
 
 
 def import_file(path: Path, root: Path) -> ModuleType:

@@ -14,6 +14,9 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+from kernelllm_runtime.marker import OPTIONS_ATTRIBUTE, Options
+from kernelllm_runtime.source.marks import find_marks, kernelbench_mark
+from kernelllm_runtime.source.resolve import ProjectSources
 from pytest_kernelllm.core.parts import Parts, parts_of
 from pytest_kernelllm.core.stages import BUILDING, DRAWING, IMPORTING, RUNNING, InStage, unwatched
 from pytest_kernelllm.core.syntax import Chain
@@ -24,13 +27,10 @@ from pytest_kernelllm.discover.calls import Call, as_call, placed, seeded
 from pytest_kernelllm.discover.cases import Sizes, layout, used_dims
 from pytest_kernelllm.discover.errors import TargetError, in_one_line
 from pytest_kernelllm.discover.importing import import_file
-from pytest_kernelllm.discover.marks import find_marks, kernelbench_mark
 from pytest_kernelllm.discover.reach import dims_within_32_bits
-from pytest_kernelllm.discover.resolve import ProjectSources
 from pytest_kernelllm.discover.state import recording, state
 from pytest_kernelllm.discover.trial import try_original
 from pytest_kernelllm.discover.work import empty_inputs, trial_sizes
-from pytest_kernelllm.marker import OPTIONS_ATTRIBUTE, Options
 
 __all__ = ["Call", "LiveTarget", "TargetError", "load_target"]
 

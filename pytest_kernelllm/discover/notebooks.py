@@ -6,7 +6,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from pytest_kernelllm.discover.marks import MARKER
+from kernelllm_runtime.source.marks import MARKER
 
 MOST_FILES = 10_000
 """Entries of folders that are looked at, to bound the time."""

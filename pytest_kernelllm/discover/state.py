@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import nn
 
-from pytest_kernelllm.core.pins.functions import is_basic
+from kernelllm_runtime.pins.functions import is_basic
 from pytest_kernelllm.core.targets import Scalar, TensorSpec
 from pytest_kernelllm.discover.errors import TargetError
 from pytest_kernelllm.discover.reads.values import Refused
@@ -41,7 +41,7 @@ def recording(ran: set[types.CodeType]) -> Iterator[None]:
 def state(
     module: nn.Module, known: Mapping[str, TensorSpec | Scalar], ran: Set[types.CodeType], where: str
 ) -> dict[str, str]:
-    """Returns the pins of a module, by name; see ``core.pins.names``.
+    """Returns the pins of a module, by name; see ``kernelllm_runtime.pins.names``.
 
     Args:
         module: a built module that was not called yet.

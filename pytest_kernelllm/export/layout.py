@@ -8,7 +8,7 @@
       build/torch-cuda/
         metadata.json  __init__.py  layers.py
         scale.py                    the kernel module
-        guard.py  ambient.py  domain.py  methods.py  records.py
+        guard.py  ambient.py  domain.py  methods.py  record.py  targets.py
         names.py  texts.py  functions.py  objects.py
 """
 
@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import kernelllm_runtime
 from pytest_kernelllm.core.kernel_module import read_supports
 from pytest_kernelllm.core.records import Verdict
 from pytest_kernelllm.export.choose import Export, NotExported
@@ -31,19 +32,13 @@ from pytest_kernelllm.export.readme import readme
 
 VARIANT = "build/torch-cuda"
 
-_PACKAGE = Path(__file__).parents[1]
+_RUNTIME = Path(kernelllm_runtime.__file__).parent
 _SHIPPED = {
-    "records": _PACKAGE / "export" / "shipped" / "records.py",
-    "guard": _PACKAGE / "export" / "shipped" / "guard.py",
-    "domain": _PACKAGE / "runtime" / "domain.py",
-    "names": _PACKAGE / "core" / "pins" / "names.py",
-    "texts": _PACKAGE / "core" / "pins" / "texts.py",
-    "functions": _PACKAGE / "core" / "pins" / "functions.py",
-    "objects": _PACKAGE / "core" / "pins" / "objects.py",
-    "methods": _PACKAGE / "runtime" / "methods.py",
-    "ambient": _PACKAGE / "runtime" / "ambient.py",
+    "guard": Path(__file__).parent / "shipped" / "guard.py",
+    **{name: _RUNTIME / f"{name}.py" for name in ("ambient", "domain", "methods", "record", "targets")},
+    **{name: _RUNTIME / "pins" / f"{name}.py" for name in ("names", "texts", "functions", "objects")},
 }
-_OURS = re.compile(r"^from pytest_kernelllm\.(?:\w+\.)*(\w+) import ", re.MULTILINE)
+_OURS = re.compile(r"^from kernelllm_runtime\.(?:\w+\.)*(\w+) import ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -106,7 +101,9 @@ def _self_contained(path: Path) -> bytes:
     """The text of a module of ours with imports relative to the export."""
     text = _OURS.sub(lambda match: f"from .{match[1]} import ", path.read_text(encoding="utf-8"))
     beside = set(re.findall(r"^from \.(\w+) import ", text, re.MULTILINE))
-    if "pytest_kernelllm" in text or not beside <= _SHIPPED.keys():
+    if re.search(r"^(?:from|import) (?:pytest_kernelllm|kernelllm_runtime)", text, re.MULTILINE) or not (
+        beside <= _SHIPPED.keys()
+    ):
         raise AssertionError(f"{path.name} imports more of this package than an export contains: {beside}")
     return text.encode()
 

@@ -14,9 +14,9 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from kernelllm_runtime.adopted import KernelLLMWarning
+from kernelllm_runtime.instance import own_class
 from pytest_kernelllm.core.cuda_graphs import capture, warm_up
-from pytest_kernelllm.runtime import KernelLLMWarning
-from pytest_kernelllm.runtime.instance import own_class
 
 MOST = 16
 """Most forms of call that are recorded, as each needs memory of its own; further forms run without a graph."""

@@ -12,9 +12,9 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from kernelllm_runtime.instance import Swap
 from pytest_kernelllm.core.cuda_graphs import capture, warm_up
 from pytest_kernelllm.core.records import Ratio
-from pytest_kernelllm.runtime.instance import Swap
 
 ROUNDS = 15
 """Rounds in which both ways take turns."""

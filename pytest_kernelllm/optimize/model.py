@@ -9,6 +9,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from kernelllm_runtime.adopted import DISPATCHER
+from kernelllm_runtime.domain import misfit
+from kernelllm_runtime.instance import OWN_CLASS, Swap, TextKernel, dispatching, swap
+from kernelllm_runtime.kernel import Unavailable
 from pytest_kernelllm.config.settings import load_settings
 from pytest_kernelllm.core.records import KernelRecord, Ratio
 from pytest_kernelllm.optimize.environment import environment_of
@@ -16,10 +20,6 @@ from pytest_kernelllm.optimize.graphs import graphing
 from pytest_kernelllm.optimize.kernel_index import KernelIndex, NoKernel
 from pytest_kernelllm.optimize.measured import gains
 from pytest_kernelllm.optimize.report import ModuleReport, OptimizeReport
-from pytest_kernelllm.runtime import DISPATCHER
-from pytest_kernelllm.runtime.domain import misfit
-from pytest_kernelllm.runtime.instance import OWN_CLASS, Swap, TextKernel, dispatching, swap
-from pytest_kernelllm.runtime.kernel import Unavailable
 from pytest_kernelllm.store import Store
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from kernelllm_runtime.adopted import KernelLLMWarning
+from kernelllm_runtime.instance import Swap
 from pytest_kernelllm.core.records import Ratio
-from pytest_kernelllm.runtime import KernelLLMWarning
-from pytest_kernelllm.runtime.instance import Swap
 
 UNKNOWN = "no kernel in the store"
 """The reason for modules whose class is not in the store."""

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kernelllm_runtime.source.resolve import label
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.discover.resolve import label
 from pytest_kernelllm.discover.scan import Scan, scan
 from pytest_kernelllm.passk.bench import bench
 from pytest_kernelllm.passk.errors import BenchError

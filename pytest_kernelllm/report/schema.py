@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pytest_kernelllm.core.record import NON_FINITE
+from kernelllm_runtime.record import NON_FINITE
 from pytest_kernelllm.core.records import SCHEMA, Record, Verdict
 from pytest_kernelllm.report.read import Report
 

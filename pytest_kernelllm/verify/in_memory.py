@@ -15,6 +15,10 @@ from typing import Any, Literal, Self
 import torch
 from torch import nn
 
+from kernelllm_runtime.adopted import KernelLLMWarning
+from kernelllm_runtime.install import install
+from kernelllm_runtime.instance import OWN_CLASS, TextKernel, dispatching, swap
+from kernelllm_runtime.marker import OPTIONS_ATTRIBUTE, Options, triton_candidate
 from pytest_kernelllm.core.records import Verdict
 from pytest_kernelllm.core.targets import Target
 from pytest_kernelllm.discover.calls import as_call
@@ -23,11 +27,7 @@ from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.judge.environment import find_environment, take_gpu
 from pytest_kernelllm.judge.isolation.isolation import probe_isolation
 from pytest_kernelllm.judge.judge import Judge
-from pytest_kernelllm.marker import OPTIONS_ATTRIBUTE, Options, triton_candidate
 from pytest_kernelllm.pool.candidate import Speed, judge_candidate
-from pytest_kernelllm.runtime import KernelLLMWarning
-from pytest_kernelllm.runtime.install import install
-from pytest_kernelllm.runtime.instance import OWN_CLASS, TextKernel, dispatching, swap
 
 Inputs = Callable[..., Any] | torch.Tensor | Sequence[Any] | Mapping[str, Any]
 """What calls ``forward``: a callable as for ``triton_candidate``, or example arguments."""

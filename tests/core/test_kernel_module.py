@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from kernelllm_runtime.targets import domains
 from pytest_kernelllm.core.kernel_module import (
     DIGEST_LINE,
     Provenance,
@@ -26,7 +27,6 @@ from pytest_kernelllm.core.kernel_module import (
 )
 from pytest_kernelllm.core.program import program_digest
 from pytest_kernelllm.core.records import Domain, TensorSpec
-from pytest_kernelllm.export.shipped import records as shipped_records
 
 DOMAIN = Domain({"x": TensorSpec("float32", ("n", 64))}, {}, {"n": (1, 64)})
 BODY = "@triton.jit\ndef a_kernel(x_ptr):\n    pass\n\n\ndef forward(self, x):\n    return x  # “as it is”\n"
@@ -229,5 +229,5 @@ def test_infinities_and_nan_are_written_as_literals() -> None:
     space: dict[str, Any] = {}
     exec(text, space)  # as a worker and an export read it
     assert space["SUPPORTS"][0]["attributes"]["low"] == -math.inf
-    [shipped] = shipped_records.domains(space["SUPPORTS"])
+    [shipped] = domains(space["SUPPORTS"])
     assert math.isnan(shipped.attributes["none"]) and shipped.inputs["limit"] == math.inf

@@ -24,9 +24,9 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from kernelllm_runtime.instance import TextKernel, dispatching, swap
 from pytest_kernelllm.discover.live import LiveTarget
 from pytest_kernelllm.runtime import explain
-from pytest_kernelllm.runtime.instance import TextKernel, dispatching, swap
 
 from .corpus import Device, compose, subject
 from .entries import Entry, load

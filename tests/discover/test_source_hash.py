@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelllm.discover import source_hash
+from kernelllm_runtime.source import source_hash
 from pytest_kernelllm.discover.scan import scan
 
 FILES = {

@@ -9,8 +9,8 @@ import torch
 from test_adopted_on_gpu import adds
 from torch import nn
 
+from kernelllm_runtime.compiled import OLDEST, version
 from pytest_kernelllm.runtime import explain
-from pytest_kernelllm.runtime.compiled import OLDEST, version
 
 pytestmark = [
     pytest.mark.filterwarnings("error::pytest_kernelllm.runtime.KernelLLMWarning"),

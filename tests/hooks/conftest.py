@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 from hook_repository import CHECKOUT, Repository
 
-SERVED = ("pytest_kernelllm", "hooks", "pyproject.toml", "README.md", "LICENSE", ".pre-commit-hooks.yaml")
+SERVED = (
+    *("kernelllm_runtime", "pytest_kernelllm", "hooks"),
+    *("hatch_build.py", "pyproject.toml", "README.md", "LICENSE", ".pre-commit-hooks.yaml"),
+)
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
+from kernelllm_runtime.instance import TextKernel
 from pytest_kernelllm import optimize_model
 from pytest_kernelllm.core.errors import ConfigError
 from pytest_kernelllm.core.kernel_module import Provenance, compose, with_supports
@@ -34,7 +35,6 @@ from pytest_kernelllm.discover.live import load_target
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.judge.environment import find_environment
 from pytest_kernelllm.runtime import KernelLLMWarning, explain
-from pytest_kernelllm.runtime.instance import TextKernel
 from pytest_kernelllm.store import Store
 
 pytestmark = pytest.mark.filterwarnings("error::pytest_kernelllm.runtime.KernelLLMWarning")

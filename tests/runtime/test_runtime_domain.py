@@ -5,8 +5,8 @@ import torch
 from adopting import CHANGES, X, kernel_text, used
 from torch import nn
 
+from kernelllm_runtime.domain import same_value
 from pytest_kernelllm.runtime import explain
-from pytest_kernelllm.runtime.domain import same_value
 
 pytestmark = pytest.mark.filterwarnings("error::pytest_kernelllm.runtime.KernelLLMWarning")
 

@@ -5,9 +5,9 @@ import torch
 from adopting import BODY, CHANGES, MODULE, X, kernel_text, ran, used
 from torch import nn
 
-from pytest_kernelllm.runtime import forms
-from pytest_kernelllm.runtime.dispatch import _ALIKE
-from pytest_kernelllm.runtime.watch import watch
+from kernelllm_runtime import forms
+from kernelllm_runtime.dispatch import _ALIKE
+from kernelllm_runtime.watch import watch
 
 pytestmark = pytest.mark.filterwarnings("error::pytest_kernelllm.runtime.KernelLLMWarning")
 

@@ -10,11 +10,11 @@ import pytest
 from judged import accepted, kernel
 from torture import NASTY, Nasty
 
+from kernelllm_runtime.source.resolve import package_root
 from pytest_kernelllm.cli import main
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.records import CandidateId, KernelRecord, Target
 from pytest_kernelllm.discover.adoption import adopted_file, adoption_state
-from pytest_kernelllm.discover.resolve import package_root
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.suggest.patch import patch_name
@@ -42,7 +42,7 @@ for line in sys.stdin:
         found = getattr(found, name)
     kernel = getattr(found.forward, DISPATCHER).kernel
     kernel.forward
-    print(json.dumps([vars(found)[OPTIONS_ATTRIBUTE].kernel, str(kernel.path)]))
+    print(json.dumps([vars(found)[OPTIONS_ATTRIBUTE].kernel, str(kernel.spec.origin)]))
     del sys.path[0]
     for name in set(sys.modules) - known:
         if (getattr(sys.modules[name], "__file__", None) or folder).startswith(folder):

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from pytest_kernelllm.core.pins.functions import is_basic
-from pytest_kernelllm.core.pins.objects import INTERNAL, state_of
+from kernelllm_runtime.pins.functions import is_basic
+from kernelllm_runtime.pins.objects import INTERNAL, state_of
 
 
 def own_attributes(part: nn.Module) -> Iterator[tuple[str, Any]]:

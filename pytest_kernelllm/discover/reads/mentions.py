@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from pytest_kernelllm.core.pins.functions import Reads, cells, function_of, is_library, reads_of
-from pytest_kernelllm.core.pins.objects import state_of
+from kernelllm_runtime.pins.functions import Reads, cells, function_of, is_library, reads_of
+from kernelllm_runtime.pins.objects import state_of
 from pytest_kernelllm.discover.reads.source import BY_NAME, asked_by_name, tried_on_self
 
 

@@ -10,7 +10,7 @@ import types
 from pathlib import Path
 from typing import Any
 
-from pytest_kernelllm.discover.names import Bindings, module_names
+from kernelllm_runtime.source.names import Bindings, module_names
 
 BY_NAME = ("getattr", "hasattr")
 

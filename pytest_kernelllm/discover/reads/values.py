@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from pytest_kernelllm.core.pins.functions import (
+from kernelllm_runtime.pins.functions import (
     function_of,
     is_library,
 )
-from pytest_kernelllm.core.pins.names import found, pinned
-from pytest_kernelllm.core.pins.objects import MISSING, Unpinnable, is_plain_object, reduced, state_of
-from pytest_kernelllm.core.pins.texts import text_of
-from pytest_kernelllm.core.pins.unchanged import settled
+from kernelllm_runtime.pins.names import found, pinned
+from kernelllm_runtime.pins.objects import MISSING, Unpinnable, is_plain_object, reduced, state_of
+from kernelllm_runtime.pins.texts import text_of
+from kernelllm_runtime.pins.unchanged import settled
 from pytest_kernelllm.core.targets import Scalar, TensorSpec
 from pytest_kernelllm.discover.reads.kinds import (
     is_fixed,

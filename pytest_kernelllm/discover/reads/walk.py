@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from pytest_kernelllm.core.pins.functions import (
+from kernelllm_runtime.pins.functions import (
     cells,
     defaults,
     function_of,
@@ -16,7 +16,7 @@ from pytest_kernelllm.core.pins.functions import (
     is_library,
     reads_of,
 )
-from pytest_kernelllm.core.pins.names import ties
+from kernelllm_runtime.pins.names import ties
 from pytest_kernelllm.discover.reads.kinds import (
     is_generated,
     is_torch,

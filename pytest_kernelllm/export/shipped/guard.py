@@ -22,9 +22,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from pytest_kernelllm.export.shipped.records import domains
-from pytest_kernelllm.runtime.ambient import ambient_reason, autocast_reason
-from pytest_kernelllm.runtime.domain import matches
+from kernelllm_runtime.ambient import ambient_reason, autocast_reason
+from kernelllm_runtime.domain import matches
+from kernelllm_runtime.targets import Domain, domains
 
 
 class KernelWarning(UserWarning):
@@ -141,7 +141,7 @@ class Guard:
         return None
 
     @cached_property
-    def _domains(self) -> tuple[Any, ...]:  # records of this folder, as `matches` accepts them
+    def _domains(self) -> tuple[Domain, ...]:
         return domains(self._module.SUPPORTS)
 
     @cached_property

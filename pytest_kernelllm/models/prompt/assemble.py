@@ -7,11 +7,11 @@ import builtins
 from collections.abc import Iterable
 from typing import Any
 
+from kernelllm_runtime.source.names import module_names
 from pytest_kernelllm.core.records import Case
 from pytest_kernelllm.core.syntax import chain_of
 from pytest_kernelllm.discover.errors import TargetError
 from pytest_kernelllm.discover.live import LiveTarget
-from pytest_kernelllm.discover.names import module_names
 from pytest_kernelllm.models.prompt.constants import Constants
 from pytest_kernelllm.models.prompt.errors import NotPortable, PromptError
 from pytest_kernelllm.models.prompt.init_inputs import constructor_call, get_init_inputs, positional_values

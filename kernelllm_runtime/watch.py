@@ -11,14 +11,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from pytest_kernelllm.core.pins.functions import cells, function_of
-from pytest_kernelllm.core.pins.names import SCOPE, member, order_of, start, steps
-from pytest_kernelllm.core.pins.objects import MISSING
-from pytest_kernelllm.core.pins.unchanged import Unchanged, settled
-from pytest_kernelllm.core.targets import is_pin
-from pytest_kernelllm.runtime.ambient import HOOKS, QUIET, QUIET_NAMES
-from pytest_kernelllm.runtime.domain import ORDERED, PLAIN, SCALARS, same_value, split_item
-from pytest_kernelllm.runtime.generated import define, holding
+from kernelllm_runtime.ambient import HOOKS, QUIET, QUIET_NAMES
+from kernelllm_runtime.domain import ORDERED, PLAIN, SCALARS, same_value, split_item
+from kernelllm_runtime.generated import define, holding
+from kernelllm_runtime.pins.functions import cells, function_of
+from kernelllm_runtime.pins.names import SCOPE, member, order_of, start, steps
+from kernelllm_runtime.pins.objects import MISSING
+from kernelllm_runtime.pins.unchanged import Unchanged, settled
+from kernelllm_runtime.targets import is_pin
 
 
 @dataclass(frozen=True)

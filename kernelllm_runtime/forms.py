@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from pytest_kernelllm.runtime.ambient import ambient_reason
-from pytest_kernelllm.runtime.domain import PLAIN
-from pytest_kernelllm.runtime.generated import define, holding
-from pytest_kernelllm.runtime.watch import Watch
+from kernelllm_runtime.ambient import ambient_reason
+from kernelllm_runtime.domain import PLAIN
+from kernelllm_runtime.generated import define, holding
+from kernelllm_runtime.watch import Watch
 
 try:
     from torch._C._dynamo.guards import TensorGuards

@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from pytest_kernelllm.runtime import KernelLLMWarning
-from pytest_kernelllm.runtime.ambient import ambient_reason, autocast_reason
-from pytest_kernelllm.runtime.domain import PLAIN, SCALARS
-from pytest_kernelllm.runtime.forms import Form, fits, never
-from pytest_kernelllm.runtime.kernel import Kernel, Unavailable
-from pytest_kernelllm.runtime.scope import Scope
-from pytest_kernelllm.runtime.watch import Watch, watch
+from kernelllm_runtime.adopted import KernelLLMWarning
+from kernelllm_runtime.ambient import ambient_reason, autocast_reason
+from kernelllm_runtime.domain import PLAIN, SCALARS
+from kernelllm_runtime.forms import Form, fits, never
+from kernelllm_runtime.kernel import Kernel, Unavailable
+from kernelllm_runtime.scope import Scope
+from kernelllm_runtime.watch import Watch, watch
 
 _SHAPES = 1024
 """Most combinations of shapes and plain values cached per module; when it is full, the cache is cleared."""

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from pytest_kernelllm.core.syntax import (
+from kernelllm_runtime.source.syntax import (
     COMPREHENSIONS,
     SCOPES,
     Chain,

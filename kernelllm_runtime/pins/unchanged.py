@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from pytest_kernelllm.core.pins.functions import is_basic
-from pytest_kernelllm.core.pins.objects import MISSING
-from pytest_kernelllm.core.pins.texts import ATOMS, BY_REPR, Writer, refuse_gradients, tensor_text
+from kernelllm_runtime.pins.functions import is_basic
+from kernelllm_runtime.pins.objects import MISSING
+from kernelllm_runtime.pins.texts import ATOMS, BY_REPR, Writer, refuse_gradients, tensor_text
 
 
 class Unchanged:

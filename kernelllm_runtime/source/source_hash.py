@@ -17,15 +17,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from pytest_kernelllm.core.syntax import Import, expression, imports_of, is_docstring
-from pytest_kernelllm.discover.marks import Mark, is_marker
-from pytest_kernelllm.discover.names import reads
-from pytest_kernelllm.discover.resolve import WHOLE_MODULE, Module, Origin, ProjectSources
+from kernelllm_runtime.source.marks import Mark, is_marker
+from kernelllm_runtime.source.names import reads
+from kernelllm_runtime.source.resolve import WHOLE_MODULE, Module, Origin, ProjectSources
+from kernelllm_runtime.source.syntax import Import, expression, imports_of, is_docstring
 
 VERSION = "1"
 """Raised whenever the hash of unchanged source changes."""
 
-_IN_ENVIRONMENT = ("torch", "triton", "pytest_kernelllm")
+_IN_ENVIRONMENT = ("torch", "triton", "kernelllm_runtime", "pytest_kernelllm")
 """Packages whose versions are not part of the hash, because a verdict records its environment."""
 
 

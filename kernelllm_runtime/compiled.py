@@ -15,11 +15,11 @@ import torch
 from torch import nn
 from torch.autograd import forward_ad
 
-from pytest_kernelllm.runtime.ambient import HOOKS, transform
-from pytest_kernelllm.runtime.methods import overridden_by, replaceable, untraceable
+from kernelllm_runtime.ambient import HOOKS, transform
+from kernelllm_runtime.methods import overridden_by, replaceable, untraceable
 
 if TYPE_CHECKING:
-    from pytest_kernelllm.runtime.dispatch import Dispatcher
+    from kernelllm_runtime.dispatch import Dispatcher
 
 
 OLDEST = (2, 11)

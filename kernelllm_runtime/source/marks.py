@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pytest_kernelllm.core.syntax import Chain, chain_of
-from pytest_kernelllm.discover.names import inner_blocks
-from pytest_kernelllm.discover.resolve import Module, Origin, ProjectSources
+from kernelllm_runtime.source.names import inner_blocks
+from kernelllm_runtime.source.resolve import Module, Origin, ProjectSources
+from kernelllm_runtime.source.syntax import Chain, chain_of
 
 MARKER = "triton_candidate"
 
@@ -51,7 +51,7 @@ def is_marker(project: ProjectSources, module: Module, node: ast.expr) -> bool:
 
 def _is_ours(origin: Origin) -> bool:
     # Any outside module may re-export the marker; the name itself stays.
-    outside = origin.module is None or origin.module.path.parts[-2:] == ("pytest_kernelllm", "marker.py")
+    outside = origin.module is None or origin.module.path.parts[-2:] == ("kernelllm_runtime", "marker.py")
     return outside and origin.name.split(".")[-1] == MARKER
 
 

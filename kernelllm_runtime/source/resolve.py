@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_kernelllm.core.syntax import Chain, Import
-from pytest_kernelllm.discover.names import Bindings, module_names
+from kernelllm_runtime.source.names import Bindings, module_names
+from kernelllm_runtime.source.syntax import Chain, Import
 
 WHOLE_MODULE = "*"
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pytest_kernelllm.core.pins.functions import (
+from kernelllm_runtime.pins.functions import (
     cells,
     defaults,
     digest_of,
@@ -22,7 +22,7 @@ from pytest_kernelllm.core.pins.functions import (
     is_library,
     reads_of,
 )
-from pytest_kernelllm.core.pins.objects import (
+from kernelllm_runtime.pins.objects import (
     MISSING,
     Unpinnable,
     is_plain_object,

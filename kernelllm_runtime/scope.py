@@ -10,13 +10,13 @@ from typing import Any
 
 from torch import nn
 
-from pytest_kernelllm.core.records import Domain
-from pytest_kernelllm.runtime.domain import PLAIN, SCALARS, is_default, matches
-from pytest_kernelllm.runtime.generated import define
-from pytest_kernelllm.runtime.kernel import AGAIN, Kernel, Unavailable
-from pytest_kernelllm.runtime.methods import overridden
-from pytest_kernelllm.runtime.parameters import VARIADIC, passed
-from pytest_kernelllm.runtime.second_order import first_order_only
+from kernelllm_runtime.domain import PLAIN, SCALARS, is_default, matches
+from kernelllm_runtime.generated import define
+from kernelllm_runtime.kernel import AGAIN, Kernel, Unavailable
+from kernelllm_runtime.methods import overridden
+from kernelllm_runtime.parameters import VARIADIC, passed
+from kernelllm_runtime.second_order import first_order_only
+from kernelllm_runtime.targets import Domain
 
 Parameter = inspect.Parameter
 

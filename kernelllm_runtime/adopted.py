@@ -5,7 +5,7 @@ Set ``KERNELLLM_DISABLE=1`` to run only originals; it is read once per class, at
 ``KERNELLLM_INTERPRET=1`` together with ``TRITON_INTERPRET=1`` runs kernels on CPU tensors in Triton's
 interpreter, which helps in debugging and tests but is thousands of times slower. Under ``torch.compile``,
 ``torch.export`` and every kind of tracing the original runs, so that compilers see ordinary PyTorch;
-``KERNELLLM_COMPILE=1`` lets ``torch.compile`` see kernels (``runtime.compiled``).
+``KERNELLLM_COMPILE=1`` lets ``torch.compile`` see kernels (``compiled``).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def adopt(cls: type, kernel: str) -> None:
     Raises:
         TypeError: the class has no ``forward`` that is a plain function.
     """
-    from pytest_kernelllm.runtime.install import install
-    from pytest_kernelllm.runtime.kernel import Kernel
+    from kernelllm_runtime.install import install
+    from kernelllm_runtime.kernel import Kernel
 
     names = _caller(sys._getframe()).f_globals
     file = names.get("__file__")
@@ -68,6 +68,6 @@ def explain(module: Any, *args: Any, **kwargs: Any) -> str:
 
 def _caller(frame: FrameType) -> FrameType:
     """The innermost frame outside this package: that of the file with the marker."""
-    while frame.f_back and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "pytest_kernelllm":
+    while frame.f_back and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "kernelllm_runtime":
         frame = frame.f_back
     return frame

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_kernelllm.runtime import DISPATCHER, ORIGINAL, compiled
-from pytest_kernelllm.runtime.generated import define
-from pytest_kernelllm.runtime.parameters import VARIADIC, passed
+from kernelllm_runtime import compiled
+from kernelllm_runtime.adopted import DISPATCHER, ORIGINAL
+from kernelllm_runtime.generated import define
+from kernelllm_runtime.parameters import VARIADIC, passed
 
 if TYPE_CHECKING:
-    from pytest_kernelllm.runtime.dispatch import Dispatcher
+    from kernelllm_runtime.dispatch import Dispatcher
 
 Parameter = inspect.Parameter
 

@@ -19,10 +19,10 @@ from typing import Any
 
 from torch import nn
 
-from pytest_kernelllm.core.kernel_module import read_supports
-from pytest_kernelllm.core.records import Domain
-from pytest_kernelllm.runtime.install import install
-from pytest_kernelllm.runtime.kernel import AGAIN, Kernel, Unavailable, refuse_if_disabled
+from kernelllm_runtime.install import install
+from kernelllm_runtime.kernel import AGAIN, Kernel, Unavailable, refuse_if_disabled
+from kernelllm_runtime.supports import read_supports
+from kernelllm_runtime.targets import Domain
 
 OWN_CLASS = "__kernelllm_own_class__"
 """Attribute of a class that was made here: the original class of its instances."""

@@ -11,16 +11,21 @@ import re
 import sys
 import threading
 from collections.abc import Callable
+from importlib.abc import InspectLoader
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from pytest_kernelllm.core.kernel_module import KernelModuleError, read_supports
-from pytest_kernelllm.core.records import Domain
+from kernelllm_runtime.supports import KernelModuleError, read_supports
+from kernelllm_runtime.targets import Domain
 
 _HEADER = re.compile(r"# Triton kernel for (?P<target>.+)\n(?:# .*\n)*?# source hash: (?P<hash>\w+)\n")
 
 
 AGAIN = "run pytest --kernelllm for a new one"
+
+_BESIDE = "_kernelllm_"
+"""How the names of kernel modules begin that are loaded from a file beside the marker."""
 
 _LOADING = threading.RLock()
 """Held during the import of a kernel module: replicas of ``nn.DataParallel`` import it concurrently."""
@@ -64,25 +69,49 @@ class Kernel:
         return Kernel, (self.name, self.dotted, self.marker, self.loose)
 
     @functools.cached_property
-    def path(self) -> Path:
-        """The kernel module's file.
+    def spec(self) -> ModuleSpec:
+        """Where the kernel module is: a file beside the marker, or what an import finds, also in a zip archive.
 
         Raises:
-            Unavailable: it does not exist.
+            Unavailable: it does not exist, or the class was loaded by ``torch.package``.
         """
+        if self.marker and any(part.startswith("<torch_package_") for part in self.marker.parts):
+            raise Unavailable(
+                "torch.package renames classes, and kernels are verified for classes by name",
+                "import the project's own files to run its kernels",
+            )
         beside = self._beside()
         if beside is not None and beside.is_file():
-            return beside
-        try:
-            spec = importlib.util.find_spec(self.dotted)
-        except Exception:  # finding it imports the user's packages above it
-            spec = None
-        if spec is None or not spec.origin or not Path(spec.origin).is_file():
+            # Several folders may each have a `_triton`, so the name is derived from the path.
+            name = _BESIDE + hashlib.sha256(str(beside).encode()).hexdigest()[:12]
+            spec = importlib.util.spec_from_file_location(name, beside)
+        else:
+            try:
+                spec = importlib.util.find_spec(self.dotted)
+            except Exception:  # finding it imports the user's packages above it
+                spec = None
+        if spec is None or spec.origin is None:
             raise Unavailable(
                 f"there is no module {self.dotted}",
                 "apply its patch again, or remove kernel= from the marker",
             )
-        return Path(spec.origin)
+        return spec
+
+    @functools.cached_property
+    def source(self) -> str:
+        """The kernel module's text, with ``\\n`` at the end of each line.
+
+        Raises:
+            Unavailable: it does not exist, or only its bytecode does.
+        """
+        try:
+            text = cast(InspectLoader, self.spec.loader).get_source(self.spec.name)
+        except (AttributeError, ImportError, SyntaxError, UnicodeDecodeError) as error:
+            raise Unavailable(f"{self.spec.origin} is not a kernel module ({error})", AGAIN) from None
+        if text is None:
+            missing = f"{self.spec.origin} has no source, which Triton compiles"
+            raise Unavailable(missing, "deploy the .py file of the kernel module too")
+        return text
 
     @functools.cached_property
     def domains(self) -> tuple[Domain, ...]:
@@ -95,9 +124,9 @@ class Kernel:
         if importlib.util.find_spec("triton") is None:
             raise Unavailable("triton is not installed")
         try:
-            return read_supports(self.path.read_text(encoding="utf-8"))
-        except (KernelModuleError, OSError, UnicodeDecodeError) as error:
-            raise Unavailable(f"{self.path} is not a kernel module ({error})", AGAIN) from None
+            return read_supports(self.source)
+        except KernelModuleError as error:
+            raise Unavailable(f"{self.spec.origin} is not a kernel module ({error})", AGAIN) from None
 
     @functools.cached_property
     def forward(self) -> Callable[..., Any]:
@@ -111,21 +140,19 @@ class Kernel:
         try:
             return self._import().forward  # type: ignore[no-any-return]  # ours to call, theirs to type
         except Exception as error:
-            failed = f"{self.path} fails to import ({type(error).__name__}: {error})"
+            failed = f"{self.spec.origin} fails to import ({type(error).__name__}: {error})"
             raise Unavailable(failed, "fix it, or remove kernel= from the marker") from error
 
     def _import(self) -> Any:
-        if self.path != self._beside():
-            return importlib.import_module(self.dotted)
-        # Several folders may each have a `_triton`, so the name is derived from the path.
-        name = f"_kernelllm_{hashlib.sha256(str(self.path).encode()).hexdigest()[:12]}"
+        name, loader = self.spec.name, self.spec.loader
+        if not name.startswith(_BESIDE):
+            return importlib.import_module(name)
+        assert loader is not None  # it gave us the source
         with _LOADING:
             if name not in sys.modules:
-                spec = importlib.util.spec_from_file_location(name, self.path)
-                assert spec is not None and spec.loader is not None
-                module = sys.modules[name] = importlib.util.module_from_spec(spec)
+                module = sys.modules[name] = importlib.util.module_from_spec(self.spec)
                 try:
-                    spec.loader.exec_module(module)
+                    loader.exec_module(module)
                 except BaseException:
                     del sys.modules[name]
                     raise
@@ -139,17 +166,18 @@ class Kernel:
     def _stale(self) -> bool:
         """Whether the source is known to differ from what the kernel was verified against.
 
-        That is known only if the marker's file has the same place in the project as then, not in an installed wheel.
+        That is known only if the marker's file has the same place in the project as then, not in an installed wheel
+        or an archive.
         """
-        header = _HEADER.match(self.path.read_text(encoding="utf-8"))
-        if header is None or self.marker is None:
+        header = _HEADER.match(self.source)
+        if header is None or self.marker is None or not self.marker.is_file():
             return False
         path, _, name = header["target"].partition("::")
         if not self.marker.as_posix().endswith(f"/{path}"):
             return False
         root = Path(self.marker.as_posix().removesuffix(path))
 
-        from pytest_kernelllm.discover.scan import scan_file
+        from kernelllm_runtime.source.scan import scan_file
 
         found = (target for target in scan_file(self.marker, root).targets if target.name == name)
         return all(target.source_hash != header["hash"] for target in found)

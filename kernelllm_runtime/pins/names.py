@@ -16,9 +16,9 @@ from typing import Any
 
 from torch import nn
 
-from pytest_kernelllm.core.pins.functions import function_of, in_function
-from pytest_kernelllm.core.pins.objects import INTERNAL, MISSING, qualified, state_of
-from pytest_kernelllm.core.pins.texts import text_of
+from kernelllm_runtime.pins.functions import function_of, in_function
+from kernelllm_runtime.pins.objects import INTERNAL, MISSING, qualified, state_of
+from kernelllm_runtime.pins.texts import text_of
 
 
 class SCOPE:

@@ -16,11 +16,13 @@ import types
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_kernelllm.core.pins.objects import MISSING
+from kernelllm_runtime.pins.objects import MISSING
 
 _ORIGINAL = "__kernelllm_original__"
 
-_LIBRARIES = frozenset({*sys.stdlib_module_names, "torch", "triton", "numpy", __name__.partition(".")[0], ""})
+_LIBRARIES = frozenset(
+    {*sys.stdlib_module_names, "torch", "triton", "numpy", __name__.partition(".")[0], "pytest_kernelllm", ""}
+)
 
 
 def is_library(module: str, own: str) -> bool:

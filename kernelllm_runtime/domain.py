@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from pytest_kernelllm.core.pins.names import pinned, ties
-from pytest_kernelllm.core.pins.objects import MISSING, Unpinnable
-from pytest_kernelllm.core.records import Domain, TensorSpec, is_pin
-from pytest_kernelllm.runtime.methods import replaced
+from kernelllm_runtime.methods import replaced
+from kernelllm_runtime.pins.names import pinned, ties
+from kernelllm_runtime.pins.objects import MISSING, Unpinnable
+from kernelllm_runtime.targets import Domain, TensorSpec, is_pin
 
 PLAIN = (torch.Tensor, nn.Parameter)
 """The types of tensors that kernels accept; a subclass may behave differently."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import types
 
-from pytest_kernelllm.runtime import ORIGINAL
-from pytest_kernelllm.runtime.dispatch import Dispatcher
-from pytest_kernelllm.runtime.forward import standing_in
-from pytest_kernelllm.runtime.kernel import Kernel
-from pytest_kernelllm.runtime.parameters import has_self
+from kernelllm_runtime.adopted import ORIGINAL
+from kernelllm_runtime.dispatch import Dispatcher
+from kernelllm_runtime.forward import standing_in
+from kernelllm_runtime.kernel import Kernel
+from kernelllm_runtime.parameters import has_self
 
 
 def install(cls: type, kernel: Kernel) -> None:

@@ -1,0 +1,151 @@
+"""Defines ``@triton_candidate``, which marks a module for replacement and describes how to build and call it.
+
+Standard library only and cheap to import, because production code imports it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, overload
+
+from kernelllm_runtime.adopted import adopt
+
+MODULE = TypeVar("MODULE", bound=type)
+
+OPTIONS_ATTRIBUTE = "__kernelllm_options__"
+"""The attribute with a marked class's ``Options``; only the class's own ``__dict__`` counts, so subclasses are not marked."""
+
+Inputs = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Options:
+    """The arguments of one ``triton_candidate``, normalised."""
+
+    inputs: Mapping[str, Inputs] = field(default_factory=dict)
+    init: Any = ()
+    dtypes: tuple[str, ...] = ()
+    dims: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    backward: bool = False
+    training: bool = False
+    tolerance: float | None = None
+    min_speedup: float | None = None
+    nonfinite: bool = True
+    kernel: str | None = None
+
+
+@overload
+def triton_candidate(
+    cls: MODULE,
+    /,
+    *,
+    inputs: Inputs | Mapping[str, Inputs] | None = None,
+    init: Any = (),
+    dtypes: Sequence[str] = (),
+    dims: Mapping[str, tuple[int, int]] | None = None,
+    backward: bool = False,
+    training: bool = False,
+    tolerance: float | None = None,
+    min_speedup: float | None = None,
+    nonfinite: bool = True,
+    kernel: str | None = None,
+) -> MODULE: ...
+@overload
+def triton_candidate(
+    *,
+    inputs: Inputs | Mapping[str, Inputs] | None = None,
+    init: Any = (),
+    dtypes: Sequence[str] = (),
+    dims: Mapping[str, tuple[int, int]] | None = None,
+    backward: bool = False,
+    training: bool = False,
+    tolerance: float | None = None,
+    min_speedup: float | None = None,
+    nonfinite: bool = True,
+    kernel: str | None = None,
+) -> Callable[[MODULE], MODULE]: ...
+
+
+def triton_candidate(
+    cls: MODULE | None = None,
+    /,
+    *,
+    inputs: Inputs | Mapping[str, Inputs] | None = None,
+    init: Any = (),
+    dtypes: Sequence[str] = (),
+    dims: Mapping[str, tuple[int, int]] | None = None,
+    backward: bool = False,
+    training: bool = False,
+    tolerance: float | None = None,
+    min_speedup: float | None = None,
+    nonfinite: bool = True,
+    kernel: str | None = None,
+) -> MODULE | Callable[[MODULE], MODULE]:
+    """Marks an ``nn.Module`` class as a target; a decorator with or without arguments, or a call on a class.
+
+    Args:
+        cls: the class, when called directly: ``triton_candidate(LlamaRMSNorm, inputs=...)``.
+        inputs: a callable that returns the arguments of ``forward``: a tensor, a tuple, a dict of keyword
+            arguments, or ``(tuple, dict)``; or a mapping of case names to such callables. Keyword parameters
+            that ``dims`` names receive sizes; their defaults are the sizes that are timed.
+        init: the constructor's arguments: a tuple, a dict of keyword arguments, ``(tuple, dict)``, or a
+            callable that returns one of these or a ready module.
+        dtypes: the floating dtypes to judge (``"float32"``, ``"bfloat16"``, ``"float16"``): module and
+            floating inputs are cast to each. If empty, the module stays as it is built.
+        dims: the inclusive range of each named dimension that may vary, such as ``{"batch": (1, 64)}``.
+        backward: also judge gradients.
+        training: judge the module in ``train()`` mode instead of ``eval()``.
+        tolerance: the largest allowed relative error; replaces the derived one.
+        min_speedup: the smallest speedup over the configured baseline that is suggested; replaces the configured one.
+        nonfinite: set to False if inputs are always finite, so that outputs for NaN and infinities need not
+            match the original's.
+        kernel: the dotted path of the adopted kernel module. The class then runs it inside the domain on
+            which it was verified, and the original everywhere else.
+
+    Returns:
+        The class itself. Without ``kernel`` it behaves as before.
+
+    Raises:
+        TypeError: an argument has another form than above; the message names it.
+    """
+    named: Mapping[str, Inputs]
+    if inputs is None:
+        named = {}
+    elif callable(inputs):
+        named = {"default": inputs}
+    elif isinstance(inputs, Mapping) and inputs and all(callable(make) for make in inputs.values()):
+        named = dict(inputs)
+    else:
+        raise TypeError(
+            "triton_candidate: `inputs` must be a callable or a non-empty mapping of case name to callable."
+        )
+    if isinstance(dtypes, str):
+        raise TypeError(f"triton_candidate: `dtypes` must be a sequence of names, e.g. ({dtypes!r},).")
+    for name, bounds in (dims or {}).items():
+        if not (isinstance(bounds, tuple) and len(bounds) == 2 and 1 <= bounds[0] <= bounds[1]):
+            raise TypeError(
+                f"triton_candidate: dims[{name!r}] must be (low, high) with 1 <= low <= high, not {bounds!r}."
+            )
+    options = Options(
+        inputs=named,
+        init=init,
+        dtypes=tuple(str(d).removeprefix("torch.") for d in dtypes),
+        dims=dict(dims or {}),
+        backward=backward,
+        training=training,
+        tolerance=tolerance,
+        min_speedup=min_speedup,
+        nonfinite=nonfinite,
+        kernel=kernel,
+    )
+
+    def mark(target: MODULE) -> MODULE:
+        if not isinstance(target, type):
+            raise TypeError(f"triton_candidate marks classes, not {target!r}.")
+        setattr(target, OPTIONS_ATTRIBUTE, options)
+        if kernel is not None:
+            adopt(target, kernel)
+        return target
+
+    return mark if cls is None else mark(cls)
