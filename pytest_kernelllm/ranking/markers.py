@@ -81,7 +81,8 @@ def _inputs(group: Group) -> dict[str, Any]:
     for name, value in list(bound.items())[1:]:
         parameter = signature.parameters[name]
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise Inexpressible(f"its arguments go into {parameter}")
+            stars = "*" if parameter.kind == parameter.VAR_POSITIONAL else "**"
+            raise Inexpressible(f"its arguments go into {stars}{name}")
         if is_scalar(value) and type(value) is type(parameter.default) and value == parameter.default:
             continue
         if not (isinstance(value, Shape) or is_scalar(value)):

@@ -208,5 +208,5 @@ def _sentences(ranking: Ranking, unit: Unit) -> list[str]:
         lines.append(
             f"The GPU waits {unit(ranking.step_ms - ranking.ms)} of a step for Python and launches; CUDA graphs save that."
         )
-    lines += [f"{_name(row)}: {row.reason}." for row in ranking.worth if row.reason]
+    lines += dict.fromkeys(f"{_name(row)}: {row.reason}." for row in ranking.worth if row.reason)
     return [*lines, *ranking.notes]
