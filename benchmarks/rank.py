@@ -39,7 +39,6 @@ def llama() -> tuple[nn.Module, Any]:
         intermediate_size=14336,
         num_key_value_heads=8,
         num_hidden_layers=8,
-        use_cache=False,
     )
     model = LlamaForCausalLM(config).to(torch.bfloat16).eval()
     return model, {"input_ids": torch.randint(128256, (1, 2048)), "logits_to_keep": 1}

@@ -207,30 +207,19 @@ def test_what_cannot_be_ranked_is_one_sentence(project, capsys, arguments, sente
 
 
 @pytest.mark.slow
-def test_pytest_takes_the_markers_and_the_next_ranking_knows_the_kernel(project):
-    assert (
-        kernelllm(project, "--model", "factories_to_rank:llama", "--write", "markers_of_rank.py").returncode
-        == 0
-    )
-    run = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "--kernelllm-only",
-        "--kernelllm-samples",
-        "1",
-        "--kernelllm-device",
-        "cpu",
-    ]
+def test_pytest_takes_the_markers_and_the_next_ranking_knows_the_kernel(project, capsys):
+    assert main(["scan", "--model", "factories_to_rank:llama", "--write", "markers_of_rank.py"]) == 0
+    run = [sys.executable, "-m", "pytest", "-q", "--kernelllm-only", "--kernelllm-samples", "1"]
     done = subprocess.run(
-        [*run, "-k", "LlamaRMSNorm", "markers_of_rank.py"],
+        [*run, "--kernelllm-device", "cpu", "-k", "LlamaRMSNorm", "markers_of_rank.py"],
         cwd=project,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    answer = json.loads(kernelllm(project, "--model", "factories_to_rank:llama", "--json").stdout)
-    rows = {row["cls"].rpartition(".")[2]: row for row in answer["modules"]}
+    capsys.readouterr()
+    assert main(["scan", "--model", "factories_to_rank:llama", "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    rows = {row["cls"].rpartition(".")[2]: row for row in content["modules"]}
     assert len(rows["LlamaRMSNorm"]["kernel"]) == 12 and not rows["LlamaMLP"]["kernel"]
