@@ -7,10 +7,11 @@ from kernelllm_runtime import triton_candidate
 if TYPE_CHECKING:
     from pytest_kernelllm.models.kernelllm import KernelLLM
     from pytest_kernelllm.optimize.model import optimize_model
+    from pytest_kernelllm.ranking.model import rank
     from pytest_kernelllm.verify.in_memory import adopt, judge
 
 __version__ = "0.1.0"
-__all__ = ["KernelLLM", "__version__", "adopt", "judge", "optimize_model", "triton_candidate"]
+__all__ = ["KernelLLM", "__version__", "adopt", "judge", "optimize_model", "rank", "triton_candidate"]
 
 
 def __getattr__(name: str) -> Any:
@@ -23,6 +24,10 @@ def __getattr__(name: str) -> Any:
         from pytest_kernelllm.optimize.model import optimize_model
 
         return optimize_model
+    if name == "rank":
+        from pytest_kernelllm.ranking.model import rank
+
+        return rank
     if name == "adopt":
         from pytest_kernelllm.verify.in_memory import adopt
 

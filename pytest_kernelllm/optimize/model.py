@@ -66,9 +66,9 @@ def optimize_model(
         raise RuntimeError(
             "optimize_model(cuda_graphs=True) needs a CUDA GPU, and torch finds none; leave the argument out."
         )
-    opened = _store(store)
+    opened = open_store(store)
     before = type(model)
-    replacement = _Replacement(KernelIndex(opened, environment_of(model)))
+    replacement = Replacement(KernelIndex(opened, environment_of(model)))
     modules = tuple(replacement.replace(path, module) for path, module in list(model.named_modules()))
     if example is not None:
         measured = gains(replacement.swaps, example, compiled=compiled, graphs=cuda_graphs)
@@ -81,7 +81,13 @@ def optimize_model(
     )
 
 
-def _store(given: Store | Path | str | None) -> Store:
+def open_store(given: Store | Path | str | None) -> Store:
+    """Returns a store, or the one in a folder, or that of the project in the current folder.
+
+    Raises:
+        FileNotFoundError: the folder does not exist.
+        ConfigError: the project's settings are invalid.
+    """
     if isinstance(given, Store):
         return given
     if given is None:
@@ -94,10 +100,11 @@ def _store(given: Store | Path | str | None) -> Store:
     return Store(folder.parent, folder.name)
 
 
-class _Replacement:
+class Replacement:
     """Replaces modules one by one; all instances of a class share the objects of its kernel."""
 
     def __init__(self, index: KernelIndex) -> None:
+        """Replaces nothing yet."""
         self.index = index
         self.swaps: list[Swap] = []
         self._kernels: dict[tuple[type[nn.Module], str], TextKernel] = {}
@@ -107,7 +114,7 @@ class _Replacement:
         """Swaps the module's class if there is a kernel for it, and reports on the module."""
         cls = type(module)
         try:
-            record, kernel = self._choose(module)
+            record, kernel = self.choose(module)
             if kernel not in self._classes:
                 self._classes[kernel] = dispatching(cls, kernel)
         except NoKernel as none:
@@ -131,8 +138,8 @@ class _Replacement:
         reason = f"its kernel is not faster at this call: {gain.value:.2f}x [{gain.low:.2f}, {gain.high:.2f}]"
         return ModuleReport(report.path, report.cls, reason=reason)
 
-    def _choose(self, module: nn.Module) -> tuple[KernelRecord, TextKernel]:
-        """The fastest kernel that fits the module.
+    def choose(self, module: nn.Module) -> tuple[KernelRecord, TextKernel]:
+        """Returns the fastest kernel that fits the module, which stays as it is.
 
         Raises:
             NoKernel: there is none; the text is the reason.

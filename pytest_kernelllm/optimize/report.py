@@ -106,8 +106,13 @@ def _times(name: str, number: int) -> str:
     return f"{name} ×{number}" if number > 1 else name
 
 
+def path_pattern(path: str) -> str:
+    """Returns a module's path with ``*`` for each number, so that the layers of a model share one."""
+    return re.sub(r"(?<![^.])\d+(?![^.])", "*", path) or "(the model)"
+
+
 def _line(module: ModuleReport) -> tuple[str, str, str, str]:
-    path = re.sub(r"(?<![^.])\d+(?![^.])", "*", module.path) or "(the model)"
+    path = path_pattern(module.path)
     if module.kernel:
         return path, module.cls, module.kernel, _gain(module)
     return path, module.cls, f"– {module.reason}", ""

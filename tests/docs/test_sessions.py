@@ -65,6 +65,10 @@ def test_judging_from_python(tmp_path):
     assert replay(page("reference/python-api.md"), tmp_path) == 1
 
 
+def test_ranking_a_model(tmp_path):
+    assert replay(page("how-to/rank-a-model.md"), tmp_path) == 2
+
+
 def test_optimize_model(tmp_path):
     interpreted = {"KERNELLLM_INTERPRET": "1", "TRITON_INTERPRET": "1"}
     assert replay(page("how-to/optimize-model.md"), tmp_path, **interpreted) == 4

@@ -1,0 +1,1 @@
+"""Ranks the modules of a model by what a kernel could save in each."""
