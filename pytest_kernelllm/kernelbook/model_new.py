@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import textwrap
 from collections.abc import Iterable
 
 from pytest_kernelllm.core.import_block import sorted_imports
@@ -10,6 +11,8 @@ from pytest_kernelllm.core.program import parse
 from pytest_kernelllm.core.syntax import assigned_names, first_line, imports_of, is_docstring, rename
 from pytest_kernelllm.kernelbook.row import KernelBookError
 from pytest_kernelllm.models.prompt.scopes import free_roots
+
+_NO_ARGUMENTS = parse("def __init__(self):\n    super().__init__()")
 
 
 def model_new(python_code: str, kernel_module: str) -> str:
@@ -31,12 +34,12 @@ def model_new(python_code: str, kernel_module: str) -> str:
     taken = {name for node in launching if not _is_import(node) for name in assigned_names(node)}
     if clash := sorted(taken.intersection(name for node in needed for name in _bound(node))):
         raise KernelBookError(f"its kernels and its class both define {clash[0]}")
-    constructor.body.append(forward)
     rename(constructor, {"Model": "ModelNew"})
+    methods = [ast.unparse(constructor).replace(":\n\n", ":\n", 1), _indented(forward, kernel_module)]
     parts = [_lines(node, python_code) for node in needed] + [
         _lines(node, kernel_module) for node in launching
     ]
-    imports, body = sorted_imports("\n\n\n".join([*parts, ast.unparse(constructor)]))
+    imports, body = sorted_imports("\n\n\n".join([*parts, "\n\n".join(methods)]))
     return imports + "\n\n" + body.strip("\n") + "\n"
 
 
@@ -57,6 +60,8 @@ def _without_unused_methods(model: ast.ClassDef, forward: ast.FunctionDef) -> as
         for n in model.body
         if not is_docstring(n) and (n.name in kept if isinstance(n, ast.FunctionDef) else True)
     ]
+    if not body:
+        body = list(_NO_ARGUMENTS.body)
     return ast.ClassDef("ModelNew", model.bases, model.keywords, body, [])
 
 
@@ -91,3 +96,8 @@ def _is_supports(node: ast.stmt) -> bool:
 def _lines(node: ast.stmt, text: str) -> str:
     """The lines of a statement as they stand in its text."""
     return "\n".join(text.split("\n")[first_line(node) - 1 : node.end_lineno])
+
+
+def _indented(function: ast.FunctionDef, text: str) -> str:
+    """A function as a method, as it stands in its text."""
+    return textwrap.indent(_lines(function, text), "    ")

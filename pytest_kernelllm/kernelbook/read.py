@@ -14,14 +14,17 @@ from pytest_kernelllm.kernelbook.form import candidate_of, reference_of
 from pytest_kernelllm.kernelbook.row import KernelBookError, Pair, pair_of
 from pytest_kernelllm.verify.pairs import Pair as JudgedPair
 
+LeftOut = Callable[[int, str], None]
+"""Called with the number of a row, from 1, and the reason why it is left out."""
 
-def references(path: Path, folder: Path, left_out: Callable[[str], None]) -> Path:
+
+def references(path: Path, folder: Path, left_out: LeftOut) -> Path:
     """Returns a folder with a file for each row's ``python_code``, such as ``00012_SumAggregator.py``.
 
     Args:
         path: the data set.
         folder: where such folders are kept, one for each content of a data set.
-        left_out: called with a sentence for each row that is not in KernelBook's form.
+        left_out: called with each row that is not in KernelBook's form.
 
     Raises:
         KernelBookError: the data set cannot be read, or the files cannot be written.
@@ -31,7 +34,7 @@ def references(path: Path, folder: Path, left_out: Callable[[str], None]) -> Pat
         try:
             files[name] = reference_of(pair)
         except KernelBookError as error:
-            left_out(f"{path}, row {int(name[:5])}: {error}.")
+            left_out(int(name[:5]), str(error))
     if not files:
         raise KernelBookError(f"{path} has no row in KernelBook's form.")
     text = "\0".join(f"{name}\0{code}" for name, code in files.items())
@@ -41,7 +44,7 @@ def references(path: Path, folder: Path, left_out: Callable[[str], None]) -> Pat
     return place
 
 
-def pairs(path: Path, folder: Path, left_out: Callable[[str], None]) -> list[JudgedPair]:
+def pairs(path: Path, folder: Path, left_out: LeftOut) -> list[JudgedPair]:
     """Writes both texts of each row into a folder of its own, and returns what there is to judge.
 
     Raises:
@@ -53,7 +56,7 @@ def pairs(path: Path, folder: Path, left_out: Callable[[str], None]) -> list[Jud
         try:
             found.append(lay_out_pair(pair, name, folder / name))
         except KernelBookError as error:
-            left_out(f"{path}, row {int(name[:5])}: {error}.")
+            left_out(int(name[:5]), str(error))
     return found
 
 
@@ -70,13 +73,13 @@ def lay_out_pair(pair: Pair, name: str, folder: Path) -> JudgedPair:
     return JudgedPair(name, str(folder / "reference.py"), folder / "candidate.py")
 
 
-def _pairs(path: Path, left_out: Callable[[str], None]) -> Iterator[tuple[str, Pair]]:
+def _pairs(path: Path, left_out: LeftOut) -> Iterator[tuple[str, Pair]]:
     """Yields the pairs that have texts, by a name that is fit for a file: the row's number and its class."""
     for number, row in enumerate(read(path), 1):
         try:
             pair = pair_of(row)
         except KernelBookError as error:
-            left_out(f"{path}, row {number}: {error}.")
+            left_out(number, str(error))
             continue
         yield f"{number:05}_{re.sub(r'[^A-Za-z0-9]', '_', pair.entry_point)[:60]}", pair
 
