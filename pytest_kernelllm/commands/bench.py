@@ -125,14 +125,14 @@ def _targets(options: argparse.Namespace, settings: Settings) -> tuple[Scan, dic
 def _of_paths(paths: list[Path], store: Path) -> Scan:
     """The targets of files and folders; of a data set, those of the files that its rows are written to."""
     problems: list[Unread] = []
-    python = [
-        references(
-            path, store / "kernelbook", lambda row, why, at=str(path): problems.append(Unread(at, row, why))
-        )
-        if is_data_set(path)
-        else path
-        for path in paths
-    ]
+    python: list[Path] = []
+    for path in paths:
+        if is_data_set(path):
+            left_out: dict[int, str] = {}
+            python.append(references(path, store / "kernelbook", left_out.__setitem__))
+            problems += [Unread(str(path), row, reason) for row, reason in left_out.items()]
+        else:
+            python.append(path)
     found = scan(python, Path.cwd(), kernelbench=True)
     return Scan(found.targets, (*problems, *found.problems))
 

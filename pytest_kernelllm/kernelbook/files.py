@@ -89,7 +89,8 @@ def _read_lines(path: Path) -> list[dict[str, Any]]:
 def _read_parquet(path: Path) -> list[dict[str, Any]]:
     pyarrow = _pyarrow()
     try:
-        rows: list[dict[str, Any]] = pyarrow.parquet.read_table(path).to_pylist()
+        with path.open("rb") as file:
+            rows: list[dict[str, Any]] = pyarrow.parquet.read_table(file).to_pylist()
     except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError):
         raise KernelBookError(f"{path} is not a Parquet file.") from None
     return rows

@@ -30,11 +30,11 @@ def references(path: Path, folder: Path, left_out: LeftOut) -> Path:
         KernelBookError: the data set cannot be read, or the files cannot be written.
     """
     files: dict[str, str] = {}
-    for name, pair in _pairs(path, left_out):
+    for number, name, pair in _pairs(path, left_out):
         try:
             files[name] = reference_of(pair)
         except KernelBookError as error:
-            left_out(int(name[:5]), str(error))
+            left_out(number, str(error))
     if not files:
         raise KernelBookError(f"{path} has no row in KernelBook's form.")
     text = "\0".join(f"{name}\0{code}" for name, code in files.items())
@@ -52,11 +52,11 @@ def pairs(path: Path, folder: Path, left_out: LeftOut) -> list[JudgedPair]:
         OSError: the folder cannot be written.
     """
     found = []
-    for name, pair in _pairs(path, left_out):
+    for number, name, pair in _pairs(path, left_out):
         try:
             found.append(lay_out_pair(pair, name, folder / name))
         except KernelBookError as error:
-            left_out(int(name[:5]), str(error))
+            left_out(number, str(error))
     return found
 
 
@@ -73,15 +73,15 @@ def lay_out_pair(pair: Pair, name: str, folder: Path) -> JudgedPair:
     return JudgedPair(name, str(folder / "reference.py"), folder / "candidate.py")
 
 
-def _pairs(path: Path, left_out: LeftOut) -> Iterator[tuple[str, Pair]]:
-    """Yields the pairs that have texts, by a name that is fit for a file: the row's number and its class."""
+def _pairs(path: Path, left_out: LeftOut) -> Iterator[tuple[int, str, Pair]]:
+    """Yields the pairs that have texts, with the row's number and a name that is fit for a file."""
     for number, row in enumerate(read(path), 1):
         try:
             pair = pair_of(row)
         except KernelBookError as error:
             left_out(number, str(error))
             continue
-        yield f"{number:05}_{re.sub(r'[^A-Za-z0-9]', '_', pair.entry_point)[:60]}", pair
+        yield number, f"{number:05}_{re.sub(r'[^A-Za-z0-9]', '_', pair.entry_point)[:60]}", pair
 
 
 def _write(place: Path, files: dict[str, str]) -> None:

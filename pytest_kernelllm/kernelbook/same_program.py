@@ -8,12 +8,19 @@ that they give to classes, functions, parameters, variables and attributes of th
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 from pytest_kernelllm.core.program import UNREADABLE, parse, program_name
-from pytest_kernelllm.core.syntax import assigned_names, chain_of, expression, imports_of, is_docstring
+from pytest_kernelllm.core.syntax import (
+    assigned_names,
+    chain_of,
+    expression,
+    imports_of,
+    is_docstring,
+    rename,
+)
 from pytest_kernelllm.models.prompt.scopes import free_roots
 
 TEST_PROBLEMS = Path(__file__).with_name("kernelbench.txt")
@@ -50,20 +57,58 @@ def _normalised(tree: ast.Module, class_name: str) -> ast.Module:
         for name, found in imports_of(node)
     }
     tree = _Plain(imports).visit(ast.Module(_reached(tree, class_name), []))
-    found = dict.fromkeys(name for node, name in _own_names(tree) if name not in _KEPT)
-    names = {name: f"n{number}" for number, name in enumerate(found)}
+    _number_attributes(tree, {path.partition(".")[0] for path in imports.values()})
+    _number_names(tree)
+    return tree
+
+
+def _number_attributes(tree: ast.AST, modules: set[str]) -> None:
+    """Renames attributes and methods that the text defines, in the order in which they first appear."""
+    methods = [
+        n
+        for c in ast.walk(tree)
+        if isinstance(c, ast.ClassDef)
+        for n in c.body
+        if isinstance(n, ast.FunctionDef)
+    ]
+    stored = (
+        n.attr for n in _in_order(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
+    )
+    names = _numbered("attribute", [*stored, *(m.name for m in methods if m.name not in _KEPT)])
+    for method in methods:
+        method.name = names.get(method.name, method.name)
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             chain = chain_of(node)
-            if chain is None or chain[0] not in {path.partition(".")[0] for path in imports.values()}:
+            if chain is None or chain[0] not in modules:
                 node.attr = names.get(node.attr, node.attr)
-        elif isinstance(node, ast.Name):
-            node.id = names.get(node.id, node.id)
-        elif isinstance(node, ast.arg):
-            node.arg = names.get(node.arg, node.arg)
-        elif isinstance(node, ast.ClassDef | ast.FunctionDef):
+
+
+def _number_names(tree: ast.Module) -> None:
+    """Renames variables and parameters of each function, and what the text defines at its top level."""
+    names = _numbered("name", [name for node in tree.body for name in assigned_names(node)])
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
             node.name = names.get(node.name, node.name)
-    return tree
+        parts = node.body if isinstance(node, ast.ClassDef) else [node]
+        for part in parts:
+            inside = part if isinstance(part, ast.FunctionDef) else None
+            own = _numbered("local", _bound_in(inside)) if inside else {}
+            rename(part, {**names, **own})
+        for base in node.bases if isinstance(node, ast.ClassDef) else []:
+            rename(base, names)
+
+
+def _bound_in(function: ast.FunctionDef) -> Iterator[str]:
+    for node in _in_order(function):
+        if isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
+def _numbered(kind: str, names: Iterable[str]) -> dict[str, str]:
+    return {name: f"{kind}_{number}" for number, name in enumerate(dict.fromkeys(names))}
 
 
 _KEPT = frozenset(("__init__", "forward"))
@@ -89,19 +134,6 @@ def _undecorated(node: ast.stmt) -> ast.stmt:
     if isinstance(node, ast.ClassDef):
         node.decorator_list = []
     return node
-
-
-def _own_names(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
-    """The names that a text gives, in the order in which they first appear."""
-    for node in _in_order(tree):
-        if isinstance(node, ast.arg):
-            yield node, node.arg
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node, node.id
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            yield node, node.attr
-        elif isinstance(node, ast.ClassDef | ast.FunctionDef):
-            yield node, node.name
 
 
 def _in_order(node: ast.AST) -> Iterator[ast.AST]:
