@@ -16,8 +16,11 @@ from pytest_kernelllm.commands.common import (
 )
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.errors import SessionError
+from pytest_kernelllm.discover.scan import Problem as Unread
 from pytest_kernelllm.discover.scan import Scan, scan
 from pytest_kernelllm.generate.protocol import GenerateError
+from pytest_kernelllm.kernelbook.files import is_data_set
+from pytest_kernelllm.kernelbook.read import references
 from pytest_kernelllm.passk.command import Requested, measure, scan_problems
 from pytest_kernelllm.passk.dataset import DATASET, fetch_problems
 from pytest_kernelllm.passk.errors import BenchError
@@ -33,7 +36,12 @@ HELP = (
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="files and folders")
+    parser.add_argument(
+        "paths",
+        nargs="*",
+        metavar="PATH",
+        help="files and folders; also data sets in KernelBook's form, FILE.jsonl or FILE.parquet",
+    )
     parser.add_argument(
         "--kernelbench",
         nargs="?",
@@ -100,7 +108,7 @@ def _targets(options: argparse.Namespace, settings: Settings) -> tuple[Scan, dic
         for path in options.paths:
             if not Path(path).exists():
                 raise CommandError(f"There is no file or folder {path}.")
-        return scan(map(Path, options.paths), root, kernelbench=True), {}
+        return _of_paths([Path(path) for path in options.paths], Store(root, settings.store).path), {}
     if options.paths:
         raise CommandError(
             f"--kernelbench takes its problems from --kernelbench-path or --kernelbench-revision, not from {options.paths[0]}."
@@ -112,6 +120,21 @@ def _targets(options: argparse.Namespace, settings: Settings) -> tuple[Scan, dic
         kept = Store(root, settings.store).path / "kernelbench"
         folder = fetch_problems(options.kernelbench_revision, levels, kept, _say)
     return scan_problems(find_problems(folder, levels), root)
+
+
+def _of_paths(paths: list[Path], store: Path) -> Scan:
+    """The targets of files and folders; of a data set, those of the files that its rows are written to."""
+    problems: list[Unread] = []
+    python: list[Path] = []
+    for path in paths:
+        if is_data_set(path):
+            left_out: dict[int, str] = {}
+            python.append(references(path, store / "kernelbook", left_out.__setitem__))
+            problems += [Unread(str(path), row, reason) for row, reason in left_out.items()]
+        else:
+            python.append(path)
+    found = scan(python, Path.cwd(), kernelbench=True)
+    return Scan(found.targets, (*problems, *found.problems))
 
 
 def _say(text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +21,9 @@ from pytest_kernelllm.commands.common import (
 )
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.records import Verdict
+from pytest_kernelllm.kernelbook.files import is_data_set
+from pytest_kernelllm.kernelbook.read import pairs
+from pytest_kernelllm.kernelbook.row import KernelBookError
 from pytest_kernelllm.verify.pairs import Judged, Pair, VerifyError, find_pairs, verify_all
 
 HELP = (
@@ -37,7 +41,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="reference.py in KernelBench's form or file.py::Class, then candidate.py",
     )
     parser.add_argument(
-        "--pairs", metavar="DIR", help="judge every subfolder, which contains reference.py and candidate.py"
+        "--pairs",
+        metavar="DIR",
+        help="judge every subfolder, which contains reference.py and candidate.py, "
+        "or every row of a data set in KernelBook's form, FILE.jsonl or FILE.parquet",
     )
     parser.add_argument(
         "--min-speedup",
@@ -64,22 +71,37 @@ def run(options: argparse.Namespace) -> int:
         raise CommandError("verify takes REFERENCE.py CANDIDATE.py, or --pairs DIR.")
     settings = settings_of(options)
     try:
+        if options.pairs and is_data_set(Path(options.pairs)):
+            return _rows(Path(options.pairs), settings, options)
         if options.pairs:
             return _many(_pairs(Path(options.pairs)), settings, options)
         return _one(
             Pair(Path(options.files[1]).stem, options.files[0], Path(options.files[1])), settings, options
         )
-    except VerifyError as error:
+    except (VerifyError, KernelBookError) as error:
         raise CommandError(str(error)) from None
 
 
 def _pairs(folder: Path) -> list[Pair]:
     if not folder.is_dir():
         raise CommandError(f"There is no folder {folder}.")
-    pairs = find_pairs(folder)
-    if not pairs:
+    found = find_pairs(folder)
+    if not found:
         raise CommandError(f"{folder} has no subfolders; each holds one pair: reference.py and candidate.py.")
-    return pairs
+    return found
+
+
+def _rows(file: Path, settings: Settings, options: argparse.Namespace) -> int:
+    """Judges a data set's rows; one that is not in its form counts as undecided."""
+    left_out: dict[int, str] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        found = pairs(file, Path(folder), left_out.__setitem__)
+        for number, reason in left_out.items():
+            print(f"kernelllm: {file}, row {number}: {reason}.", file=sys.stderr)
+        if not found:
+            raise CommandError(f"{file} has no row that can be judged.")
+        judged = _many(found, settings, options)
+    return UNJUDGED if left_out else judged
 
 
 def _one(pair: Pair, settings: Settings, options: argparse.Namespace) -> int:
@@ -113,7 +135,7 @@ def _show(verdict: Verdict) -> None:
         )
 
 
-def _many(pairs: list[Pair], settings: Settings, options: argparse.Namespace) -> int:
+def _many(given: list[Pair], settings: Settings, options: argparse.Namespace) -> int:
     from pytest_kernelllm.report.progress import judging_progress
 
     counts = {"accepted": 0, "rejected": 0, "inconclusive": 0}
@@ -121,7 +143,7 @@ def _many(pairs: list[Pair], settings: Settings, options: argparse.Namespace) ->
     to_file = options.json and options.json != "-"
     with (
         _Lines(Path(options.json) if to_file else None) as lines,
-        judging_progress(len(pairs)) as advance,
+        judging_progress(len(given)) as advance,
     ):
 
         def done(judged: Judged) -> None:
@@ -131,7 +153,7 @@ def _many(pairs: list[Pair], settings: Settings, options: argparse.Namespace) ->
             lines.write(judged.to_line() if options.json else judged.in_words())
             advance()
 
-        verify_all(pairs, settings, done, options.reject_below)
+        verify_all(given, settings, done, options.reject_below)
     if lines.failure:
         raise CommandError(f"{options.json} cannot be written ({lines.failure}); the other lines are above.")
     print("kernelllm: " + ", ".join(f"{n} {name}" for name, n in counts.items()), file=sys.stderr)

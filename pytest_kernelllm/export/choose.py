@@ -54,8 +54,7 @@ def choose(root: Path, target: Target, records: Iterable[KernelRecord]) -> Expor
     Raises:
         NotExported: there is no verified kernel for the target's current source, or a layer cannot contain it.
     """
-    known = [r for r in records if r.source_hash == target.source_hash and r.verdict.accepted]
-    source, verdict = _kernel(root, target, known)
+    source, verdict = best_kernel(root, target, records)
     cls = _class(root, target)
     digest = class_digest(cls)
     if not digest:
@@ -65,7 +64,13 @@ def choose(root: Path, target: Target, records: Iterable[KernelRecord]) -> Expor
     return Export(target, source, verdict, cls.__qualname__, digest, _signature(target, cls))
 
 
-def _kernel(root: Path, target: Target, known: list[KernelRecord]) -> tuple[bytes, Verdict | None]:
+def best_kernel(root: Path, target: Target, records: Iterable[KernelRecord]) -> tuple[bytes, Verdict | None]:
+    """Returns a target's adopted kernel if it is current, else the best accepted one, with its verdict if there is one.
+
+    Raises:
+        NotExported: there is no verified kernel for the target's current source.
+    """
+    known = [r for r in records if r.source_hash == target.source_hash and r.verdict.accepted]
     state = adoption_state(root, target) if target.kernel else None
     if state == "current":
         file = adopted_file(root, target)

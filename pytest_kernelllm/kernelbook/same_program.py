@@ -1,0 +1,188 @@
+"""Names the program of a module, so that renamed and reformatted copies have the same name.
+
+A data set for training must not hold the problems that models are tested on, nor a module twice. Two texts have one
+name if their classes differ only in layout, comments, docstrings, annotations, the spelling of imports, and the names
+that they give to classes, functions, parameters, variables and attributes of their own. Sizes of inputs do not count.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+from pytest_kernelllm.core.program import UNREADABLE, parse, program_name
+from pytest_kernelllm.core.syntax import (
+    assigned_names,
+    chain_of,
+    expression,
+    imports_of,
+    is_docstring,
+    rename,
+)
+from pytest_kernelllm.models.prompt.scopes import free_roots
+
+TEST_PROBLEMS = Path(__file__).with_name("kernelbench.txt")
+"""KernelBench's problems, each a line ``name level1/19_ReLU.py``; ``benchmarks/kernelbench_names.py`` writes it."""
+
+
+@cache
+def known_problems() -> dict[str, str]:
+    """Returns KernelBench's problems, such as ``level1/19_ReLU.py``, by the names of their programs."""
+    lines = TEST_PROBLEMS.read_text(encoding="utf-8").splitlines()
+    pairs = (line.split() for line in reversed(lines) if not line.startswith("#"))
+    return {name: problem for name, problem in pairs}  # noqa: C416  # mypy takes dict(pairs) for one of lists
+
+
+def same_program(code: str, class_name: str = "Model") -> str | None:
+    """Returns the name of a class's program with all that it reaches in its text: 64 hex digits.
+
+    None if the text cannot be read, or has no such class at its top level.
+    """
+    try:
+        tree = parse(code)
+        if not any(isinstance(node, ast.ClassDef) and node.name == class_name for node in tree.body):
+            return None
+        return program_name(ast.unparse(_normalised(tree, class_name)))
+    except UNREADABLE:
+        return None
+
+
+def _normalised(tree: ast.Module, class_name: str) -> ast.Module:
+    imports = {
+        name: ".".join(filter(None, (found.module, found.name)))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name, found in imports_of(node)
+    }
+    tree = _Plain(imports).visit(ast.Module(_reached(tree, class_name), []))
+    _number_attributes(tree, {path.partition(".")[0] for path in imports.values()})
+    _number_names(tree)
+    return tree
+
+
+def _number_attributes(tree: ast.AST, modules: set[str]) -> None:
+    """Renames attributes and methods that the text defines, in the order in which they first appear."""
+    methods = [
+        n
+        for c in ast.walk(tree)
+        if isinstance(c, ast.ClassDef)
+        for n in c.body
+        if isinstance(n, ast.FunctionDef)
+    ]
+    stored = (
+        n.attr for n in _in_order(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
+    )
+    names = _numbered("attribute", [*stored, *(m.name for m in methods if m.name not in _KEPT)])
+    for method in methods:
+        method.name = names.get(method.name, method.name)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            chain = chain_of(node)
+            if chain is None or chain[0] not in modules:
+                node.attr = names.get(node.attr, node.attr)
+
+
+def _number_names(tree: ast.Module) -> None:
+    """Renames variables and parameters of each function, and what the text defines at its top level."""
+    names = _numbered("name", [name for node in tree.body for name in assigned_names(node)])
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            node.name = names.get(node.name, node.name)
+        parts = node.body if isinstance(node, ast.ClassDef) else [node]
+        for part in parts:
+            inside = part if isinstance(part, ast.FunctionDef) else None
+            own = _numbered("local", _bound_in(inside)) if inside else {}
+            rename(part, {**names, **own})
+        for base in node.bases if isinstance(node, ast.ClassDef) else []:
+            rename(base, names)
+
+
+def _bound_in(function: ast.FunctionDef) -> Iterator[str]:
+    for node in _in_order(function):
+        if isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
+def _numbered(kind: str, names: Iterable[str]) -> dict[str, str]:
+    return {name: f"{kind}_{number}" for number, name in enumerate(dict.fromkeys(names))}
+
+
+_KEPT = frozenset(("__init__", "forward"))
+
+
+def _reached(tree: ast.Module, class_name: str) -> list[ast.stmt]:
+    """The statements that a class needs, in their order; imports are written out where they are used."""
+    body = [node for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom)]
+    needed, found = {class_name}, set[int]()
+    while more := {
+        number
+        for number, node in enumerate(body)
+        if number not in found and needed.intersection(assigned_names(node))
+    }:
+        found |= more
+        for number in more:
+            needed |= free_roots(_undecorated(body[number]))
+    return [body[number] for number in sorted(found)]
+
+
+def _undecorated(node: ast.stmt) -> ast.stmt:
+    """A class without its decorators: the marker is one, and says how the class is called."""
+    if isinstance(node, ast.ClassDef):
+        node.decorator_list = []
+    return node
+
+
+def _in_order(node: ast.AST) -> Iterator[ast.AST]:
+    yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _in_order(child)
+
+
+class _Plain(ast.NodeTransformer):
+    """Takes away what does not change what is computed, and writes imported names out."""
+
+    def __init__(self, imports: dict[str, str]) -> None:
+        self._imports = imports
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        path = self._imports.get(node.id)
+        return node if path is None or path == node.id else expression(path)
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt | None:
+        self.generic_visit(node)
+        return ast.Assign([node.target], node.value, lineno=node.lineno) if node.value else None
+
+    def visit_Expr(self, node: ast.Expr) -> ast.stmt | None:
+        self.generic_visit(node)
+        return None if is_docstring(node) else node
+
+    def visit_Pass(self, node: ast.Pass) -> None:
+        return None
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id == "super":
+            node.args = []
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt | None:
+        node.returns = None
+        self.generic_visit(node)
+        only_super = [ast.unparse(each) for each in node.body] == ["super().__init__()"]
+        if node.name == "__init__" and only_super and len(node.args.args) == 1:
+            return None
+        node.body = node.body or [ast.Pass()]
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.stmt:
+        self.generic_visit(node)
+        node.body = node.body or [ast.Pass()]
+        return node
