@@ -20,6 +20,7 @@ COMMANDS = (
     "apply",
     "revert",
     "suggest",
+    "report",
     "export",
     "store",
     "doctor",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pytest_kernelllm.commands.common import OK, REJECTED, UNJUDGED, CommandError
 
 if TYPE_CHECKING:
+    from pytest_kernelllm.report.read import Report
     from pytest_kernelllm.suggest.github.flow import SuggestOutcome
 
 HELP = "The steps of the GitHub action: check the job, pack what was verified, open a pull request."
@@ -113,6 +114,7 @@ def _guard(options: argparse.Namespace) -> int:
 
 def _pack(options: argparse.Namespace) -> int:
     from pytest_kernelllm.report.read import ReportError
+    from pytest_kernelllm.suggest.github.artifact import PAGE
     from pytest_kernelllm.suggest.github.pack import pack, publish
     from pytest_kernelllm.suggest.github.runner import ActionsRunner
 
@@ -123,10 +125,23 @@ def _pack(options: argparse.Namespace) -> int:
         raise CommandError(
             f"{options.report} and its patches cannot be packed ({error}); see the output of pytest."
         ) from None
+    _write_page(folder / PAGE, report)
     publish(report, Path.cwd(), runner)
     runner.output("patches", str(sum(target.patch is not None for target in report.targets)))
     runner.output("artifact", str(folder))
     return OK
+
+
+def _write_page(page: Path, report: Report) -> None:
+    """Writes the report for people beside the one for programs, where the extra for it is installed."""
+    from pytest_kernelllm.report.html.page import HtmlError, check_html, write_page
+
+    page.unlink(missing_ok=True)
+    try:
+        check_html(page)
+        write_page(page, report)
+    except (HtmlError, OSError) as error:
+        print(f"{page.name} is left out: {error}")
 
 
 def _propose(options: argparse.Namespace) -> int:

@@ -39,6 +39,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FILE",
         help="write all verdicts as JSON (schema: docs/schema/report.json)",
     )
+    add(
+        "--kernelllm-html",
+        metavar="FILE",
+        help="write the report as one HTML page that needs no network (extra: html)",
+    )
     parser.addini(
         "kernelllm_paths",
         "Files and folders searched for marked modules beside the given paths.",

@@ -24,6 +24,7 @@ from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.generate.protocol import Generator as KernelGenerator
 from pytest_kernelllm.models.generator import PromptHook
 from pytest_kernelllm.plugin.items import CandidateItem, TargetFile
+from pytest_kernelllm.plugin.reports import check_reports, write_reports
 from pytest_kernelllm.session.session import Session
 
 USAGE = "kernelllm-usage"
@@ -44,6 +45,7 @@ class Run:
         self.config = config
         self.root = config.rootpath
         self.only = bool(config.getoption("kernelllm_only"))
+        check_reports(config)
         names = [field.name for field in fields(Settings)]
         given = {name: config.getoption(f"kernelllm_{name}", None) for name in names}
         try:
@@ -75,6 +77,8 @@ class Run:
         """Of pytest-xdist's workers."""
         self._spans: list[Span] = []
         """Of the verdicts in pytest-xdist's workers."""
+        self._stopped = ""
+        """Why the run ended before everything was tried."""
 
     # ------------------------------------------------------------------ collecting
 
@@ -149,8 +153,10 @@ class Run:
         """Informs one of pytest-xdist's workers how items are distributed."""
         node.workerinput[TOGETHER] = self.config.getoption("dist") in ("loadscope", "loadfile")
 
-    def pytest_sessionfinish(self) -> None:
-        """Reports from one of pytest-xdist's workers how busy its slots were."""
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Notes why the run stopped early, and reports from one of pytest-xdist's workers how busy its slots were."""
+        interrupted = "interrupted" if exitstatus == pytest.ExitCode.INTERRUPTED else ""
+        self._stopped = str(session.shouldfail or session.shouldstop or interrupted)
         if hasattr(self.config, "workeroutput"):
             self.config.workeroutput[USAGE] = self.session.usage
             self.config.workeroutput[NOTES] = self.session.notes
@@ -186,8 +192,11 @@ class Run:
             self.config.hook.pytest_kernelllm_verdict(config=self.config, outcome=outcome)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Writes the closing table, the patches and the JSON report."""
+        """Writes the closing table, the patches and the reports."""
         if not self.outcomes:
+            write_reports(
+                terminalreporter, self.config, self.session.environment, [], {}, None, self._stopped
+            )
             if not self._found and not self.config.pluginmanager.hasplugin("dsession"):
                 terminalreporter.section("kernelllm")
                 terminalreporter.write_line(self._no_target())
@@ -219,10 +228,15 @@ class Run:
             {o.target.id for o in outcomes if adoption_state(self.root, o.target) == "stale"},
             recorded,
         )
-        if path := self.config.getoption("kernelllm_report"):
-            from pytest_kernelllm.report.json import write_report
-
-            write_report(Path(path), self.session.environment, outcomes, suggestions, usage)
+        write_reports(
+            terminalreporter,
+            self.config,
+            self.session.environment,
+            outcomes,
+            suggestions,
+            usage,
+            self._stopped,
+        )
 
     def _no_target(self) -> str:
         """Says why nothing was tested: no marker, or none that is in a Python file."""

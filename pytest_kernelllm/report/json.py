@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pytest_kernelllm.core.outcome import Outcome, best
 from pytest_kernelllm.core.records import Environment
 from pytest_kernelllm.core.usage import Usage
+from pytest_kernelllm.discover.adoption import adoption_state
+from pytest_kernelllm.discover.original import original
+from pytest_kernelllm.discover.resolve import ProjectSources
 from pytest_kernelllm.report.read import Report, ReportedCandidate, ReportedRound, ReportedTarget
 
 
@@ -17,6 +21,9 @@ def build_report(
     outcomes: Sequence[Outcome],
     patches: Mapping[str, str],
     usage: Usage | None = None,
+    *,
+    root: Path | None = None,
+    stopped: str = "",
 ) -> Report:
     """Makes the report.
 
@@ -25,7 +32,10 @@ def build_report(
         outcomes: of all candidates of all targets.
         patches: path of the patch by ``Target.id``.
         usage: how busy the slots were; None where nothing was judged.
+        root: project root, where the targets' files are read; None leaves out what is found there.
+        stopped: why the run ended before everything was tried; empty if it did not.
     """
+    project = ProjectSources(root.absolute()) if root else None
     targets = []
     for identity in dict.fromkeys(o.target.id for o in outcomes):
         own = [o for o in outcomes if o.target.id == identity]
@@ -38,22 +48,19 @@ def build_report(
                 str(winner.id) if winner else None,
                 patches.get(identity),
                 next((o.history for o in own if o.history), None),
+                original(project, own[0].target) if project else None,
+                root is not None and adoption_state(root, own[0].target) == "stale",
             )
         )
-    return Report(environment, tuple(targets), usage)
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    return Report(environment, tuple(targets), usage, created, stopped)
 
 
-def write_report(
-    path: Path,
-    environment: Environment,
-    outcomes: Sequence[Outcome],
-    patches: Mapping[str, str],
-    usage: Usage | None = None,
-) -> None:
-    """Writes the report to ``path``, making its folder; the other arguments are ``build_report``'s."""
+def write_report(path: Path, report: Report) -> None:
+    """Writes the report to ``path``, making its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    report = build_report(environment, outcomes, patches, usage).to_json()
-    path.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    text = json.dumps(report.to_json(), indent=1, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8")
 
 
 def _candidate(outcome: Outcome) -> ReportedCandidate:
@@ -69,6 +76,7 @@ def _candidate(outcome: Outcome) -> ReportedCandidate:
         outcome.cached,
         outcome.verdict,
         tuple(map(_round, outcome.rounds)),
+        candidate.source if candidate else "",
     )
 
 

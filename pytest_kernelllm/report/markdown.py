@@ -13,10 +13,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pytest_kernelllm.core.characters import reordering
 from pytest_kernelllm.core.history import History
-from pytest_kernelllm.core.records import Check, Environment, Ratio, Verdict
+from pytest_kernelllm.core.records import Environment, Ratio, Verdict
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.report.read import Report, ReportedCandidate, ReportedTarget
 from pytest_kernelllm.report.spent import spent
+from pytest_kernelllm.report.worst import worst_error
 
 TITLE = "Adopt verified Triton kernels"
 LONGEST_SUMMARY = 2**20 - 2**10
@@ -185,18 +186,7 @@ def _why(candidate: ReportedCandidate) -> str:
 
 
 def _error(candidate: ReportedCandidate | None) -> str:
-    verdict = candidate.verdict if candidate else None
-    checks = [c for c in verdict.checks if _share(c) is not None] if verdict else []
-    worst = max(checks, key=lambda c: _share(c) or 0.0, default=None)
-    return f"{worst.measured:.2g} / {worst.allowed:.2g}" if worst else "–"
-
-
-def _share(check: Check) -> float | None:
-    """The measured error over the allowed one, of a check that measures an error."""
-    numbers = isinstance(check.measured, float) and isinstance(check.allowed, float)
-    if not numbers or not check.name.startswith(("output", "gradient")):
-        return None
-    return float(check.measured or 0) / float(check.allowed or 1)
+    return str(worst_error(candidate.verdict if candidate else None) or "–")
 
 
 def _details(target: ReportedTarget) -> str:

@@ -18,6 +18,7 @@ from pytest_kernelllm.core.records import (
     Verdict,
 )
 from pytest_kernelllm.core.usage import Usage
+from pytest_kernelllm.discover.original import Original
 
 
 class ReportError(ValueError):
@@ -52,6 +53,8 @@ class ReportedCandidate(Record):
     verdict: Verdict | None
     rounds: tuple[ReportedRound, ...] = ()
     """Each answer, the first one first, where the first one was repaired; the fields above are those of the best one."""
+    source: str = ""
+    """The kernel module that was judged; empty where there is none."""
 
     @property
     def answers(self) -> int:
@@ -71,6 +74,10 @@ class ReportedTarget(Record):
     """Path of its patch, where the run wrote one."""
     history: History | None = None
     """What earlier runs recorded about the adopted kernel, and how this run compares; None without an adopted kernel."""
+    original: Original | None = None
+    """The class's text; None where it was not found."""
+    stale: bool = False
+    """Whether the class changed since its kernel was adopted, so that the original runs."""
 
     @property
     def winner(self) -> ReportedCandidate | None:
@@ -93,6 +100,10 @@ class Report(Record):
     targets: tuple[ReportedTarget, ...]
     usage: Usage | None = None
     """None where every verdict was known before."""
+    created: str = ""
+    """UTC time of the run's end, ISO 8601."""
+    stopped: str = ""
+    """Why the run ended before everything was tried; empty if it did not."""
     schema: int = SCHEMA
 
 

@@ -52,7 +52,7 @@ def judged(tmp_path_factory):
         "--kernelllm-deadline=8",
         "-rxs",
     ]
-    report = ["--kernelllm-report=out/report.json", "--junitxml=junit.xml"]
+    report = ["--kernelllm-report=out/report.json", "--kernelllm-html=out/page.html", "--junitxml=junit.xml"]
     done = subprocess.run([*command, *report], cwd=path, capture_output=True, text=True, check=False)
     return path, done
 
@@ -95,6 +95,35 @@ def test_the_report_follows_its_published_schema(judged):
     [target] = report["targets"]
     assert target["best"] == "files-0"
     assert [c["verdict"]["verdict"] for c in target["candidates"]] == ["accepted"] + ["rejected"] * 4
+
+
+def test_the_page_shows_sources_and_the_line_that_is_wrong(judged):
+    path, _ = judged
+    page = (path / "out" / "page.html").read_text()
+    assert page.count('class="candidate"') == 5 and page.count('class="code diff"') == 4
+    assert "Multiply by a learned weight" in page  # the original
+    assert '<span class="l wrong"' in page and "writes element 10995116" in page
+
+
+def test_the_page_is_the_stored_report(judged, tmp_path):
+    path, _ = judged
+    command = [*COMMAND, "report", str(path / "out" / "report.json"), "--html", str(tmp_path / "page.html")]
+    subprocess.run(command, check=True)
+    assert (tmp_path / "page.html").read_bytes() == (path / "out" / "page.html").read_bytes()
+
+
+def test_a_run_without_targets_and_a_stopped_run_have_a_page(known):
+    run(known, *FILES, "-k", "nothing_is_called_so", "--kernelllm-html=page.html")
+    assert "No module was tested" in (known.path / "page.html").read_text()
+    known.makepyfile(test_own="def test_fails(): assert 0")
+    run(known, *FILES, "--kernelllm-samples=5", "-x", "--kernelllm-html=page.html")
+    assert "The run was stopped</strong> (stopping after 1 failures)" in (known.path / "page.html").read_text()
+
+
+def test_a_page_that_cannot_be_written_loses_nothing_else(known):
+    (known.path / "file").touch()
+    result = run(known, *FILES, "--kernelllm-samples=5", "--kernelllm-html=file/page.html")
+    result.stdout.fnmatch_lines(["The report was not written: *file*", "*1 passed*"])
 
 
 def test_junit_names_every_item(judged):

@@ -23,7 +23,7 @@ from pytest_kernelllm.core.records import (
 from pytest_kernelllm.passk.schema import passk_schema
 from pytest_kernelllm.passk.scores import Benchmark, TargetScore, sample_of, score, together
 from pytest_kernelllm.passk.table import render_benchmark
-from pytest_kernelllm.report.json import write_report
+from pytest_kernelllm.report.json import build_report, write_report
 from pytest_kernelllm.report.markdown import job_summary, pull_request_section
 from pytest_kernelllm.report.read import read_report
 from pytest_kernelllm.report.schema import report_schema
@@ -58,7 +58,7 @@ def test_the_store_keeps_it(outcome, tmp_path):
 
 
 def test_the_report_has_it(outcome, tmp_path):
-    write_report(tmp_path / "report.json", GPU, [outcome], {TARGET.id: "a.patch"})
+    write_report(tmp_path / "report.json", build_report(GPU, [outcome], {TARGET.id: "a.patch"}))
     content = (tmp_path / "report.json").read_bytes()
     jsonschema.validate(strict(content), report_schema())
     report = read_report(content)

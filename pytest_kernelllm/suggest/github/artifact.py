@@ -14,6 +14,8 @@ from pytest_kernelllm.suggest.github.errors import SuggestionRefused
 from pytest_kernelllm.suggest.patch import COMBINED
 
 REPORT = "report.json"
+PAGE = "report.html"
+"""For people to look at; never opened."""
 PATCHES = "patches"
 
 MOST_FILES = 1000
@@ -47,7 +49,7 @@ def read_artifact(folder: Path) -> Artifact:
         report = read_report(_read(files[REPORT]))
     except ReportError as error:
         raise SuggestionRefused(f"{REPORT} of the artifact is not a report: {error}.") from None
-    patches = {name: path for name, path in files.items() if name != REPORT}
+    patches = {name: path for name, path in files.items() if name not in (REPORT, PAGE)}
     if not patches:
         return Artifact(report, None)
     chosen = f"{PATCHES}/{COMBINED}.patch" if len(patches) > 1 else next(iter(patches))
@@ -81,10 +83,10 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
                 status = entry.stat(follow_symlinks=False)
                 if not prefix and entry.name == PATCHES and stat.S_ISDIR(status.st_mode):
                     continue
-                expected = _PATCH_NAME.fullmatch(entry.name) if prefix else entry.name == REPORT
+                expected = _PATCH_NAME.fullmatch(entry.name) if prefix else entry.name in (REPORT, PAGE)
                 if not expected or not stat.S_ISREG(status.st_mode):
                     raise SuggestionRefused(
-                        "The artifact contains something that is neither its report nor a patch."
+                        "The artifact contains something that is neither its report, its page nor a patch."
                     )
                 total += status.st_size
                 if status.st_size > LARGEST_FILE or total > LARGEST_TOTAL:

@@ -17,7 +17,7 @@ from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.protocol import Request
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.render import render
-from pytest_kernelllm.report.json import write_report
+from pytest_kernelllm.report.json import build_report, write_report
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.suggest.github.pack import pack
 from pytest_kernelllm.suggest.suggestions import write_suggestions
@@ -62,7 +62,7 @@ def test_every_kernel_is_suggested_without_torch(tmp_path, example):
     store, report, folder = Store(tmp_path / "store"), tmp_path / "report.json", tmp_path / "artifact"
     patches = write_suggestions(store, clone, outcomes)
     assert len(patches) == len(names)
-    write_report(report, H200, outcomes, patches)
+    write_report(report, build_report(H200, outcomes, patches))
     pack(report, folder)
     hosting = Hosting(tmp_path / "hosting")
     try:

@@ -19,7 +19,7 @@ from pytest_kernelllm.core.records import (
     Verdict,
 )
 from pytest_kernelllm.discover.scan import scan
-from pytest_kernelllm.report.json import write_report
+from pytest_kernelllm.report.json import build_report, write_report
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.suggest.github.pack import pack
 from pytest_kernelllm.suggest.place import FOLDER
@@ -128,7 +128,7 @@ def artifact(root: Path, folder: Path, names=("Scale", "Shift"), constant=1, ker
     patches = write_suggestions(store, root, outcomes, kernels_dir)
     assert not store.problems
     report = folder.parent / "report.json"
-    write_report(report, H200, outcomes, patches)
+    write_report(report, build_report(H200, outcomes, patches))
     pack(report, folder)
     return folder
 
