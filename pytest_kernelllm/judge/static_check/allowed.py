@@ -212,9 +212,9 @@ refused for some other objects."""
 
 INSIDE_TRITON = frozenset(
     """
-    add_pre_run_hook all_kwargs arg_names base_fn cache cache_key cache_results check_disk_cache configs configs_top_k constexprs
-    create_binder device_caches do_bench do_not_specialize do_not_specialize_on_alignment early_config_prune fn
-    get_capture_scope is_gluon keywords kwargs launch_metadata params parse post_hook pre_hook pre_run_hooks preload
+    add_pre_run_hook all_kwargs arg_names base_fn bench_time best_config cache cache_clear cache_info cache_key cache_results
+    check_disk_cache configs configs_timings configs_top_k constexprs create_binder device_caches do_bench do_not_specialize do_not_specialize_on_alignment early_config_prune fn
+    get_capture_scope hash is_gluon keywords kwargs launch_metadata module nargs next_functions params parse post_hook pre_hook pre_run_hooks preload
     prune_configs raw_src repr reset_to_zero restore_value rewrite rewriter rewritten_fn src type used_global_vals
     user_defined_post_hook user_defined_pre_hook
     """.split()

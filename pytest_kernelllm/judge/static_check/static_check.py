@@ -10,7 +10,7 @@ import ast
 import builtins
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from pytest_kernelllm.core.characters import in_names, in_source
@@ -114,11 +114,16 @@ def _read(tree: ast.Module) -> list[Violation]:
     nodes = scoped_nodes(tree)
     roots = module_positions(nodes)
     bases = {id(base) for node, _ in nodes if isinstance(node, ast.ClassDef) for base in node.bases}
+    asked_whether_main = {
+        id(node.left)
+        for node, _ in nodes
+        if isinstance(node, ast.Compare) and [ast.unparse(each) for each in node.comparators] == ["'__main__'"]
+    }
     violations = []
     for scoped in nodes:
         line = getattr(scoped.node, "lineno", 1)
         reasons = [
-            *_node(scoped),
+            *_node(scoped, asked_whether_main),
             *module_as_value(scoped, roots),
             *enumeration_as_value(scoped, bases),
             *pytest_name(scoped.node),
@@ -128,8 +133,8 @@ def _read(tree: ast.Module) -> list[Violation]:
     return violations + [Violation(line, reason) for line, reason in more]
 
 
-def _node(scoped: ScopedNode) -> Iterator[str]:
-    """Yields what is wrong with one node."""
+def _node(scoped: ScopedNode, asked_whether_main: Collection[int]) -> Iterator[str]:
+    """Yields what is wrong with one node; ``asked_whether_main`` are the ids of the names in ``__name__ == "__main__"``."""
     node, scope = scoped.node, scoped.scope
     match node:
         case ast.Import(names=names):
@@ -139,6 +144,8 @@ def _node(scoped: ScopedNode) -> Iterator[str]:
         case ast.Attribute():
             yield from attribute(node, scope)
         case ast.Name(id=name):
+            if name == "__name__" and isinstance(node.ctx, ast.Load) and id(node) not in asked_whether_main:
+                yield "reads the module's name, which is another one where it is judged"
             builtin = name in _REFUSED_BUILTINS and isinstance(node.ctx, ast.Load)
             if (is_dunder(name) and name not in DUNDERS) or (builtin and not scope.certain(name)):
                 yield f"uses `{name}`"
