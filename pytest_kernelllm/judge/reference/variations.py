@@ -76,7 +76,7 @@ def vary(
         # Rows are stressed alike in all inputs; two that are drawn anew must not be equal.
         own = seed + number if kind == OTHERS_THAN_GIVEN else seed
         if kind == NAMED:
-            changes = _named(value, numbers, seed, lambda other: accepts({**varied, name: other}, [*found, name]))
+            changes = _named(value, numbers, seed, _with_other(accepts, varied, name, [*found, name]))
         else:
             changes = _changes(value, kind, own, name in fixed)
         for change in changes:
@@ -117,6 +117,13 @@ def _changes(value: torch.Tensor, kind: str, seed: int, is_fixed: bool) -> Itera
             yield lambda tensor: _few_redrawn(tensor, seed, NEAR_DUPLICATES.index(kind))
     elif value.is_floating_point() and value.isfinite().all():
         yield lambda tensor: changed(tensor, kind, seed)
+
+
+def _with_other(
+    accepts: Accepts, arguments: Arguments, name: str, names: Collection[str]
+) -> Callable[[torch.Tensor], bool]:
+    """Returns whether the original accepts the arguments with another one of a name."""
+    return lambda other: accepts({**arguments, name: other}, names)
 
 
 def _named(

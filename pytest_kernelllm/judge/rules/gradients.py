@@ -20,6 +20,9 @@ from pytest_kernelllm.judge.run.comparison import check_outputs, check_updates
 SEED = 120
 """Added to the first seed, so that inputs differ from those of other rules."""
 
+FROZEN = 4
+"""Inputs and parameters that are frozen alone, at most; all parameters are frozen together, too."""
+
 AGAIN: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "expanded": ("kept", "in a second backward pass through the same graph, "),
@@ -69,10 +72,10 @@ class GradientsRule(Rule):
 
     def _check_frozen(self, run: ProbeRun, again: str, names: Sequence[str]) -> None:
         """Runs the probe with some inputs and parameters that require no gradient, as in a frozen module."""
-        parameters = [name for name in names if name.startswith(PARAMETER)]
-        some = parameters if 0 < len(parameters) < len(names) else list(names[::2])
-        frozen = frozenset(some if again == "kept" else set(names) - set(some))
-        if 0 < len(frozen) < len(names):
+        parameters = frozenset(name for name in names if name.startswith(PARAMETER))
+        ways = dict.fromkeys([parameters, *(frozenset([name]) for name in names[:FROZEN])])
+        asked = [frozen for frozen in ways if 0 < len(frozen) < len(names)]
+        for frozen in asked[again == "kept" :: 2]:
             backward = run_backward(run.judging, run.prepared, frozen=frozen.__contains__)
             context = f"with {', '.join(f'`{name}`' for name in sorted(frozen)[:4])} frozen, "
             check_gradients(run.judging, run.prepared, backward, self.name, context)

@@ -33,7 +33,10 @@ class Backward:
 
 
 def run_backward(
-    judging: Judging, prepared: PreparedProbe, again: str = "", frozen: Callable[[str], bool] = lambda name: False
+    judging: Judging,
+    prepared: PreparedProbe,
+    again: str = "",
+    frozen: Callable[[str], bool] = lambda name: False,
 ) -> Backward:
     """Uploads a probe and has it called once with its backward pass.
 

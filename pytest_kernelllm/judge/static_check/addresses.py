@@ -30,7 +30,9 @@ def made_up_addresses(nodes: Sequence[ScopedNode]) -> Iterator[tuple[int, str]]:
     }
     for node, scope in nodes:
         match node:
-            case ast.Attribute(attr="dtype", value=value) if id(node) not in elements and pointers.holds(value):
+            case ast.Attribute(attr="dtype", value=value) if id(node) not in elements and pointers.holds(
+                value
+            ):
                 yield (
                     node.lineno,
                     f"takes the type of the pointer `{ast.unparse(value)}`, by which a number becomes an address; "
@@ -121,7 +123,8 @@ class _Pointers:
         self._kernels = [
             node
             for node, scope in nodes
-            if isinstance(node, ast.FunctionDef) and any("triton.jit" in _called(d, scope) for d in node.decorator_list)
+            if isinstance(node, ast.FunctionDef)
+            and any("triton.jit" in _called(d, scope) for d in node.decorator_list)
         ]
         self._parameters = {
             (id(kernel), each.arg)

@@ -27,6 +27,7 @@ from pytest_kernelllm.judge.static_check.modules import (
     module_positions,
 )
 from pytest_kernelllm.judge.static_check.scopes import ScopedNode, TooManyAliases, scoped_nodes
+from pytest_kernelllm.judge.static_check.simplified import Simplified
 from pytest_kernelllm.judge.static_check.state import find_kept_state
 
 LONGEST_SOURCE = 1 << 20
@@ -58,7 +59,7 @@ def find_violations(source: str) -> list[Violation]:
         if found := in_source(source):
             return [Violation(*found)]
         violations = [Violation(line, reason) for line, reason in in_names(source)]
-        violations += _read(_PropertiesOfGpus(tree).visit(tree))
+        violations += _read(Simplified(tree).visit(tree))
     except TooManyAliases as error:
         return [Violation(1, f"has names that cannot be resolved: {error}")]
     except (SyntaxError, tokenize.TokenError, ValueError, RecursionError, MemoryError) as error:
@@ -80,36 +81,6 @@ def _other_encoding(source: str) -> str | None:
     return None
 
 
-class _PropertiesOfGpus(ast.NodeTransformer):
-    """Reads ``getattr(torch.cuda.get_device_properties(…), "name", default)`` as an attribute, for the check only.
-
-    Kernels ask so for what an older torch does not know. Of other objects, attributes are not got by name.
-    """
-
-    def __init__(self, tree: ast.Module) -> None:
-        names = {getattr(node, field, None) for node in ast.walk(tree) for field in ("name", "arg", "asname")}
-        stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
-        self._builtin = "getattr" not in names | stored
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        """Replaces the call by a choice between the attribute and the default."""
-        self.generic_visit(node)
-        match node:
-            case ast.Call(
-                func=ast.Name(id="getattr"),
-                args=[
-                    ast.Call(func=ast.Attribute(attr="get_device_properties")) as value,
-                    ast.Constant(value=str(name)),
-                    default,
-                ],
-                keywords=[],
-            ) if self._builtin and name.isidentifier():
-                attribute = ast.copy_location(ast.Attribute(value, name, ast.Load()), node)
-                test = ast.copy_location(ast.Constant(True), node)
-                return ast.copy_location(ast.IfExp(test, attribute, default), node)
-        return node
-
-
 def _read(tree: ast.Module) -> list[Violation]:
     nodes = scoped_nodes(tree)
     roots = module_positions(nodes)
@@ -117,7 +88,8 @@ def _read(tree: ast.Module) -> list[Violation]:
     asked_whether_main = {
         id(node.left)
         for node, _ in nodes
-        if isinstance(node, ast.Compare) and [ast.unparse(each) for each in node.comparators] == ["'__main__'"]
+        if isinstance(node, ast.Compare)
+        and [ast.unparse(each) for each in node.comparators] == ["'__main__'"]
     }
     violations = []
     for scoped in nodes:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
+
+from pytest_kernelllm.judge.shared.structure import flatten
 
 Tensors = Sequence[torch.Tensor]
 
@@ -13,7 +16,41 @@ _NOTICED = "modified by an inplace operation"
 """What PyTorch says where a saved tensor was changed."""
 
 
-def gradients(
+def both_ways(
+    call: Callable[[], Any],
+    named: Mapping[str, torch.Tensor],
+    request: Mapping[str, Any],
+    tensor: Callable[[Any], torch.Tensor],
+) -> tuple[Any, list[torch.Tensor]]:
+    """Makes a call and its backward pass; returns the outputs and a gradient for each source, zeros where there is none.
+
+    Args:
+        call: calls ``forward``.
+        named: inputs, parameters and buffers by name.
+        request: see ``judge.reference.gradients``.
+        tensor: returns the tensor of a description.
+    """
+    sources = [named[name] for name in request["wrt"]]
+    before = {name: each.requires_grad for name, each in named.items()}
+    with torch.enable_grad():
+        for name, each in named.items():
+            each.requires_grad_(name in request["wrt"])
+        outputs = call()
+        flat = [leaf for leaf in flatten(outputs)[1] if isinstance(leaf, torch.Tensor)]
+        pairs = [
+            (leaf, tensor(given["buffer"]).as_strided(given["shape"], given["strides"]))
+            for leaf, given in zip(flat, request["outputs"], strict=False)
+            if given is not None and leaf.requires_grad
+        ]
+        found = _gradients(pairs, sources, request["again"]) if pairs else [None] * len(sources)
+    for name, each in named.items():
+        each.requires_grad_(before[name])
+    return outputs, [
+        torch.zeros_like(s) if g is None else g.detach() for s, g in zip(sources, found, strict=True)
+    ]
+
+
+def _gradients(
     pairs: Sequence[tuple[torch.Tensor, torch.Tensor]], sources: Tensors, again: str
 ) -> Sequence[torch.Tensor | None]:
     """Returns the gradients of the sources; None where there is none.

@@ -101,7 +101,7 @@ class ReadOnlyList(list[Any]):
         raise TypeError("a kernel cannot change a list of the target's")
 
     append = clear = extend = insert = pop = remove = reverse = sort = _refuse
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
 
 
 def _missing(name: str) -> str:

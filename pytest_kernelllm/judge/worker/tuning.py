@@ -61,7 +61,9 @@ def _pruned(tuner: Any, named: dict[str, Any], kwargs: dict[str, Any]) -> list[A
         for values in (named, {name: _zeros(value) for name, value in named.items()})
     ]
     if kept[0] != kept[1]:
-        raise ValueError("configurations are chosen by the values of tensors, but remembered for other values")
+        raise ValueError(
+            "configurations are chosen by the values of tensors, but remembered for other values"
+        )
     return kept[0] or [tuner.configs[0]]
 
 

@@ -23,10 +23,10 @@ from pytest_kernelllm.judge.shared.channel import Channel, ChannelClosed
 from pytest_kernelllm.judge.shared.clock import GpuClock
 from pytest_kernelllm.judge.shared.structure import flatten
 from pytest_kernelllm.judge.shared.watch import OperationWatch
+from pytest_kernelllm.judge.worker import backward, surroundings
 from pytest_kernelllm.judge.worker.absent_gpu import answer_for_gpu
 from pytest_kernelllm.judge.worker.compiling import NotCompiled, compile_only
 from pytest_kernelllm.judge.worker.errors import describe
-from pytest_kernelllm.judge.worker import backward, surroundings
 from pytest_kernelllm.judge.worker.launches import LaunchRecorder, milliseconds
 from pytest_kernelllm.judge.worker.stand_in import ReadOnlyList, build
 
@@ -117,8 +117,9 @@ class Worker:
         The request's ``how`` is ``watched`` (torch's operations are counted, memory is guarded),
         ``sanitized`` (the same, with every access checked in Triton's interpreter), ``reversed`` (watched,
         with programs in reverse order in the interpreter), ``elsewhere`` (watched, in the surroundings of
-        ``surroundings.as_elsewhere``), ``no kernels`` (watched, with launches skipped), or ``timed`` (on a GPU, behind ``flushes`` overwrites of L2). With ``release``, as in ``loop`` and ``share``, the
-        cache of GPU memory is released afterwards, so an untimed call comes first, which allocates it anew.
+        ``surroundings.as_elsewhere``), ``no kernels`` (watched, with launches skipped), or ``timed`` (on a GPU,
+        behind ``flushes`` overwrites of L2). With ``release``, as in ``loop`` and ``share``, the cache of GPU
+        memory is released afterwards, so an untimed call comes first, which allocates it anew.
         """
         call, inputs = self._call(request["inputs"])
         if "grad" in request:
@@ -204,28 +205,11 @@ class Worker:
         self, call: Callable[[], Any], inputs: dict[str, Any], request: dict[str, Any]
     ) -> Callable[[], Any]:
         """Returns a function that makes the call and its backward pass, see ``judge.reference.gradients``."""
-        named = {**inputs, **self.state_tensors}
-        sources = [named[name] for name in request["wrt"]]
-        needs = {name: t.requires_grad for name, t in named.items() if isinstance(t, torch.Tensor)}
+        named = {k: v for k, v in {**inputs, **self.state_tensors}.items() if isinstance(v, torch.Tensor)}
 
         def both_ways() -> Any:
-            with torch.enable_grad():
-                for name in needs:
-                    named[name].requires_grad_(name in request["wrt"])
-                outputs = call()
-                flat = [leaf for leaf in flatten(outputs)[1] if isinstance(leaf, torch.Tensor)]
-                pairs = [
-                    (leaf, self._tensor(given["buffer"]).as_strided(given["shape"], given["strides"]))
-                    for leaf, given in zip(flat, request["outputs"], strict=False)
-                    if given is not None and leaf.requires_grad
-                ]
-                found = backward.gradients(pairs, sources, request["again"]) if pairs else ()
-            for name, before in needs.items():
-                named[name].requires_grad_(before)
-            gradients = [
-                torch.zeros_like(s) if g is None else g.detach() for s, g in zip(sources, found, strict=False)
-            ]
-            self._write(gradients or [torch.zeros_like(source) for source in sources], request["buffers"])
+            outputs, gradients = backward.both_ways(call, named, request, self._tensor)
+            self._write(gradients, request["buffers"])
             return outputs
 
         return both_ways
