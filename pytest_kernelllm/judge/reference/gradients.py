@@ -157,10 +157,13 @@ def _otherwise(
 
 
 def _output_gradients(leaves: list[Any], seed: int, incoming: str) -> list[torch.Tensor | None]:
-    """Returns random gradients for the leaves that require one."""
+    """Returns random gradients for the leaves that require one; of several, for every other one under each of ``LAYOUTS``."""
     into: list[torch.Tensor | None] = []
+    used = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    if incoming and len(used) > 1:
+        used = used[list(LAYOUTS).index(incoming) :: len(LAYOUTS)]
     for i, leaf in enumerate(leaves):
-        if not (isinstance(leaf, torch.Tensor) and leaf.requires_grad):
+        if i not in used:
             into.append(None)
             continue
         generator = torch.Generator(leaf.device).manual_seed(SEED + seed + i)

@@ -11,11 +11,18 @@ from pytest_kernelllm.core.records import Case
 from pytest_kernelllm.core.stages import RUNNING
 from pytest_kernelllm.judge.reference import calls
 from pytest_kernelllm.judge.reference.acceptance import Unasked
+from pytest_kernelllm.judge.reference.named_numbers import named_numbers
 from pytest_kernelllm.judge.reference.originals import Modules, Originals
 from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.reference.stress import PLANTED, TRANSFORMS
 from pytest_kernelllm.judge.reference.unsupported import OriginalError, original_errors
-from pytest_kernelllm.judge.reference.variations import OTHERS_FOR_FIXED, Change, allows_nonfinite, vary
+from pytest_kernelllm.judge.reference.variations import (
+    NAMED,
+    OTHERS_FOR_FIXED,
+    Change,
+    allows_nonfinite,
+    vary,
+)
 
 
 class Inputs:
@@ -51,6 +58,7 @@ class Inputs:
             probe.seed,
             fixed,
             lambda arguments, names: trial.accepts_inputs(few(arguments), names, nonfinite),
+            named_numbers(modules.perturbed, drawn) if probe.stress == NAMED else (),
         )
         constant = sorted(fixed - set(changes)) if probe.stress == OTHERS_FOR_FIXED else []
         if constant:

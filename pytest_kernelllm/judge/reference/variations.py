@@ -18,6 +18,8 @@ REPEATED = "few different values"
 """Changes integers and booleans row by row: to the least, the largest, one or random values of their own."""
 OUT_OF_RANGE = "negative and very large values"
 """Writes -1, -100 and values beyond 32 bits into integers."""
+NAMED = "numbers that the module names, and greatest indices"
+"""Writes integers that mean something to the original, such as ``ignore_index``, as far as it accepts each."""
 OTHERS_FOR_FIXED = "other values where they are always the same"
 """Changes inputs that have the same values at every seed."""
 OTHERS_THAN_GIVEN = "other values than those given"
@@ -49,16 +51,23 @@ def allows_nonfinite(kind: str) -> bool:
 
 
 def vary(
-    arguments: Arguments, kind: str, seed: int, fixed: Collection[str], accepts: Accepts
+    arguments: Arguments,
+    kind: str,
+    seed: int,
+    fixed: Collection[str],
+    accepts: Accepts,
+    numbers: Sequence[int] = (),
 ) -> Mapping[str, Change]:
     """Returns the changes of inputs that the original accepts together, by the inputs' names.
 
     Args:
         arguments: by parameter name.
-        kind: a kind of ``stress``, ``REPEATED``, ``OUT_OF_RANGE``, ``OTHERS_FOR_FIXED`` or ``OTHERS_THAN_GIVEN``.
+        kind: a kind of ``stress``, ``REPEATED``, ``OUT_OF_RANGE``, ``NAMED``, ``OTHERS_FOR_FIXED`` or
+            ``OTHERS_THAN_GIVEN``.
         seed: the judge's secret.
         fixed: names of inputs that have the same values at every seed.
         accepts: tries arguments. Real-valued inputs under ``stress`` are not tried: they take any value.
+        numbers: those of ``NAMED``.
     """
     found: dict[str, Change] = {}
     varied = dict(arguments)
@@ -67,7 +76,11 @@ def vary(
         value = tensors[name]
         # Rows are stressed alike in all inputs; two that are drawn anew must not be equal.
         own = seed + number if kind == OTHERS_THAN_GIVEN else seed
-        for change in _changes(value, kind, own, name in fixed):
+        if kind == NAMED:
+            changes = _named(value, numbers, seed, _with_other(accepts, varied, name, [*found, name]))
+        else:
+            changes = _changes(value, kind, own, name in fixed)
+        for change in changes:
             other = change(value)
             if torch.equal(other, value):
                 continue
@@ -105,6 +118,26 @@ def _changes(value: torch.Tensor, kind: str, seed: int, is_fixed: bool) -> Itera
             yield lambda tensor: _few_redrawn(tensor, seed, NEAR_DUPLICATES.index(kind))
     elif value.is_floating_point() and value.isfinite().all():
         yield lambda tensor: changed(tensor, kind, seed)
+
+
+def _with_other(
+    accepts: Accepts, arguments: Arguments, name: str, names: Collection[str]
+) -> Callable[[torch.Tensor], bool]:
+    """Returns whether the original accepts the arguments with another one of a name."""
+    return lambda other: accepts({**arguments, name: other}, names)
+
+
+def _named(
+    value: torch.Tensor, numbers: Sequence[int], seed: int, accepts: Callable[[torch.Tensor], bool]
+) -> Iterator[Change]:
+    """Yields the change that writes all numbers that the original accepts alone."""
+    if value.dtype not in WHOLE:
+        return
+    limits = torch.iinfo(value.dtype)
+    within = [number for number in numbers if limits.min <= number <= limits.max]
+    accepted = tuple(number for number in within if accepts(_with(value, (number,), seed)))
+    if accepted:
+        yield lambda tensor: _with(tensor, accepted, seed)
 
 
 def _redrawn(tensor: torch.Tensor, seed: int) -> torch.Tensor:
@@ -173,11 +206,11 @@ def _repeated(tensor: torch.Tensor, seed: int) -> torch.Tensor:
 
 
 def _with(tensor: torch.Tensor, values: tuple[int, ...], seed: int) -> torch.Tensor:
-    """Returns the tensor with each of the values in about an eighth of its places, and at least in one."""
+    """Returns the tensor with each of the values in an eighth of its places, or fewer where there are many values."""
     generator = torch.Generator(tensor.device).manual_seed(seed)
     flat = tensor.flatten().clone()
     order = torch.randperm(len(flat), generator=generator, device=tensor.device)
-    some = max(1, len(flat) // 8)
+    some = max(1, len(flat) // max(8, len(values)))
     for number, value in enumerate(values):
         flat[order[number * some : (number + 1) * some]] = value
     return flat.reshape(tensor.shape)

@@ -34,6 +34,7 @@ from pytest_kernelllm.judge.rules.speed import Speed
 from pytest_kernelllm.judge.rules.static_check import StaticCheck
 from pytest_kernelllm.judge.rules.stress import Stress
 from pytest_kernelllm.judge.rules.supports import Supports
+from pytest_kernelllm.judge.rules.surroundings import Surroundings
 from pytest_kernelllm.judge.rules.torch_share import TorchShare
 from pytest_kernelllm.judge.rules.types import Types
 from pytest_kernelllm.judge.rules.values import Values
@@ -68,6 +69,7 @@ RULES: tuple[Rule, ...] = (
     Repeat(),
     Decoy(),
     Alignment(),
+    Surroundings(),
     DeviceTime(),
     Recheck(),
     Clocks(),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from pytest_kernelllm.judge.findings import Decision
-from pytest_kernelllm.judge.reference.gradients import LAYOUTS
+from pytest_kernelllm.judge.reference.gradients import LAYOUTS, PARAMETER
 from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.rules.buffers_updated import NAME as BUFFERS_UPDATED
 from pytest_kernelllm.judge.rules.inputs_kept import check_inputs_kept
@@ -18,6 +19,21 @@ from pytest_kernelllm.judge.run.comparison import check_outputs, check_updates
 
 SEED = 120
 """Added to the first seed, so that inputs differ from those of other rules."""
+
+FROZEN = 4
+"""Inputs and parameters that are frozen alone, at most; all parameters are frozen together, too."""
+
+AGAIN: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "expanded": ("kept", "in a second backward pass through the same graph, "),
+        "transposed": (
+            "changed",
+            "after inputs or outputs were changed in place, which it would notice if it had saved them with "
+            "`save_for_backward`, ",
+        ),
+    }
+)
+"""How the backward pass is run a second time (``worker.backward``), and the reason's beginning, by the layout of gradients."""
 
 ASKED = frozenset({"values", "sizes", "attributes", "weights", "integer inputs", "gradients"})
 """Rules at whose probes gradients are checked as well."""
@@ -41,12 +57,25 @@ class GradientsRule(Rule):
         probe, judging = run.prepared.probe, run.judging
         if not judging.references.subject.case(probe.case).domain.grad or probe.rule not in ASKED:
             return
-        backward = run_backward(judging, run.prepared)
+        again, context = AGAIN.get(probe.incoming, ("", ""))
+        backward = run_backward(judging, run.prepared, again)
         check_inputs_kept(backward.uploaded, run.prepared, judging.findings)
         check_updates(judging, backward.uploaded, run.prepared, BUFFERS_UPDATED, "after its backward pass, ")
-        check_gradients(judging, run.prepared, backward, self.name)
+        check_gradients(judging, run.prepared, backward, self.name, context)
         check_outputs(judging, backward.uploaded, run.prepared, self.name, "after its backward pass, ")
         trivial = backward.gradients.trivial
         if trivial is not None and probe.rule == "values" and run.prepared.trivial is None:
             reason = f"{trivial} would pass as the gradients at {run.where}; give inputs that tell them apart"
             raise Decision("inconclusive", "correctness", reason)
+        if again:
+            self._check_frozen(run, again, backward.asked)
+
+    def _check_frozen(self, run: ProbeRun, again: str, names: Sequence[str]) -> None:
+        """Runs the probe with some inputs and parameters that require no gradient, as in a frozen module."""
+        parameters = frozenset(name for name in names if name.startswith(PARAMETER))
+        ways = dict.fromkeys([parameters, *(frozenset([name]) for name in names[:FROZEN])])
+        asked = [frozen for frozen in ways if 0 < len(frozen) < len(names)]
+        for frozen in asked[again == "kept" :: 2]:
+            backward = run_backward(run.judging, run.prepared, frozen=frozen.__contains__)
+            context = f"with {', '.join(f'`{name}`' for name in sorted(frozen)[:4])} frozen, "
+            check_gradients(run.judging, run.prepared, backward, self.name, context)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pytest_kernelllm.core.records import TensorSpec
 from pytest_kernelllm.judge.reference.probes import Probe
-from pytest_kernelllm.judge.reference.variations import OUT_OF_RANGE, REPEATED
+from pytest_kernelllm.judge.reference.variations import NAMED, OUT_OF_RANGE, REPEATED
 from pytest_kernelllm.judge.rules.rule import SupportedCase
 from pytest_kernelllm.judge.rules.stress import stress_sizes
 from pytest_kernelllm.judge.rules.values import OutputRule
@@ -21,10 +21,13 @@ class IntegerInputs(OutputRule):
     """Outputs are right for repeated, negative and very large integers, and for rows that are all true or false."""
 
     name = "integer inputs"
-    says = "outputs are right for repeated, negative and large integers, and for all-true and all-false rows"
+    says = (
+        "outputs are right for repeated, negative and large integers, for those that the module names, for the greatest index, "
+        "and for all-true and all-false rows"
+    )
 
     def probes(self, supported: SupportedCase) -> Iterable[Probe]:
-        """Returns one probe in the inputs' own range, and one beyond it."""
+        """Returns one probe in the inputs' own range, one beyond it, and one with numbers that mean something."""
         specs = supported.case.domain.inputs.values()
         dtypes = {spec.dtype for spec in specs if isinstance(spec, TensorSpec)}
         sizes, _ = stress_sizes(supported)
@@ -32,3 +35,4 @@ class IntegerInputs(OutputRule):
             yield supported.probe(self.name, sizes, SEED, stress=REPEATED)
         if any("int" in dtype for dtype in dtypes):
             yield supported.probe(self.name, sizes, SEED + 1, stress=OUT_OF_RANGE)
+            yield supported.probe(self.name, sizes, SEED + 2, stress=NAMED)

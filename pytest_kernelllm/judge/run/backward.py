@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,14 +24,27 @@ class Backward:
     uploaded: Uploaded
     gradients: Gradients
     """The expected gradients."""
+    asked: Sequence[str]
+    """Names of those that the worker was asked for."""
     written: Sequence[torch.Tensor]
-    """What the worker wrote, one buffer for each of ``gradients.names``."""
+    """What the worker wrote, one buffer for each of ``asked``."""
     incoming: Sequence[tuple[torch.Tensor, torch.Tensor]]
     """The shared memory of each gradient of an output, and what the judge wrote there."""
 
 
-def run_backward(judging: Judging, prepared: PreparedProbe) -> Backward:
+def run_backward(
+    judging: Judging,
+    prepared: PreparedProbe,
+    again: str = "",
+    frozen: Callable[[str], bool] = lambda name: False,
+) -> Backward:
     """Uploads a probe and has it called once with its backward pass.
+
+    Args:
+        judging: the candidate.
+        prepared: the probe.
+        again: see ``worker.backward.gradients``.
+        frozen: whether an input or parameter requires no gradient.
 
     Raises:
         Decision: the call failed.
@@ -40,7 +53,8 @@ def run_backward(judging: Judging, prepared: PreparedProbe) -> Backward:
     """
     gradients = judging.references.gradients(prepared)
     incoming = [flat(g) for g in gradients.into if g is not None]
-    expected = gradients.expected.original
+    asked = [name for name in gradients.names if not frozen(name)]
+    expected = [gradients.expected.original[gradients.names.index(name)] for name in asked]
     room = sum(buffer_bytes(t.shape, t.dtype) for t in (*incoming, *expected))
     uploaded = upload(judging, prepared, room=room)
     outputs: list[dict[str, Any] | None] = []
@@ -59,13 +73,17 @@ def run_backward(judging: Judging, prepared: PreparedProbe) -> Backward:
     for buffer, _ in buffers:
         poison(buffer)
     descriptions = [description for _, description in buffers]
-    request = {"wrt": list(gradients.names), "outputs": outputs, "buffers": descriptions}
+    request = {"wrt": asked, "outputs": outputs, "buffers": descriptions, "again": again}
     call(judging, uploaded, prepared, judging.first_run, grad=request)
-    return Backward(uploaded, gradients, [buffer for buffer, _ in buffers], lent)
+    return Backward(uploaded, gradients, asked, [buffer for buffer, _ in buffers], lent)
 
 
-def check_gradients(judging: Judging, prepared: PreparedProbe, backward: Backward, rule: str) -> None:
+def check_gradients(
+    judging: Judging, prepared: PreparedProbe, backward: Backward, rule: str, context: str = ""
+) -> None:
     """Compares every gradient with float64, and records the differences under ``rule``.
+
+    ``context`` is the beginning of the reason, where the probe's description is not enough.
 
     Raises:
         Decision: a gradient is wrong, or the backward pass changed a gradient that was passed to it.
@@ -77,10 +95,11 @@ def check_gradients(judging: Judging, prepared: PreparedProbe, backward: Backwar
     )
     broken = f"its backward pass changes the gradients of its outputs in place at {prepared.probe.describe()}"
     judging.findings.require(rule, "leaves gradients of outputs as they were", kept, broken)
-    for i, (name, buffer) in enumerate(zip(gradients.names, backward.written, strict=True)):
+    for name, buffer in zip(backward.asked, backward.written, strict=True):
+        i = gradients.names.index(name)
         difference = numerics.compare(buffer, gradients.expected, i, references.policy, references.tolerance)
         broken = (
-            f"the gradient of `{name}` is wrong {difference.detail}; relative error {difference.measured:.3g}, "
+            f"{context}the gradient of `{name}` is wrong {difference.detail}; relative error {difference.measured:.3g}, "
             f"allowed {difference.allowed:.3g}, at {prepared.probe.describe()}"
         )
         measured = difference.measured if math.isfinite(difference.measured) else "not finite"

@@ -37,31 +37,35 @@ def module_tree(
     values: dict[str, Any] = {}
     # Not by named_parameters and named_children: what has several names is there under each.
     for name, tensor in {**module._parameters, **module._buffers}.items():
+        values[name] = None
         if tensor is not None:
-            buffers[prefix + name], values[name] = in_buffer(tensor, allocator)
+            buffers[prefix + name], description = in_buffer(tensor, allocator)
+            needs = {"requires_grad": tensor.requires_grad} if name in module._parameters else {}
+            values[name] = {"buffer": description, **needs}
     for name, value in vars(module).items():
         if f"{prefix}{name}" in given or name == "_reversed_padding_repeated_twice":
             plain(values, name, value)
-    for name in ("weight", "bias"):  # a stock layer without a bias has the attribute all the same
-        if name in module._parameters and module._parameters[name] is None:
-            values[name] = None
+    values |= {name: None for name, child in module._modules.items() if child is None}
+    children = {
+        **{
+            name: module_tree(child, allocator, buffers, given, f"{prefix}{name}.")
+            for name, child in module._modules.items()
+            if child is not None
+        },
+        **{
+            name: _namespace(value, given, f"{prefix}{name}.")
+            for name, value in vars(module).items()
+            if _is_namespace(name, value)
+        },
+    }
     held = container(module)
     return {
         "class": f"{type(module).__module__}.{type(module).__qualname__}",
+        "training": module.training,
         "values": values,
-        "children": {
-            **{
-                name: module_tree(child, allocator, buffers, given, f"{prefix}{name}.")
-                for name, child in module._modules.items()
-                if child is not None
-            },
-            **{
-                name: _namespace(value, given, f"{prefix}{name}.")
-                for name, value in vars(module).items()
-                if _is_namespace(name, value)
-            },
-        },
+        "children": children,
         "container": held and {"kind": held.kind, "names": held.names},
+        "withheld": sorted({*dir(module)} - {*values, *children, *dir(torch.nn.Module())}),
     }
 
 
@@ -71,7 +75,7 @@ def given_by(domain: Domain) -> frozenset[str]:
 
 
 def plain(values: dict[str, Any], name: str, value: Any) -> None:
-    """Adds ``value`` to ``values`` as JSON if it is a scalar, a dtype or a tuple of scalars."""
+    """Adds ``value`` to ``values`` as JSON if it is a scalar, a dtype, or a tuple or list of scalars."""
     if value is None or isinstance(value, bool | int | str):
         values[name] = value
     elif isinstance(value, float):
@@ -83,14 +87,14 @@ def plain(values: dict[str, Any], name: str, value: Any) -> None:
     elif isinstance(value, tuple | list) and all(
         isinstance(v, bool | int | str | None) or (isinstance(v, float) and math.isfinite(v)) for v in value
     ):
-        values[name] = {"tuple": list(value)}
+        values[name] = {"tuple" if isinstance(value, tuple) else "list": list(value)}
 
 
 def in_buffer(tensor: torch.Tensor, allocator: Allocator) -> tuple[torch.Tensor, dict[str, Any]]:
     """Copies ``tensor`` to a shared buffer; returns the buffer and its description for the worker."""
     buffer, description = allocator.buffer(tensor.shape, tensor.dtype)
     buffer.copy_(tensor.detach())
-    return buffer, {"buffer": description}
+    return buffer, description
 
 
 def _is_namespace(name: str, value: Any) -> bool:
@@ -104,4 +108,4 @@ def _namespace(value: Any, given: Collection[str], prefix: str) -> dict[str, Any
     for name, item in vars(value).items():
         if f"{prefix}{name}" in given:
             plain(values, name, item)
-    return {"class": "", "values": values, "children": {}, "container": None}
+    return {"class": "", "values": values, "children": {}}

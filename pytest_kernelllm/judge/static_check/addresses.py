@@ -38,6 +38,8 @@ def made_up_addresses(nodes: Sequence[ScopedNode]) -> Iterator[tuple[int, str]]:
                     f"takes the type of the pointer `{ast.unparse(value)}`, by which a number becomes an address; "
                     "use `.dtype.element_ty`",
                 )
+            case ast.Attribute(attr="type") if id(node) not in elements and pointers.in_kernel(node):
+                yield node.lineno, "takes a `.type`, by which a number may become an address"
             case ast.arg(annotation=ast.expr() as annotation) if _may_be_a_pointers(annotation, scope):
                 yield node.lineno, f"annotates `{node.arg}`, by which a number may become an address"
             case ast.FunctionDef(name="data_ptr") | ast.Name(id="data_ptr", ctx=ast.Store()):
@@ -117,6 +119,21 @@ class _Pointers:
                     links += [((id(function), name), (id(function), own)) for own in _base(value)]
                 case ast.AugAssign(target=ast.Name(id=name), value=value):
                     links += [((id(function), name), (id(function), own)) for own in _base(value)]
+        called = {name for node, _ in nodes if isinstance(node, ast.Call) for name in _base(node.func)}
+        self._kernels = [
+            node
+            for node, scope in nodes
+            if isinstance(node, ast.FunctionDef)
+            and any("triton.jit" in _called(d, scope) for d in node.decorator_list)
+        ]
+        self._parameters = {
+            (id(kernel), each.arg)
+            for kernel in self._kernels
+            if kernel.name not in called
+            for each in kernel.args.args
+            if each.annotation is None
+        }
+        """Those of launched kernels: pointers and numbers."""
         before = -1
         while before != len(self._names):
             before = len(self._names)
@@ -124,10 +141,19 @@ class _Pointers:
                 if one in self._names or other in self._names:
                     self._names |= {one, other}
 
+    def in_kernel(self, node: ast.expr) -> bool:
+        """Whether an expression is part of a kernel."""
+        return self._holder.get(id(node)) in self._kernels
+
     def holds(self, node: ast.expr) -> bool:
         """Whether an expression is, or is computed from, a pointer."""
         function = self._holder.get(id(node))
-        return function is not None and any((id(function), name) in self._names for name in _base(node))
+        found = {(id(function), name) for name in _base(node)}
+        return bool(found & self._names) or (isinstance(node, ast.Name) and bool(found & self._parameters))
+
+
+def _called(decorator: ast.expr, scope: LexicalScope) -> frozenset[str]:
+    return paths(decorator.func if isinstance(decorator, ast.Call) else decorator, scope)
 
 
 def _base(node: ast.expr) -> list[str]:

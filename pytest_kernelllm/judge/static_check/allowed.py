@@ -60,7 +60,7 @@ _METHODS = """
     H T byte char contiguous cpu cuda data data_ptr device dim dim_order dtype element_size expand
     expand_as index is_contiguous is_cpu is_cuda is_meta is_sparse is_sparse_csr item itemsize layout mH
     mT nbytes ndim ndimension nelement new_empty new_empty_strided new_full new_ones new_tensor
-    new_zeros repeat requires_grad reshape_as shape size storage_offset stride sum_to_size to to_dense
+    new_zeros repeat requires_grad reshape_as shape size stride sum_to_size to to_dense
     type type_as unfold view view_as
 """.split()
 """Attributes and methods that only tensors have."""
@@ -159,8 +159,10 @@ NAMESPACES: dict[str, frozenset[str]] = {
         "collections.abc": "Callable Iterable Iterator Mapping Sequence".split(),
         "collections": ["namedtuple"],
         "contextlib": ["contextmanager", "nullcontext"],
+        "dataclasses": ["dataclass"],
         "enum": ["Enum", "IntEnum"],
         "functools": ["cache", "lru_cache", "partial", "reduce", "wraps"],
+        "itertools": ["product"],
         "math": _MATH,
         "torch": [*_BOTH, *_TORCH, "zero_", "__version__"],
         "torch.amp": ["autocast", "custom_bwd", "custom_fwd"],
@@ -212,10 +214,12 @@ refused for some other objects."""
 
 INSIDE_TRITON = frozenset(
     """
-    add_pre_run_hook all_kwargs arg_names base_fn cache cache_key cache_results check_disk_cache configs configs_top_k constexprs
-    create_binder device_caches do_bench do_not_specialize do_not_specialize_on_alignment early_config_prune fn
-    get_capture_scope is_gluon keywords kwargs launch_metadata params parse post_hook pre_hook pre_run_hooks preload
-    prune_configs raw_src repr reset_to_zero restore_value rewrite rewriter rewritten_fn src type used_global_vals
+    add_pre_run_hook all_kwargs arg_names base_fn bench_time best_config cache cache_clear cache_info
+    cache_key cache_results check_disk_cache configs configs_timings configs_top_k constexprs
+    create_binder device_caches do_bench do_not_specialize do_not_specialize_on_alignment
+    early_config_prune fn get_capture_scope hash is_gluon keywords kwargs launch_metadata module nargs
+    next_functions params parse post_hook pre_hook pre_run_hooks preload prune_configs raw_src repr
+    reset_to_zero restore_value rewrite rewriter rewritten_fn src type used_global_vals
     user_defined_post_hook user_defined_pre_hook
     """.split()
 )
@@ -249,7 +253,7 @@ INSIDE_TORCH = frozenset(
     register_post_accumulate_grad_hook register_state_dict_post_hook register_state_dict_pre_hook reinforce
     requires_grad_ reset_parameters resize resize_ resize_as resize_as_ resize_as_sparse_ retain_grad
     retains_grad row_indices set_ set_extra_state set_submodule share_memory share_memory_ smm solve
-    sparse_dim sparse_mask sparse_resize_ sparse_resize_and_clear_ sspaddmm state_dict storage storage_type
+    sparse_dim sparse_mask sparse_resize_ sparse_resize_and_clear_ sspaddmm state_dict storage storage_offset storage_type
     symeig to_empty to_mkldnn to_padded_tensor to_sparse to_sparse_bsc to_sparse_bsr to_sparse_coo
     to_sparse_csc to_sparse_csr tolist train untyped_storage volatile xpu zero_grad
     """.split()

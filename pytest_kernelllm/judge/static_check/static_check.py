@@ -10,7 +10,7 @@ import ast
 import builtins
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from pytest_kernelllm.core.characters import in_names, in_source
@@ -27,6 +27,7 @@ from pytest_kernelllm.judge.static_check.modules import (
     module_positions,
 )
 from pytest_kernelllm.judge.static_check.scopes import ScopedNode, TooManyAliases, scoped_nodes
+from pytest_kernelllm.judge.static_check.simplified import Simplified
 from pytest_kernelllm.judge.static_check.state import find_kept_state
 
 LONGEST_SOURCE = 1 << 20
@@ -58,7 +59,7 @@ def find_violations(source: str) -> list[Violation]:
         if found := in_source(source):
             return [Violation(*found)]
         violations = [Violation(line, reason) for line, reason in in_names(source)]
-        violations += _read(_PropertiesOfGpus(tree).visit(tree))
+        violations += _read(Simplified(tree).visit(tree))
     except TooManyAliases as error:
         return [Violation(1, f"has names that cannot be resolved: {error}")]
     except (SyntaxError, tokenize.TokenError, ValueError, RecursionError, MemoryError) as error:
@@ -80,45 +81,21 @@ def _other_encoding(source: str) -> str | None:
     return None
 
 
-class _PropertiesOfGpus(ast.NodeTransformer):
-    """Reads ``getattr(torch.cuda.get_device_properties(…), "name", default)`` as an attribute, for the check only.
-
-    Kernels ask so for what an older torch does not know. Of other objects, attributes are not got by name.
-    """
-
-    def __init__(self, tree: ast.Module) -> None:
-        names = {getattr(node, field, None) for node in ast.walk(tree) for field in ("name", "arg", "asname")}
-        stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
-        self._builtin = "getattr" not in names | stored
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        """Replaces the call by a choice between the attribute and the default."""
-        self.generic_visit(node)
-        match node:
-            case ast.Call(
-                func=ast.Name(id="getattr"),
-                args=[
-                    ast.Call(func=ast.Attribute(attr="get_device_properties")) as value,
-                    ast.Constant(value=str(name)),
-                    default,
-                ],
-                keywords=[],
-            ) if self._builtin and name.isidentifier():
-                attribute = ast.copy_location(ast.Attribute(value, name, ast.Load()), node)
-                test = ast.copy_location(ast.Constant(True), node)
-                return ast.copy_location(ast.IfExp(test, attribute, default), node)
-        return node
-
-
 def _read(tree: ast.Module) -> list[Violation]:
     nodes = scoped_nodes(tree)
     roots = module_positions(nodes)
     bases = {id(base) for node, _ in nodes if isinstance(node, ast.ClassDef) for base in node.bases}
+    asked_whether_main = {
+        id(node.left)
+        for node, _ in nodes
+        if isinstance(node, ast.Compare)
+        and [ast.unparse(each) for each in node.comparators] == ["'__main__'"]
+    }
     violations = []
     for scoped in nodes:
         line = getattr(scoped.node, "lineno", 1)
         reasons = [
-            *_node(scoped),
+            *_node(scoped, asked_whether_main),
             *module_as_value(scoped, roots),
             *enumeration_as_value(scoped, bases),
             *pytest_name(scoped.node),
@@ -128,8 +105,8 @@ def _read(tree: ast.Module) -> list[Violation]:
     return violations + [Violation(line, reason) for line, reason in more]
 
 
-def _node(scoped: ScopedNode) -> Iterator[str]:
-    """Yields what is wrong with one node."""
+def _node(scoped: ScopedNode, asked_whether_main: Collection[int]) -> Iterator[str]:
+    """Yields what is wrong with one node; ``asked_whether_main`` are the ids of the names in ``__name__ == "__main__"``."""
     node, scope = scoped.node, scoped.scope
     match node:
         case ast.Import(names=names):
@@ -139,6 +116,8 @@ def _node(scoped: ScopedNode) -> Iterator[str]:
         case ast.Attribute():
             yield from attribute(node, scope)
         case ast.Name(id=name):
+            if name == "__name__" and isinstance(node.ctx, ast.Load) and id(node) not in asked_whether_main:
+                yield "reads the module's name, which is another one where it is judged"
             builtin = name in _REFUSED_BUILTINS and isinstance(node.ctx, ast.Load)
             if (is_dunder(name) and name not in DUNDERS) or (builtin and not scope.certain(name)):
                 yield f"uses `{name}`"

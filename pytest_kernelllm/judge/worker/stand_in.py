@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, ItemsView, Iterator, KeysView, Sequence, ValuesView
+from collections.abc import Callable, Collection, ItemsView, Iterator, KeysView, Sequence, ValuesView
 from typing import Any
 
 import torch
@@ -26,8 +26,8 @@ VENDOR_LAYERS = frozenset(
 """Stock layers that a kernel may call on ``self``: vendor libraries' GEMMs, convolutions and look-ups."""
 
 
-class StandIn:
-    """A module's parameters, buffers, plain attributes and submodules."""
+class Values:
+    """A configuration object's values."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         """Take the values as attributes."""
@@ -35,10 +35,53 @@ class StandIn:
 
     def __getattr__(self, name: str) -> Any:
         """Say in words what is missing."""
-        raise AttributeError(f"the target has no plain attribute, parameter or buffer `{name}`")
+        raise AttributeError(_missing(name))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+
+class StandIn(torch.nn.Module):
+    """A module's parameters, buffers, plain attributes and submodules.
+
+    It is a module, and its parameters are such, because a kernel could otherwise tell whether it is being judged. What
+    it asks for and only the target has is recorded: an exception could be caught.
+    """
+
+    def __init__(self, values: dict[str, Any], withheld: Collection[str], asked: list[str]) -> None:
+        """Takes values as attributes.
+
+        Args:
+            values: by name; Parameters, other tensors (buffers), modules, plain values.
+            withheld: names of what the target has beside these.
+            asked: receives in words what only the target has.
+        """
+        super().__init__()
+        vars(self)["_withheld"], vars(self)["_asked"] = frozenset(withheld), asked
+        for name, value in values.items():
+            if isinstance(value, torch.nn.Parameter):
+                self._parameters[name] = value
+            elif isinstance(value, torch.Tensor):
+                self._buffers[name] = value
+            elif isinstance(value, torch.nn.Module):
+                self._modules[name] = value
+            else:
+                vars(self)[name] = value
+
+    def __getattr__(self, name: str) -> Any:
+        """Finds a tensor or submodule; says in words what is missing."""
+        for held in (self._parameters, self._buffers, self._modules):
+            if name in held:
+                return held[name]
+        if name in self._withheld:
+            self._asked.append(f"`self.{name}`, which is no value that the original's forward reads")
+        raise AttributeError(_missing(name))
+
+    def __repr__(self) -> str:
+        """Records that a kernel asks for its target's text."""
+        self._asked.append("the text of a module")
+        return "a module"
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Refuse: a worker does not hold the target's code."""
+        self._asked.append("a result of the target's own code")
         raise TypeError(
             "a kernel cannot call the target's own submodules; only stock GEMM and convolution layers"
         )
@@ -51,14 +94,31 @@ class StandIn:
     get_buffer = get_submodule
 
 
+class ReadOnlyList(list[Any]):
+    """A list of the target's. Where a kernel would change it, that is an error."""
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError("a kernel cannot change a list of the target's")
+
+    append = clear = extend = insert = pop = remove = reverse = sort = _refuse
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+
+
+def _missing(name: str) -> str:
+    return f"the target has no plain attribute, parameter or buffer `{name}`"
+
+
 class Container(StandIn):
     """A module whose parts are reached by subscript."""
 
     _parts: dict[str, Any]
 
-    def __init__(self, values: dict[str, Any], names: Sequence[str]) -> None:
+    def __init__(
+        self, values: dict[str, Any], withheld: Collection[str], asked: list[str], names: Sequence[str]
+    ) -> None:
         """``names`` are those of the parts, in order."""
-        super().__init__({**values, "_parts": {name: values.get(name) for name in names}})
+        super().__init__(values, withheld, asked)
+        vars(self)["_parts"] = {name: values.get(name) for name in names}
 
     def __len__(self) -> int:
         """How many parts there are."""
@@ -71,7 +131,7 @@ class ListStandIn(Container):
     def __getitem__(self, index: int | slice) -> Any:
         """One part, or a list of several."""
         if isinstance(index, slice):
-            return ListStandIn(self._parts, list(self._parts)[index])
+            return ListStandIn(self._parts, self._withheld, self._asked, list(self._parts)[index])
         return list(self._parts.values())[index]
 
     def __iter__(self) -> Iterator[Any]:
@@ -107,46 +167,44 @@ class DictStandIn(Container):
         return self._parts.items()
 
 
-def stand_in(values: dict[str, Any], container: dict[str, Any] | None) -> StandIn:
-    """The stand-in for one module.
-
-    Args:
-        values: its parameters, buffers, plain attributes and submodules by name.
-        container: ``{"kind": "list", "names": ["0", "1"]}`` where its parts are reached by subscript; kind ``dict`` for keys.
-    """
-    if container is None:
-        return StandIn(values)
-    return (ListStandIn if container["kind"] == "list" else DictStandIn)(values, container["names"])
-
-
 def build(
     tree: dict[str, Any],
     decode: Callable[[Any], Any],
     tensors: dict[str, torch.Tensor],
+    asked: list[str],
     prefix: str = "self.",
 ) -> Any:
     """Builds the stand-in for a module; stock layers become layers of torch.
 
     Args:
-        tree: the judge's description: ``class``, ``container``, ``values`` by name, and ``children`` by name.
+        tree: the judge's description: ``class``, ``training``, ``container`` (``{"kind": "list", "names": ["0", "1"]}`` where
+            parts are reached by subscript; kind ``dict`` for keys), ``values`` by name, ``withheld``, and ``children``.
         decode: converts a value of the description.
         tensors: receives every tensor, by its dotted name after ``prefix``.
+        asked: receives in words what a kernel asks for and only the target has.
         prefix: the module's own dotted name, with a dot.
     """
     values = {name: decode(value) for name, value in tree["values"].items()}
-    children = {
-        name: build(child, decode, tensors, f"{prefix}{name}.") for name, child in tree["children"].items()
-    }
     tensors |= {prefix + k: v for k, v in values.items() if isinstance(v, torch.Tensor)}
-    if tree["class"] not in VENDOR_LAYERS:
-        return stand_in(values | children, tree["container"])
-    package, _, name = tree["class"].rpartition(".")
-    cls = getattr(sys.modules[package], name)
-    layer = cls.__new__(cls)
-    torch.nn.Module.__init__(layer)
-    for name, value in values.items():
-        if isinstance(value, torch.Tensor):
-            value = torch.nn.Parameter(value, requires_grad=False)
-            tensors[prefix + name] = value
-        setattr(layer, name, value)
-    return layer
+    values |= {
+        name: build(child, decode, tensors, asked, f"{prefix}{name}.")
+        for name, child in tree["children"].items()
+    }
+    if not tree["class"]:
+        return Values(values)
+    container, withheld = tree["container"], tree["withheld"]
+    made: Any
+    if tree["class"] in VENDOR_LAYERS:
+        package, _, name = tree["class"].rpartition(".")
+        cls = getattr(sys.modules[package], name)
+        made = cls.__new__(cls)
+        torch.nn.Module.__init__(made)
+        for name, value in values.items():
+            setattr(made, name, value)
+    elif container is None:
+        made = StandIn(values, withheld, asked)
+    else:
+        kind = ListStandIn if container["kind"] == "list" else DictStandIn
+        made = kind(values, withheld, asked, container["names"])
+    vars(made)["training"] = tree["training"]
+    return made

@@ -23,13 +23,14 @@ from pytest_kernelllm.judge.shared.channel import Channel, ChannelClosed
 from pytest_kernelllm.judge.shared.clock import GpuClock
 from pytest_kernelllm.judge.shared.structure import flatten
 from pytest_kernelllm.judge.shared.watch import OperationWatch
+from pytest_kernelllm.judge.worker import backward, surroundings
 from pytest_kernelllm.judge.worker.absent_gpu import answer_for_gpu
 from pytest_kernelllm.judge.worker.compiling import NotCompiled, compile_only
 from pytest_kernelllm.judge.worker.errors import describe
 from pytest_kernelllm.judge.worker.launches import LaunchRecorder, milliseconds
-from pytest_kernelllm.judge.worker.stand_in import build
+from pytest_kernelllm.judge.worker.stand_in import ReadOnlyList, build
 
-WATCHED = frozenset({"watched", "sanitized", "reversed", "no kernels"})
+WATCHED = frozenset({"watched", "sanitized", "reversed", "elsewhere", "no kernels"})
 """Ways of calling ``forward`` that are not timed."""
 
 CACHED = 1 << 28
@@ -49,6 +50,8 @@ class Worker:
         self.module = ModuleType("none")
         self.instance: Any = None
         self.state_tensors: dict[str, torch.Tensor] = {}
+        self.asked: list[str] = []
+        """What the candidate asked for and only the target has, in words."""
         self.launches = LaunchRecorder()
         self.tuning: Any = None
         self.clock = GpuClock()
@@ -105,7 +108,7 @@ class Worker:
         if request["allocator"] is not None:
             self.block = attach(request["allocator"], self.fd)
         self.state_tensors = {}
-        self.instance = build(request["tree"], self._value, self.state_tensors)
+        self.instance = build(request["tree"], self._value, self.state_tensors, self.asked)
         return {"ok": True}
 
     def run(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -113,14 +116,15 @@ class Worker:
 
         The request's ``how`` is ``watched`` (torch's operations are counted, memory is guarded),
         ``sanitized`` (the same, with every access checked in Triton's interpreter), ``reversed`` (watched,
-        with programs in reverse order in the interpreter), ``no kernels`` (watched, with launches skipped),
-        or ``timed`` (on a GPU, behind ``flushes`` overwrites of L2). With ``release``, as in ``loop`` and ``share``, the
-        cache of GPU memory is released afterwards, so an untimed call comes first, which allocates it anew.
+        with programs in reverse order in the interpreter), ``elsewhere`` (watched, in the surroundings of
+        ``surroundings.as_elsewhere``), ``no kernels`` (watched, with launches skipped), or ``timed`` (on a GPU,
+        behind ``flushes`` overwrites of L2). With ``release``, as in ``loop`` and ``share``, the cache of GPU
+        memory is released afterwards, so an untimed call comes first, which allocates it anew.
         """
         call, inputs = self._call(request["inputs"])
         if "grad" in request:
             call = self._with_gradients(call, inputs, request["grad"])
-        before = self.launches.count
+        before, around = self.launches.count, surroundings.present()
         given = {k: v for k, v in {**self.state_tensors, **inputs}.items() if isinstance(v, torch.Tensor)}
         placed = leaves.placed(given)
         report: dict[str, Any] = {}
@@ -135,20 +139,31 @@ class Worker:
             watch = OperationWatch()
             with (
                 self.launches.watched(watch),
-                self._condition(request["how"]),
+                self._condition(request["how"], inputs),
                 self._sanitized(request, inputs, report),
             ):
                 outputs = call()
             report |= {"operations": dict(watch.elements), "broken": watch.broken_guards()}
+        left = surroundings.changed(around)
+        grad = request.get("grad", {"again": ""})
         structure, flat = flatten(outputs)
+        if "grad" not in request and any(_requires_grad(leaf) for leaf in flat):
+            left.append("whether its outputs require gradients")
         report |= {
             "structure": structure,
             "leaves": [leaves.describe(leaf) for leaf in flat],
             "shared": leaves.shared(flat, given),
             "held": leaves.held(flat, given),
-            "moved": [name for name, place in leaves.placed(given).items() if place != placed[name]],
+            "moved": [
+                name
+                for name, place in leaves.placed(given).items()
+                if place != placed[name] and grad["again"] != "changed"  # which changes them itself
+            ],
             "launches": self.launches.count - before,
+            "left": left,
+            "asked": self.asked[:2],
         }
+        self.asked.clear()
         self._write(flat, request["outputs"])
         return report
 
@@ -190,33 +205,18 @@ class Worker:
         self, call: Callable[[], Any], inputs: dict[str, Any], request: dict[str, Any]
     ) -> Callable[[], Any]:
         """Returns a function that makes the call and its backward pass, see ``judge.reference.gradients``."""
-        named = {**inputs, **self.state_tensors}
-        sources = [named[name] for name in request["wrt"]]
+        named = {k: v for k, v in {**inputs, **self.state_tensors}.items() if isinstance(v, torch.Tensor)}
 
         def both_ways() -> Any:
-            with torch.enable_grad():
-                for source in sources:
-                    source.requires_grad_()
-                outputs = call()
-                flat = [leaf for leaf in flatten(outputs)[1] if isinstance(leaf, torch.Tensor)]
-                pairs = [
-                    (leaf, self._tensor(given["buffer"]).as_strided(given["shape"], given["strides"]))
-                    for leaf, given in zip(flat, request["outputs"], strict=False)
-                    if given is not None and leaf.requires_grad
-                ]
-                roots, into = [leaf for leaf, _ in pairs], [gradient for _, gradient in pairs]
-                found = torch.autograd.grad(roots, sources, into, allow_unused=True) if roots else ()
-            for source in sources:
-                source.requires_grad_(False)
-            gradients = [
-                torch.zeros_like(s) if g is None else g for s, g in zip(sources, found, strict=False)
-            ]
-            self._write(gradients or [torch.zeros_like(source) for source in sources], request["buffers"])
+            outputs, gradients = backward.both_ways(call, named, request, self._tensor)
+            self._write(gradients, request["buffers"])
             return outputs
 
         return both_ways
 
-    def _condition(self, how: str) -> contextlib.AbstractContextManager[None]:
+    def _condition(self, how: str, inputs: dict[str, Any]) -> contextlib.AbstractContextManager[None]:
+        if how == "elsewhere":
+            return surroundings.as_elsewhere(inputs.values(), self.state_tensors.values())
         if how == "no kernels":
             return self.launches.left_out()
         if how == "reversed" and os.environ.get("TRITON_INTERPRET") == "1":
@@ -244,6 +244,7 @@ class Worker:
                 tensors[f"the gradient of output {i}"] = self._tensor(given["buffer"])
         sanitizer = Sanitizer(self.block, tensors, str(self.directory / "kernel_module.py"))
         self.tuning.sanitizer = sanitizer if request["all_configurations"] else None
+        self.tuning.turn += request["all_configurations"]
         try:
             with sanitizer.watching():
                 yield
@@ -271,10 +272,14 @@ class Worker:
     def _value(self, value: Any) -> Any:
         """Converts a JSON value from the judge to what the candidate gets."""
         if isinstance(value, dict):
+            if "requires_grad" in value:
+                return torch.nn.Parameter(self._tensor(value["buffer"]), value["requires_grad"])
             if "buffer" in value:
                 return self._tensor(value["buffer"])
             if "tuple" in value:
                 return tuple(self._value(item) for item in value["tuple"])
+            if "list" in value:
+                return ReadOnlyList(self._value(item) for item in value["list"])
             if "dtype" in value:
                 return getattr(torch, value["dtype"])
             if "float" in value:
@@ -296,6 +301,10 @@ class Worker:
 
 class MemoryFault(Exception):
     """A kernel accessed memory wrongly, and the call failed afterwards; the text says what was wrong."""
+
+
+def _requires_grad(leaf: Any) -> bool:
+    return type(leaf) is torch.Tensor and leaf.requires_grad
 
 
 def _release_cache() -> None:

@@ -130,7 +130,6 @@ def test_the_targets_own_code_cannot_be_called(stand_in: Any, call: Callable[...
     [
         (lambda self: self.net[4], IndexError),
         (lambda self: self.blocks["up"], KeyError),
-        (lambda self: self.net[2].forward, AttributeError),
         (lambda self: self.net.append, AttributeError),
         (lambda self: self.get_submodule("net.7"), AttributeError),
     ],
@@ -140,3 +139,45 @@ def test_what_is_not_there_raises_as_in_the_module(
 ) -> None:
     with pytest.raises(error):
         reach(stand_in)
+
+
+def test_it_is_a_module_with_parameters(stand_in: Any) -> None:
+    scale, buffer = stand_in.net[2].scale, getattr(stand_in, "lambda")
+    assert isinstance(stand_in, nn.Module) and isinstance(scale, nn.Parameter) and scale.requires_grad
+    assert not isinstance(buffer, nn.Parameter) and stand_in.training is MODULE.training
+
+
+class Listed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes = [1, 2]
+        self.nothing: nn.Module | None
+        self.register_module("nothing", None)
+
+    def helper(self) -> int:
+        return 1
+
+
+def made_of(module: nn.Module) -> tuple[Any, list[str]]:
+    tree = module_tree(module, Allocator(torch.device("cpu")), {}, {"sizes"})
+    worker = Worker(None, Path(), -1, "")  # type: ignore[arg-type]  # nothing is sent
+    worker.state({"allocator": None, "tree": json.loads(json.dumps(tree))})
+    return worker.instance, worker.asked
+
+
+def test_lists_are_lists_and_cannot_be_changed() -> None:
+    made, asked = made_of(Listed())
+    assert made.sizes == [1, 2] and isinstance(made.sizes, list)
+    for change in (lambda: made.sizes.append(3), lambda: made.sizes.__setitem__(0, 3)):
+        with pytest.raises(TypeError, match="cannot change a list"):
+            change()
+    assert not asked and made.sizes == [1, 2] and made.nothing is None
+
+
+def test_what_only_the_target_has_is_recorded_although_the_error_can_be_caught() -> None:
+    made, asked = made_of(Listed())
+    assert not hasattr(made, "missing") and not asked
+    assert not hasattr(made, "helper")
+    assert asked == ["`self.helper`, which is no value that the original's forward reads"]
+    repr(made)
+    assert asked[1:] == ["the text of a module"]
