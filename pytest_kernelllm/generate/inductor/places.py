@@ -64,5 +64,5 @@ def _files(module: nn.Module) -> set[str]:
 def _place(file: str, line: int) -> str:
     path = Path(file)
     shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else Path(path.name)
-    code = " ".join(linecache.getline(file, line).split())
+    code = linecache.getline(file, line).strip()
     return f"{shown.as_posix()}:{line}, `{code if len(code) <= 60 else code[:59] + '…'}`"
