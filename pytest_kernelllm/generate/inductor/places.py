@@ -36,10 +36,10 @@ def _lines(error: TraceError) -> list[tuple[str, int]]:
     """Returns files and lines, outermost first."""
     if error.node is not None:
         return _lines_of(error.node)
-    cause = error.__cause__
-    return [
-        (frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(cause and cause.__traceback__)
-    ]
+    if error.__cause__ is None:
+        return []
+    frames = traceback.extract_tb(error.__cause__.__traceback__)
+    return [(frame.filename, frame.lineno or 0) for frame in frames]
 
 
 def _lines_of(node: torch.fx.Node) -> list[tuple[str, int]]:
