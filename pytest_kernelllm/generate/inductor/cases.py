@@ -18,6 +18,7 @@ from pytest_kernelllm.generate.inductor.depthwise import is_depthwise
 from pytest_kernelllm.generate.inductor.fake import fake_call, traceable_module
 from pytest_kernelllm.generate.inductor.joint import Joint, export_joint
 from pytest_kernelllm.generate.inductor.lowering import Lowered, lower
+from pytest_kernelllm.generate.inductor.places import located
 from pytest_kernelllm.generate.inductor.scalars import NamedScalars, free_scalars
 from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, export
 from pytest_kernelllm.generate.inductor.variants import WITHOUT_COPIES
@@ -219,7 +220,8 @@ class CaseTracer:
         if key not in self.exports:
             names = list(self.live.signature.parameters)
             trace = export_joint if self.case.domain.grad else export
-            self.exports[key] = trace(self.module, names, self.call.args, self.call.kwargs, self.dynamic)
+            with located(self.module):
+                self.exports[key] = trace(self.module, names, self.call.args, self.call.kwargs, self.dynamic)
         return self.exports[key]
 
     def _changed(self, values: Mapping[str, float]) -> Exported | Joint:

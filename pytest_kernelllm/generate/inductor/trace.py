@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.export.graph_signature import InputKind, OutputKind
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from pytest_kernelllm.generate.inductor.library import decomposed, drops_out, keep_strides
@@ -22,6 +22,11 @@ from pytest_kernelllm.generate.inductor.library import decomposed, drops_out, ke
 
 class TraceError(RuntimeError):
     """Raised if a module cannot be captured; one line says why."""
+
+    def __init__(self, message: str, node: torch.fx.Node | None = None) -> None:
+        """``node`` is the operation that is to blame, if there is one."""
+        super().__init__(message)
+        self.node = node
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,7 @@ def exported_program(
     except Exception as error:  # torch.export raises many kinds
         raise TraceError(f"torch.export cannot trace it ({_reason(error)})") from error
     _refuse_draws(program.graph)  # before decomposing, which takes minutes for a long LSTM
+    _refuse_data_dependence(program.graph)
     return program
 
 
@@ -89,16 +95,26 @@ def _refuse_draws(graph: torch.fx.Graph) -> None:
     """Refuses operations that make random tensors; those that change one, such as dropout, may be switched off."""
     for node in graph.nodes:
         if _is_random(node) and not node.all_input_nodes:
-            raise TraceError(f"it draws random numbers ({node.target})")
+            raise TraceError(f"it draws random numbers ({node.target})", node)
+
+
+def _refuse_data_dependence(graph: torch.fx.Graph) -> None:
+    """Refuses operations whose result is a number, or has a shape, that only their data tells."""
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if node.op == "call_function" and free_unbacked_symbols(value):
+            what = "the shape of what" if isinstance(value, torch.Tensor) else ""
+            gives = "gives depends" if what else "gives a number that depends"
+            raise TraceError(f"{what} `{node.target}` {gives} on values of its tensors".strip(), node)
 
 
 def refuse_randomness(graph: torch.fx.Graph) -> None:
     """Raises ``TraceError`` if a graph draws random numbers."""
     for node in graph.nodes:
         if drops_out(node):
-            raise TraceError("it draws random numbers (dropout in attention)")
+            raise TraceError("it draws random numbers (dropout in attention)", node)
         if _is_random(node):
-            raise TraceError(f"it draws random numbers ({node.target})")
+            raise TraceError(f"it draws random numbers ({node.target})", node)
 
 
 def _is_random(node: torch.fx.Node) -> bool:
@@ -141,15 +157,19 @@ def first_line(error: BaseException) -> str:
 def program_arguments(program: torch.export.ExportedProgram, parameters: Sequence[str]) -> tuple[str, ...]:
     """Returns the expression over ``self`` and forward's parameters for each input of the graph."""
     specs = program.graph_signature.input_specs
+    inputs = [node for node in program.graph.nodes if node.op == "placeholder"]
     given = iter(_input_paths(program, parameters))
     names = []
-    for spec in specs:
+    for spec, node in zip(specs, inputs, strict=True):
         if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
             names.append(f"self.{spec.target}")
         elif spec.kind is InputKind.USER_INPUT:
             names.append(next(given))
         else:
-            raise TraceError(f"it uses `{spec.target}`, a tensor that is neither a parameter nor a buffer")
+            message = (
+                "it uses a tensor that is neither a parameter nor a buffer (`register_buffer` makes it one)"
+            )
+            raise TraceError(message, node)
     return tuple(names)
 
 
@@ -185,12 +205,12 @@ def program_output(program: torch.export.ExportedProgram) -> Any:
     leaves: list[Any] = []
     for spec, value in zip(program.graph_signature.output_specs, node.args[0], strict=True):
         if spec.kind is not OutputKind.USER_OUTPUT:
-            raise TraceError(f"it changes `{spec.target}` in place")
+            raise TraceError(f"it changes `{spec.target}` in place", value)
         if isinstance(value, torch.fx.Node) and isinstance(value.meta.get("val"), torch.Tensor):
             leaves.append({"tensor": len(tensors)})
             tensors.append(value)
         elif isinstance(value, torch.fx.Node):
-            raise TraceError("it returns a number that depends on its inputs")
+            raise TraceError("it returns a number that depends on its inputs", value)
         else:
             leaves.append({"value": value})
     node.args = (tuple(tensors),)
