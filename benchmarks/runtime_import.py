@@ -21,7 +21,17 @@ import pytest_kernelllm
 from pytest_kernelllm.core.kernel_module import Provenance, compose
 from pytest_kernelllm.core.records import Domain, TensorSpec
 
-BESIDE = ("pytest", "pluggy", "iniconfig", "packaging", "pygments", "rich", "markdown-it-py", "mdurl", "filelock")
+BESIDE = (
+    "pytest",
+    "pluggy",
+    "iniconfig",
+    "packaging",
+    "pygments",
+    "rich",
+    "markdown-it-py",
+    "mdurl",
+    "filelock",
+)
 ALSO = ("cloudpickle", "nvidia-ml-py", "ruff")
 """What pip installs with pytest-kernelllm."""
 
@@ -89,15 +99,21 @@ def main() -> None:
                 runs[way].append(1000 * seconds(program, folder))
     medians = {way: statistics.median(times) for way, times in runs.items()}
     bare = medians.pop("an interpreter")
-    print(f"medians of {rounds} interpreters of each kind, less that of one which imports nothing ({bare:.1f} ms)")
+    print(
+        f"medians of {rounds} interpreters of each kind, less that of one which imports nothing ({bare:.1f} ms)"
+    )
     for way, median in medians.items():
         print(f"  {way:50} {median - bare:8.1f} ms")
     runtime, whole = (Path(package.__file__).parent for package in (kernelllm_runtime, pytest_kernelllm))
     alone, both = size(runtime), size(runtime, whole)
     beside = sum(map(installed, (*BESIDE, *ALSO)))
     print(f"  kernelllm-runtime       {alone[0]:4d} files {alone[1] / 2**20:8.2f} MiB, nothing beside")
-    print(f"  with pytest-kernelllm   {both[0]:4d} files {both[1] / 2**20:8.2f} MiB, {beside / 2**20:.1f} MiB beside")
-    print(f"  ratio                   {both[1] / alone[1]:.1f} without, {(both[1] + beside) / alone[1]:.0f} with them")
+    print(
+        f"  with pytest-kernelllm   {both[0]:4d} files {both[1] / 2**20:8.2f} MiB, {beside / 2**20:.1f} MiB beside"
+    )
+    print(
+        f"  ratio                   {both[1] / alone[1]:.1f} without, {(both[1] + beside) / alone[1]:.0f} with them"
+    )
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@ import textwrap
 
 import pytest
 
+from kernelllm_runtime.source.resolve import ProjectSources
 from pytest_kernelllm.discover.original import original
-from pytest_kernelllm.discover.resolve import ProjectSources
 from pytest_kernelllm.discover.scan import scan
 
 

@@ -117,7 +117,9 @@ def test_a_run_without_targets_and_a_stopped_run_have_a_page(known):
     assert "No module was tested" in (known.path / "page.html").read_text()
     known.makepyfile(test_own="def test_fails(): assert 0")
     run(known, *FILES, "--kernelllm-samples=5", "-x", "--kernelllm-html=page.html")
-    assert "The run was stopped</strong> (stopping after 1 failures)" in (known.path / "page.html").read_text()
+    assert (
+        "The run was stopped</strong> (stopping after 1 failures)" in (known.path / "page.html").read_text()
+    )
 
 
 def test_a_page_that_cannot_be_written_loses_nothing_else(known):
