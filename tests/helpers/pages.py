@@ -102,7 +102,7 @@ def candidate(number, source, verdict, note="", name="inductor", reason=""):
 def target(name, *candidates, path="src/layers.py", best=None, patch=None, original=ORIGINAL, stale=False):
     shown = Original(path, 11, original) if original else None
     marked = Target(path, name, 11, "a" * 64, "decorator")
-    return ReportedTarget(marked, candidates, best and best.id, patch, shown, stale)
+    return ReportedTarget(marked, candidates, best and best.id, patch, original=shown, stale=stale)
 
 
 def report(*targets, environment=CPU, stopped=""):
