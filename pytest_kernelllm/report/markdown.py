@@ -170,12 +170,10 @@ def _result(target: ReportedTarget) -> str:
     if target.winner is not None:
         return "patch" if target.patch else "verified"
     if target.adopted is not None:
+        if target.failure:
+            how, why = target.failure
+            return f"**adopted kernel {how}**: {code(why)}"
         note = target.history.note if target.history else ""
-        verdict = target.adopted.verdict
-        if verdict is None or not verdict.correct:
-            return f"**adopted kernel fails**: {code('; '.join(filter(None, [_why(target.adopted), note])))}"
-        if target.history and target.history.slower:
-            return f"**adopted kernel is slower**: {code(note)}"
         return f"adopted, {code(note)}" if note else "adopted"
     tried = [c for c in target.candidates if c.verdict] or target.candidates
     return code(_why(tried[0])) if tried else "–"

@@ -91,6 +91,17 @@ class ReportedTarget(Record):
         """The kernel that the source adopts already."""
         return next((c for c in self.candidates if c.id == str(ADOPTED)), None)
 
+    @property
+    def failure(self) -> tuple[str, str] | None:
+        """How and why the adopted kernel does not pass: ``("fails", "...")``, ``("is slower", "...")``; None if it does."""
+        if self.adopted is None:
+            return None
+        verdict, note = self.adopted.verdict, self.history.note if self.history else ""
+        if verdict is None or not verdict.correct:
+            why = verdict.reason if verdict else self.adopted.reason
+            return "fails", "; ".join(filter(None, [why, note]))
+        return ("is slower", note) if self.history and self.history.slower else None
+
 
 @dataclass(frozen=True)
 class Report(Record):

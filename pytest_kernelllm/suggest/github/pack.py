@@ -51,15 +51,13 @@ def publish(report: Report, root: Path, runner: ActionsRunner) -> None:
     prefix = root.absolute().relative_to(top)
     count = {"notice": 0, "error": 0}
     for entry in report.targets:
-        target, adopted, winner = entry.target, entry.adopted, entry.winner
+        target, winner = entry.target, entry.winner
         file = (prefix / target.path).as_posix()
-        if adopted is not None and not (adopted.verdict and adopted.verdict.correct):
-            why = adopted.verdict.reason if adopted.verdict else adopted.reason
+        if entry.failure:
             count["error"] += 1
             if count["error"] <= MOST_ANNOTATIONS:
-                runner.annotate(
-                    "error", f"{target.name}: the adopted kernel fails: {why}", file=file, line=target.line
-                )
+                text = f"{target.name}: the adopted kernel {': '.join(entry.failure)}"
+                runner.annotate("error", text, file=file, line=target.line)
         elif winner is not None and winner.verdict is not None and entry.patch is not None:
             eager, compiled = winner.verdict.speedup, winner.verdict.speedup_compiled
             gain = f", {eager.value:.3g} times as fast as eager" if eager else ""

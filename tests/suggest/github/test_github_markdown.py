@@ -7,6 +7,7 @@ import pytest
 from markdown_it import MarkdownIt
 from verified import CHECKS, timed
 
+from pytest_kernelllm.core.history import CaseChange, Comparison, History, Point
 from pytest_kernelllm.core.records import Environment, Ratio, Target, Verdict
 from pytest_kernelllm.report.markdown import (
     LONGEST_BODY,
@@ -18,6 +19,8 @@ from pytest_kernelllm.report.markdown import (
     with_section,
 )
 from pytest_kernelllm.report.read import Report, ReportedCandidate, ReportedTarget
+from pytest_kernelllm.suggest.github.pack import publish
+from pytest_kernelllm.suggest.github.runner import ActionsRunner
 
 RUN = "https://github.com/owner/project/actions/runs/7"
 DIGEST = "d" * 64
@@ -121,6 +124,44 @@ def test_names_and_reasons_are_text_whatever_they_hold(nasty, best, render):
     assert found.tags == plain.tags
     assert found.loose == plain.loose
     assert found.comments == plain.comments
+
+
+def adopted(text):
+    """A report on an adopted kernel that is slower than recorded."""
+    found = report("pkg/layers.py::Scale", best=None)
+    [target] = found.targets
+    speed = report().targets[0].candidates[0].verdict
+    candidate = dataclasses.replace(target.candidates[0], id="adopted", verdict=speed)
+    ratio = Ratio(1.12, 1.11, 1.13)
+    points = (
+        Point(f"id{text}", text, text, found.environment, f"abc{text}", True, Ratio(1.31, 1.3, 1.32), False),
+        Point("", "", "", found.environment, "abc", True, ratio, True),
+    )
+    change = CaseChange(text, ratio, ratio, ratio, (1.0, 1.0), (1.0, 1.0), slower=True)
+    history = History(
+        "", points, Comparison(text, text, text, (text,), (change,)), f"slower than recorded: {text}"
+    )
+    changed = dataclasses.replace(target, candidates=(candidate,), patch=None, history=history)
+    return dataclasses.replace(found, targets=(changed,))
+
+
+@pytest.mark.parametrize("nasty", NASTY)
+def test_what_is_said_of_history_is_text_whatever_it_holds(nasty):
+    found, plain = (Shape(job_summary(adopted(text))) for text in (nasty, "plain"))
+    assert (found.tags, found.loose, found.comments) == (plain.tags, plain.loose, plain.comments)
+
+
+def test_a_slower_adopted_kernel_is_an_error_at_its_marker(tmp_path, capsys):
+    publish(adopted("1.31x -> 1.12x"), tmp_path, ActionsRunner({}))
+    printed = capsys.readouterr().out
+    assert (
+        "::error file=pkg/layers.py,line=3,title=kernelllm::Scale: the adopted kernel is slower: " in printed
+    )
+    assert "slower than recorded: 1.31x -> 1.12x" in printed
+    summary = job_summary(adopted("release"))
+    assert "**adopted kernel is slower**: `slower than recorded: release`" in summary
+    assert "| `release` | `release` | 1.31× [1.3, 1.32] | `2.13.0` | `3.7.1` | `570.86` |  |" in summary
+    assert "| this one | `–` | 1.12× [1.11, 1.13] |" in summary and "| slower |" in summary
 
 
 @pytest.mark.parametrize("text", [*NASTY, "", " ", "plain", "a`b", "x" * 5000])
