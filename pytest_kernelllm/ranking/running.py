@@ -18,6 +18,7 @@ from pytest_kernelllm.judge.benchmark.roofline import Roofline, measure_roofline
 from pytest_kernelllm.judge.shared.clock import GpuClock
 from pytest_kernelllm.ranking.errors import RankError
 from pytest_kernelllm.ranking.factory import Factory, Subject, build
+from pytest_kernelllm.ranking.integers import KnownIntegers
 from pytest_kernelllm.ranking.trace import Trace, record
 
 REPEATS = 3
@@ -61,15 +62,20 @@ def measured(subject: Subject, report: Report) -> Run:
     return Run(subject, replace(last, microseconds=tuple(map(statistics.median, times))), roofline, step)
 
 
-def counted(subject: Subject, report: Report) -> Run:
+def counted(subject: Subject, report: Report, integers: KnownIntegers | None = None) -> Run:
     """Runs a model without data if it can be, else on the CPU.
+
+    Args:
+        subject: the model and its call.
+        report: called with what is being done.
+        integers: values that are known of tensors without data.
 
     Raises:
         RankError: the model fails.
     """
     report("counting bytes and FLOPs")
     if any(parameter.is_meta for parameter in subject.model.parameters()):
-        with explained(), torch.device("meta"):
+        with explained(), torch.device("meta"), integers or KnownIntegers():
             subject = subject.to("meta")
             return Run(subject, record(subject.model, subject.run))
     try:
@@ -91,7 +97,10 @@ def built_and_counted(factory: Factory, report: Report) -> Run:
     """
     report("building the model without data")
     try:
-        return counted(build(factory, "meta"), report)
+        integers = KnownIntegers()
+        with integers:
+            subject = build(factory, "meta")
+        return counted(subject, report, integers)
     except RankError as error:
         why = str(error)
     report("building the model with data")
