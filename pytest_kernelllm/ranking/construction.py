@@ -12,6 +12,9 @@ from typing import Any
 
 from torch import nn
 
+POSITIONAL = "*"
+"""The key of positional arguments, for a constructor that was given more of them than it has names for."""
+
 
 @dataclass
 class Constructions:
@@ -54,10 +57,12 @@ class Constructions:
             return
         names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
         given = {name: values[name] for name in names}
-        extra = code.co_argcount + code.co_kwonlyargcount
+        after = code.co_argcount + code.co_kwonlyargcount
         if code.co_flags & inspect.CO_VARARGS:
-            given["*"] = values[code.co_varnames[extra]]
-            extra += 1
+            if more := values[code.co_varnames[after]]:
+                positional = [given.pop(name) for name in names[: code.co_argcount - 1]]
+                given[POSITIONAL] = (*positional, *more)
+            after += 1
         if code.co_flags & inspect.CO_VARKEYWORDS:
-            given |= values[code.co_varnames[extra]]
+            given |= values[code.co_varnames[after]]
         self._known[id(module)] = (module, given)

@@ -14,7 +14,7 @@ from torch import nn
 from pytest_kernelllm.core.syntax import snake_case
 from pytest_kernelllm.discover.attributes import dtype_name, is_scalar
 from pytest_kernelllm.discover.build import original_forward
-from pytest_kernelllm.ranking.construction import Constructions
+from pytest_kernelllm.ranking.construction import POSITIONAL, Constructions
 from pytest_kernelllm.ranking.dims import Axes, free_axes
 from pytest_kernelllm.ranking.expressions import Imports, Inexpressible, expression
 from pytest_kernelllm.ranking.rows import Group
@@ -204,8 +204,8 @@ class _Writer:
 
 def _call(init: Mapping[str, Any]) -> Any:
     """Constructor arguments as ``init`` takes them."""
-    named = {name: value for name, value in init.items() if name != "*"}
-    return (tuple(init["*"]), named) if init.get("*") else named
+    named = {name: value for name, value in init.items() if name != POSITIONAL}
+    return (init[POSITIONAL], named) if POSITIONAL in init else named
 
 
 def _function(name: str, marker: Marker, axes: Axes) -> str:

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pytest_kernelllm.judge.benchmark.roofline import Roofline, measure_roofline
-from pytest_kernelllm.judge.shared.clock import GpuClock
+from pytest_kernelllm.judge.benchmark.roofline import Roofline
 from pytest_kernelllm.optimize.model import open_store
 from pytest_kernelllm.ranking.ceilings import data_sheet
 from pytest_kernelllm.ranking.costs import Cost, costs
@@ -59,9 +58,15 @@ def rank(
     if isinstance(model, nn.Module):
         if example is None:
             raise RankError("rank(model) needs an example: rank(model, example=lambda: model(inputs)).")
+        if type(model).__name__ == "OptimizedModule":
+            raise RankError("This model was compiled by torch.compile; rank the model that was passed to it.")
         subject = Subject(model, call_of(example, "rank"))
-        on_gpu = on_gpu and any(tensor.is_cuda for tensor in (*model.parameters(), *model.buffers()))
-        run = measured(subject, report) if on_gpu else counted(subject, report)
+        device = next((t.device for t in (*model.parameters(), *model.buffers()) if t.is_cuda), None)
+        if on_gpu and device is not None:
+            with torch.cuda.device(device):
+                run = measured(subject, report)
+        else:
+            run = counted(subject, report)
     elif callable(model) and example is None:
         factory = model
         if on_gpu:
@@ -75,9 +80,9 @@ def rank(
         )
     if not run.trace.calls:
         raise RankError("The example does not call the model.")
-    roofline = measure_roofline(GpuClock()) if on_gpu else sheet.roofline
-    gpu = torch.cuda.get_device_name() if on_gpu else f"{sheet.gpu} ({arch})"
-    return _ranking(run, roofline, gpu, Covered(opened, run.subject.model, arch), factory)
+    gpu = torch.cuda.get_device_name() if run.roofline else f"{sheet.gpu} ({arch})"
+    covered = Covered(opened, run.subject.model, arch)
+    return _ranking(run, run.roofline or sheet.roofline, gpu, covered, factory)
 
 
 def _ranking(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -78,7 +79,7 @@ def _settings(module: nn.Module, path: str) -> tuple[Any, ...]:
     values = sorted(
         (name, repr(value))
         for name, value in vars(module).items()
-        if is_scalar(value) and not (type(value) is int and value in here and "id" in name)
+        if is_scalar(value) and not (type(value) is int and value in here and re.search("id|index", name))
     )
     weights: Sequence[Any] = [*module.named_parameters(), *module.named_buffers()]
     shapes = tuple((name, tensor.dtype, tuple(tensor.shape)) for name, tensor in weights)

@@ -14,8 +14,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.cuda import Event
 
 from pytest_kernelllm.discover.errors import in_one_line
+from pytest_kernelllm.judge.benchmark.roofline import Roofline, measure_roofline
+from pytest_kernelllm.judge.shared.clock import GpuClock
 from pytest_kernelllm.ranking.errors import RankError
 from pytest_kernelllm.ranking.factory import Factory, Subject, build
+from pytest_kernelllm.ranking.integers import KnownIntegers
 from pytest_kernelllm.ranking.trace import Trace, record
 
 REPEATS = 3
@@ -33,38 +36,46 @@ class Run:
 
     subject: Subject
     trace: Trace
+    roofline: Roofline | None = None
+    """The GPU's, measured; None without a GPU."""
     step_us: float | None = None
     """µs from the call to the end of the GPU's work, median; None if not measured."""
     notes: tuple[str, ...] = ()
 
 
 def measured(subject: Subject, report: Report) -> Run:
-    """Runs a model on its GPU, each operation timed.
+    """Runs a model on the current GPU, each operation timed.
 
     Raises:
         RankError: the model fails.
     """
-    with _explained(), torch.no_grad():
+    with explained(), torch.no_grad():
         report("running the model")
         subject.run()
         step = statistics.median(_seconds(subject) for _ in range(STEPS)) * 1e6
         report("timing each operation")
         traces = [record(subject.model, subject.run, GpuStopwatch()) for _ in range(REPEATS)]
+        roofline = measure_roofline(GpuClock())
     last = traces[-1]
     alike = [trace for trace in traces if len(trace.operations) == len(last.operations)]
     times = zip(*(trace.microseconds for trace in alike), strict=True)
-    return Run(subject, replace(last, microseconds=tuple(map(statistics.median, times))), step)
+    return Run(subject, replace(last, microseconds=tuple(map(statistics.median, times))), roofline, step)
 
 
-def counted(subject: Subject, report: Report) -> Run:
+def counted(subject: Subject, report: Report, integers: KnownIntegers | None = None) -> Run:
     """Runs a model without data if it can be, else on the CPU.
+
+    Args:
+        subject: the model and its call.
+        report: called with what is being done.
+        integers: values that are known of tensors without data.
 
     Raises:
         RankError: the model fails.
     """
     report("counting bytes and FLOPs")
     if any(parameter.is_meta for parameter in subject.model.parameters()):
-        with _explained(), torch.device("meta"):
+        with explained(), torch.device("meta"), integers or KnownIntegers():
             subject = subject.to("meta")
             return Run(subject, record(subject.model, subject.run))
     try:
@@ -73,7 +84,7 @@ def counted(subject: Subject, report: Report) -> Run:
     except Exception as error:  # much of what runs on data does not run without
         why = in_one_line(error)
     report("running the model on its data, because it does not run without")
-    with _explained():
+    with explained():
         note = f"The model ran on its data, because it does not run without: {why}."
         return Run(subject, record(subject.model, subject.run), notes=(note,))
 
@@ -86,7 +97,10 @@ def built_and_counted(factory: Factory, report: Report) -> Run:
     """
     report("building the model without data")
     try:
-        return counted(build(factory, "meta"), report)
+        integers = KnownIntegers()
+        with integers:
+            subject = build(factory, "meta")
+        return counted(subject, report, integers)
     except RankError as error:
         why = str(error)
     report("building the model with data")
@@ -125,8 +139,12 @@ def _seconds(subject: Subject) -> float:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
-    """Raises what the user's model raises as one sentence."""
+def explained() -> Iterator[None]:
+    """Raises what the user's model raises inside the block, and a lack of memory, as one sentence.
+
+    Raises:
+        RankError: instead of any other exception.
+    """
     try:
         yield
     except torch.OutOfMemoryError as error:

@@ -14,6 +14,7 @@ from pytest_kernelllm import rank
 from pytest_kernelllm.cli import main
 from pytest_kernelllm.discover.live import load_target
 from pytest_kernelllm.discover.scan import scan_file
+from pytest_kernelllm.ranking.integers import KnownIntegers
 
 FACTORIES = '''
 import torch
@@ -120,6 +121,38 @@ def test_a_whisper_is_ranked(tmp_path, monkeypatch):
     found = rank(factory)
     calls = {row.cls.rpartition(".")[2]: row.calls for row in found.modules}
     assert calls["WhisperEncoderLayer"] == calls["WhisperDecoderLayer"] == 2
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_what_decides_by_masks_and_positions_needs_no_data(tmp_path, monkeypatch, masked):
+    monkeypatch.chdir(tmp_path)
+
+    def factory():
+        config = LlamaConfig(vocab_size=50, hidden_size=32, num_attention_heads=4, num_hidden_layers=1)
+        model = LlamaForCausalLM(config).eval()
+        assert model.lm_head.weight.is_meta
+        mask = {"attention_mask": torch.ones(2, 16, dtype=torch.int64).tril()} if masked else {}
+        return model, {"input_ids": torch.randint(50, (2, 16)), "use_cache": False, **mask}
+
+    found = rank(factory)
+    assert not found.notes
+    assert next(row.calls for row in found.modules if row.cls.endswith("LlamaRMSNorm")) == 3
+
+
+def test_known_values_are_those_of_a_run_with_data():
+    def decide(device):
+        x = torch.arange(12, device=device).view(3, 4)
+        row = x[1]
+        row.add_(100)
+        shown = [x[1].tolist(), x[0].sum().item(), bool((row > 0).all()), len((x[0] > 1).nonzero())]
+        x[2].copy_(torch.randn(4, device=device))
+        return shown, x
+
+    with KnownIntegers():
+        without, x = decide("meta")
+        with pytest.raises(NotImplementedError):  # nobody knows what was written to the memory that it shares
+            x[1].tolist()
+    assert without == decide("cpu")[0] == [[104, 105, 106, 107], 6, True, 2]
 
 
 def test_a_model_that_looks_at_its_data_runs_on_it(tmp_path, monkeypatch):
