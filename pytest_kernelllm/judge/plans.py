@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pytest_kernelllm.core.domains import beyond, covers, interpretable, reached
 from pytest_kernelllm.core.kernel_module import KernelModuleError, read_supports
-from pytest_kernelllm.core.records import Case
+from pytest_kernelllm.core.records import Case, Domain
 from pytest_kernelllm.judge.findings import Decision
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.probes import Limits, Probe, fit
@@ -88,17 +88,7 @@ def make_plans(
         Limits(policy.gpu_elements, policy.gpu_row) if on_gpu else Limits(policy.cpu_elements, policy.cpu_row)
     )
     cases = reached(cases, source)
-    for number, support in enumerate(supports, 1):
-        refusals = [f"{case.name}: {why}" for case in cases if (why := beyond(support, case))]
-        if len(refusals) == len(cases):
-            reason = f"domain {number} of its SUPPORTS lies within none of the target's cases ({'; '.join(refusals)})"
-            raise Decision("rejected", "static check", reason, "supports")
-    asked = supports if on_gpu else tuple(map(interpretable, supports))
-    for number, (support, within) in enumerate(zip(supports, asked, strict=True), 1):
-        if support != within and not adopted:
-            sizes = in_words({k: high for k, (_, high) in within.dims.items() if high < support.dims[k][1]})
-            reason = f"domain {number} of its SUPPORTS has larger sizes than are asked without a GPU: {sizes} at most"
-            raise Decision("rejected", "static check", reason, "supports")
+    asked = _asked(supports, cases, on_gpu=on_gpu, adopted=adopted)
     plans: list[Plan] = []
     for case in cases:
         planned = set()
@@ -125,6 +115,24 @@ def make_plans(
     if not plans:
         raise Decision("rejected", "static check", "its SUPPORTS is empty", "supports")
     return plans
+
+
+def _asked(
+    supports: Sequence[Domain], cases: Sequence[Case], *, on_gpu: bool, adopted: bool
+) -> tuple[Domain, ...]:
+    """Returns what is asked of each domain; raises ``Decision`` as ``make_plans`` does."""
+    for number, support in enumerate(supports, 1):
+        refusals = [f"{case.name}: {why}" for case in cases if (why := beyond(support, case))]
+        if len(refusals) == len(cases):
+            reason = f"domain {number} of its SUPPORTS lies within none of the target's cases ({'; '.join(refusals)})"
+            raise Decision("rejected", "static check", reason, "supports")
+    asked = tuple(supports if on_gpu else map(interpretable, supports))
+    for number, (support, within) in enumerate(zip(supports, asked, strict=True), 1):
+        if support != within and not adopted:
+            sizes = in_words({k: high for k, (_, high) in within.dims.items() if high < support.dims[k][1]})
+            reason = f"domain {number} of its SUPPORTS has larger sizes than are asked without a GPU: {sizes} at most"
+            raise Decision("rejected", "static check", reason, "supports")
+    return asked
 
 
 def sizes_asked(plans: Sequence[Plan]) -> str:

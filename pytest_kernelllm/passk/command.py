@@ -113,15 +113,7 @@ def measure(root: Path, settings: Settings, requested: Requested) -> bool:
             missing=requested.missing,
             done=finished,
         )
-    if requested.out != "-":
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else NARROWEST
-        print(render_benchmark(benchmark, max(width, 80), sys.stdout.isatty()))
-    if requested.out:
-        _write_json(requested.out, benchmark)
-    if requested.eval_results is not None:
-        write_eval_results(requested.eval_results, benchmark)
-    if requested.plot is not None and benchmark.targets:
-        write_plot(requested.plot, benchmark)
+    _write(benchmark, requested)
     if benchmark.usage:  # apart from the table, which is the same where everything was known
         print(f"kernelllm: {benchmark.usage}", file=sys.stderr)
     if benchmark.gpu:
@@ -131,6 +123,19 @@ def measure(root: Path, settings: Settings, requested: Requested) -> bool:
     if benchmark.unfinished:
         raise KeyboardInterrupt
     return not (benchmark.left_out or benchmark.total.inconclusive or benchmark.total.unanswered)
+
+
+def _write(benchmark: Benchmark, requested: Requested) -> None:
+    """Prints the table, and writes the files that are requested."""
+    if requested.out != "-":
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else NARROWEST
+        print(render_benchmark(benchmark, max(width, 80), sys.stdout.isatty()))
+    if requested.out:
+        _write_json(requested.out, benchmark)
+    if requested.eval_results is not None:
+        write_eval_results(requested.eval_results, benchmark)
+    if requested.plot is not None and benchmark.targets:
+        write_plot(requested.plot, benchmark)
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ class CompletionFiles:
     """Completions by source, generator and index."""
 
     def __init__(self, folder: StoreFolder) -> None:
-        """Those of one store."""
+        """Keeps them in the folder of one store."""
         self._folder = folder
 
     def get(self, key: CompletionKey) -> Completion | None:

@@ -30,7 +30,7 @@ class MeasurementFiles:
     """Measurements by target, environment and program."""
 
     def __init__(self, folder: StoreFolder) -> None:
-        """Those of one store."""
+        """Keeps them in the folder of one store."""
         self._folder = folder
 
     def get(self, key: MeasurementKey) -> Measured | None:

@@ -12,7 +12,7 @@ class PatchFiles:
     """Patches by name."""
 
     def __init__(self, folder: StoreFolder) -> None:
-        """Those of one store."""
+        """Keeps them in the folder of one store."""
         self._folder = folder
 
     @property

@@ -26,7 +26,7 @@ class RenderingFiles:
     """What became of completions: a candidate, or the sentence that says why it became none."""
 
     def __init__(self, folder: StoreFolder) -> None:
-        """Those of one store."""
+        """Keeps them in the folder of one store."""
         self._folder = folder
 
     def get(self, key: RenderingKey) -> Candidate | str | None:

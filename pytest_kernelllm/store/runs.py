@@ -17,7 +17,7 @@ class RunFiles:
     """Runs by id. Iterating gives every one that can be read, oldest first."""
 
     def __init__(self, folder: StoreFolder) -> None:
-        """Those of one store."""
+        """Keeps them in the folder of one store."""
         self._folder = folder
 
     def put(self, run: Run) -> bool:

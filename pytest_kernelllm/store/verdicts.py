@@ -37,7 +37,7 @@ class VerdictFiles:
     """Verdicts by source, kernel, environment and terms. Iterating gives every one that can be read."""
 
     def __init__(self, folder: StoreFolder) -> None:
-        """Those of one store."""
+        """Keeps them in the folder of one store."""
         self._folder = folder
 
     def get(self, key: VerdictKey) -> KernelRecord | None:

@@ -1,4 +1,4 @@
-"""Writes depthwise convolutions as sums of products, of which Inductor makes kernels, in place of library calls.
+"""Rewrites depthwise convolutions as sums of products, so that Inductor writes kernels and calls no library.
 
 A program then reads its inputs as they lie, fuses what comes before and after, and needs no copy in another layout.
 """

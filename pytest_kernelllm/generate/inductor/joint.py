@@ -123,7 +123,7 @@ def _traced(
 
 
 def _source(value: FakeTensor, spec: Any, trainable: set[str]) -> torch.Tensor:
-    """Returns a tensor without data like ``value``, of which autograd keeps track where gradients are asked for."""
+    """Returns a tensor without data like ``value``, which requires gradients if it is an input or a trainable parameter."""
     with value.fake_mode:
         source = torch.empty_like(value)
     differentiable = spec.kind is InputKind.USER_INPUT or (

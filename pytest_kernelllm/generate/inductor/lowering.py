@@ -121,6 +121,20 @@ class _Finished(BaseException):
     """Stops Inductor once the output code exists; a BaseException, so that no fallback catches it."""
 
 
+_OPTIONS = {
+    "fx_graph_cache": False,
+    "fx_graph_remote_cache": False,
+    "assert_indirect_indexing": False,
+    "alignment_asserts": False,
+    "comment_origin": False,
+    "compile_threads": 1,
+    "shape_padding": False,  # it would time matrix products
+    "triton.mix_order_reduction": False,
+    "triton.cooperative_reductions": False,
+}
+"""Options of Inductor in every variant."""
+
+
 @contextlib.contextmanager
 def _as_on(gpu: Gpu, taken: list[Lowered], variant: Variant) -> Iterator[None]:
     """Makes Inductor write code as on ``gpu``, whatever is in the machine, and stop when it has."""
@@ -138,19 +152,8 @@ def _as_on(gpu: Gpu, taken: list[Lowered], variant: Variant) -> Iterator[None]:
             taken.append(Lowered(_essential(source), configurations(source)))
         raise _Finished
 
-    options = {
-        "fx_graph_cache": False,
-        "fx_graph_remote_cache": False,
-        "assert_indirect_indexing": False,
-        "alignment_asserts": False,
-        "comment_origin": False,
-        "compile_threads": 1,
-        "shape_padding": False,  # it would time matrix products
-        "triton.mix_order_reduction": False,
-        "triton.cooperative_reductions": False,
-        **variant.config,
-    }
     # Options that this version of torch lacks are left out.
+    options = {**_OPTIONS, **variant.config}
     known = {key: value for key, value in options.items() if _has(inductor_config, key)}
     properties = staticmethod(lambda _=None: gpu)
     capability = staticmethod(lambda _=None: (gpu.major, gpu.minor))

@@ -163,7 +163,7 @@ def _convolution(write: _Writer, node: Node) -> Node | None:
 
 
 def _turned(write: _Writer, weight: Any, groups: int) -> Node:
-    """Returns the weight with which a convolution does what a transposed one does with the weight given."""
+    """Returns the weight with which a plain convolution computes what a transposed one computes with this weight."""
     aten = torch.ops.aten
     channels, each, *kernel = weight.meta["val"].shape
     axes = range(2, 2 + len(kernel))

@@ -130,16 +130,7 @@ def compare(
     """
     original, exact, bounds = expected.original[leaf], expected.exact[leaf], expected.bounds[leaf]
     if not isinstance(bounds, ErrorBounds):
-        wrong = got != original
-        for other in bounds:
-            wrong &= got != other
-        count = int(wrong.sum())
-        detail = (
-            _where(int(wrong.reshape(-1).to(torch.uint8).argmax()), got, original, expected.start)
-            if count
-            else ""
-        )
-        return Difference(count == 0, float(count), 0.0, detail or expected.note)
+        return _compare_equal(got, original, bounds, expected)
     if got.numel() == 0:
         return Difference(True, 0.0, 0.0, expected.note)
     floor = bounds.floor if tolerance is None else max(tolerance, 1e-300)
@@ -174,6 +165,19 @@ def compare(
     if wrong <= bounds.outliers and measured <= bounds.worst:
         return Difference(True, measured, bounds.worst, expected.note)
     return Difference(False, measured, permitted, _where(place, got, exact, expected.start))
+
+
+def _compare_equal(
+    got: torch.Tensor, original: torch.Tensor, others: Sequence[torch.Tensor], expected: Expected
+) -> Difference:
+    """Compares integers or booleans, each of which must be the original's or one of the alternatives."""
+    wrong = got != original
+    for other in others:
+        wrong &= got != other
+    if not (count := int(wrong.sum())):
+        return Difference(True, 0.0, 0.0, expected.note)
+    first = int(wrong.reshape(-1).to(torch.uint8).argmax())
+    return Difference(False, float(count), 0.0, _where(first, got, original, expected.start))
 
 
 def agrees(

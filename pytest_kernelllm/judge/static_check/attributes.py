@@ -123,7 +123,7 @@ def _guarded() -> frozenset[str]:
 
 
 def _inside_installed_torch() -> set[str]:
-    """What tensors and layers have in the installed torch; nothing without one, as in the job that suggests."""
+    """Returns the attributes of tensors and layers in the installed torch; none without torch, as in the job that suggests."""
     try:
         from torch import Tensor, nn
     except ImportError:

@@ -1,4 +1,4 @@
-"""Says to a model why its answer was rejected, without what the judge keeps secret: seeds, drawn sizes and bounds."""
+"""Explains to a model why its answer was rejected, without what the judge keeps secret: seeds, drawn sizes and bounds."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def _fills(folder: Path, server: str) -> bool:
 
 
 def _git(folder: Path, *arguments: str, stdin: str = "") -> str:
-    """What git answers without asking anybody; empty if it fails or is missing."""
+    """Returns git's output, without letting it prompt; empty if it fails or is missing."""
     silent = {
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ASKPASS": "false",

@@ -1,4 +1,4 @@
-"""Reductions, scans and sorting that ``tl`` lacks, as ``elementwise`` has functions of single elements."""
+"""Reductions, scans and sorting that ``tl`` lacks; ``lower`` copies those that a kernel needs into its module."""
 # Triton's functions cannot carry Python's annotations: the compiler takes them for types of its own.
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, misc"
 

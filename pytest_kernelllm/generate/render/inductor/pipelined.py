@@ -1,4 +1,4 @@
-"""Makes loops load the next blocks while they work on one: software pipelining, which Triton does where a loop asks for it."""
+"""Turns on Triton's software pipelining: loops load the next blocks while they compute with one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pytest_kernelllm.core.syntax import call_name
 
 
 def with_pipelined_loops(function: ast.FunctionDef, stages: int) -> ast.FunctionDef:
-    """Copies a kernel whose loops have so many blocks under way; one is none ahead."""
+    """Copies a kernel and sets how many blocks its loops have under way; with 1 they load none ahead."""
     result = copy.deepcopy(function)
     for node in ast.walk(result):
         if (

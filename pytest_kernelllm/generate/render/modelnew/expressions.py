@@ -22,7 +22,7 @@ _ITEMS = 64
 
 @dataclass
 class Expressions:
-    """Tells what an expression makes, from what is known at one point of a constructor."""
+    """Works out what an expression makes from what is known at one point of a constructor."""
 
     names: dict[str, KnownValue]
     """Known values by name: arguments, local variables, constants of the file, ``self.<name>``."""
@@ -102,7 +102,7 @@ class Expressions:
         return [self.setting(node)] if container == "torch.nn.Sequential" else []
 
     def items(self, node: ast.expr) -> list[KnownValue]:
-        """Returns what a loop runs over; nothing if that is not known or much."""
+        """Returns what a loop runs over; nothing if that is unknown or too long."""
         known = self.argument(node)
         short = isinstance(known.value, tuple) and len(known.value) <= _ITEMS
         return [KnownValue(value, known.read) for value in known.value] if short else []
@@ -131,7 +131,7 @@ class Expressions:
         )
 
     def _scaled(self, node: ast.BinOp) -> Setting | None:
-        """Returns the tensor that arithmetic with a plain value leaves; of own weights, only the first values change."""
+        """Returns a weight after arithmetic with a plain value, which changes only its first values; None for others."""
         for side, other in ((node.left, node.right), (node.right, node.left)):
             found = self._tensor(side)
             if found is not None and found.tensor is not None and self.argument(other) is not UNKNOWN:

@@ -126,7 +126,7 @@ def _options(
 
 
 def _takes_int(name: str, function: ast.FunctionDef) -> bool:
-    """Whether a parameter is annotated as an int, or nothing is known of it but that its default is one."""
+    """Whether a parameter is annotated as an int, or has no annotation and an int as its default."""
     annotation = next((p.annotation for p in parameters(function.args) if p.arg == name), None)
     if annotation is not None:
         return dotted(annotation) == "int"

@@ -1,4 +1,4 @@
-"""Writes what a kernel module does with the target's own layers: reach them, and call them."""
+"""Writes how a kernel module reaches and calls the target's own layers."""
 
 from __future__ import annotations
 
