@@ -84,10 +84,14 @@ def pytest_options() -> str:
 
 
 def folders(inside: str = "") -> str:
-    """The folders and modules of the package, or of one folder in it, in the order of import-linter's layers."""
-    name = "Inside the judge, too, imports point downwards" if inside else "Folders import only downwards"
-    (contract,) = (c for c in _contracts() if c["name"] == name)
-    home = PACKAGE / inside
+    """The folders and modules of the package, of one folder in it, or of the runtime, in the order of import-linter's layers."""
+    names = {
+        "": "Folders import only downwards",
+        "judge": "Inside the judge, too, imports point downwards",
+        "runtime": "In the runtime, too, imports point downwards",
+    }
+    (contract,) = (c for c in _contracts() if c["name"] == names[inside])
+    home = DOCS.parent / "kernelllm_runtime" if inside == "runtime" else PACKAGE / inside
     rows = []
     for layer in contract["layers"]:
         for part in layer.split(" | "):
