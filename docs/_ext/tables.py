@@ -91,8 +91,8 @@ def folders(inside: str = "") -> str:
         "runtime": "In the runtime, too, imports point downwards",
     }
     (contract,) = (c for c in _contracts() if c["name"] == names[inside])
-    home = DOCS.parent / "kernelllm_runtime" if inside == "runtime" else PACKAGE / inside
     rows = []
+    home = home_of(inside)
     for layer in contract["layers"]:
         for part in layer.split(" | "):
             folder = home / part
@@ -101,6 +101,11 @@ def folders(inside: str = "") -> str:
             first = " ".join(text.partition("\n\n")[0].split())
             rows.append((f"`{part}{'/' if folder.is_dir() else '.py'}`", first))
     return _table(("folder", "what it does"), rows)
+
+
+def home_of(inside: str) -> Path:
+    """The folder whose parts ``folders`` lists."""
+    return DOCS.parent / "kernelllm_runtime" if inside == "runtime" else PACKAGE / inside
 
 
 def _contracts() -> list[dict[str, Any]]:
