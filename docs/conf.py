@@ -38,9 +38,9 @@ napoleon_numpy_docstring = False
 
 # Every reference to our own names must lead somewhere. Other projects' inventories would need the network.
 nitpicky = True
-nitpick_ignore_regex = [(r"py:.*", r"(?!pytest_kernelllm\.).*")]
+nitpick_ignore_regex = [(r"py:.*", r"(?!pytest_kernelllm\.|kernelllm_runtime\.).*")]
 nitpick_ignore = [
-    ("py:class", "pytest_kernelllm.marker.MODULE"),  # a type variable
+    ("py:class", "kernelllm_runtime.marker.MODULE"),  # a type variable
     ("py:class", "kernelllm_runtime.instance.Swap"),  # in a private field
 ]
 # What a command prints may look like a command (a comment's `#`). Tests parse all other blocks.

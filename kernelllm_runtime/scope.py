@@ -30,7 +30,7 @@ class Scope:
         parameters = list(inspect.signature(original).parameters.values())[1:]
         self.signature = inspect.Signature(parameters)
         self.names = tuple(each.name for each in parameters if each.kind not in VARIADIC)
-        self.device_type = _device_type()
+        self.device_type = device_type()
         # Computed on demand; Dynamo cannot trace the lock in functools.cached_property.
         self._domains: tuple[Domain, ...] | None = None
         self._taken: tuple[str, ...] | None = None
@@ -134,6 +134,7 @@ def _positional(
     return define("run", text, {"kernelllm_kernel": kernel.forward})
 
 
-def _device_type() -> str:
+def device_type() -> str:
+    """Returns the type of device that kernels run on: ``cpu`` in Triton's interpreter, else ``cuda``."""
     variables = (os.environ.get("KERNELLLM_INTERPRET"), os.environ.get("TRITON_INTERPRET"))
     return "cpu" if variables == ("1", "1") else "cuda"

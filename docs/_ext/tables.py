@@ -84,11 +84,15 @@ def pytest_options() -> str:
 
 
 def folders(inside: str = "") -> str:
-    """The folders and modules of the package, or of one folder in it, in the order of import-linter's layers."""
-    name = "Inside the judge, too, imports point downwards" if inside else "Folders import only downwards"
-    (contract,) = (c for c in _contracts() if c["name"] == name)
-    home = PACKAGE / inside
+    """The folders and modules of the package, of one folder in it, or of the runtime, in the order of import-linter's layers."""
+    names = {
+        "": "Folders import only downwards",
+        "judge": "Inside the judge, too, imports point downwards",
+        "runtime": "In the runtime, too, imports point downwards",
+    }
+    (contract,) = (c for c in _contracts() if c["name"] == names[inside])
     rows = []
+    home = home_of(inside)
     for layer in contract["layers"]:
         for part in layer.split(" | "):
             folder = home / part
@@ -97,6 +101,11 @@ def folders(inside: str = "") -> str:
             first = " ".join(text.partition("\n\n")[0].split())
             rows.append((f"`{part}{'/' if folder.is_dir() else '.py'}`", first))
     return _table(("folder", "what it does"), rows)
+
+
+def home_of(inside: str) -> Path:
+    """The folder whose parts ``folders`` lists."""
+    return DOCS.parent / "kernelllm_runtime" if inside == "runtime" else PACKAGE / inside
 
 
 def _contracts() -> list[dict[str, Any]]:

@@ -6,6 +6,8 @@ import sysconfig
 import traceback
 from pathlib import Path
 
+import kernelllm_runtime
+
 
 class TargetError(Exception):
     """Raised if a target cannot be imported, built or called; the message says what to do."""
@@ -27,6 +29,7 @@ def _is_the_users(filename: str) -> bool:
     path = Path(filename)
     others = (
         Path(__file__).parents[1],
+        Path(kernelllm_runtime.__file__).parent,
         Path(sysconfig.get_path("stdlib")),
         Path(sysconfig.get_path("purelib")),
     )

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernelllm_runtime.classes import class_digest
 from pytest_kernelllm.core.errors import SessionError
 from pytest_kernelllm.core.program import program_name
 from pytest_kernelllm.core.records import KernelRecord, Target, Verdict
 from pytest_kernelllm.discover.adoption import adopted_file, adoption_state
-from pytest_kernelllm.export.shipped.guard import class_digest
 
 _PLAIN = (bool, int, float, str, type(None))
 

@@ -8,7 +8,7 @@
       build/torch-cuda/
         metadata.json  __init__.py  layers.py
         scale.py                    the kernel module
-        guard.py  ambient.py  domain.py  methods.py  record.py  targets.py
+        guard.py  ambient.py  classes.py  domain.py  methods.py  record.py  targets.py
         names.py  texts.py  functions.py  objects.py
 """
 
@@ -35,7 +35,10 @@ VARIANT = "build/torch-cuda"
 _RUNTIME = Path(kernelllm_runtime.__file__).parent
 _SHIPPED = {
     "guard": Path(__file__).parent / "shipped" / "guard.py",
-    **{name: _RUNTIME / f"{name}.py" for name in ("ambient", "domain", "methods", "record", "targets")},
+    **{
+        name: _RUNTIME / f"{name}.py"
+        for name in ("ambient", "classes", "domain", "methods", "record", "targets")
+    },
     **{name: _RUNTIME / "pins" / f"{name}.py" for name in ("names", "texts", "functions", "objects")},
 }
 _OURS = re.compile(r"^from kernelllm_runtime\.(?:\w+\.)*(\w+) import ", re.MULTILINE)

@@ -127,9 +127,9 @@ class Launched:
 
 
 def _import_paths() -> list[str]:
-    """Returns the folders of this package, torch, triton and numpy, for the worker's ``PYTHONPATH``."""
+    """Returns the folders of this package and its runtime, torch, triton and numpy, for the worker's ``PYTHONPATH``."""
     paths = [str(Path(__file__).parents[2])]
-    for name in ("torch", "triton", "numpy"):
+    for name in ("kernelllm_runtime", "torch", "triton", "numpy"):
         spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None:
             raise ServerFailed(f"{name} is not installed; run `pip install 'pytest-kernelllm[torch]'`.")

@@ -9,10 +9,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from kernelllm_runtime.adopted import DISPATCHER
-from kernelllm_runtime.domain import misfit
-from kernelllm_runtime.instance import OWN_CLASS, Swap, TextKernel, dispatching, swap
-from kernelllm_runtime.kernel import Unavailable
+from kernelllm_runtime.instance import Swap, TextKernel, dispatching, swap
+from kernelllm_runtime.placing import fitting, unplaceable
 from pytest_kernelllm.config.settings import load_settings
 from pytest_kernelllm.core.records import KernelRecord, Ratio
 from pytest_kernelllm.optimize.environment import environment_of
@@ -144,25 +142,16 @@ class Replacement:
         Raises:
             NoKernel: there is none; the text is the reason.
         """
+        if reason := unplaceable(module):
+            raise NoKernel(reason)
         cls = type(module)
-        if hasattr(cls, OWN_CLASS):
-            raise NoKernel("already optimized")
-        if adopted := getattr(cls.forward, DISPATCHER, None):
-            raise NoKernel(f"left alone: it has adopted {adopted.kernel.dotted}")
-        records = self.index.records(cls)
-        if "forward" in vars(module):
-            raise NoKernel("this instance has a forward of its own")
-        misfits: list[str] = []
-        for record in records:
-            kernel = self._kernel(cls, record)
-            try:
-                reasons = [misfit(domain, module) for domain in kernel.domains]
-            except Unavailable as unavailable:
-                raise NoKernel(str(unavailable)) from None
-            if None in reasons:
-                return record, kernel
-            misfits += filter(None, reasons)
-        raise NoKernel(misfits[0] if misfits else "its kernel supports no domain")
+        kernels: dict[TextKernel, KernelRecord] = {}
+        for record in self.index.records(cls):
+            kernels.setdefault(self._kernel(cls, record), record)
+        found = fitting(kernels, module)
+        if isinstance(found, str):
+            raise NoKernel(found)
+        return kernels[found], found
 
     def _kernel(self, cls: type[nn.Module], record: KernelRecord) -> TextKernel:
         key = (cls, record.verdict.kernel_hash)

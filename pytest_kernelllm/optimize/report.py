@@ -10,8 +10,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from kernelllm_runtime.adopted import KernelLLMWarning
+from torch import nn
+
+from kernelllm_runtime.adopted import DISPATCHER, KernelLLMWarning
 from kernelllm_runtime.instance import Swap
+from kernelllm_runtime.placing import Choice, digest_of, save, surroundings
 from pytest_kernelllm.core.records import Ratio
 
 UNKNOWN = "no kernel in the store"
@@ -69,6 +72,24 @@ class OptimizeReport:
                     KernelLLMWarning,
                     stacklevel=2,
                 )
+
+    def save(self, file: Path | str) -> None:
+        """Writes the kernels that were placed to a file, from which ``kernelllm_runtime.place_kernels`` places them.
+
+        It holds their source, the digest of each class, and the versions and the GPU that they are for.
+        """
+        chosen = ((swap.before, getattr(swap.after.forward, DISPATCHER, None)) for swap in self._swaps)
+        choices = [
+            Choice(
+                f"{cls.__module__}.{cls.__qualname__}",
+                digest_of(cls),
+                dispatcher.kernel.dotted,
+                dispatcher.kernel.source,
+            )
+            for cls, dispatcher in chosen
+            if dispatcher is not None
+        ]
+        save(Path(file), choices, surroundings(nn.ModuleList(swap.module for swap in self._swaps)))
 
     def __enter__(self) -> Self:
         """Returns the report."""

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from kernelllm_runtime.adopted import DISPATCHER
 from pytest_kernelllm.core.records import Environment, Ratio
 from pytest_kernelllm.judge.environment import find_environment
 from pytest_kernelllm.optimize.environment import environment_of
 from pytest_kernelllm.optimize.kernel_index import KernelIndex, NoKernel
 from pytest_kernelllm.optimize.model import Replacement
 from pytest_kernelllm.optimize.report import UNKNOWN
-from pytest_kernelllm.runtime import DISPATCHER
 from pytest_kernelllm.store import Store
 
 

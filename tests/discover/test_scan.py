@@ -23,6 +23,10 @@ def names(found: Scan) -> list[str]:
         ("import pytest_kernelllm as pk", "pk.triton_candidate"),
         ("import pytest_kernelllm.marker", "pytest_kernelllm.marker.triton_candidate"),
         ("from pytest_kernelllm import *", "triton_candidate"),
+        ("from kernelllm_runtime import triton_candidate", "triton_candidate"),
+        ("from kernelllm_runtime import triton_candidate as tc", "tc"),
+        ("import kernelllm_runtime as kr", "kr.triton_candidate"),
+        ("from kernelllm_runtime.marker import triton_candidate", "triton_candidate"),
         ("from company.torch_tools import triton_candidate", "triton_candidate"),
         (
             "try:\n    from pytest_kernelllm import triton_candidate\n"

@@ -49,9 +49,9 @@ def test_the_rules_are_listed_in_their_own_words():
         assert row.startswith(f"| `{rule.name}` | {rule.says} |")
 
 
-@pytest.mark.parametrize("inside", ["", "judge"])
+@pytest.mark.parametrize("inside", ["", "judge", "runtime"])
 def test_every_folder_of_the_package_is_listed_with_a_sentence(inside):
-    home = tables.PACKAGE / inside
+    home = tables.home_of(inside)
     rows = tables.folders(inside).splitlines()[2:]
     assert all(row.split(" | ")[1].strip(" |") for row in rows)
     for folder in home.iterdir():

@@ -4,6 +4,7 @@ import copy
 import gc
 import inspect
 import io
+import json
 import pickle
 import re
 import sys
@@ -17,6 +18,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
+from kernelllm_runtime import place_kernels
 from kernelllm_runtime.instance import TextKernel
 from pytest_kernelllm import optimize_model
 from pytest_kernelllm.core.errors import ConfigError
@@ -709,3 +711,56 @@ def test_triton_reads_the_lines_that_python_runs(comment) -> None:
     kernel = TextKernel("Scale", "0" * 64, text).forward.__globals__["scale_kernel"].fn
     assert inspect.getsource(kernel) in text
     assert inspect.getsource(kernel).startswith("@triton.jit\ndef scale_kernel(")
+
+
+# --------------------------------------------------------------------------- placing elsewhere
+
+
+@pytest.fixture
+def saved(model, tmp_path) -> Path:
+    """What ``optimize_model`` chose for the model, in a file; the model itself is restored."""
+    with optimize_model(model) as report:
+        report.save(tmp_path / "kernels.json")
+    (tmp_path / ".kernelllm").rename(tmp_path / "elsewhere")
+    return tmp_path / "kernels.json"
+
+
+def test_saved_kernels_are_placed_without_a_store(project, model, saved) -> None:
+    placement = place_kernels(model, saved)
+    assert placement.kernels.keys() == {"blocks.0", "blocks.1", "blocks.2"}
+    assert "has shape (9,)" in placement.reasons.pop("wide") and not placement.reasons
+    assert all(map(runs_kernel, model.blocks)) and not runs_kernel(model.blocks[0], torch.ones(17, 8))
+    assert place_kernels(model, saved).reasons["blocks.0"] == "already optimized"
+    placement.restore()
+    assert type(model.blocks[0]) is project.layers().Scale and not runs_kernel(model.blocks[0])
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (
+            lambda d: d["environment"].update(gpu="NVIDIA H200 (sm_90)"),
+            "for gpu NVIDIA H200 \\(sm_90\\), not Triton's",
+        ),
+        (lambda d: d["environment"].update(torch="2.0.0"), "for torch 2.0.0, not"),
+        (
+            lambda d: d["kernels"][0].update(digest="0" * 16),
+            "its source is not what its kernel was verified for",
+        ),
+        (lambda d: d["kernels"][0].update(digest=""), "its source is not what its kernel was verified for"),
+    ],
+)
+def test_saved_kernels_are_not_placed_where_they_were_not_verified(model, saved, change, reason) -> None:
+    document = json.loads(saved.read_text())
+    change(document)
+    saved.write_text(json.dumps(document))
+    placement = place_kernels(model, saved)
+    assert not placement.kernels and re.search(reason, placement.reasons["blocks.0"])
+    assert not runs_kernel(model.blocks[0])
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"format": 2}', '{"format": 1, "kernels": [{"cls": 1}]}'])
+def test_a_file_of_another_form_is_refused_in_one_sentence(model, tmp_path, text) -> None:
+    (tmp_path / "kernels.json").write_text(text)
+    with pytest.raises(ValueError, match=r"kernels\.json is not a file that OptimizeReport\.save wrote"):
+        place_kernels(model, tmp_path / "kernels.json")

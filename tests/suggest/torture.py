@@ -224,6 +224,12 @@ NASTY: dict[str, Nasty] = {
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from pytest_kernelllm import triton_candidate\n"
         f"else:\n    from pytest_kernelllm.marker import triton_candidate\n@@\n{BODY}"
     ),
+    "from the runtime": Nasty(f"from kernelllm_runtime import triton_candidate\n@@\n{BODY}"),
+    "from the runtime, under another name": Nasty(
+        f"import kernelllm_runtime.marker as kr\n@@\n{BODY}",
+        "@kr.triton_candidate",
+        f'@kr.triton_candidate(kernel="{KERNEL}")',
+    ),
     "star import": Nasty(f"from pytest_kernelllm import *\n@@\n{BODY}"),
     "re-exported by the project": Nasty(f"from compat import *\n@@\n{BODY}", others={"compat.py": IMPORT}),
     # ---------------------------------------------------------------- places

@@ -7,12 +7,10 @@ back. ``KERNELLLM_INTERPRET=1`` with ``TRITON_INTERPRET=1`` runs kernels on CPU 
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import importlib
 import inspect
 import os
-import textwrap
 import warnings
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -23,25 +21,13 @@ import torch
 from torch import nn
 
 from kernelllm_runtime.ambient import ambient_reason, autocast_reason
+from kernelllm_runtime.classes import class_digest
 from kernelllm_runtime.domain import matches
 from kernelllm_runtime.targets import Domain, domains
 
 
 class KernelWarning(UserWarning):
     """A kernel cannot be used; the module's own forward runs."""
-
-
-def class_digest(cls: type) -> str:
-    """Returns the SHA-256 of a class's source without decorators and margins; empty if the source is not available."""
-    try:
-        text = textwrap.dedent(inspect.getsource(cls))
-        node = ast.parse(text).body[0]
-    except (OSError, TypeError, SyntaxError, IndexError):
-        return ""
-    if not isinstance(node, ast.ClassDef):
-        return ""
-    lines = text.splitlines()[node.lineno - 1 : node.end_lineno]
-    return hashlib.sha256("\n".join(line.rstrip() for line in lines).encode()).hexdigest()
 
 
 class Guard:

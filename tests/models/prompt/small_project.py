@@ -71,7 +71,7 @@ def executed(text: str) -> dict[str, Any]:
     hidden = {
         name: module
         for name, module in sys.modules.items()
-        if name.startswith(("project_", "pytest_kernelllm"))
+        if name.startswith(("project_", "pytest_kernelllm", "kernelllm_runtime"))
     }
     module = types.ModuleType("standalone_module")
     sys.modules[module.__name__] = module  # dataclasses look themselves up there
