@@ -13,6 +13,10 @@ ROW = 32
 """Fewest elements of a row, whose errors are taken together; shorter last dimensions are merged with those before them."""
 
 
+ALONE = 8
+"""An output of fewer elements is no row: each element, such as one of several losses, has a scale of its own."""
+
+
 def group_rms(
     truth: torch.Tensor, value: torch.Tensor, dim: int, peak: float, policy: Policy
 ) -> torch.Tensor:
@@ -75,7 +79,9 @@ def unit_of(truth: torch.Tensor, row: torch.Tensor, dtype: torch.dtype, finite: 
 
 
 def as_rows(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the tensor as ``(rows, width)``, with at least ``ROW`` elements a row if it has so many."""
+    """Returns the tensor as ``(rows, width)``, with at least ``ROW`` elements a row if it has so many, or one if it has few."""
+    if tensor.numel() < ALONE:
+        return tensor.reshape(-1, 1)
     width, dims = 1, list(tensor.shape)
     while dims and width < ROW:
         width *= dims.pop()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pytest_kernelllm.judge.reference.probes import Probe
+from pytest_kernelllm.judge.reference.probes import Probe, rows
+from pytest_kernelllm.judge.reference.stress import PLANTED
 from pytest_kernelllm.judge.rules.rule import SupportedCase
 from pytest_kernelllm.judge.rules.stress import stress_sizes
 from pytest_kernelllm.judge.rules.values import OutputRule
@@ -30,5 +31,7 @@ class Nonfinite(OutputRule):
         """Returns one probe for each planted value."""
         sizes, cheap = stress_sizes(supported)
         planted = (self.apart if cheap else self.together) if supported.nonfinite else ()
+        if planted == self.together and rows(supported.case.domain, sizes) < len(PLANTED[planted[0]]):
+            planted = (*planted, self.apart[-1])  # for which there is no row
         for number, values in enumerate(planted):
             yield supported.probe(self.name, sizes, SEED + number, stress=values)

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Collection, ItemsView, Iterator, KeysView, Sequence, ValuesView
+from collections.abc import (
+    Callable,
+    Collection,
+    ItemsView,
+    Iterable,
+    Iterator,
+    KeysView,
+    Sequence,
+    ValuesView,
+)
 from typing import Any
 
 import torch
@@ -95,9 +104,15 @@ class StandIn(torch.nn.Module):
 
 
 class ReadOnlyList(list[Any]):
-    """A list of the target's. Where a kernel would change it, that is an error."""
+    """A list of the target's. Where a kernel would change it, that is an error, and recorded."""
+
+    def __init__(self, values: Iterable[Any], asked: list[str]) -> None:
+        """``asked``: see ``StandIn``."""
+        super().__init__(values)
+        self._asked = asked
 
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        self._asked.append("a change of a list of the target's")
         raise TypeError("a kernel cannot change a list of the target's")
 
     append = clear = extend = insert = pop = remove = reverse = sort = _refuse

@@ -279,7 +279,7 @@ class Worker:
             if "tuple" in value:
                 return tuple(self._value(item) for item in value["tuple"])
             if "list" in value:
-                return ReadOnlyList(self._value(item) for item in value["list"])
+                return ReadOnlyList(map(self._value, value["list"]), self.asked)
             if "dtype" in value:
                 return getattr(torch, value["dtype"])
             if "float" in value:

@@ -171,7 +171,8 @@ def test_lists_are_lists_and_cannot_be_changed() -> None:
     for change in (lambda: made.sizes.append(3), lambda: made.sizes.__setitem__(0, 3)):
         with pytest.raises(TypeError, match="cannot change a list"):
             change()
-    assert not asked and made.sizes == [1, 2] and made.nothing is None
+    assert asked == ["a change of a list of the target's"] * 2
+    assert made.sizes == [1, 2] and made.nothing is None
 
 
 def test_what_only_the_target_has_is_recorded_although_the_error_can_be_caught() -> None:
