@@ -47,6 +47,16 @@ def test_an_ordinary_kernel_module_passes():
 
 
 REFUSED = {
+    "def f():\n    return __name__": "reads the module's name",
+    "if __name__ == 'kernel_module':\n    pass": "reads the module's name",
+    "def f(c):\n    c.kwargs['B'] = 1": "kwargs",
+    "def f(c):\n    return c.kwargs": "touches `kwargs`",
+    "def f():\n    return hasattr(kernel, 'a') or kernel.best_config": "touches `best_config`",
+    "def f(x):\n    return x.storage_offset() > 0": "touches `storage_offset`",
+    "@triton.jit\ndef k(x_ptr, N):\n    tl.load((N + 1).to(x_ptr.dtype))": "the type of the pointer",
+    "@triton.jit\ndef k(x_ptr, N):\n    tl.load((N + 1).to(x_ptr.type))": "takes a `.type`",
+    "from itertools import count": "imports itertools.count",
+    "from dataclasses import field": "imports dataclasses.field",
     # what pytest would run, if it imported the file as a conftest
     "def pytest_runtest_makereport(item, call): return None": "defines `pytest_runtest_makereport`",
     "pytest_configure = lambda config: None": "defines `pytest_configure`",
@@ -243,6 +253,12 @@ HARMLESS = [
     "def f(input, id, type, vars):\n    return input + id + type + vars",
     "x = [id for id in (1, 2)]",
     "if __name__ == '__main__':\n    pass",
+    "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass A:\n    block: int = 1\ndef f(x):\n    return A(2).block",
+    "import itertools\nCONFIGS = [triton.Config({'B': b}, num_warps=w) for b, w in itertools.product([1, 2], [4, 8])]",
+    "def prune(configs, named_args, **kwargs):\n    return [c for c in configs if c.kwargs['B'] < c.kwargs.get('C', 1)]",
+    "def f(x):\n    return torch.as_strided(x, (2,), (1,), x.storage_offset() + 1)",
+    "@triton.jit\ndef k(x_ptr, N):\n    x = tl.load(x_ptr)\n    tl.store(x_ptr, (x + N).to(x.dtype))",
+    "@triton.jit\ndef g(x):\n    return x.to(x.dtype)\n@triton.jit\ndef k(x_ptr):\n    g(tl.load(x_ptr))",
     "try:\n    from triton.language.extra import libdevice\nexcept ImportError:\n    libdevice = None",
     "try:\n    from triton.language.extra.cuda.libdevice import rsqrt\nexcept (ImportError, AttributeError):\n    rsqrt = None",
     "rsqrt = tl.rsqrt if hasattr(tl, 'rsqrt') else tl.math.rsqrt",
