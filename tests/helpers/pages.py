@@ -105,7 +105,9 @@ def target(
 ):
     shown = Original(path, 11, original) if original else None
     marked = Target(path, name, 11, "a" * 64, "decorator")
-    return ReportedTarget(marked, candidates, best and best.id, patch, history=past, original=shown, stale=stale)
+    return ReportedTarget(
+        marked, candidates, best and best.id, patch, history=past, original=shown, stale=stale
+    )
 
 
 def history(*speeds, slower=False):

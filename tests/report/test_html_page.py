@@ -103,7 +103,7 @@ def test_a_timed_run_shows_its_figures():
 
 def test_recorded_runs_are_shown_newest_first_and_only_where_there_are_any():
     page = text_of(render_page(pages.everything()))
-    assert page.count("3 measurements") == 2
+    assert page.count("3 runs") == 2
     assert "slower than recorded: 7.60x -&gt; 5.80x since torch 2.11.0 -&gt; 2.13.0" in page
     assert page.index("this one 2026-01-03 5.80×") < page.index("2026-01-01-run 2026-01-01 7.60×")
     bare = pages.everything()
