@@ -4,11 +4,13 @@ import subprocess
 from dataclasses import replace
 
 import pytest
+from pages import everything
 from projects import CANDIDATES, lay_out
 from recorded import adopt, run_of, timing, verdict
 from sessions import page, replay
 
 from pytest_kernelllm.core.records import Environment
+from pytest_kernelllm.report.json import write_report
 from pytest_kernelllm.store import Store
 
 SETTINGS = '[tool.kernelllm]\ngenerator = "files"\ncandidates_dir = "candidates"\nsamples = 1\n'
@@ -51,6 +53,12 @@ def test_regressions(tmp_path):
     runs.put(run_of(target, verdict(kernel, old, timing(1.31)), "20261101-120000-5d8e"))
     runs.put(run_of(target, verdict(kernel, new, timing(1.12)), "20261115-083012-11f0", slower=True))
     assert replay(page("how-to/regressions.md"), tmp_path) == 2
+
+
+def test_the_page_of_a_stored_report(tmp_path):
+    write_report(tmp_path / "kernels.json", everything())
+    assert replay(page("how-to/ci.md"), tmp_path) == 1
+    assert (tmp_path / "kernels.html").is_file()
 
 
 def test_rewards(tmp_path):

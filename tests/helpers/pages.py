@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from pytest_kernelllm.core.history import CaseChange, Comparison, History, Point
 from pytest_kernelllm.core.records import (
     Candidate,
     Check,
@@ -99,10 +100,39 @@ def candidate(number, source, verdict, note="", name="inductor", reason=""):
     )
 
 
-def target(name, *candidates, path="src/layers.py", best=None, patch=None, original=ORIGINAL, stale=False):
+def target(
+    name, *candidates, path="src/layers.py", best=None, patch=None, original=ORIGINAL, stale=False, past=None
+):
     shown = Original(path, 11, original) if original else None
     marked = Target(path, name, 11, "a" * 64, "decorator")
-    return ReportedTarget(marked, candidates, best and best.id, patch, original=shown, stale=stale)
+    return ReportedTarget(
+        marked, candidates, best and best.id, patch, history=past, original=shown, stale=stale
+    )
+
+
+def history(*speeds, slower=False):
+    """What runs recorded about an adopted kernel; the last one is this run."""
+    points = []
+    for day, speed in enumerate(speeds, 1):
+        last = day == len(speeds)
+        created = f"2026-01-{day:02}T00:00:00+00:00"
+        environment = replace(GPU, torch=f"2.{10 + day}.0")
+        ratio = Ratio(speed, speed * 0.97, speed * 1.02)
+        run = "" if last else f"2026-01-{day:02}-run"
+        points.append(Point(run, "", created, environment, "0" * 64, True, ratio, slower and last))
+    first, now = points[0], points[-1]
+    change = CaseChange(
+        "default",
+        first.speedup,
+        now.speedup,
+        Ratio(speeds[-1] / speeds[0], 0.7, 0.8),
+        (10.0, 13.0),
+        (76.0, 76.0),
+        slower,
+    )
+    compared = Comparison(first.run, "", first.created, ("torch 2.11.0 -> 2.13.0",), (change,))
+    note = "slower than recorded: 7.60x -> 5.80x since torch 2.11.0 -> 2.13.0" if slower else ""
+    return History("", tuple(points), compared, note)
 
 
 def report(*targets, environment=CPU, stopped=""):
@@ -129,7 +159,8 @@ def everything():
     open_one = verdict("inconclusive", "there was too little GPU memory", "", GPU)
     return report(
         target("Scale", best, wrong, best=best, patch=".kernelllm/patches/src.layers.Scale.patch"),
-        target("RMSNorm", adopted),
+        target("RMSNorm", adopted, past=history(5.9, 6.1, 6.23)),
+        target("Slower", adopted, past=history(7.6, 7.5, 5.8, slower=True)),
         target("Stale", adopted, stale=True),
         target("Slow", candidate(0, KERNEL, too_slow)),
         target("Wrong", candidate(0, changed, rejected)),

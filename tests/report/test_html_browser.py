@@ -147,6 +147,18 @@ def test_nothing_scrolls_sideways_on_a_phone(browser, files, name):
         assert browser.execute_script(scrolls)
 
 
+def test_nothing_scrolls_sideways_at_any_width(browser, files):
+    for name in ("everything", "hostile"):
+        show(browser, files[name], opened=True)
+        for width in (640, 1056, 1057, 1280, 1345, 1920):
+            size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+            browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+            assert browser.execute_script("return document.documentElement.scrollWidth") <= width, (
+                name,
+                width,
+            )
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_has_enough_contrast(browser, files, scheme):
     show(browser, files["everything"], scheme, opened=True)
@@ -170,7 +182,7 @@ def test_a_keyboard_is_enough(browser, files):
     press(browser, Keys.TAB)
     press(browser, "scale")
     rows = browser.find_elements(By.CSS_SELECTOR, ".modules tbody tr")
-    assert [row.is_displayed() for row in rows] == [True] + [False] * 6
+    assert [row.is_displayed() for row in rows] == [True] + [False] * 7
     press(browser, Keys.TAB)
     assert focused(browser).text == "Scale"
     press(browser, Keys.ENTER)

@@ -77,6 +77,7 @@ def test_each_kind_of_result_has_its_word():
     assert results == {
         "Scale": ("good", "patch"),
         "RMSNorm": ("good", "adopted"),
+        "Slower": ("bad", "slower than recorded"),
         "Stale": ("bad", "adopted kernel is stale"),
         "Slow": ("bad", "too slow"),
         "Wrong": ("bad", "rejected"),
@@ -98,6 +99,16 @@ def test_a_timed_run_shows_its_figures():
         "the server is down",
     ):
         assert text in page, text
+
+
+def test_recorded_runs_are_shown_newest_first_and_only_where_there_are_any():
+    page = text_of(render_page(pages.everything()))
+    assert page.count("3 runs") == 2
+    assert "slower than recorded: 7.60x -&gt; 5.80x since torch 2.11.0 -&gt; 2.13.0" in page
+    assert page.index("this one 2026-01-03 5.80×") < page.index("2026-01-01-run 2026-01-01 7.60×")
+    bare = pages.everything()
+    bare = replace(bare, targets=tuple(replace(each, history=None) for each in bare.targets))
+    assert "history" not in text_of(render_page(bare)).lower()
 
 
 def test_without_a_gpu_the_page_says_so_and_shows_no_speeds():

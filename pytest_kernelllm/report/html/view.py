@@ -10,6 +10,7 @@ from typing import Literal
 
 from markupsafe import Markup
 
+from pytest_kernelllm.core.history import Point
 from pytest_kernelllm.core.records import Ratio, Timing, Verdict
 from pytest_kernelllm.report.html.code import difference, highlighted, wrong_line
 from pytest_kernelllm.report.html.plots import RooflinePoint, roofline
@@ -70,6 +71,22 @@ class TargetView:
         return next((each for each in own if each.suggested), own[0] if own else None)
 
     @property
+    def history(self) -> tuple[Point, ...]:
+        """The latest measurements of the adopted kernel, oldest first; empty where no earlier run recorded any."""
+        points = self.reported.history.points if self.reported.history else ()
+        return points[-20:] if any(point.run for point in points) else ()
+
+    @property
+    def bars(self) -> tuple[tuple[float, State], ...]:
+        """The history's speedups as heights, per cent of the highest."""
+        values = [point.speedup.value if point.speedup else 0.0 for point in self.history]
+        highest = max([value for value in values if math.isfinite(value)], default=0.0) or 1.0
+        return tuple(
+            (round(min(max(100 * value / highest, 0.0), 100.0), 1), "good" if _fine(point) else "bad")
+            for value, point in zip(values, self.history, strict=True)
+        )
+
+    @property
     def roofline(self) -> float | None:
         """Share of the roofline: the geometric mean over the cases."""
         shares = [timing.roofline_share for timing in self.shown.timing] if self.shown else []
@@ -112,6 +129,11 @@ class PageView:
     roofline: Markup
     """The plot; empty where nothing was timed."""
 
+    @property
+    def recorded(self) -> bool:
+        """Whether an adopted kernel has a history."""
+        return any(target.history for target in self.targets)
+
 
 def view(report: Report) -> PageView:
     """Returns what the page shows."""
@@ -122,10 +144,11 @@ def view(report: Report) -> PageView:
     rejected = (c.reported.verdict for c in candidates if c.reported.verdict)
     points = [point for target in targets for point in _points(target)]
     ratios = [r for v in shown for r in (v.speedup, v.speedup_compiled) if r is not None]
+    recorded = [p.speedup for target in targets for p in target.history if p.speedup is not None]
     return PageView(
         report,
         targets,
-        Scale.of(ratios),
+        Scale.of([*ratios, *recorded]),
         bool(ratios),
         tuple(Counter(v.rule for v in rejected if v.rule).most_common()),
         tuple((state, word, number) for (state, word), number in sorted(counts.items(), key=_order)),
@@ -155,7 +178,7 @@ def _target(number: int, entry: ReportedTarget) -> TargetView:
         entry,
         state,
         result,
-        next((each.why for each in candidates if each.why), "") if state != "good" else "",
+        _why(entry, candidates) if state != "good" else "",
         len(right),
         len(verdicts),
         shown,
@@ -165,16 +188,23 @@ def _target(number: int, entry: ReportedTarget) -> TargetView:
     )
 
 
+def _fine(point: Point) -> bool:
+    return point.correct and not point.slower
+
+
 def _speed(verdict: Verdict) -> float:
     return verdict.speedup.value if verdict.speedup else 0.0
 
 
+def _why(entry: ReportedTarget, candidates: Sequence[CandidateView]) -> str:
+    note = entry.history.note if entry.history else ""
+    return note or next((each.why for each in candidates if each.why), "")
+
+
 def _result(entry: ReportedTarget) -> tuple[State, str]:
     if entry.adopted is not None:
-        right = entry.adopted.verdict is not None and entry.adopted.verdict.correct
-        word = "adopted" if right else "adopted kernel fails"
-        word = "adopted kernel is stale" if entry.stale else word
-        return "good" if right and not entry.stale else "bad", f"{word}; patch" if entry.patch else word
+        state, word = _adopted(entry)
+        return state, f"{word}; patch" if entry.patch else word
     if entry.winner is not None:
         return "good", "patch" if entry.patch else "verified"
     verdicts = [candidate.verdict for candidate in entry.candidates if candidate.verdict]
@@ -183,6 +213,17 @@ def _result(entry: ReportedTarget) -> tuple[State, str]:
     if any(verdict.verdict == "rejected" for verdict in verdicts):
         return "bad", "rejected"
     return ("open", "inconclusive") if verdicts else ("none", "no candidate")
+
+
+def _adopted(entry: ReportedTarget) -> tuple[State, str]:
+    assert entry.adopted is not None
+    if entry.stale:
+        return "bad", "adopted kernel is stale"
+    if entry.adopted.verdict is None or not entry.adopted.verdict.correct:
+        return "bad", "adopted kernel fails"
+    if entry.history is not None and entry.history.slower:
+        return "bad", "slower than recorded"
+    return "good", "adopted"
 
 
 def _candidate(anchor: str, each: ReportedCandidate, suggested: ReportedCandidate | None) -> CandidateView:
