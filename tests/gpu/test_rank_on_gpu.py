@@ -37,7 +37,7 @@ def test_measured_operations_add_up_to_the_gpus_part_of_a_step():
 
 def test_predictions_and_measurements_rank_alike():
     measured, counted = rank(llama), rank(llama, count=True)
-    assert not counted.measured and measured.operations == counted.operations
+    assert not counted.measured and measured.operations == pytest.approx(counted.operations, rel=0.1)
     assert [row.cls for row in measured.modules[:1]] == [row.cls for row in counted.modules[:1]]
     # A data sheet's peak is not reached, and no operation is much faster than memory allows.
     assert measured.ms > 0.5 * counted.ms
