@@ -121,14 +121,12 @@ def test_repair_beats_drawing_more_and_nothing_is_asked_twice(served, project):
     rounds = benchmark["total"]["rounds"]
     assert [(r["rounds"], r["answers"], r["correct"]) for r in rounds] == [(0, 6, 2), (1, 10, 6), (2, 10, 6)]
     assert [r["pass_at"][0]["value"] for r in rounds] == pytest.approx([1 / 3, 1.0, 1.0])
-    assert [(i["k"], i["answers"], i["value"]) for i in rounds[1]["instead"]] == [
-        (1, 2.0, 0.0),
-        (2, 4.0, None),
-    ]
+    instead = [(i["k"], i["answers"], i["value"]) for i in rounds[1]["instead"]]
+    assert instead == [(1, pytest.approx(5 / 3), pytest.approx(1 / 3)), (2, pytest.approx(10 / 3), None)]
     assert re.search(
         r"^ *repair rounds +answers +tokens +cost +pass@1 +drawn instead", done.stdout, re.MULTILINE
     )
-    assert re.search(r"^ *1 +8 +[\d,]+ +– +1\.00 +0\.00 of 2\.0", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(r"^ *1 +10 +[\d,]+ +– +1\.00 +0\.33 of 1\.7", done.stdout, re.MULTILINE), done.stdout
 
     # pytest over the same store asks for nothing.
     requests = len(proxy.posts(ROUTE))
@@ -152,10 +150,12 @@ def test_repair_beats_drawing_more_and_nothing_is_asked_twice(served, project):
     assert len(proxy.posts(ROUTE)) == requests
     assert tested.stdout.count("repaired in round 1") == 2
     assert "4 answers sent back with the verdict: 0 right at first, 4 after 4 repairs." in tested.stdout
-    assert re.search(r"endpoint: 8 answers, [\d,]+ tokens", tested.stdout)
-    for candidates in project.report().values():
+    assert re.search(r"endpoint: 10 answers, [\d,]+ tokens", tested.stdout)
+    for name, candidates in project.report().items():
         for candidate in candidates:
-            assert [r["verdict"]["verdict"] for r in candidate["rounds"]] == ["rejected", "accepted"]
+            assert candidate["verdict"]["verdict"] == "accepted"
+            sent_back = [r["verdict"]["verdict"] for r in candidate["rounds"]]
+            assert sent_back == (["rejected", "accepted"] if FAULTS[name] else [])
     files = [path for path in project.path.rglob("*") if path.is_file()]
     assert not [path for path in files if SECRET.encode() in path.read_bytes()]
 
