@@ -28,10 +28,13 @@ def is_importable(module: str | None) -> bool:
 
 
 def is_ours(value: Any) -> bool:
-    """Whether a value comes from this package, such as the marker."""
+    """Whether a value comes from this package or its runtime, such as the marker."""
     value = value.func if isinstance(value, functools.partial) else value
     home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-    return isinstance(home, str) and home.partition(".")[0] == "pytest_kernelllm"
+    return isinstance(home, str) and home.partition(".")[0] in (
+        "kernelllm_runtime",
+        "pytest_kernelllm",
+    )
 
 
 def is_library(value: Any) -> bool:
