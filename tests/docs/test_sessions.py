@@ -66,7 +66,7 @@ def test_rewards(tmp_path):
 
 
 def test_export(project):
-    assert replay(page("how-to/export.md"), project) == 3
+    assert replay(page("how-to/export.md"), project) == 5
 
 
 def test_judging_from_python(tmp_path):

@@ -1,4 +1,7 @@
-"""Repair rounds through a server that errs at first and follows verdicts: judged for real, interrupted, and resumed."""
+"""Repair rounds with a model that errs at first and follows verdicts, behind a real ``transformers serve``.
+
+Its answers are judged for real; runs are interrupted, and resumed.
+"""
 
 import json
 import os
@@ -10,8 +13,8 @@ import sys
 import jsonschema
 import pytest
 from projects import COMMAND
-from serving import SECRET, Proxy, Scripted
-from tiny.lessons import HERE
+from serving import SECRET, Proxy, transformers_serve
+from tiny.chatting import FAULTS, make
 from tiny.project import lay_out
 from waiting import wait_until
 
@@ -19,43 +22,27 @@ from pytest_kernelllm.passk.schema import passk_schema
 
 pytestmark = pytest.mark.slow
 
-TARGETS = {"Affine": "scale_plus_one", "RMSNorm": "no_eps"}
-"""The modules that the model knows, each with the fault in its first answer."""
-
-MARKS = {"Affine": "x * self.scale + self.shift", "RMSNorm": "self.eps = eps"}
-"""What a module is known by in a prompt."""
-
 ROUTE = "/v1/chat/completions"
 
 
-def follows_verdicts(body):
-    """What a model says that errs at first and follows a verdict, by the module that it is asked about."""
-    asked = body["messages"][1]["content"]
-    name, fault = next(each for each in TARGETS.items() if MARKS[each[0]] in asked)
-    fault = "" if len(body["messages"]) > 2 else f".{fault}"
-    assert [message["role"] for message in body["messages"][2:]] in ([], ["assistant", "user"])
-    return {"content": (HERE / "answers" / f"{name}{fault}.txt").read_text()}
-
-
 @pytest.fixture(scope="module")
-def served():
-    """A proxy before the server, which counts requests, and the model's name."""
-    server = Scripted(
-        speaks="chat", models=("scripted",), owner="somebody", honours_n=False, says=follows_verdicts
-    )
-    proxy = Proxy(server.url)
-    yield proxy, "scripted"
-    proxy.close()
-    server.close()
+def served(tmp_path_factory):
+    """A real ``transformers serve`` behind a proxy that counts requests, and the model's name."""
+    folder = tmp_path_factory.mktemp("server") / "errs_and_follows"
+    make(folder)
+    with transformers_serve(folder, "--dtype", "float32") as address:
+        proxy = Proxy(address)
+        yield proxy, folder
+        proxy.close()
 
 
 @pytest.fixture
 def project(tmp_path):
-    """The two modules that the model knows."""
+    """The modules that the model knows."""
     found = lay_out(tmp_path / "project")
     source = (found.path / "layers.py").read_text()
     blocks = source.split("@triton_candidate")
-    known = [block for block in blocks[1:] if re.search(r"class (\w+)", block)[1] in TARGETS]
+    known = [block for block in blocks[1:] if re.search(r"class (\w+)", block)[1] in FAULTS]
     (found.path / "layers.py").write_text("@triton_candidate".join([blocks[0], *known]))
     return found
 
@@ -66,7 +53,8 @@ def options(served, prefix=""):
         "endpoint": proxy.url,
         "model": folder,
         "device": "cpu",
-        "max-new-tokens": 640,
+        "max-new-tokens": 64,
+        "temperature": 0,
         "protocol": "chat",
     }
     return [f"--{prefix}{name}={value}" for name, value in given.items()]
@@ -99,10 +87,12 @@ def test_repair_beats_drawing_more_and_nothing_is_asked_twice(served, project):
     done = run(command, project, KERNELLLM_ENDPOINT_TOKEN=SECRET)
     assert done.returncode == 0, done.stdout + done.stderr
     without = json.loads(report.read_text())
-    assert [p["value"] for p in without["total"]["pass_at"]] == [0.0, 0.0]
+    assert [p["value"] for p in without["total"]["pass_at"]] == pytest.approx([1 / 3, 1 / 3])
     assert without["total"]["rounds"] == []
     asked = conversations(proxy)
     assert asked.count(4) == 0
+    right = {t["target"]["name"]: t["score"]["correct"] for t in without["targets"]}
+    assert right == {"Affine": 0, "Gate": 2, "RMSNorm": 0}
 
     # Interrupted while the second repair is being written: what arrived before stays.
     proxy.faults = ["pass", "hang"]
@@ -129,16 +119,14 @@ def test_repair_beats_drawing_more_and_nothing_is_asked_twice(served, project):
     benchmark = json.loads(report.read_text())
     jsonschema.validate(benchmark, passk_schema())
     rounds = benchmark["total"]["rounds"]
-    assert [(r["rounds"], r["answers"], r["correct"]) for r in rounds] == [(0, 4, 0), (1, 8, 4), (2, 8, 4)]
-    assert [[p["value"] for p in r["pass_at"]] for r in rounds] == [[0.0, 0.0], [1.0, 1.0], [1.0, 1.0]]
-    assert [(i["k"], i["answers"], i["value"]) for i in rounds[1]["instead"]] == [
-        (1, 2.0, 0.0),
-        (2, 4.0, None),
-    ]
+    assert [(r["rounds"], r["answers"], r["correct"]) for r in rounds] == [(0, 6, 2), (1, 10, 6), (2, 10, 6)]
+    assert [r["pass_at"][0]["value"] for r in rounds] == pytest.approx([1 / 3, 1.0, 1.0])
+    instead = [(i["k"], i["answers"], i["value"]) for i in rounds[1]["instead"]]
+    assert instead == [(1, pytest.approx(5 / 3), pytest.approx(1 / 3)), (2, pytest.approx(10 / 3), None)]
     assert re.search(
         r"^ *repair rounds +answers +tokens +cost +pass@1 +drawn instead", done.stdout, re.MULTILINE
     )
-    assert re.search(r"^ *1 +8 +[\d,]+ +– +1\.00 +0\.00 of 2\.0", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(r"^ *1 +10 +[\d,]+ +– +1\.00 +0\.33 of 1\.7", done.stdout, re.MULTILINE), done.stdout
 
     # pytest over the same store asks for nothing.
     requests = len(proxy.posts(ROUTE))
@@ -162,10 +150,12 @@ def test_repair_beats_drawing_more_and_nothing_is_asked_twice(served, project):
     assert len(proxy.posts(ROUTE)) == requests
     assert tested.stdout.count("repaired in round 1") == 2
     assert "4 answers sent back with the verdict: 0 right at first, 4 after 4 repairs." in tested.stdout
-    assert re.search(r"endpoint: 8 answers, [\d,]+ tokens", tested.stdout)
-    for candidates in project.report().values():
+    assert re.search(r"endpoint: 10 answers, [\d,]+ tokens", tested.stdout)
+    for name, candidates in project.report().items():
         for candidate in candidates:
-            assert [r["verdict"]["verdict"] for r in candidate["rounds"]] == ["rejected", "accepted"]
+            assert candidate["verdict"]["verdict"] == "accepted"
+            sent_back = [r["verdict"]["verdict"] for r in candidate["rounds"]]
+            assert sent_back == (["rejected", "accepted"] if FAULTS[name] else [])
     files = [path for path in project.path.rglob("*") if path.is_file()]
     assert not [path for path in files if SECRET.encode() in path.read_bytes()]
 

@@ -8,9 +8,7 @@ import pytest
 
 from pytest_kernelllm.report.html.page import write_page
 
-webdriver = pytest.importorskip(
-    "selenium.webdriver", reason="needs selenium: pip install selenium"
-)
+webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium: pip install selenium")
 from selenium.webdriver.common.by import By  # noqa: E402  # after the check
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 
