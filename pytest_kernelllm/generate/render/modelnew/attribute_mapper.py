@@ -117,7 +117,9 @@ class AttributeMapper(ast.NodeTransformer):
         """Whether an expression holds a list with other layers than those that can be called as they are."""
         lists = [n for n in ast.walk(node) if isinstance(n, ast.Attribute | ast.Subscript)]
         own = any(self._parts_of(self._name(inner) or "") for inner in lists)
-        return own or not all(self._layers.is_vendor(name) for inner in lists for name in self._container(inner))
+        return own or not all(
+            self._layers.is_vendor(name) for inner in lists for name in self._container(inner)
+        )
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         """Keeps the branch that is taken where a test asks for the class of a layer."""
