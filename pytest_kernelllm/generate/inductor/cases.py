@@ -8,6 +8,7 @@ import math
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -82,7 +83,16 @@ def completions(
 
 
 def _tracers(live: LiveTarget, gpu: Gpu) -> list[CaseTracer]:
-    return [CaseTracer(live, case, gpu) for case in live.cases]
+    return [_tracer(live, case, gpu) for case in live.cases]
+
+
+def _tracer(live: LiveTarget, case: Case, gpu: Gpu) -> CaseTracer:
+    try:
+        return CaseTracer(live, case, gpu)
+    except TraceError:
+        if not case.domain.dims:
+            raise
+        return CaseTracer(live, _fixed(case), gpu)
 
 
 def _completion(tracers: Sequence[CaseTracer], variant: Variant, index: int) -> Completion:
@@ -117,10 +127,10 @@ class CaseTracer:
     """Exports one case of a target once and compiles it in several variants."""
 
     def __init__(self, live: LiveTarget, case: Case, gpu: Gpu) -> None:
-        """Exports the case, with dynamic named dimensions if that is possible.
+        """Exports the case, with dynamic named dimensions.
 
         Raises:
-            TraceError: it cannot be exported at all.
+            TraceError: it cannot be exported.
         """
         self.live = live
         self.gpu = gpu
@@ -128,14 +138,11 @@ class CaseTracer:
         self.case = case
         self.exports: dict[str, Exported | Joint] = {}
         self.sources: dict[str, tuple[Lowered | BothWays, NamedScalars]] = {}
+        self.for_some_sizes: set[str] = set()
+        """The programs, as in ``sources``, that cannot be compiled for every size."""
         self.call = fake_call(live, case, _tracing_sizes(case))
         self.dynamic = _dynamic_shapes(live, case, self.call) if case.domain.dims else None
-        try:
-            self._export("")
-        except TraceError:
-            if self.dynamic is None:
-                raise
-            self._fix()
+        self._export("")
 
     def has(self, what: str) -> bool:
         """Whether the case computes what a variant is for (``Variant.only``)."""
@@ -150,13 +157,15 @@ class CaseTracer:
         Raises:
             TraceError: TorchInductor cannot compile it.
         """
+        if _program(variant) in self.for_some_sizes:
+            return self._at_own_sizes.section(variant)
         try:
             lowered, free = self._source(variant)
         except TraceError:
             if self.dynamic is None:
                 raise
-            self._fix()
-            lowered, free = self._source(variant)
+            self.for_some_sizes.add(_program(variant))
+            return self._at_own_sizes.section(variant)
         source, scalars = free.source, free.scalars
         pinned = {k: v for k, v in self.case.domain.attributes.items() if f"self.{k}" not in scalars.values()}
         case = dataclasses.replace(self.case, domain=dataclasses.replace(self.case.domain, attributes=pinned))
@@ -172,8 +181,8 @@ class CaseTracer:
         return Section(case, exported.arguments, exported.output, scalars, launches, backward, source)
 
     def _source(self, variant: Variant) -> tuple[Lowered | BothWays, NamedScalars]:
-        key = repr((sorted(variant.config.items()), variant.depthwise, variant.longest_row))
-        if key not in self.sources:  # variants that differ in their blocks only share the code
+        key = _program(variant)
+        if key not in self.sources:
             lowered = self._lower(self.exports[""], variant)
             free = free_scalars(
                 lowered.source,
@@ -207,14 +216,10 @@ class CaseTracer:
         floats = {k: v for k, v in attributes if isinstance(v, float) and math.isfinite(v)}
         return {k: v for k, v in floats.items() if expression(k) is not None}
 
-    def _fix(self) -> None:
-        """Exports the case again at its own sizes, because it cannot be compiled for every size."""
-        self.case = _fixed(self.case)
-        self.call = fake_call(self.live, self.case, {})
-        self.dynamic = None
-        self.exports.clear()
-        self.sources.clear()
-        self._export("")
+    @cached_property
+    def _at_own_sizes(self) -> CaseTracer:
+        """The tracer for what cannot be compiled for every size."""
+        return CaseTracer(self.live, _fixed(self.case), self.gpu)
 
     def _export(self, key: str) -> Exported | Joint:
         if key not in self.exports:
@@ -240,6 +245,11 @@ class CaseTracer:
                     raise TraceError(f"`{path}` cannot be changed") from error
                 stack.callback(setattr, owner, attribute, before)
             return self._export(key)
+
+
+def _program(variant: Variant) -> str:
+    """Names what Inductor writes for a variant; those that differ in their blocks only share it."""
+    return repr((sorted(variant.config.items()), variant.depthwise, variant.longest_row))
 
 
 def _launches(lowered: Lowered, variant: Variant) -> dict[str, dict[str, int]]:

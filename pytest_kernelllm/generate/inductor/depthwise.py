@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch.fx import Graph, Node
 from torch.utils._pytree import tree_map
 
@@ -54,7 +55,8 @@ def _sum(node: Node) -> Node:
     def call(operation: Any, *args: Any) -> Node:
         made = graph.call_function(operation, args)
         values = tree_map(lambda each: each.meta["val"] if isinstance(each, Node) else each, args)
-        with values[0].fake_mode, torch.no_grad():
+        # Without Python's dispatcher, a padding would look up symbolic sizes and fix them.
+        with values[0].fake_mode, enable_python_dispatcher(), torch.no_grad():
             made.meta["val"] = operation(*values)
         return made
 

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import InputKind
+from torch.fx.graph import CodeGen
 from torch.utils import _pytree as pytree
 
 from pytest_kernelllm.generate.inductor.trace import (
@@ -116,6 +117,9 @@ def _traced(
     if not taken:
         raise TraceError("no output depends on an input or parameter in a way that autograd can follow")
     graph, outputs = taken[0]
+    graph.graph.set_codegen(
+        CodeGen()
+    )  # without the structure of arguments, which PyTorch cannot copy quietly
     differentiable = tuple(number for number, needs in enumerate(returned[0]) if needs)
     refuse_randomness(graph.graph)
     _refuse_aliases(graph.graph, outputs, len(returned[0]))

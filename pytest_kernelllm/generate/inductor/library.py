@@ -57,7 +57,7 @@ def decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedPr
     aten = torch.ops.aten
     attention = aten.scaled_dot_product_attention.default
     table = {key: value for key, value in select_decomp_table().items() if key is not attention}
-    kept = {attention: _traced_attention}
+    kept = {attention: _traced_attention, aten.pad.default: _padded}
     result: torch.export.ExportedProgram
     decompose = getattr(exported_program, "_decompose_exported_program", None)
     if decompose is None or inspect.signature(decompose).parameters.keys() != _DECOMPOSE:
@@ -80,6 +80,21 @@ def _traced_attention(query: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     if query.dim() == 4:
         return torch.ops.kernelllm.attention_by_position(query, *args, **kwargs).transpose(1, 2)
     return torch.ops.kernelllm.attention(query, *args, **kwargs)
+
+
+def _padded(x: torch.Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:
+    """Pads circularly from whole parts; PyTorch's own way also copies corners before it has filled them."""
+    if mode != "circular":
+        return NotImplemented  # so PyTorch takes it apart itself
+    for place in range(len(pad) // 2):
+        axis, low, high = x.dim() - 1 - place, pad[2 * place], pad[2 * place + 1]
+        x = x.narrow(axis, max(-low, 0), x.shape[axis] + min(low, 0) + min(high, 0))
+        before, after = (
+            x.narrow(axis, x.shape[axis] - max(low, 0), max(low, 0)),
+            x.narrow(axis, 0, max(high, 0)),
+        )
+        x = torch.cat([before, x, after], axis)
+    return x
 
 
 def keep_strides(graph: torch.fx.Graph) -> None:

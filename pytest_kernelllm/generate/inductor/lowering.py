@@ -166,6 +166,8 @@ def _as_on(gpu: Gpu, taken: list[Lowered], variant: Variant) -> Iterator[None]:
         (torch.cuda, "is_available", lambda: False),
         (torch.cuda, "get_device_properties", properties.__func__),
         (torch.cuda, "get_device_capability", capability.__func__),
+        # Without CUDA in the build of PyTorch, the method looks for a driver; the operation does not.
+        (torch.Tensor, "copy_", _copy),
         (scheduler, "has_triton", lambda: True),
         (InductorChoices, "should_use_persistent_reduction", staticmethod(_in_one_pass(variant.longest_row))),
         (torch._C, "_conv_determine_backend_memory_format", convolution_format),
@@ -188,6 +190,11 @@ def _as_on(gpu: Gpu, taken: list[Lowered], variant: Variant) -> Iterator[None]:
                 clear()
                 stack.callback(clear)
         yield
+
+
+def _copy(to: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    copied: torch.Tensor = torch.ops.aten.copy_.default(to, source, non_blocking)
+    return copied
 
 
 def _in_one_pass(longest_row: int) -> Callable[[Any, bool], bool]:

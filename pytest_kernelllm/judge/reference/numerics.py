@@ -164,7 +164,8 @@ def compare(
         return off or Difference(True, measured, permitted, expected.note)
     if wrong <= bounds.outliers and measured <= bounds.worst:
         return Difference(True, measured, bounds.worst, expected.note)
-    return Difference(False, measured, permitted, _where(place, got, exact, expected.start))
+    shown = exact if math.isfinite(measured) else original  # which has the NaN or infinity that is asked for
+    return Difference(False, measured, permitted, _where(place, got, shown, expected.start))
 
 
 def _compare_equal(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -87,6 +88,15 @@ def test_the_judge_accepts_both_passes(judge: Judge, name: str) -> None:
     assert {case.domain.training for case in live(name).cases} == {
         domain.training for domain in read_supports(source(name))
     }
+
+
+def test_both_passes_are_written_without_a_warning() -> None:
+    target = live("RMSNorm")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ((_, written),) = InductorGenerator().generate([Request(target.target, (0,), lambda: target)])
+    assert written.text
+    assert [str(each.message) for each in caught if issubclass(each.category, FutureWarning)] == []
 
 
 def test_the_matrix_products_of_both_passes_may_be_kernels(judge: Judge) -> None:

@@ -65,6 +65,14 @@ def test_other_convolutions_stay(module: nn.Module) -> None:
     assert program.graph.code == before
 
 
+def test_free_sizes_stay_free() -> None:
+    module = nn.Conv2d(4, 4, 3, padding=1, groups=4).eval()
+    dynamic = {"input": {0: torch.export.Dim("n", min=1, max=8)}}
+    program = export(module, ["input"], (torch.empty(2, 4, 6, 6),), {}, dynamic)
+    text = lower(program, gpu_for("sm_90"), Variant("direct", depthwise=True)).source
+    assert "extern_kernels.convolution" not in text
+
+
 def test_a_kernel_does_what_the_library_did() -> None:
     module = nn.Sequential(nn.Conv2d(64, 64, 3, padding=1, groups=64), nn.ReLU())
     program = exported(module, torch.empty(4, 64, 32, 32))

@@ -568,3 +568,13 @@ def test_errors_of_other_implementations_count_as_the_originals_own():
     other = (exact * (1 + 1e-5 * torch.randn(64, 64))).float()
     assert not right(other, expect(exact.float(), exact))
     assert right(other, expect(exact.float(), exact, others=[([other], [exact])]))
+
+
+def test_a_wrong_number_for_an_infinity_is_not_shown_beside_that_of_float64():
+    exact = softmax_like().double()
+    original = exact.float()
+    original[0, 0], exact[0, 0] = float("inf"), float("nan")
+    got = original.clone()
+    got[0, 0] = float("nan")
+    found = compare(got, expect(original, exact), 0, POLICY, None)
+    assert not found.passed and found.detail == "at [0, 0]: expected inf, got nan"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from pytest_kernelllm.core.parts import Parts
 from pytest_kernelllm.core.records import Domain, TensorSpec
-from pytest_kernelllm.core.syntax import Substitute, constant_int, expression, is_literal, literal
+from pytest_kernelllm.core.syntax import Substitute, constant_int, dotted, expression, is_literal, literal
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.modelnew.instances import Instance
 from pytest_kernelllm.generate.render.modelnew.layers import (
@@ -59,6 +59,7 @@ class AttributeMapper(ast.NodeTransformer):
         self._at = f"{instance.path}." if instance.path else ""
         below = {p.removeprefix(self._at): o for p, o in others.items() if p.startswith(self._at) and p}
         self._methods = dict(instance.functions)
+        self._properties = instance.properties
         for path, other in below.items():
             self._methods[path] = other.functions["forward"]
             self._methods.update({f"{path}.{m}": function for m, function in other.functions.items()})
@@ -66,6 +67,8 @@ class AttributeMapper(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """Turns ``self._helper(x)`` into ``_helper(self, x)``, and calls of layers as ``layers`` says."""
+        if (known := self._is_instance(node)) is not None:
+            return known
         name = self._name(node.func)
         if function := self._methods.get(name or ""):
             self._visit_arguments(node)
@@ -84,19 +87,63 @@ class AttributeMapper(ast.NodeTransformer):
 
     def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
         """Writes a loop over layers out where some of them become calls of functions."""
-        own = self._parts_of(self._name(node.iter) or "")
-        layers = self._container(node.iter)
+        steps = [_bound(node.target, item) for item in self._items(node.iter)]
         jumps = any(isinstance(inner, ast.Break | ast.Continue) for inner in ast.walk(node))
-        vendor = not own and all(map(self._layers.is_vendor, layers))
-        if vendor or jumps or node.orelse or not isinstance(node.target, ast.Name):
+        if jumps or node.orelse or None in steps or not self._reaches_code(node.iter):
             return self.generic_visit(node)
         written: list[ast.stmt] = []
-        for index in range(len(own or layers)):
-            item = ast.Subscript(node.iter, ast.Constant(index), ast.Load())
+        for values in filter(None, steps):
             for statement in node.body:
-                new = self.visit(Substitute({node.target.id: item}).apply(statement))
+                new = self.visit(Substitute(values).apply(statement))
                 written += new if isinstance(new, list) else [new]
         return written
+
+    def _items(self, node: ast.expr) -> list[ast.expr]:
+        """Returns what a loop over layers runs over; nothing for other loops."""
+        items: list[ast.expr]
+        match node:
+            case ast.Call(func=ast.Name(id="enumerate"), args=[layers], keywords=[]):
+                items = [ast.Tuple([ast.Constant(n), item]) for n, item in enumerate(self._items(layers))]
+            case ast.Call(func=ast.Name(id="range"), args=[ast.Call(func=ast.Name(id="len"), args=[layers])]):
+                items = [ast.Constant(number) for number, _ in enumerate(self._items(layers))]
+            case ast.Call(func=ast.Name(id="zip"), args=lists):
+                items = [ast.Tuple(list(each)) for each in zip(*map(self._items, lists), strict=False)]
+            case _:
+                count = len(self._parts_of(self._name(node) or "") or self._container(node))
+                items = [ast.Subscript(node, ast.Constant(index), ast.Load()) for index in range(count)]
+        return [ast.fix_missing_locations(ast.copy_location(item, node)) for item in items]
+
+    def _reaches_code(self, node: ast.expr) -> bool:
+        """Whether an expression holds a list with other layers than those that can be called as they are."""
+        lists = [n for n in ast.walk(node) if isinstance(n, ast.Attribute | ast.Subscript)]
+        own = any(self._parts_of(self._name(inner) or "") for inner in lists)
+        return own or not all(
+            self._layers.is_vendor(name) for inner in lists for name in self._container(inner)
+        )
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        """Keeps the branch that is taken where a test asks for the class of a layer."""
+        node.test = self.visit(node.test)
+        if not isinstance(node.test, ast.Constant) or not isinstance(node.test.value, bool):
+            return self.generic_visit(node)
+        kept: list[ast.stmt] = []
+        for statement in node.body if node.test.value else node.orelse:
+            new = self.visit(statement)
+            kept += new if isinstance(new, list) else [new]
+        return kept or ast.copy_location(ast.Pass(), node)
+
+    def _is_instance(self, node: ast.Call) -> ast.Constant | None:
+        """Decides ``isinstance(self.net[1], torch.nn.ReLU)``; returns None if its layer or class is not known."""
+        if dotted(node.func) != "isinstance" or len(node.args) != 2 or not (name := self._name(node.args[0])):
+            return None
+        setting = self._settings.get(name)
+        layer = setting.layer if setting is not None else self._layers.class_of(f"{self._at}{name}")
+        asked = node.args[1].elts if isinstance(node.args[1], ast.Tuple) else [node.args[1]]
+        names = [dotted(one) or "" for one in asked]
+        if not layer or not all(names):
+            return None
+        found = any(one.rpartition(".")[2] == layer.rpartition(".")[2] for one in names)
+        return ast.copy_location(ast.Constant(found), node)
 
     def _visit_arguments(self, node: ast.Call) -> None:
         node.args = [self.visit(argument) for argument in node.args]
@@ -159,6 +206,9 @@ class AttributeMapper(ast.NodeTransformer):
         first = name.split(".")[0]
         if name == "training":
             return literal(self._domain.training)
+        if first in self._properties:
+            read = ast.Call(ast.Name(self._methods[first], ast.Load()), [ast.Name("self", ast.Load())], [])
+            return _member(read, name[len(first) + 1 :])
         if first in self._methods:
             raise RenderError(f"Line {line} uses the method self.{first} as a value; it can only be called.")
         key = next((prefix for prefix in _prefixes(name) if prefix in self._settings), first)
@@ -308,6 +358,17 @@ def _prefixes(name: str) -> list[str]:
     """Returns ``["a.b.c", "a.b", "a"]`` for ``a.b.c``."""
     words = name.split(".")
     return [".".join(words[:n]) for n in range(len(words), 0, -1)]
+
+
+def _bound(target: ast.expr, item: ast.expr) -> dict[str, ast.expr] | None:
+    """Returns what each name of a loop's target stands for; None if the two have different forms."""
+    match target, item:
+        case ast.Name(id=name), _:
+            return {name: item}
+        case ast.Tuple(elts=names), ast.Tuple(elts=values) if len(names) == len(values):
+            bound = [_bound(*pair) for pair in zip(names, values, strict=True)]
+            return None if None in bound else {k: v for each in bound if each for k, v in each.items()}
+    return None
 
 
 def _member(node: ast.expr, rest: str) -> ast.expr:

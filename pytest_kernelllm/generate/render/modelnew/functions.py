@@ -53,6 +53,10 @@ def model_texts(tree: ast.Module, function: ast.FunctionDef, live: LiveTarget) -
     Raises:
         RenderError: a parameter cannot be bound, or an input goes nowhere.
     """
+    if (rest := function.args.vararg) is not None and rest.arg in _read(function):
+        raise RenderError(
+            f"Line {function.lineno}: {function.name} takes *{rest.arg}; parameters are bound by name, so each needs one."
+        )
     inputs = [name for name in live.signature.parameters if name in live.cases[0].domain.inputs]
     states: list[tuple[float, tuple[str, ...]]] = [(0.0, ())]
     names = _parameters(tree, function)
@@ -80,6 +84,10 @@ def model_texts(tree: ast.Module, function: ast.FunctionDef, live: LiveTarget) -
             f"({', '.join(inputs)})."
         )
     return [_model(function, dict(zip(names, bound, strict=True)), live) for bound in whole[:MOST]]
+
+
+def _read(function: ast.FunctionDef) -> set[str]:
+    return {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
 
 def _parameters(tree: ast.Module, function: ast.FunctionDef) -> dict[str, bool]:

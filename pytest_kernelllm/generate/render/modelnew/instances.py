@@ -27,6 +27,8 @@ class Instance:
     settings: Mapping[str, Setting]
     functions: Mapping[str, str]
     """The name of the top-level function that each method becomes, by method."""
+    properties: frozenset[str] = frozenset()
+    """The methods that are read like attributes."""
 
 
 def instances(
@@ -72,12 +74,17 @@ def instances(
         callable_ = {method: node for method, node in spelt.items() if isinstance(node, ast.FunctionDef)}
         settings = read_constructor(init, constants, args, kwargs, classes, functions_, callable_)
         functions = {method: _function_name(path, method, taken) for method in methods}
-        found[path] = Instance(path, methods, settings, functions)
+        properties = frozenset(n.name for n in cls.body if isinstance(n, ast.FunctionDef) and _is_property(n))
+        found[path] = Instance(path, methods, settings, functions, properties)
         for attribute, setting in settings.items():
             if setting.kind == "module":
                 below = f"{path}.{attribute}" if path else attribute
                 todo.append((below, setting.layer, setting.args, dict(setting.kwargs)))
     return found
+
+
+def _is_property(method: ast.FunctionDef) -> bool:
+    return any((dotted(decorator) or "").endswith("property") for decorator in method.decorator_list)
 
 
 def _function_name(path: str, method: str, taken: set[str]) -> str:

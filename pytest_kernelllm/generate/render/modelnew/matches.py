@@ -202,7 +202,7 @@ def _layers(
     fitting = [name for name in fitting if name == own or not _SIZES & set(other[name])]
     if own in fitting:
         fitting = [own]
-    elif own in classes or not has_weights(setting.layer):
+    elif (own in classes and not own.rpartition(".")[2].isdigit()) or not has_weights(setting.layer):
         return  # the namesake is of another class; or what the completion states is all that there is to know
     for index, name in enumerate(fitting):
         score = 20 + likeness(own, name) - abs(position - index / len(fitting)) - 10 * len(other[name])

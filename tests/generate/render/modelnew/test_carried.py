@@ -186,12 +186,42 @@ def test_constants_are_worked_out(init: str, value: str) -> None:
          "x = self.stages[0](x)\n    x = torch.nn.functional.relu(x)"),
         ("self.a = nn.Sequential(nn.Linear(16, 24), nn.Tanh())", "return self.a(x)",
          "torch.tanh(self.net[0](x))"),
+        ("self.stages = nn.ModuleList()", "for i, stage in enumerate(self.stages): x = stage(x) * i\n        return x",
+         "x = self.stages[0](x) * 0\n    x = torch.nn.functional.relu(x) * 1"),
+        ("self.stages = nn.ModuleList()",
+         "for i in range(len(self.stages)): x = self.stages[i](x)\n        return x",
+         "x = self.stages[0](x)\n    x = torch.nn.functional.relu(x)"),
+        ("self.stages = nn.ModuleList()",
+         "for a, b in zip(self.stages, self.stages): x = b(x)\n        return x",
+         "x = self.stages[0](x)\n    x = torch.nn.functional.relu(x)"),
+        ("self.stages = nn.ModuleList([nn.Linear(24, 24), nn.ReLU()])",
+         "for s in self.stages:\n            if isinstance(s, nn.ReLU): x = x * 2\n            else: x = s(x)\n        return x",
+         "x = self.stages[0](x)\n    x = x * 2"),
+        ("self.stages = nn.Sequential(nn.Dropout(0.1), nn.Linear(24, 24))", "return self.stages[1](x)",
+         "return self.stages[0](x)"),
     ],
 )  # fmt: skip
 def test_layers_become_calls_of_functions(init: str, forward: str, expected: str) -> None:
     text = model(init, forward)
     assert expected in body_of("Tail", text)
     assert find_violations(rendered("Tail", text).source) == []
+
+
+def test_a_property_is_called() -> None:
+    text = answer("""
+        class ModelNew(nn.Module):
+            def __init__(self, size):
+                super().__init__()
+                self.weight, self._eps = nn.Parameter(torch.ones(size)), 1e-5
+
+            @property
+            def eps(self):
+                return self._eps
+
+            def forward(self, x):
+                return norm(x, self.weight, self.bias, self.eps)
+        """)
+    assert "return norm(x, self.weight, self.bias, _eps(self))" in rendered("LayerNorm", text).source
 
 
 def test_what_is_left_to_torch_is_stated() -> None:
@@ -328,6 +358,7 @@ def test_forms_of_public_kernels_are_accepted(judge: Judge, form: str) -> None:
     ("text", "message"),
     [
         ("def kernel_function(x, table):\n    return x + table", "parameter `table` of kernel_function"),
+        ("def kernel_function(x, *args):\n    return x + args[0]", r"kernel_function takes \*args"),
         (
             "def kernel_function(eps=1e-6):\n    return eps",
             r"takes \(eps\); the target's forward takes \(x\)",
