@@ -54,7 +54,7 @@ def options(served, prefix=""):
         "model": folder,
         "device": "cpu",
         "max-new-tokens": 64,
-        "temperature": 0,
+        "temperature": 0.1,
         "protocol": "chat",
     }
     return [f"--{prefix}{name}={value}" for name, value in given.items()]
@@ -150,7 +150,7 @@ def test_repair_beats_drawing_more_and_nothing_is_asked_twice(served, project):
     assert len(proxy.posts(ROUTE)) == requests
     assert tested.stdout.count("repaired in round 1") == 2
     assert "4 answers sent back with the verdict: 0 right at first, 4 after 4 repairs." in tested.stdout
-    assert re.search(r"endpoint: 10 answers, [\d,]+ tokens", tested.stdout)
+    assert re.search(r"endpoint: 10 answers, [\d,]+ tokens", tested.stdout), tested.stdout
     for name, candidates in project.report().items():
         for candidate in candidates:
             assert candidate["verdict"]["verdict"] == "accepted"
