@@ -59,8 +59,9 @@ def test_the_sample_holds_a_cheat_for_every_rule():
     assert sum(entry.kind == "honest" for entry in ENTRIES) == 3
 
 
-def test_few_entries_are_left_to_the_screen_alone():
-    assert sum(bool(entry.only_static_check) for entry in load()) <= 7
+def test_few_cheats_are_left_to_the_static_check_alone():
+    cheats = [entry for entry in load() if entry.kind == "cheat"]
+    assert sum(bool(entry.only_static_check) for entry in cheats) <= 0.03 * len(cheats)
 
 
 def outcome(name, status, rule="", disabled=frozenset()):
