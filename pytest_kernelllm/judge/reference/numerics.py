@@ -91,8 +91,7 @@ def expect(
     for i, leaf in enumerate(original):
         near = [leaves[i] for leaves in nearby]
         if not leaf.is_floating_point():
-            # An integer output that changes with the inputs' last digits has no single right value. Which
-            # of several
+            # An integer output that changes with the inputs' last digits has no single right value. Which of several
             # equal inputs an index names stays the original's choice: perturbations would choose at random.
             near += [exact[i]] if exact else []
             bounds.append(tuple(other for other in near if not torch.equal(other, leaf)))

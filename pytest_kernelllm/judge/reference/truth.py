@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,7 +30,13 @@ RARE = 8.0
 """Standard deviations that no error exceeds."""
 
 FEW = 16
-"""Elements of an output whose errors may all be small by chance."""
+"""Elements of an output whose errors may all be small by chance…"""
+
+TRIES = 6
+"""…so that it is computed this often, for slightly other inputs each time…"""
+
+SMALL = 1 << 20
+"""…where the inputs together have no more elements than this, and once where they have more."""
 
 
 class Truth:
@@ -64,7 +71,7 @@ class Truth:
         note = note.removeprefix("; ")
         free = probe.rule == "stress"
         elements = sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
-        others = [self._elsewhere(modules, arguments, original, probe)] if exact and nearby else []
+        others = list(self._elsewhere(modules, arguments, original, probe)) if exact and nearby else []
         if exact:
             for in_tf32, leaves in self._otherwise(modules, arguments, probe):
                 others.append((leaves, exact))
@@ -79,7 +86,7 @@ class Truth:
             elements=elements,
             free=free,
             note=note,
-            others=[pair for pair in others if pair],
+            others=others,
         )
         return expected, enough_memory
 
@@ -142,26 +149,30 @@ class Truth:
 
     def _elsewhere(
         self, modules: Modules, arguments: dict[str, Any], original: list[torch.Tensor], probe: Probe
-    ) -> tuple[list[torch.Tensor], list[torch.Tensor]] | None:
-        """Returns the leaves for slightly perturbed inputs, as the original computes them and in float64.
+    ) -> Iterator[tuple[list[torch.Tensor], list[torch.Tensor]]]:
+        """Yields the leaves for slightly perturbed inputs, as the original computes them and in float64.
 
-        Where inputs are equal numbers, the original's errors may cancel by chance, and there they do not.
+        Where inputs are equal numbers, the original's errors may cancel by chance, and there they do not. Where
+        outputs have few elements, each error is small by chance now and then, and several are not.
         """
-        with self._originals.in_stage(RUNNING):
-            few = any(leaf.numel() <= FEW for leaf in original)
-            if not (few or EQUAL & {probe.stress, *probe.stripes}):
-                return None
-            where = "cpu" if self._originals.lie_on_host(arguments) else self._originals.device
-            change = next(self._originals.perturbations(probe.seed, where))
-            near = calls.mapped(arguments, lambda tensor: _near(tensor.to(where), change))
-            try:
-                leaves = calls.run_original(modules.perturbed, near, self._originals.place)[1]
-                exact = self._originals.run_in_float64(modules.exact, near)
-            except torch.cuda.OutOfMemoryError:
-                raise
-            except Exception:  # user code may check its inputs
-                return None
-            return leaves, exact
+        few = any(leaf.numel() <= FEW for leaf in original)
+        if not (few or EQUAL & {probe.stress, *probe.stripes}):
+            return
+        where = "cpu" if self._originals.lie_on_host(arguments) else self._originals.device
+        there = calls.mapped(arguments, lambda tensor: tensor.to(where))
+        elements = sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
+        for further in range(TRIES if few and elements <= SMALL else 1):
+            change = next(self._originals.perturbations(probe.seed + further, where))
+            with self._originals.in_stage(RUNNING):
+                near = calls.mapped(there, partial(_near, change=change))
+                try:
+                    leaves = calls.run_original(modules.perturbed, near, self._originals.place)[1]
+                    exact = self._originals.run_in_float64(modules.exact, near)
+                except torch.cuda.OutOfMemoryError:
+                    raise
+                except Exception:  # user code may check its inputs
+                    continue
+            yield leaves, exact
 
     def _otherwise(
         self, modules: Modules, arguments: dict[str, Any], probe: Probe

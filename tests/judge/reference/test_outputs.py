@@ -81,6 +81,23 @@ def test_an_ordinary_probe_tells_right_from_wrong():
     assert not compare(out + 1e-3, prepared.expected, 0, POLICY, None).passed
 
 
+def test_luck_of_the_original_does_not_refuse_another_way_to_a_single_number():
+    def divergence(x):
+        return nn.functional.kl_div(x[1].log_softmax(-1), x[0].softmax(-1), reduction="batchmean")
+
+    def in_one_pass(x):
+        log_p, log_q = x - x.exp().sum(-1, keepdim=True).log()
+        return (log_p.exp() * log_p - log_p.exp() * log_q).sum() / x.shape[1]
+
+    target = references(of(divergence), lambda n: torch.randn(2, 1, 2))
+    for seed in (123, 289, 1368):  # 3 of 1,500 were refused, these with the largest value subtracted first
+        prepared = prepare(target, seed=seed)
+        x = prepared.arguments["x"]
+        out = in_one_pass(x - x.amax(-1, keepdim=True))
+        assert compare(out, prepared.expected, 0, POLICY, None).passed
+        assert not compare(out * 1.01, prepared.expected, 0, POLICY, None).passed
+
+
 def test_a_module_is_built_once_and_weights_differ_by_seed():
     target = references(lambda: nn.LayerNorm(64))
     first, second, third = (prepare(target, seed=i, weights=w) for i, w in ((1, None), (2, None), (3, 2)))
@@ -282,7 +299,7 @@ def test_an_original_that_cannot_run_in_float64_is_compared_with_as_it_is():
     assert "fails in float64 (AssertionError)" in prepared.expected.note
     [out] = prepared.expected.original
     assert compare(out * (1 + 1e-6), prepared.expected, 0, POLICY, None).passed
-    assert not compare(out * 1.001, prepared.expected, 0, POLICY, None).passed
+    assert not compare(out * 1.01, prepared.expected, 0, POLICY, None).passed
 
 
 @pytest.mark.parametrize(
