@@ -47,13 +47,19 @@ return found;
 def browser():
     """One headless Chromium for all tests."""
     if not CHROMIUM or not DRIVER:
-        pytest.skip("needs Chromium and its driver: apt-get install chromium chromium-driver")
+        pytest.skip(
+            "needs Chromium and its driver: apt-get install chromium chromium-driver fonts-dejavu-core"
+        )
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM
     for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    driver.get("data:text/html,<span id=text>text</span>")
+    if not driver.find_element(By.ID, "text").size["width"]:
+        driver.quit()
+        pytest.skip("needs a font that Chromium finds: apt-get install fonts-dejavu-core")
     yield driver
     driver.quit()
 
