@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-POLICY_VERSION = "10"
+POLICY_VERSION = "11"
 """Part of every verdict's environment: verdicts under another version do not count. Raise it with every
 change of what is accepted."""
 
@@ -24,7 +24,7 @@ class Policy:
     """…and a candidate's error there may be this many times as large."""
     single_eps: float = 16.0
     """…or this many ``eps``, for float32 and float64 outputs."""
-    terms_eps: float = 0.5
+    terms_eps: float = 1.0
     """…plus this many ``eps`` times the square root of input elements per output element, for float32 and
     float64: sequential sums, by atomics for example, drift like a random walk."""
     half_eps: float = 1.5

@@ -112,7 +112,7 @@ def by_the_judge(
     The judge requests N and then 2N calls. The difference cancels the overhead of a request; the time of
     the L2 overwrites, measured in its own process, is subtracted. The smallest of several results counts,
     because anything else that the machine does can only add to it. The first try after which both clocks
-    ``agree`` is the last.
+    ``agree`` is the last; each further one hides more of what the CPU does behind overwrites.
     """
 
     def seconds(run: Callable[[int], object], count: int) -> float:
@@ -122,19 +122,20 @@ def by_the_judge(
         run(2 * count)
         return (time.perf_counter() - middle) - (middle - start)
 
-    each = flushes * clock.flush_us()
-    count = max(4, min(100, int(8_000 / (expected_us + each))))
+    flush_us = clock.flush_us()
     judged, events = [], []
 
     def candidate(calls: int) -> None:
         events.extend(loop(calls, flushes))
 
     for _ in range(CLOCK_TRIES):
+        count = max(4, min(100, int(8_000 / (expected_us + flushes * flush_us))))
         with_calls = seconds(candidate, count)
         without = seconds(lambda calls: clock.many([], calls, flushes), count)
         judged.append((with_calls - without) * 1e6 / count)
         if agree(min(judged), statistics.median(events)):
             break
+        flushes = min(2 * flushes, 4 * MOST_FLUSHES)
     return max(min(judged), 0.0), statistics.median(events)
 
 

@@ -160,10 +160,15 @@ def _together(
     peak = float(only_finite(truth).abs().amax())
     found = []
     for dim in together_dims(truth) if peak else ():
+        matrix = truth.reshape(-1, truth.shape[-1])
         size = group_rms(truth, torch.zeros_like(truth), dim, peak, policy)
         own = group_rms(truth, original, dim, peak, policy)
         for leaf, exactly in others:
             own = torch.maximum(own, group_rms(exactly, leaf, dim, peak, policy))
+        # Elements that are all equal have one error, which is small by chance now and then.
+        first = matrix.narrow(dim, 0, 1).expand_as(matrix)
+        one = group_rms(matrix, first, dim, peak, policy) <= floor * size
+        own = torch.where(one & (own > 0), torch.maximum(own, own.median()), own)
         own = own * torch.where(own > policy.noise * size, policy.noise_factor, policy.own_error_factor)
         allowed = torch.maximum(floor * size, own)
         for other in nearby:

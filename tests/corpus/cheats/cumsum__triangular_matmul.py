@@ -1,6 +1,6 @@
 # family: torch in disguise
 # trick: A vendor GEMM with a triangle of ones, in a target that has no GEMM.
-# rule: torch's share | values
+# rule: torch's share | values | near-duplicate
 # static check: no
 
 import torch

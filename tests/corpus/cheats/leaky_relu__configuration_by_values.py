@@ -1,6 +1,6 @@
 # family: answers kept
 # trick: Chooses a configuration by the first values of a size; later ones get the same.
-# rule: run
+# rule: run | torch's share
 # static check: no
 # proof: none, the interpreter remembers no configuration
 

@@ -1,6 +1,6 @@
 # family: wrong numbers
 # trick: Looks up the row before the last one in its place.
-# rule: integer inputs
+# rule: integer inputs | values
 # static check: no
 # proof: (Model().eval(), (torch.tensor([5, 2999]),))
 

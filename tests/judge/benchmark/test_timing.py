@@ -67,6 +67,44 @@ def prepare(module, **arguments):
     )
 
 
+class BusyMachine:
+    """A GPU whose calls take 40 µs, after overwrites of 60 µs each, and a CPU that needs 300 µs to launch a call."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def perf_counter(self):
+        return self.now
+
+    def flush_us(self):
+        return 60.0
+
+    def many(self, calls, count, flushes):
+        self.now += count * 60e-6 * flushes
+        return None, [0.0] * count
+
+    def loop(self, count, flushes):
+        self.now += count * max(300e-6, 60e-6 * flushes + 40e-6)
+        return [40.0] * count
+
+
+def test_a_busy_cpu_is_not_taken_for_time_that_the_worker_hides(monkeypatch):
+    machine = BusyMachine()
+    monkeypatch.setattr(timing, "time", machine)
+    judged, events = timing.by_the_judge(machine.loop, machine, 40.0, 2, lambda judged, events: judged < 50)
+    assert judged == pytest.approx(40.0) and events == 40.0
+
+
+def test_time_that_the_worker_hides_stays_however_many_overwrites_there_are(monkeypatch):
+    machine = BusyMachine()
+    monkeypatch.setattr(timing, "time", machine)
+    judged, events = timing.by_the_judge(
+        lambda count, flushes: [10.0 for _ in machine.loop(count, flushes)],
+        machine, 10.0, 8, lambda judged, events: judged < 20,
+    )  # fmt: skip
+    assert judged == pytest.approx(40.0) and events == 10.0
+
+
 def test_a_call_must_read_what_its_outputs_depend_on_and_write_them():
     torch.manual_seed(0)
     read, written = needed_bytes(prepare(torch.nn.Linear(8, 4), input=torch.randn(16, 8)))
