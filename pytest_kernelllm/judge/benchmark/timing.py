@@ -128,10 +128,13 @@ def by_the_judge(
     def candidate(calls: int) -> None:
         events.extend(loop(calls, flushes))
 
+    def overwrites(calls: int) -> None:
+        clock.many([], calls, flushes)
+
     for _ in range(CLOCK_TRIES):
         count = max(4, min(100, int(8_000 / (expected_us + flushes * flush_us))))
         with_calls = seconds(candidate, count)
-        without = seconds(lambda calls: clock.many([], calls, flushes), count)
+        without = seconds(overwrites, count)
         judged.append((with_calls - without) * 1e6 / count)
         if agree(min(judged), statistics.median(events)):
             break

@@ -71,13 +71,16 @@ class ErrorBounds:
         return float(self.own.min()) if self.own.numel() else 0.0
 
 
-def floor_of(output: torch.Tensor, elements: int, policy: Policy) -> float:
-    """Returns the relative error that is always allowed, for inputs with ``elements`` elements together."""
+def floor_of(output: torch.Tensor, elements: int, policy: Policy, terms: int = 0) -> float:
+    """Returns the relative error that is always allowed, for inputs with ``elements`` elements together.
+
+    ``terms`` are known to be added up in an element.
+    """
     eps = torch.finfo(output.dtype).eps
     if output.dtype not in (torch.float32, torch.float64):
         return policy.half_eps * eps
-    terms = elements / max(output.numel(), 1)
-    return (policy.single_eps + policy.terms_eps * math.sqrt(terms)) * eps
+    most = max(terms, elements / max(output.numel(), 1))
+    return (policy.single_eps + policy.terms_eps * math.sqrt(most)) * eps
 
 
 def derive_bounds(
@@ -88,13 +91,14 @@ def derive_bounds(
     policy: Policy,
     elements: int,
     others: Sequence[tuple[torch.Tensor, torch.Tensor]],
+    terms: int = 0,
 ) -> ErrorBounds:
     """Derives the bounds of one floating leaf. ``others`` are results whose errors count as the original's own.
 
     Corrects ``truth`` where float64's range changes the meaning.
     """
     rows, width = as_rows(original).shape
-    floor = floor_of(original, elements, policy)
+    floor = floor_of(original, elements, policy, terms)
     largest = torch.finfo(original.dtype).max
     scale = truth.new_zeros(rows, 1)
     errs = truth.new_zeros(rows, 1)

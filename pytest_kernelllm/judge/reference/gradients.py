@@ -115,8 +115,12 @@ def expected_gradients(
             [g + _accumulating_eps(o) * s.abs_() for o, g, s in zip(original, exact, sizes, strict=True)]
         )
     elements = sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
-    others = [(leaves, exact) for leaves in _otherwise(module, arguments, names, into)]
-    expected = numerics.expect(None, original, exact, nearby, policy, elements=elements, others=others)
+    otherwise = list(_otherwise(module, arguments, names, into))
+    others = [(leaves, exact) for _, leaves in otherwise]
+    terms = max((terms for terms, _ in otherwise), default=0)
+    expected = numerics.expect(
+        None, original, exact, nearby, policy, elements=elements, terms=terms, others=others
+    )
     trivial = passing_trivial_output(expected, {}, None, None, policy, tolerance)
     return Gradients(tuple(names), tuple(into), expected, trivial)
 
@@ -143,8 +147,8 @@ def _call(
 
 def _otherwise(
     module: nn.Module, arguments: dict[str, Any], names: list[str], into: list[torch.Tensor | None]
-) -> Iterator[Tensors]:
-    """Yields the gradients as other honest implementations might compute them."""
+) -> Iterator[tuple[int, Tensors]]:
+    """Yields the gradients as other honest implementations might compute them, and ``Reordered.terms``."""
     modes: list[Reordered | InTf32] = [Reordered()]
     if any(isinstance(v, torch.Tensor) and v.is_cuda for v in arguments.values()):
         modes.append(InTf32(allowed_operations()))
@@ -153,7 +157,8 @@ def _otherwise(
             leaves, sources = _call(module, arguments, None)
             gradients = _differentiate(leaves, [sources[name] for name in names], into)
         if mode.used:
-            yield [g for g in gradients if g is not None]
+            terms = mode.terms if isinstance(mode, Reordered) else 0
+            yield terms, [g for g in gradients if g is not None]
 
 
 def _output_gradients(leaves: list[Any], seed: int, incoming: str) -> list[torch.Tensor | None]:

@@ -69,6 +69,7 @@ def expect(
     policy: Policy,
     *,
     elements: int = 0,
+    terms: int = 0,
     free: bool = False,
     note: str = "",
     others: Sequence[tuple[Sequence[torch.Tensor], Sequence[torch.Tensor]]] = (),
@@ -82,6 +83,7 @@ def expect(
         nearby: leaves in float64 for slightly perturbed inputs, one list per perturbation.
         policy: thresholds.
         elements: number of elements of all inputs together.
+        terms: products that are added up in one element at most.
         free: see ``Expected``.
         note: see ``Expected``.
         others: pairs of leaves, as the original might compute them and in float64, whose errors count as its own.
@@ -101,7 +103,7 @@ def expect(
         if free and not all_finite(leaf):
             truth = torch.where(leaf.isfinite(), truth, leaf.double())
         also = [(leaves[i], exactly[i]) for leaves, exactly in others]
-        bounds.append(derive_bounds(leaf, truth, near, exact is not None, policy, elements, also))
+        bounds.append(derive_bounds(leaf, truth, near, exact is not None, policy, elements, also, terms))
         truths.append(truth)
     return Expected(structure, tuple(original), tuple(truths), tuple(bounds), free, note)
 

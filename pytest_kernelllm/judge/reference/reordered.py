@@ -20,6 +20,8 @@ PARTS = 8
 class Reordered(DispatchMode):
     """Replaces float32 operations that kernels compute in other ways than libraries; ``used`` says whether there were any.
 
+    ``terms`` is how many products are added up in one element at most, by a matrix product or a convolution.
+
     Library calls for products and convolutions choose an order of summation by size and by what is fused with them,
     and Triton's ``exp`` multiplies by log2(e) first, which loses digits of large arguments.
     """
@@ -28,6 +30,7 @@ class Reordered(DispatchMode):
         """Has replaced nothing yet."""
         super().__init__()
         self.used = False
+        self.terms = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one operation."""
@@ -36,11 +39,26 @@ class Reordered(DispatchMode):
         if other is not None and all(
             a.dtype == torch.float32 for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor)
         ):
+            self.terms = max(self.terms, _terms(func, args))
             result = other(*args, **kwargs)
             if result is not None:
                 self.used = True
                 return result
         return func(*args, **kwargs)
+
+
+def _terms(func: Any, args: Any) -> int:
+    """Returns how many products are added up in each element of a matrix product or a convolution; 0 for others."""
+    if func is aten.convolution.default:
+        x, weight, groups = args[0], args[1], args[8]
+        return int(x.shape[1] // groups * math.prod(weight.shape[2:]))
+    return int(args[_PRODUCTS[func]].shape[-1]) if func in _PRODUCTS else 0
+
+
+_PRODUCTS: Mapping[Any, int] = MappingProxyType(
+    {aten.mm.default: 0, aten.bmm.default: 0, aten.addmm.default: 1, aten.baddbmm.default: 1}
+)
+"""Matrix products, with the position of their first factor."""
 
 
 def _halves(size: int) -> tuple[slice, slice]:

@@ -155,7 +155,7 @@ def _negative(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
 
 
 def _zeros(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
-    return torch.where(rows < rows.median(), -0.0, 0.0).to(rows.dtype)
+    return torch.where(rows < rows.mean(), -0.0, 0.0).to(rows.dtype)
 
 
 def _subnormal(rows: Rows, generator: torch.Generator, largest: float) -> Rows:

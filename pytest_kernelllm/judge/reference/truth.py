@@ -72,10 +72,13 @@ class Truth:
         free = probe.rule == "stress"
         elements = sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
         others = list(self._elsewhere(modules, arguments, original, probe)) if exact and nearby else []
+        terms = 0
         if exact:
-            for in_tf32, leaves in self._otherwise(modules, arguments, probe):
+            for mode, leaves in self._otherwise(modules, arguments, probe):
                 others.append((leaves, exact))
-                if in_tf32:
+                if isinstance(mode, Reordered):
+                    terms = mode.terms
+                else:
                     nearby.append([anywhere(leaf, truth) for leaf, truth in zip(leaves, exact, strict=True)])
         expected = numerics.expect(
             structure,
@@ -84,6 +87,7 @@ class Truth:
             nearby,
             self._policy,
             elements=elements,
+            terms=terms,
             free=free,
             note=note,
             others=others,
@@ -176,8 +180,8 @@ class Truth:
 
     def _otherwise(
         self, modules: Modules, arguments: dict[str, Any], probe: Probe
-    ) -> Iterator[tuple[bool, list[torch.Tensor]]]:
-        """Yields the leaves as other honest implementations might compute them, and whether that is with TF32."""
+    ) -> Iterator[tuple[Reordered | InTf32, list[torch.Tensor]]]:
+        """Yields the leaves as other honest implementations might compute them, and in which way that is."""
         modes: list[Reordered | InTf32] = [Reordered()]
         if self._originals.device.startswith("cuda"):
             modes.append(InTf32(allowed_operations()))
@@ -194,7 +198,7 @@ class Truth:
                 mode.used = False
             self._used[kind] = mode.used
             if mode.used:
-                yield isinstance(mode, InTf32), leaves
+                yield mode, leaves
 
     def _fits(
         self, module: torch.nn.Module, arguments: dict[str, Any], original: list[torch.Tensor], runs: int

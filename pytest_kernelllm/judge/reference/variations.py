@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from pytest_kernelllm.judge.reference.rows import only_finite
 from pytest_kernelllm.judge.reference.stress import NEAR_DUPLICATES, PLANTED, changed, real_valued
 
 REPEATED = "few different values"
@@ -145,8 +146,7 @@ def _redrawn(tensor: torch.Tensor, seed: int) -> torch.Tensor:
     generator = torch.Generator(tensor.device).manual_seed(seed)
     if not tensor.is_floating_point():
         return _drawn_like(tensor, tensor.shape, generator)
-    finite = tensor[tensor.isfinite()]
-    scale = float(finite.abs().max()) if finite.numel() else 0.0
+    scale = float(only_finite(tensor).abs().max()) if tensor.numel() else 0.0
     drawn = torch.randn(tensor.shape, generator=generator, device=tensor.device)
     return (drawn * (scale or 1.0)).to(tensor.dtype)
 

@@ -5,6 +5,7 @@ import dataclasses
 import gc
 import inspect
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 import torch
@@ -300,6 +301,21 @@ def test_an_original_that_cannot_run_in_float64_is_compared_with_as_it_is():
     [out] = prepared.expected.original
     assert compare(out * (1 + 1e-6), prepared.expected, 0, POLICY, None).passed
     assert not compare(out * 1.01, prepared.expected, 0, POLICY, None).passed
+
+
+@pytest.mark.parametrize("layer", [partial(nn.Linear, 1 << 18, 2), partial(nn.Conv1d, 2, 2, 1 << 17)])
+def test_products_may_be_added_up_one_after_the_other(layer):
+    def positive(n):
+        return torch.rand((n, 1 << 18) if layer.func is nn.Linear else (n, 2, 1 << 17))
+
+    prepared = prepare(references(layer, positive))
+    [x], weight = prepared.arguments.values(), prepared.module.weight.detach().reshape(2, -1)
+    one_by_one = (x.reshape(6, 1, -1) * weight).cumsum(-1)[..., -1] + prepared.module.bias.detach()
+    got = one_by_one.reshape(prepared.expected.original[0].shape)
+    assert compare(got, prepared.expected, 0, POLICY, None).passed
+    [bounds] = prepared.expected.bounds
+    assert bounds.floor == pytest.approx((16 + 512) * 2**-23)
+    assert not compare(got * (1 + 2e-4), prepared.expected, 0, POLICY, None).passed
 
 
 @pytest.mark.parametrize(
