@@ -22,6 +22,11 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
+def markable(found):
+    """The classes for which a kernel could be written, in their order."""
+    return [row.cls.rpartition(".")[2] for row in found.modules if not row.reason]
+
+
 def test_measured_operations_add_up_to_the_gpus_part_of_a_step():
     found = rank(llama)
     assert found.measured and found.gpu == torch.cuda.get_device_name()
@@ -29,7 +34,7 @@ def test_measured_operations_add_up_to_the_gpus_part_of_a_step():
     assert 0.5 * found.ms < found.step_ms  # events add a little to each operation
     assert sum(row.own_ms for row in found.modules) == pytest.approx(found.ms)
     rows = {row.cls.rpartition(".")[2]: row for row in found.modules}
-    assert found.modules[0].cls.endswith("LlamaRMSNorm")
+    assert markable(found)[0] == "LlamaRMSNorm"
     assert rows["LlamaMLP"].share > 0.4
     linear = max((row for row in found.modules if row.cls.endswith("Linear")), key=lambda row: row.ms)
     assert linear.own_headroom_ms < 0.1 * linear.ms
@@ -38,7 +43,7 @@ def test_measured_operations_add_up_to_the_gpus_part_of_a_step():
 def test_predictions_and_measurements_rank_alike():
     measured, counted = rank(llama), rank(llama, count=True)
     assert not counted.measured and measured.operations == pytest.approx(counted.operations, rel=0.1)
-    assert [row.cls for row in measured.modules[:1]] == [row.cls for row in counted.modules[:1]]
+    assert markable(measured)[0] == markable(counted)[0]
     # A data sheet's peak is not reached, and no operation is much faster than memory allows.
     assert measured.ms > 0.5 * counted.ms
 
