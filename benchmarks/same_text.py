@@ -14,6 +14,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -47,7 +48,8 @@ def main() -> int:
 
 def compare(projects: list[Path], arch: str, samples: int) -> tuple[float, list[str]]:
     """Returns the share of targets with equal texts, and lines about all of them."""
-    seen, hidden = (_written(projects, arch, samples, see) for see in (True, False))
+    with ThreadPoolExecutor() as threads:
+        seen, hidden = threads.map(lambda see: _written(projects, arch, samples, see), (True, False))
     lines, equal = [], 0
     for name, own in seen.items():
         other = hidden[name]

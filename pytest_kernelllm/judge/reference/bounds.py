@@ -45,6 +45,19 @@ class Together:
 
 
 @dataclass(frozen=True)
+class Least:
+    """The smallest errors that the original's own allows anywhere in an output, relative as ``ErrorBounds`` says."""
+
+    element: float = 0.0
+    group: float = 0.0
+    """Of a column or short row, relative to its own size; half of what is allowed."""
+
+
+UNKNOWN = Least()
+"""Where nothing is known of the original's own errors."""
+
+
+@dataclass(frozen=True)
 class ErrorBounds:
     """How far one floating output may be from the float64 one. Errors are relative to ``|exact| + scale``."""
 
@@ -66,9 +79,12 @@ class ErrorBounds:
     together: tuple[Together, ...]
 
     @property
-    def least(self) -> float:
-        """The smallest error that the original's own allows in any row."""
-        return float(self.own.min()) if self.own.numel() else 0.0
+    def least(self) -> Least:
+        """The smallest errors that the original's own allows in any row, column or short row."""
+        if not self.own.numel():
+            return Least()
+        groups = [float((group.allowed / group.size.clamp_min(1e-300)).min()) for group in self.together]
+        return Least(float(self.own.min()), min(groups, default=0.0) / 2)
 
 
 def floor_of(output: torch.Tensor, elements: int, policy: Policy, terms: int = 0) -> float:

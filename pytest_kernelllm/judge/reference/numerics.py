@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference.bounds import ErrorBounds, derive_bounds, together_dims
+from pytest_kernelllm.judge.reference.bounds import UNKNOWN, ErrorBounds, Least, derive_bounds, together_dims
 from pytest_kernelllm.judge.reference.rows import (
     all_finite,
     as_rows,
@@ -187,7 +187,7 @@ def agrees(
     original: torch.Tensor,
     policy: Policy,
     tolerance: float | None = None,
-    least: float = 0.0,
+    least: Least = UNKNOWN,
 ) -> bool:
     """Whether an output is so near to the original's that it passes ``compare`` whatever float64 gives.
 
@@ -209,7 +209,8 @@ def agrees(
     eps = torch.finfo(got.dtype).eps
     floor = (policy.single_eps if got.dtype in (torch.float32, torch.float64) else policy.half_eps) * eps
     floor = min(floor, floor if tolerance is None else tolerance)
-    near = max(floor / 2, (1 - 1 / policy.own_error_factor) * least)
+    share = 1 - 1 / policy.own_error_factor
+    near, together = max(floor / 2, share * least.element), max(floor, share * least.group)
     ours, theirs = as_rows(got), as_rows(original)
     for start, stop in chunks(ours, policy):
         g, o = ours[start:stop], theirs[start:stop]
@@ -223,7 +224,7 @@ def agrees(
     peak = max(float(only_finite(original).abs().amax()), torch.finfo(got.dtype).tiny)
     for dim in together_dims(original):
         size = group_rms(torch.zeros_like(original), original, dim, peak, policy)
-        if bool((group_rms(got, original, dim, peak, policy) > floor * size).any()):
+        if bool((group_rms(got, original, dim, peak, policy) > together * size).any()):
             return False
     return True
 

@@ -11,7 +11,7 @@ import torch
 
 from pytest_kernelllm.core.records import Check
 from pytest_kernelllm.judge.reference import numerics
-from pytest_kernelllm.judge.reference.bounds import ErrorBounds
+from pytest_kernelllm.judge.reference.bounds import UNKNOWN, ErrorBounds, Least
 from pytest_kernelllm.judge.reference.numerics import Expected
 from pytest_kernelllm.judge.reference.prepared import PreparedProbe, Sliced
 from pytest_kernelllm.judge.run.call import Judging, Uploaded, tensors_of
@@ -135,14 +135,14 @@ def _parts(
     if sampled and len(pieces) > SAMPLED:
         pieces = tuple(judging.rng.sample(pieces, SAMPLED))
     exactly = () if sampled else judging.rng.sample(pieces, min(EXACTLY, len(pieces)))
-    least: dict[str, list[float]] = {}
+    least: dict[str, list[Least]] = {}
     """What is known of the error that the original's own allows, by the kind of stress."""
     for piece in sorted(pieces, key=lambda piece: piece not in exactly):
-        known = least.get(piece.stress, [0.0] * len(outputs))
+        known = least.get(piece.stress, [UNKNOWN] * len(outputs))
         if piece in exactly or not _agree(prepared.expected, piece.rows, outputs, judging, known):
             expected = prepared.expected.expect(piece.rows)
             least.setdefault(
-                piece.stress, [b.least if isinstance(b, ErrorBounds) else 0.0 for b in expected.bounds]
+                piece.stress, [b.least if isinstance(b, ErrorBounds) else UNKNOWN for b in expected.bounds]
             )
             yield _Part(piece.rows, expected, f"{where}, {piece.stress} inputs" if piece.stress else where)
 
@@ -152,7 +152,7 @@ def _agree(
     rows: slice,
     outputs: Sequence[torch.Tensor],
     judging: Judging,
-    least: Sequence[float],
+    least: Sequence[Least],
 ) -> bool:
     policy, tolerance = judging.policy, judging.references.tolerance
     return all(
