@@ -11,6 +11,7 @@ from pytest_kernelllm.core.records import Case
 from pytest_kernelllm.core.stages import RUNNING
 from pytest_kernelllm.judge.reference import calls
 from pytest_kernelllm.judge.reference.acceptance import Unasked
+from pytest_kernelllm.judge.reference.fingerprint import fingerprint
 from pytest_kernelllm.judge.reference.named_numbers import named_numbers
 from pytest_kernelllm.judge.reference.originals import Modules, Originals
 from pytest_kernelllm.judge.reference.probes import Probe
@@ -32,6 +33,19 @@ class Inputs:
         """``originals`` draws inputs and tries others."""
         self._originals = originals
         self._fixed: dict[str, frozenset[str]] = {}
+        self._others: dict[str, dict[str, Any]] = {}
+        """By case: fingerprints of inputs drawn with another seed."""
+
+    def draw_another(self, case: Case, probe: Probe) -> None:
+        """Notes what is drawn with another seed, if ``changes`` will ask for it.
+
+        Call it before the probe's inputs are drawn: there may be no memory for both.
+        """
+        if probe.stress and case.name not in self._fixed:
+            drawn = self._originals.subject.inputs(
+                case, probe.seed + 1_000_003, dict(probe.sizes), device=self._originals.device
+            )
+            self._others[case.name] = self._marks(self._originals.subject.bind(drawn))
 
     def changes(
         self,
@@ -49,16 +63,21 @@ class Inputs:
         """
         if not probe.stress:
             return {}
-        fixed = self._fixed_inputs(case, probe, drawn)
-        trial = self._originals.trial(case, modules.perturbed, few(drawn), lambda _: modules.exact)
+        fixed = self._fixed_inputs(case, drawn)
+        tried, originals = few(drawn), self._originals
+        trial = originals.trial(case, modules.perturbed, tried, lambda _: modules.exact)
         nonfinite = allows_nonfinite(probe.stress)
+        # Where memory is scarce, large inputs are not changed before the change is accepted.
+        scarce = originals.on_host
         changes = vary(
-            drawn,
+            tried if scarce else drawn,
             probe.stress,
             probe.seed,
             fixed,
-            lambda arguments, names: trial.accepts_inputs(few(arguments), names, nonfinite),
+            lambda some, names: trial.accepts_inputs(some if scarce else few(some), names, nonfinite),
             named_numbers(modules.perturbed, drawn) if probe.stress == NAMED else (),
+            {k: originals.span(v) for k, v in drawn.items() if scarce and isinstance(v, torch.Tensor)},
+            lambda change, value: originals.changed(value, change),
         )
         constant = sorted(fixed - set(changes)) if probe.stress == OTHERS_FOR_FIXED else []
         if constant:
@@ -90,7 +109,7 @@ class Inputs:
                     drawn = self._originals.draw(
                         self._originals.subject.case(probe.case), probe, probe.seed + 1_000_003
                     )
-                drawn = changed(drawn, changes)
+                drawn = self.changed(drawn, changes)
             try:
                 return calls.run_original(module, drawn, self._originals.place)[1]
             except torch.cuda.OutOfMemoryError:
@@ -100,21 +119,23 @@ class Inputs:
                     return None
                 raise OriginalError(f"the original fails at {probe.describe()}: {error}") from error
 
-    def _fixed_inputs(self, case: Case, probe: Probe, drawn: dict[str, Any]) -> frozenset[str]:
+    def changed(self, drawn: dict[str, Any], changes: Mapping[str, Change]) -> dict[str, Any]:
+        """Returns the inputs with the changes applied to those that they name; those drawn stay as they are."""
+        change = self._originals.changed
+        return {name: change(value, changes[name]) if name in changes else value for name, value in drawn.items()}
+
+    def _fixed_inputs(self, case: Case, drawn: dict[str, Any]) -> frozenset[str]:
         """Returns the names of tensors that have the same values at every seed."""
         if case.name not in self._fixed:
-            other = self._originals.draw(case, probe, probe.seed + 1_000_003)
-            self._fixed[case.name] = frozenset(
-                name
-                for name, value in drawn.items()
-                if isinstance(value, torch.Tensor)
-                and value.numel()
-                and value.dtype == other[name].dtype
-                and torch.equal(value, other[name])
-            )
+            others = self._others[case.name]
+            same = {name for name, mark in self._marks(drawn).items() if mark == others.get(name)}
+            self._fixed[case.name] = frozenset(same)
         return self._fixed[case.name]
 
-
-def changed(drawn: dict[str, Any], changes: Mapping[str, Change]) -> dict[str, Any]:
-    """Returns the inputs with the changes applied to those that they name."""
-    return {name: changes[name](value) if name in changes else value for name, value in drawn.items()}
+    def _marks(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Returns what tells tensors with other values apart."""
+        return {
+            name: (value.shape, value.dtype, fingerprint(value, 0, self._originals.device))
+            for name, value in arguments.items()
+            if isinstance(value, torch.Tensor) and value.numel()
+        }

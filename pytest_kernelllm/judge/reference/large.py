@@ -13,7 +13,7 @@ from pytest_kernelllm.core.records import TensorSpec
 from pytest_kernelllm.core.stages import RUNNING
 from pytest_kernelllm.judge.reference import calls
 from pytest_kernelllm.judge.reference.acceptance import Trial
-from pytest_kernelllm.judge.reference.inputs import Inputs, changed
+from pytest_kernelllm.judge.reference.inputs import Inputs
 from pytest_kernelllm.judge.reference.numerics import Expected, agrees
 from pytest_kernelllm.judge.reference.originals import Modules, Originals
 from pytest_kernelllm.judge.reference.prepared import (
@@ -72,11 +72,11 @@ class LargeCalls:
         key = probe.case, probe.sizes
         if key not in self._sliced:
             place = self._originals.place
+            kept = not updated_buffers(modules.perturbed, drawn, probe, place)
             output = calls.call_original(modules.perturbed, drawn, place=place)
             refuse_incomparable(output, probe)
             structure, leaves = flatten(output)
             del output
-            kept = not updated_buffers(modules.perturbed, drawn, probe, place)
             slicing = kept and find_slicing(
                 drawn,
                 leaves,
@@ -104,7 +104,11 @@ class LargeCalls:
             changes = self._inputs.changes(
                 case, probe, modules, drawn, lambda some: self._cut(slicing, some, first)
             )
-            arguments = self._originals.kept(changed(drawn, changes), drawn)
+            arguments = drawn | {
+                # The same rows of all inputs at once: they are changed alike.
+                k: self._originals.changed(drawn[k], change, slicing.step * (k in slicing.names), own=False)
+                for k, change in changes.items()
+            }
             pieces = tuple(Piece(rows) for rows in slicing.slices())
 
         kept: list[torch.Tensor] = []
@@ -115,11 +119,10 @@ class LargeCalls:
             with original_errors(probe), self._originals.in_stage(RUNNING), torch.no_grad():
                 return flatten(modules.perturbed(**placed))[1]
 
-        def run_slice(rows: slice) -> list[torch.Tensor]:
-            return run_all(self._cut(slicing, arguments, rows))
-
         def run(rows: slice) -> list[torch.Tensor]:
-            return [leaf[rows].to(self._originals.device) for leaf in kept] or run_slice(rows)
+            if kept:
+                return [leaf[rows].to(self._originals.device) for leaf in kept]
+            return run_all(self._cut(slicing, arguments, rows))
 
         def expect(rows: slice) -> Expected:
             some = self._cut(slicing, arguments, rows)
@@ -130,7 +133,8 @@ class LargeCalls:
             if self._originals.on_host:
                 torch.cuda.empty_cache()  # of slices: all rows need room now
             outputs, alike = run_all(placed), True
-            for leaf, whole in in_slices(slicing, outputs, run_slice):
+            slices = in_slices(slicing, outputs, lambda rows: run_all(slicing.cut(dict(placed), rows)))
+            for leaf, whole in slices:
                 if not equal_to_half(leaf, whole):
                     raise OriginalError(
                         f"the original treats each row by itself for the inputs given, but not at {probe.describe()}; "
@@ -206,9 +210,9 @@ class LargeCalls:
             on_host = self._originals.on_host
             changes = vary(tried if on_host else some, kind, probe.seed, (), accepts)
             for name, change in changes.items():
-                for each in slicing.slices(rows) if on_host else [rows]:
+                for number, each in enumerate(slicing.slices(rows) if on_host else [rows]):
                     part = drawn[name][each]
-                    part.copy_(change(part.to(self._originals.device)))
+                    part.copy_(change(part.to(self._originals.device), number))
             pieces += [Piece(each, kind if changes else "") for each in slicing.slices(rows)]
         return tuple(pieces)
 

@@ -23,6 +23,7 @@ from pytest_kernelllm.judge.reference.acceptance import Trial
 from pytest_kernelllm.judge.reference.needs import call_bytes
 from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.reference.subject import Subject
+from pytest_kernelllm.judge.reference.variations import Change, Span
 
 KEPT = 2
 """Sets of weights whose modules are kept for the next probe."""
@@ -142,14 +143,29 @@ class Originals:
         """Returns a tensor that the user's callable cannot return again: a copy, if it is not one already."""
         return tensor if self.on_host and tensor.is_pinned() else tensor.clone()
 
-    def kept(self, arguments: dict[str, Any], drawn: dict[str, Any]) -> dict[str, Any]:
-        """Returns the arguments in place of those drawn, where these lie in the host's memory."""
-        if not self.on_host:
-            return arguments
-        return {
-            k: drawn[k].copy_(v) if isinstance(v, torch.Tensor) and drawn[k].is_pinned() else v
-            for k, v in arguments.items()
-        }
+    def changed(self, tensor: torch.Tensor, change: Change, rows: int = 0, *, own: bool = True) -> torch.Tensor:
+        """Returns a changed input.
+
+        A large one in the host's memory is changed some rows after the other, each where the original runs.
+
+        Args:
+            tensor: the input.
+            change: how it is changed.
+            rows: how many at once; 0: as many as have the elements of a slice.
+            own: whether the result is a tensor of its own. Otherwise an input in the host's memory is changed in place.
+        """
+        most = self.policy.slice_elements
+        if not self.on_host or tensor.numel() <= most and not rows:
+            return change(tensor)
+        target = _like(tensor) if own or not tensor.is_pinned() else tensor
+        parts = (t.split(rows or max(1, most * len(t) // t.numel())) for t in (tensor, target))
+        for part, (old, new) in enumerate(zip(*parts, strict=True)):
+            new.copy_(change(old.to(self.device), part))
+        return target
+
+    def span(self, tensor: torch.Tensor) -> Span:
+        """Returns the range of an input's values, to be found where the original runs."""
+        return Span(tensor, self.device)
 
     def run_in_float64(
         self, module: torch.nn.Module, arguments: dict[str, Any], change: calls.Change = calls.to_float64
@@ -208,14 +224,21 @@ class Originals:
 
 
 def to_host(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns a large tensor's copy in the host's memory, pinned if it can be: copies to the GPU are faster then."""
-    if not tensor.is_cuda or tensor.nbytes < LARGE:
-        return tensor
+    """Returns a large tensor's copy in the host's memory."""
+    return _host_memory(tensor).copy_(tensor) if tensor.is_cuda and tensor.nbytes >= LARGE else tensor
+
+
+def _like(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns memory for another tensor of the same kind in the same place."""
+    return _host_memory(tensor) if tensor.is_pinned() else torch.empty_like(tensor)
+
+
+def _host_memory(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns host memory for a tensor's copy, pinned if it can be: copies to the GPU are faster then."""
     try:
-        pinned = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
+        return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
     except RuntimeError:
-        return tensor.cpu()
-    return pinned.copy_(tensor)
+        return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
 
 
 def _exact_copy(module: torch.nn.Module) -> torch.nn.Module:

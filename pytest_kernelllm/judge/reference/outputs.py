@@ -15,7 +15,7 @@ from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import calls, numerics
 from pytest_kernelllm.judge.reference.acceptance import Unasked as Unasked
 from pytest_kernelllm.judge.reference.gradients import Gradients, expected_gradients
-from pytest_kernelllm.judge.reference.inputs import Inputs, changed
+from pytest_kernelllm.judge.reference.inputs import Inputs
 from pytest_kernelllm.judge.reference.large import LargeCalls
 from pytest_kernelllm.judge.reference.originals import Modules, Originals
 from pytest_kernelllm.judge.reference.prepared import PreparedProbe, Updates
@@ -203,13 +203,14 @@ class ReferenceOutputs:
     def _prepare(self, probe: Probe) -> PreparedProbe:
         case = self.subject.case(probe.case)
         with original_errors(probe), self._originals.in_stage(RUNNING):
+            self._inputs.draw_another(case, probe)
             drawn = self._originals.draw(case, probe, probe.seed)
             modules = self._originals.with_weights(case, probe, self._large.few(probe, drawn))
             sliced = self._large.sliced_case(probe, modules, drawn)
             if sliced is not None:
                 return self._large.prepare_slices(probe, modules, drawn, sliced)
             changes = self._inputs.changes(case, probe, modules, drawn, lambda arguments: arguments)
-            arguments = changed(drawn, changes)
+            arguments = self._inputs.changed(drawn, changes)
             output = calls.call_original(modules.perturbed, arguments, place=self._originals.place)
         structure, original = self.comparable(probe, modules, arguments, output)
         expected, enough_memory = self._truth.expected(structure, original, modules, arguments, probe)
