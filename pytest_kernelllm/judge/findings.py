@@ -21,12 +21,12 @@ class Decision(Exception):
 class OutOfMemory(Decision):
     """A worker ran out of GPU memory while little was free, so the candidate may not be at fault."""
 
-    def __init__(self, where: str) -> None:
-        """``where`` names the probe, as in "at default, n=8"."""
+    def __init__(self, what: str, stage: Stage = "run") -> None:
+        """``what`` there was too little for, as in "for a call at default, n=8"."""
         super().__init__(
             "inconclusive",
-            "run",
-            f"there was too little GPU memory for a call {where}; free some, or declare `dims` that reach lower",
+            stage,
+            f"there was too little GPU memory {what}; free some, or declare `dims` that reach lower",
         )
 
 

@@ -256,7 +256,7 @@ class Judge:
                 untimed = [plan for plan in counted if not self._time(judging, plan, plan.sizes)]
         require_compiled(self.environment.arch, findings)
         if untimed and not leased.all:
-            raise OutOfMemory(f"to time case {untimed[0].case.name}")
+            raise OutOfMemory(f"to time case {untimed[0].case.name}", "timing")
         for plan in untimed:
             judging.allocator.closed.wait(RELEASE_SECONDS)
             self._time_smaller(candidate, plan, references, findings, leased)
@@ -309,7 +309,7 @@ class Judge:
         Each try gets a fresh worker, because one that ran out of memory may still hold some.
 
         Raises:
-            Decision: no sizes fit.
+            OutOfMemory: no sizes fit.
         """
         for sizes in islice(smaller(plan.case, plan.ranges, plan.sizes), HALVINGS):
             torch.cuda.empty_cache()
@@ -318,8 +318,4 @@ class Judge:
             if done:
                 return
             judging.allocator.closed.wait(RELEASE_SECONDS)
-        reason = (
-            f"there was too little GPU memory to time case {plan.case.name}; "
-            "free some, or declare `dims` that reach lower"
-        )
-        raise Decision("inconclusive", "timing", reason)
+        raise OutOfMemory(f"to time case {plan.case.name}", "timing")

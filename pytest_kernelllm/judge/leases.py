@@ -10,7 +10,13 @@ from dataclasses import dataclass
 import torch
 
 from pytest_kernelllm.judge.gpu_ledger import UNIT, GpuLedger
-from pytest_kernelllm.judge.memory import OWN, CallBytes, release_cache, release_host_cache
+from pytest_kernelllm.judge.memory import (
+    OWN,
+    CallBytes,
+    register_host_memory,
+    release_cache,
+    release_host_cache,
+)
 from pytest_kernelllm.judge.policy import Policy
 
 SHARE = 0.95
@@ -52,6 +58,7 @@ class Leases:
         self._limited = gpu_memory > 0
         if self._limited:
             torch.cuda.set_per_process_memory_fraction(min(1.0, gpu_memory / total))
+            register_host_memory()
         self._ledger = GpuLedger(gpu_uuid, gpu_memory or min(total - OWN, int(SHARE * total)))
 
     @property
@@ -85,7 +92,7 @@ class Leases:
 
     def what_would_do(self, call: CallBytes) -> str:
         """Says how much memory would do, if that is more than may be used; else empty."""
-        needed = call.least(self._policy)
-        if needed <= self.budget:
+        needed = next((n for n in (call.least(self._policy), call.usual()) if n > self.budget), 0)
+        if not needed:
             return ""
         return f"; about {needed / 2**30:.0f} GiB would do, and {self.budget / 2**30:.0f} GiB may be used"

@@ -106,6 +106,6 @@ def make_ready(worker: WorkerHandle, memory_share: float) -> None:
     """
     reply = worker.request("ready", memory_share=memory_share)
     if ran_out(reply.get("error")):
-        raise OutOfMemory("in a worker, whose CUDA context found none")
+        raise OutOfMemory("for a worker's CUDA context")
     if "error" in reply:
         raise Decision("inconclusive", "load", f"the worker could not start CUDA: {error_text(reply)}")

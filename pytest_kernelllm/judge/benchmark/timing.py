@@ -68,7 +68,7 @@ def interleave(
     cold: dict[str, list[tuple[float, ...]]] = {c.name: [] for c in implementations}
     warm: dict[str, list[float]] = {c.name: [] for c in implementations}
     longest = max(c.cold(flushes[c.name]) for c in implementations)
-    calls = max(2, min(policy.timing_calls, int(10_000 / longest)))
+    calls = min(policy.timing_calls, max(2, int(10_000 / longest)))
     for _ in range(policy.timing_rounds):
         for implementation in rng.sample(implementations, len(implementations)):
             name = implementation.name

@@ -11,9 +11,7 @@ INTEGERS = {1: torch.uint8, 2: torch.int16}
 """Integer dtypes by an element's bytes; larger elements count as several integers of 32 bits."""
 
 
-def fingerprint(
-    tensor: torch.Tensor, seed: int, device: str | torch.device | None = None
-) -> tuple[int, ...]:
+def fingerprint(tensor: torch.Tensor, seed: int, device: str | torch.device | None = None) -> tuple[int, ...]:
     """Returns numbers that other bytes of the same shape and dtype have with a probability below one in four billion.
 
     Each chunk's integers are summed modulo 2^64, multiplied by random numbers of 64 bits. Who does not know the seed

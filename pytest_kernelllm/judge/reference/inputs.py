@@ -122,7 +122,9 @@ class Inputs:
     def changed(self, drawn: dict[str, Any], changes: Mapping[str, Change]) -> dict[str, Any]:
         """Returns the inputs with the changes applied to those that they name; those drawn stay as they are."""
         change = self._originals.changed
-        return {name: change(value, changes[name]) if name in changes else value for name, value in drawn.items()}
+        return {
+            name: change(value, changes[name]) if name in changes else value for name, value in drawn.items()
+        }
 
     def _fixed_inputs(self, case: Case, drawn: dict[str, Any]) -> frozenset[str]:
         """Returns the names of tensors that have the same values at every seed."""

@@ -212,6 +212,8 @@ def agrees(
     share = 1 - 1 / policy.own_error_factor
     near, together = max(floor / 2, share * least.element), max(floor, share * least.group)
     ours, theirs = as_rows(got), as_rows(original)
+    if all(_each_within(ours[a:b], theirs[a:b], floor / 2) for a, b in chunks(ours, policy)):
+        return True  # and so is each group, whose size the elements make up
     for start, stop in chunks(ours, policy):
         g, o = ours[start:stop], theirs[start:stop]
         if g.dtype != torch.float64:
@@ -227,6 +229,13 @@ def agrees(
         if bool((group_rms(got, original, dim, peak, policy) > together * size).any()):
             return False
     return True
+
+
+def _each_within(got: torch.Tensor, original: torch.Tensor, share: float) -> bool:
+    """Whether each element differs by no more than a share of the original's, and is finite."""
+    wide = torch.promote_types(got.dtype, torch.float32)
+    near = original.to(wide)
+    return bool(((got.to(wide) - near).abs_() <= share * near.abs()).all() & near.sum().isfinite())
 
 
 def _accepted_nonfinite(

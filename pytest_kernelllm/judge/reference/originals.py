@@ -132,8 +132,13 @@ class Originals:
 
     def draw(self, case: Case, probe: Probe, seed: int) -> dict[str, Any]:
         """Returns the arguments of a call at the probe's sizes, drawn with ``seed``."""
-        drawn = self.subject.inputs(case, seed, dict(probe.sizes), device=self.device)
-        return calls.mapped(self.subject.bind(drawn), to_host) if self.on_host else self.subject.bind(drawn)
+        drawn = self.subject.bind(self.subject.inputs(case, seed, dict(probe.sizes), device=self.device))
+        if not self.on_host:
+            return drawn
+        drawn = calls.mapped(drawn, to_host)
+        if self.device.startswith("cuda"):
+            torch.cuda.empty_cache()  # or what is kept, such as weights, would lie in pieces of that memory
+        return drawn
 
     def place(self, tensor: torch.Tensor) -> torch.Tensor:
         """Returns a copy of an argument, on the device where the original runs."""
@@ -143,7 +148,9 @@ class Originals:
         """Returns a tensor that the user's callable cannot return again: a copy, if it is not one already."""
         return tensor if self.on_host and tensor.is_pinned() else tensor.clone()
 
-    def changed(self, tensor: torch.Tensor, change: Change, rows: int = 0, *, own: bool = True) -> torch.Tensor:
+    def changed(
+        self, tensor: torch.Tensor, change: Change, rows: int = 0, *, own: bool = True
+    ) -> torch.Tensor:
         """Returns a changed input.
 
         A large one in the host's memory is changed some rows after the other, each where the original runs.
@@ -155,7 +162,7 @@ class Originals:
             own: whether the result is a tensor of its own. Otherwise an input in the host's memory is changed in place.
         """
         most = self.policy.slice_elements
-        if not self.on_host or tensor.numel() <= most and not rows:
+        if not self.on_host or (tensor.numel() <= most and not rows):
             return change(tensor)
         target = _like(tensor) if own or not tensor.is_pinned() else tensor
         parts = (t.split(rows or max(1, most * len(t) // t.numel())) for t in (tensor, target))

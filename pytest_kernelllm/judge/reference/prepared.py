@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,8 +10,12 @@ from typing import Any
 import torch
 
 from pytest_kernelllm.judge.reference import calls
+from pytest_kernelllm.judge.reference.fingerprint import fingerprint
 from pytest_kernelllm.judge.reference.numerics import Expected
 from pytest_kernelllm.judge.reference.probes import Probe
+
+Mark = tuple[Any, ...]
+"""A piece's first row, and the fingerprints of its outputs."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,15 @@ class Sliced:
     confirm: Callable[[Mapping[str, Any]], None] = field(repr=False)
     """Raises ``OriginalError`` unless the original gives the same for all rows together. The arguments are the probe's,
     where the original runs."""
+    passed: set[Mark] = field(default_factory=set, repr=False)
+    """The outputs of pieces that were right. Where inputs lie in the host's memory, equal ones need no comparison."""
+    secret: int = field(default_factory=lambda: secrets.randbits(62), repr=False)
+    """The seed of fingerprints, which no candidate must know."""
+
+    def mark(self, piece: Piece, outputs: Sequence[torch.Tensor]) -> Mark:
+        """Returns what identifies a candidate's outputs in the rows of a piece."""
+        rows = piece.rows
+        return rows.start, *(fingerprint(output[rows], self.secret) for output in outputs)
 
 
 @dataclass(frozen=True)

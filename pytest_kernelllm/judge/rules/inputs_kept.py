@@ -51,15 +51,16 @@ def check_inputs_kept(uploaded: Uploaded, prepared: PreparedProbe, findings: Fin
         Decision: a tensor was changed in place.
     """
     tensors = tensors_of(prepared.module)
-    pairs = [
-        (f"its input `{name}`", buffer, prepared.arguments[name]) for name, buffer in uploaded.inputs.items()
+    changed = [
+        f"its input `{name}`"
+        for name, buffer in uploaded.inputs.items()
+        if not (uploaded.holds(prepared, name) or same_bytes(buffer, prepared.arguments[name].detach()))
     ]
-    pairs += [
-        (f"`self.{name}`", buffer, tensors[name])
+    changed += [
+        f"`self.{name}`"
         for name, buffer in uploaded.state.items()
-        if name not in prepared.updates.names
+        if name not in prepared.updates.names and not same_bytes(buffer, tensors[name].detach())
     ]
-    changed = [name for name, buffer, value in pairs if not same_bytes(buffer, value.detach())]
     broken = f"it changes {', '.join(changed)} in place at {prepared.probe.describe()}"
     findings.require(NAME, "leaves its inputs as they were", not changed, broken)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -13,9 +13,10 @@ from pytest_kernelllm.judge.handle import WorkerDied, WorkerHandle
 from pytest_kernelllm.judge.leases import EVERYTHING, Lease
 from pytest_kernelllm.judge.memory import is_scarce, ran_out
 from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.judge.reference.fingerprint import fingerprint
 from pytest_kernelllm.judge.reference.outputs import ReferenceOutputs
 from pytest_kernelllm.judge.reference.prepared import PreparedProbe, Sliced
-from pytest_kernelllm.judge.reference.probes import elements
+from pytest_kernelllm.judge.reference.probes import Probe, elements
 from pytest_kernelllm.judge.run.module_tree import given_by, module_tree, plain
 from pytest_kernelllm.judge.shared.buffers import Allocator, buffer_bytes
 
@@ -68,6 +69,25 @@ class Uploaded:
     """Parameters and buffers of the module by dotted name."""
     outputs: list[tuple[torch.Tensor, dict[str, Any]]]
     """For each output leaf the judge's view of its buffer, and the description for the worker."""
+    secret: int
+    """The seed of fingerprints, which no candidate must know."""
+    marks: dict[str, tuple[Probe, tuple[int, ...]]] = field(default_factory=dict)
+    """By input: whose values were written last, and their fingerprint. Only of inputs that lie in the host's memory, from
+    where each comparison would have to copy them."""
+
+    def write_inputs(self, prepared: PreparedProbe) -> None:
+        """Writes a probe's inputs to their buffers, unless they are known to be there."""
+        for name, buffer in self.inputs.items():
+            if self.holds(prepared, name):
+                continue
+            buffer.copy_(prepared.arguments[name])
+            if prepared.on_host:
+                self.marks[name] = prepared.probe, fingerprint(buffer, self.secret)
+
+    def holds(self, prepared: PreparedProbe, name: str) -> bool:
+        """Whether the buffer of an input is known to hold a probe's."""
+        written, mark = self.marks.get(name, (None, ()))
+        return written == prepared.probe and mark == fingerprint(self.inputs[name], self.secret)
 
     def placed(self, prepared: PreparedProbe) -> dict[str, Any]:
         """Returns the probe's arguments where the original runs: the shared buffers, if its own lie elsewhere.
@@ -132,18 +152,19 @@ def upload(
     for name, value in prepared.arguments.items():
         if isinstance(value, torch.Tensor):
             buffer, description = allocator.buffer(value.shape, value.dtype)
-            buffer.copy_(value)
             inputs[name], arguments[name] = buffer, {"buffer": description}
         else:
             plain(arguments, name, value)
     outputs = [allocator.buffer(leaf.shape, leaf.dtype) for leaf in prepared.expected.original]
+    uploaded = Uploaded(arguments, inputs, state, outputs, judging.rng.getrandbits(62))
+    uploaded.write_inputs(prepared)
     reply = judging.worker.request("state", tree=tree, allocator=attachment)
     if "error" in reply:
         if ran_out(reply["error"]):
-            raise OutOfMemory(f"at {prepared.probe.describe()}")
+            raise OutOfMemory(f"for a call at {prepared.probe.describe()}")
         reason = f"the worker could not receive the module's state: {error_text(reply)}"
         raise Decision("inconclusive", "load", reason)
-    return Uploaded(arguments, inputs, state, outputs)
+    return uploaded
 
 
 def refill(uploaded: Uploaded, prepared: PreparedProbe) -> None:
@@ -151,8 +172,7 @@ def refill(uploaded: Uploaded, prepared: PreparedProbe) -> None:
     tensors = tensors_of(prepared.module)
     for name, buffer in uploaded.state.items():
         buffer.copy_(tensors[name].detach())
-    for name, buffer in uploaded.inputs.items():
-        buffer.copy_(prepared.arguments[name])
+    uploaded.write_inputs(prepared)
 
 
 def call(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, how: str, **fields: Any) -> Reply:
@@ -214,7 +234,7 @@ def refuse_failure(judging: Judging, reply: Reply, prepared: PreparedProbe, wher
         and ran_out(reply["error"])
         and (not judging.lease.all or is_scarce(prepared.bytes, judging.lease.worker))
     ):
-        raise OutOfMemory(where)
+        raise OutOfMemory(f"for a call {where}")
     raise Decision("rejected", "run", f"it fails {where}: {error_text(reply)}", "run")
 
 
