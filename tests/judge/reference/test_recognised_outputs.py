@@ -1,0 +1,114 @@
+"""Where inputs lie in the host's memory, outputs that passed are recognised, and inputs that are still there."""
+
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+from test_outputs import references
+from test_slices import SCARCE, SLICED
+from torch import nn
+
+from pytest_kernelllm.judge.findings import Decision, Findings
+from pytest_kernelllm.judge.reference.probes import Probe
+from pytest_kernelllm.judge.rules.inputs_kept import check_inputs_kept
+from pytest_kernelllm.judge.run.call import Judging, Uploaded
+from pytest_kernelllm.judge.run.comparison import EXACTLY, check_outputs, outputs_pass
+from pytest_kernelllm.judge.shared.buffers import Allocator
+
+ROWS = 40
+"""In ten slices."""
+
+
+class Watched(nn.Module):
+    runs: list[torch.Tensor] = []
+
+    def forward(self, x):
+        if x.dtype == torch.float32:
+            self.runs.append(x)
+        return x * 3
+
+
+@pytest.fixture(params=[SCARCE, None], ids=["scarce", "plenty"])
+def judged(request):
+    """A judged candidate without a worker, its prepared probe, and buffers with right outputs."""
+    target = references(Watched, policy=SLICED, budget=request.param)
+    prepared = target.prepare(Probe("default", (("n", ROWS),), 1))
+    assert prepared.on_host is (request.param is not None)
+    allocator = Allocator(torch.device("cpu"))
+    judging = Judging(None, allocator, target, Findings({"values": "correctness"}), random.Random(1))
+    x = prepared.arguments["x"]
+    uploaded = Uploaded({}, {"x": torch.empty_like(x)}, {}, [(x * 3, {})], 7)
+    uploaded.write_inputs(prepared)
+    yield judging, uploaded, prepared
+    allocator.close()
+
+
+def check(judged, **more):
+    """Checks the outputs, and returns how often the original ran for that."""
+    judging, uploaded, prepared = judged
+    Watched.runs.clear()
+    check_outputs(judging, uploaded, prepared, "values", **more)
+    return len(Watched.runs)
+
+
+def test_outputs_that_passed_are_not_compared_again_but_for_a_few_pieces(judged):
+    prepared = judged[2]
+    first, second = check(judged), check(judged)
+    if prepared.on_host:
+        assert first - second == 10 - EXACTLY
+        assert check(judged, sampled=True) == 0
+    else:
+        assert first == second
+        assert not prepared.expected.passed
+
+
+@pytest.mark.parametrize("row", [0, 5, 22, ROWS - 1])
+def test_a_wrong_element_is_found_after_right_ones(judged, row):
+    check(judged)
+    _, uploaded, _ = judged
+    [(output, _)] = uploaded.outputs
+    output[row, 7] += 1e-2
+    assert not outputs_pass(*judged)
+    for _ in range(2):  # what is wrong is not remembered as right
+        with pytest.raises(Decision, match=rf"is wrong at \[{row}, 7\]"):
+            check(judged)
+
+
+def test_right_rows_in_the_place_of_others_are_wrong(judged):
+    check(judged)
+    [(output, _)] = judged[1].outputs
+    output[4:12] = output[4:12].roll(4, 0)
+    with pytest.raises(Decision, match="is wrong at"):
+        for _ in range(20):
+            check(judged, sampled=True)
+
+
+def test_what_a_rule_that_is_not_in_force_lets_through_is_not_taken_for_right(judged):
+    judging, uploaded, prepared = judged
+    [(output, _)] = uploaded.outputs
+    output += 1
+    check_outputs(judging, uploaded, prepared, "repeat")
+    with pytest.raises(Decision, match="is wrong at"):
+        for _ in range(20):
+            check(judged, sampled=True)
+
+
+def test_an_input_that_was_changed_shows_and_is_written_again(judged):
+    judging, uploaded, prepared = judged
+    findings = Findings({"inputs kept": "correctness"})
+    check_inputs_kept(uploaded, prepared, findings)
+    assert uploaded.holds(prepared, "x") is prepared.on_host
+    uploaded.inputs["x"][3, 9] += 1
+    with pytest.raises(Decision, match="it changes its input `x` in place"):
+        check_inputs_kept(uploaded, prepared, findings)
+    uploaded.write_inputs(prepared)
+    check_inputs_kept(uploaded, prepared, findings)
+
+
+def test_another_probes_inputs_are_written(judged):
+    judging, uploaded, prepared = judged
+    other = judging.references.prepare(replace(prepared.probe, seed=2))
+    for probe in (other, other, prepared):
+        uploaded.write_inputs(probe)
+        assert torch.equal(uploaded.inputs["x"], probe.arguments["x"])
