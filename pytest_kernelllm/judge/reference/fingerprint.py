@@ -27,5 +27,5 @@ def fingerprint(tensor: torch.Tensor, seed: int, device: str | torch.device | No
     generator = torch.Generator(device).manual_seed(seed)
     factors = torch.empty(min(len(flat), CHUNK), dtype=torch.int64, device=device)
     factors.random_(-(1 << 63), None, generator=generator)
-    sums = [part.to(device, torch.int64).mul_(factors[: len(part)]).sum() for part in flat.split(CHUNK)]
+    sums = [part.to(device).to(torch.int64).mul_(factors[: len(part)]).sum() for part in flat.split(CHUNK)]
     return tuple(torch.stack(sums).tolist())

@@ -15,7 +15,7 @@ from pytest_kernelllm.judge.reference import calls
 from pytest_kernelllm.judge.reference.acceptance import Trial
 from pytest_kernelllm.judge.reference.inputs import Inputs
 from pytest_kernelllm.judge.reference.numerics import Expected, agrees
-from pytest_kernelllm.judge.reference.originals import Modules, Originals
+from pytest_kernelllm.judge.reference.originals import Modules, Originals, to_host
 from pytest_kernelllm.judge.reference.prepared import (
     Piece,
     PreparedProbe,
@@ -142,7 +142,7 @@ class LargeCalls:
                     )
                 alike = alike and agrees(leaf, whole, self._originals.policy)
             if not alike:
-                kept[:] = [leaf.cpu() for leaf in outputs] if self._originals.on_host else outputs
+                kept[:] = map(to_host, outputs) if self._originals.on_host else outputs
 
         if not self._originals.on_host:
             confirm(arguments)

@@ -78,7 +78,7 @@ def test_an_index_that_is_always_the_same_may_name_any_row():
     for number, part in enumerate(parts(after)):
         beyond = (part < before[4 * number].min()) | (part > before[4 * number + 3].max())
         assert beyond.float().mean() > 0.5
-        assert 0 <= part.min() and part.max() < ROWS * 64
+        assert part.min() >= 0 and part.max() < ROWS * 64
 
 
 def test_an_input_that_is_drawn_is_not_taken_for_one_that_is_always_the_same():

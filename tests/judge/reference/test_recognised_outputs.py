@@ -95,7 +95,7 @@ def test_what_a_rule_that_is_not_in_force_lets_through_is_not_taken_for_right(ju
 
 
 def test_an_input_that_was_changed_shows_and_is_written_again(judged):
-    judging, uploaded, prepared = judged
+    _, uploaded, prepared = judged
     findings = Findings({"inputs kept": "correctness"})
     check_inputs_kept(uploaded, prepared, findings)
     assert uploaded.holds(prepared, "x") is prepared.on_host
