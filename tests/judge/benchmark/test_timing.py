@@ -1,6 +1,7 @@
 """Figures made of timings, and what a call must at least move. The clocks themselves are tested on a GPU."""
 
 import math
+import random
 from dataclasses import dataclass
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 from pytest_kernelllm.judge.benchmark import timing
 from pytest_kernelllm.judge.benchmark.roofline import Roofline, needed_bytes
+from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.numerics import Expected
 from pytest_kernelllm.judge.reference.prepared import PreparedProbe
 from pytest_kernelllm.judge.reference.probes import Probe
@@ -48,6 +50,18 @@ class Steady:
 
     def loop(self, count, flushes=0):
         return [self.microseconds]
+
+
+@pytest.mark.parametrize(
+    ("most", "microseconds", "calls"), [(10, 5.0, 10), (10, 1e5, 2), (1, 5.0, 1), (1, 1e5, 1)]
+)
+def test_slow_calls_are_made_less_often_and_never_more_often_than_asked(most, microseconds, calls):
+    implementations = [Steady("kernel", microseconds), Steady("eager", 1.0)]
+    policy = Policy(timing_rounds=3, timing_calls=most)
+    flushes = {"kernel": 1, "eager": 1}
+    series = timing.interleave(implementations, flushes, policy, random.Random(1))
+    assert [len(cold) for s in series.values() for cold in s.cold] == [calls] * 6
+    assert timing.ratio(series["kernel"], series["eager"], 0.0).value == pytest.approx(microseconds, rel=1e-4)
 
 
 def test_enough_overwrites_of_the_cache_hide_each_launch_but_not_without_bound():
