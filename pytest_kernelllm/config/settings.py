@@ -130,9 +130,9 @@ class Settings:
     timing: bool = option(True, JUDGING, "prove only; measure no speed", flag="no-timing", sets=False)
     """Whether to measure speed on a GPU."""
     search: float = option(
-        0.0,
+        10.0,
         GENERATORS,
-        "seconds to search for the fastest of Inductor's programs, a target, on a GPU; 0: none (default 0)",
+        "seconds to search for the fastest of Inductor's programs, a target, on a GPU; 0: none (default 10)",
         "SECONDS",
     )
     """Seconds in which programs of the ``inductor`` generator are measured to find the fastest one, for each target; 0 searches

@@ -100,6 +100,8 @@ class Session:
             return ""
         if self._stages.searches:
             return f"search: {self.settings.search:g} s a target for the fastest of inductor's programs"
+        if self.settings.search == Settings().search:
+            return ""  # nobody asked for it
         why = "there is no GPU" if self.environment.device != "cuda" else "nothing is timed"
         return f"search: off, because {why}"
 

@@ -35,7 +35,7 @@ def test_measured_operations_add_up_to_the_gpus_part_of_a_step():
     assert sum(row.own_ms for row in found.modules) == pytest.approx(found.ms)
     rows = {row.cls.rpartition(".")[2]: row for row in found.modules}
     assert markable(found)[0] == "LlamaRMSNorm"
-    assert rows["LlamaMLP"].share > 0.4
+    assert rows["LlamaMLP"].share > 0.2
     linear = max((row for row in found.modules if row.cls.endswith("Linear")), key=lambda row: row.ms)
     assert linear.own_headroom_ms < 0.1 * linear.ms
 

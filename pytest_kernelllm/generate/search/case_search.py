@@ -51,9 +51,9 @@ class CaseSearch:
 
     def propose(self, count: int) -> list[Section]:
         """Returns up to ``count`` sections to measure next; none if nothing is left."""
-        if self.reached:
-            return []
-        while not self._waiting and self._next_kernel():
+        if self.reached and self._descended:
+            return []  # but the starts are measured all the same: `torch.compile` chooses among them, too
+        while not self._waiting and not self.reached and self._next_kernel():
             kernel = self._kernels.popleft()
             base = self._bases[self._descended[-1]]
             self._waiting.extend(self._new(list(neighbours(base, kernel, self._starts))))

@@ -116,6 +116,13 @@ def test_it_ends_at_the_roofline() -> None:
     assert found.tried < Bench(best_at_512).search((section(),)).tried
 
 
+def test_what_inductor_would_choose_from_is_measured_near_the_roofline_too() -> None:
+    usual, second = (section(one={"XBLOCK": 512, "num_warps": warps}) for warps in (4, 2))
+    bench = Bench(best_at_512, roofline=10.9)  # 99 % of what the usual one takes
+    assert bench.search((usual,), (second,), side_by_side=1).program == (second,)
+    assert bench.programs == [(usual,), (second,)]
+
+
 def test_it_ends_when_the_budget_is_spent() -> None:
     bench = Bench(best_at_512, seconds=2.0)
     found = bench.search((section(),), seconds=3.0, side_by_side=2)
