@@ -82,6 +82,16 @@ def _has_own_strides(value: torch.Tensor) -> bool:
     return True
 
 
+def hooks(module: nn.Module) -> tuple[Mapping[int, Any], ...]:
+    """Returns what torch calls around a module's ``forward``. Where a part has such hooks, no kernel runs."""
+    return (
+        module._forward_hooks,
+        module._forward_pre_hooks,
+        module._backward_hooks,
+        module._backward_pre_hooks,
+    )
+
+
 def same_value(listed: Any, actual: Any) -> bool:
     """Returns whether a plain value equals the listed one in value, sign and type; functions and classes by name."""
     if actual is MISSING:
@@ -120,13 +130,7 @@ def _structure(domain: Domain, module: nn.Module) -> str | None:
             return f"{where} does not have the parts that the kernel was verified with, or not in their order"
         if path and replaced(child, "forward"):
             return f"{where} has a forward of its own"
-        hooks = (
-            child._forward_hooks,
-            child._forward_pre_hooks,
-            child._backward_hooks,
-            child._backward_pre_hooks,
-        )
-        if path and any(hooks):
+        if path and any(hooks(child)):
             return f"{where} has hooks"
     for path, _ in (*module.named_parameters(), *module.named_buffers()):
         if path not in domain.attributes:

@@ -19,7 +19,7 @@ from pytest_kernelllm.judge.static_check.allowed import (
     WITH_CONTEXT,
 )
 from pytest_kernelllm.judge.static_check.classes import derives_from_function
-from pytest_kernelllm.judge.static_check.scopes import ITEM, OWN_CLASS, SELF, UNKNOWN, LexicalScope, paths
+from pytest_kernelllm.judge.static_check.scopes import OWN_CLASS, SELF, UNKNOWN, LexicalScope, paths
 
 _INSIDE_PYTHON = (
     types.GeneratorType,
@@ -62,7 +62,7 @@ def _member(path: str, name: str) -> str | None:
     if path == SELF:
         return f"touches `{name}`" if name in _inside_python() or name in CHANGES_OF_MODULES else None
     if path.startswith(f"{SELF}."):
-        return f"touches `{name}`" if is_guarded(name, private=ITEM in path) else None
+        return f"touches `{name}`" if is_guarded(name, private=False) else None
     if path in (UNKNOWN, OWN_CLASS):
         return f"touches `{name}`" if is_guarded(name) else None
     holder, member = path, ""

@@ -272,6 +272,7 @@ HARMLESS = [
     "def f(self):\n    return self._eps + self.data + self.block._hidden",
     "def f(self, x):\n    return self.net[0].weight + self.net[-1].hidden_size + self.layers[1](x) + self[0].bias",
     "def f(self):\n    return [layer.weight for layer in self.layers], len(self.layers), self.net[1:][0].eps",
+    "def f(self):\n    s = self.linear.parametrizations.weight[0]\n    return s._u, self.blocks['up'][1]._scale",
     "def f(self):\n    return self.blocks['down-1'].weight, self.get_parameter('lambda'), [*self.blocks.items()]",
     "def f(self):\n    return torch.return_types.max((self.a, self.b)), torch.return_types.sort([self.a, self.b])",
     "def f(x):\n    y = x.clone()\n    y.add_(1).mul_(2)\n    return y.data_ptr(), y.dtype.itemsize",
