@@ -172,7 +172,9 @@ def _pins(domain: Domain, module: nn.Module) -> str | None:
     tied = {name: value for name, value in listed.items() if name.startswith("same:")}
     if differing := tied.items() ^ ties(module).items():
         name = min(differing)[0].partition(":")[2]
-        return f"`{name}` and another parameter or buffer are one tensor here or in the verified module, not in both"
+        return (
+            f"`{name}` and another part or weight are one object here or in the verified module, not in both"
+        )
     for name in listed.keys() - tied.keys():
         path = name.partition(":")[2]
         try:

@@ -69,6 +69,9 @@ REFUSED = {
     "def f(self): self.norm.load_state_dict({})": "touches `load_state_dict`",
     "def f(self): self.register_buffer('x', 1)": "touches `register_buffer`",
     "def f(self): self.train()": "touches `train`",
+    "def f(self): return self._get_name() == 'StandIn'": "touches `_get_name`",
+    "def f(self): return 'bias' in self.norm._parameters or len(self._parameters)": "touches `_parameters`",
+    "def f(self): return [*self.state_dict()], [*self.named_buffers()]": "touches `state_dict`",
     # addresses and instructions of its own
     "def k(x): tl.inline_asm_elementwise('', '=r,r', [x], tl.int32, True, 1)": "inline_asm_elementwise",
     "def k(x): tl.load((140737488355328).to(tl.pointer_type(tl.float32)))": "triton.language.pointer_type",
