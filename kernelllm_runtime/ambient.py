@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 from torch.nn.modules import module as _hooks
+from torch.nn.utils import parametrize
 from torch.utils._device import DeviceContext
 
 
@@ -50,6 +51,8 @@ def ambient_reason() -> str | None:
         return "a torch function mode is active"
     if any(HOOKS):
         return "hooks on all modules are registered, which a kernel does not call"
+    if parametrize._cache_enabled:
+        return "parametrizations are cached, so a weight may be older than what it is computed from"
     if torch.get_default_dtype() is not torch.float32:
         return "the default dtype is not float32, with which kernels are verified"
     if getattr(forward_ad, "_current_level", -1) >= 0:
@@ -73,6 +76,7 @@ QUIET = (
     "dispatch_modes()",
     "function_modes() and not only_default_devices()",
     "forward_ad._current_level >= 0",
+    "parametrize._cache_enabled",
     "default_dtype() is not float32",
 )
 """The conditions of ``ambient_reason()`` as expressions for generated code; all must be false for a kernel to run.
@@ -89,6 +93,7 @@ QUIET_NAMES: Mapping[str, Any] = MappingProxyType(
         "function_modes": getattr(torch._C, "_len_torch_function_stack", None),
         "only_default_devices": _only_default_devices,
         "forward_ad": forward_ad,
+        "parametrize": parametrize,
         "default_dtype": torch.get_default_dtype,
         "float32": torch.float32,
     }

@@ -82,6 +82,16 @@ def _has_own_strides(value: torch.Tensor) -> bool:
     return True
 
 
+def hooks(module: nn.Module) -> tuple[Mapping[int, Any], ...]:
+    """Returns what torch calls around a module's ``forward``. Where a part has such hooks, no kernel runs."""
+    return (
+        module._forward_hooks,
+        module._forward_pre_hooks,
+        module._backward_hooks,
+        module._backward_pre_hooks,
+    )
+
+
 def same_value(listed: Any, actual: Any) -> bool:
     """Returns whether a plain value equals the listed one in value, sign and type; functions and classes by name."""
     if actual is MISSING:
@@ -120,13 +130,7 @@ def _structure(domain: Domain, module: nn.Module) -> str | None:
             return f"{where} does not have the parts that the kernel was verified with, or not in their order"
         if path and replaced(child, "forward"):
             return f"{where} has a forward of its own"
-        hooks = (
-            child._forward_hooks,
-            child._forward_pre_hooks,
-            child._backward_hooks,
-            child._backward_pre_hooks,
-        )
-        if path and any(hooks):
+        if path and any(hooks(child)):
             return f"{where} has hooks"
     for path, _ in (*module.named_parameters(), *module.named_buffers()):
         if path not in domain.attributes:
@@ -168,7 +172,9 @@ def _pins(domain: Domain, module: nn.Module) -> str | None:
     tied = {name: value for name, value in listed.items() if name.startswith("same:")}
     if differing := tied.items() ^ ties(module).items():
         name = min(differing)[0].partition(":")[2]
-        return f"`{name}` and another parameter or buffer are one tensor here or in the verified module, not in both"
+        return (
+            f"`{name}` and another part or weight are one object here or in the verified module, not in both"
+        )
     for name in listed.keys() - tied.keys():
         path = name.partition(":")[2]
         try:

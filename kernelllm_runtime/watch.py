@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from kernelllm_runtime.ambient import HOOKS, QUIET, QUIET_NAMES
-from kernelllm_runtime.domain import ORDERED, PLAIN, SCALARS, same_value, split_item
+from kernelllm_runtime.domain import ORDERED, PLAIN, SCALARS, hooks, same_value, split_item
 from kernelllm_runtime.generated import define, holding
 from kernelllm_runtime.pins.functions import cells, function_of
 from kernelllm_runtime.pins.names import SCOPE, member, order_of, start, steps
@@ -85,8 +85,8 @@ class _Seen:
             # Parts with numbers for names are numbered anew when their order changes; others only change places.
             self._add(f"[*{self._name(child._modules)}] == {[*child._modules]!r}")
         if child is not self.module:  # whose own hooks are called around forward, by torch
-            for hooks in _hooks(child):
-                self._length(hooks)
+            for registered in hooks(child):
+                self._length(registered)
 
     def path(self, path: str) -> None:
         """Adds the value of one dotted name, and everything on the way to it."""
@@ -191,10 +191,6 @@ class _Seen:
 
     def _add(self, condition: str) -> None:
         self._conditions[condition] = None
-
-
-def _hooks(child: nn.Module) -> tuple[Mapping[int, Any], ...]:
-    return child._forward_hooks, child._forward_pre_hooks, child._backward_hooks, child._backward_pre_hooks
 
 
 def _namespace(owner: Any, name: str, value: Any) -> dict[str, Any] | None:

@@ -61,12 +61,16 @@ def order_of(value: Any) -> str:
 
 
 def ties(module: nn.Module) -> dict[str, str]:
-    """Returns ``same:NAME``, with the first name of the same parameter or buffer, for each further name of one."""
-    named = (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False))
+    """Returns ``same:NAME``, with the first name of the same part, parameter or buffer, for each further name of one."""
+    named: tuple[tuple[str, Any], ...] = (
+        *module.named_modules(remove_duplicate=False),
+        *module.named_parameters(remove_duplicate=False),
+        *module.named_buffers(remove_duplicate=False),
+    )
     first: dict[int, str] = {}
-    for name, tensor in named:
-        first.setdefault(id(tensor), name)
-    return {f"same:{name}": first[id(tensor)] for name, tensor in named if first[id(tensor)] != name}
+    for name, part in named:
+        first.setdefault(id(part), name)
+    return {f"same:{name}": first[id(part)] for name, part in named if first[id(part)] != name}
 
 
 def start(module: nn.Module, name: str) -> Any:

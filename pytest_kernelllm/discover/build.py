@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from kernelllm_runtime.domain import hooks
 from pytest_kernelllm.discover.calls import Call, as_call, seeded
 from pytest_kernelllm.discover.errors import TargetError, in_one_line
 
@@ -42,7 +43,7 @@ def init_arguments(init: Any, where: str) -> Call | nn.Module:
         except (Exception, SystemExit) as error:
             raise TargetError(f"{where}: its init callable fails: {in_one_line(error)}.") from error
         if isinstance(made, nn.Module):
-            return copy.deepcopy(made)
+            return _copied(made, where)
     call = as_call(made)
     if call is None:
         raise TargetError(
@@ -50,6 +51,41 @@ def init_arguments(init: Any, where: str) -> Call | nn.Module:
             "(tuple, dict), or a callable that returns one of these or a ready module."
         )
     return copy.deepcopy(call)
+
+
+def _copied(module: nn.Module, where: str) -> nn.Module:
+    try:
+        return copy.deepcopy(module)
+    except Exception as error:  # the user's classes may raise anything
+        raise TargetError(
+            f"{where}: the module that init returns cannot be copied ({in_one_line(error)}); build a new one in init, "
+            "which is called each time."
+        ) from error
+
+
+def check_hooks(module: nn.Module, where: str) -> None:
+    """Checks that no hook takes part in what a module computes: kernels do not run where a part has hooks.
+
+    Raises:
+        TargetError: a part has hooks, or the module's own compute a weight before each call.
+    """
+    for path, part in module.named_modules():
+        registered = [hook for group in hooks(part) for hook in group.values()]
+        # Copies of such a tensor are impossible, and it is no value that a domain could hold.
+        computed = any(isinstance(each, torch.Tensor) and not each.is_leaf for each in vars(part).values())
+        if registered and (path or computed):
+            shown = f"`self.{path}`" if path else "the module"
+            raise TargetError(
+                f"{where}: {shown} has hooks that take part in its call, where no kernel can be adopted; "
+                + _without(registered[0])
+            )
+
+
+def _without(hook: Any) -> str:
+    if type(hook).__module__ in ("torch.nn.utils.weight_norm", "torch.nn.utils.spectral_norm"):
+        name = type(hook).__module__.rpartition(".")[2]
+        return f"use torch.nn.utils.parametrizations.{name} in place of torch.nn.utils.{name}."
+    return "remove them, or mark another class."
 
 
 def construct(cls: type[nn.Module], init: Any, where: str) -> nn.Module:

@@ -265,6 +265,7 @@ def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
     """Adds a case for every inputs callable and dtype, and tries each callable once."""
     options = live.options
     module = live._construct()
+    build.check_hooks(module, where)
     held = {dtype: attributes(module, dtype) for dtype in options.dtypes or (None,)}
     cases: list[Case] = []
     makers: dict[str, Callable[..., Any]] = {}

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 _Asked = TypeVar("_Asked", Request, Repair)
 
+LONGEST_ANSWER = 1 << 16
+"""Characters of an earlier answer that are sent back; of a longer one the middle is left out."""
+
 
 @dataclass(frozen=True)
 class PromptHook:
@@ -183,7 +186,7 @@ class KernelLLMGenerator(Generator):
             message
             for attempt, reasons in rejected
             for message in (
-                Message("assistant", attempt.completion.text or "(no text)"),
+                Message("assistant", _shortened(attempt.completion.text) or "(no text)"),
                 Message("user", reasons),
             )
         ]
@@ -218,9 +221,15 @@ def _code_of(text: str) -> str:
     from pytest_kernelllm.generate.render.extract import ExtractError, extract
 
     try:
-        return extract(text)
+        return _shortened(extract(text))
     except ExtractError:
         return text[:2000]
+
+
+def _shortened(text: str) -> str:
+    """Leaves out the middle of an answer that is longer than any kernel, and than most models' contexts."""
+    half = LONGEST_ANSWER // 2
+    return text if len(text) <= LONGEST_ANSWER else f"{text[:half]}\n[…]\n{text[-half:]}"
 
 
 def shown_case(live: LiveTarget) -> Case:

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from kernelllm_runtime.adopted import DISPATCHER
+from kernelllm_runtime.ambient import ambient_reason, autocast_reason
 from kernelllm_runtime.instance import Swap
+from kernelllm_runtime.scope import device_type
 from pytest_kernelllm.core.cuda_graphs import capture, warm_up
 from pytest_kernelllm.core.records import Ratio
 
+FORMS = 8
+"""Forms in which the example calls one module, such as several sizes, that are timed; further ones are not."""
 ROUNDS = 15
 """Rounds in which both ways take turns."""
 _LEAST_S = 2e-3
@@ -28,6 +35,13 @@ _MOST = 200
 class _Call:
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
+    around: str | None
+    """Why no kernel may run in what surrounded the call, such as autocast; None if one may."""
+
+    def copied(self) -> _Call:
+        """Returns the call with tensors of its own, which may be changed in place."""
+        args, kwargs = pytree.tree_map_only(torch.Tensor, torch.clone, (self.args, dict(self.kwargs)))
+        return replace(self, args=args, kwargs=kwargs)
 
     @property
     def form(self) -> tuple[Any, ...]:
@@ -42,10 +56,12 @@ class _Call:
 
 def gains(
     swaps: Sequence[Swap], example: Callable[[], object], *, compiled: bool, graphs: bool
-) -> dict[str, Ratio]:
+) -> dict[str, Ratio | str]:
     """Returns how many times as fast each kernel is as the forward that it replaces, by path, where the example calls it.
 
-    Modules of one class that are called alike with weights of the same shapes are timed once.
+    It is the reason instead where the kernel runs none of the calls. A module that is called in several forms is timed at
+    up to ``FORMS`` of them together. Modules of one class that are called alike with weights of the same shapes are timed
+    once. No call is repeated on the example's own tensors, and buffers are as before afterwards.
 
     Args:
         swaps: the replaced modules.
@@ -55,26 +71,37 @@ def gains(
     """
     calls = _calls(swaps, example)
     known: dict[Any, Ratio] = {}
-    found: dict[str, Ratio] = {}
+    found: dict[str, Ratio | str] = {}
     for swap in swaps:
         if swap.path not in calls:
             continue
-        call = calls[swap.path]
+        dispatcher = getattr(swap.after.forward, DISPATCHER)
+        with torch.no_grad():
+            reasons = [
+                call.around or dispatcher.reason(swap.module, call.args, call.kwargs)
+                for call in calls[swap.path]
+            ]
+        inside = [call for call, reason in zip(calls[swap.path], reasons, strict=True) if reason is None]
+        if not inside:
+            found[swap.path] = reasons[0]
+            continue
         weights = tuple((tensor.dtype, tensor.shape) for tensor in swap.module.state_dict().values())
-        key = (swap.after, call.form, weights)
+        key = (swap.after, tuple(call.form for call in inside), weights)
         if key not in known:
-            known[key] = _gain(swap, call, compiled, graphs)
-        found[swap.path] = known[key]
+            known[key] = _gain(swap, [call.copied() for call in inside], compiled, graphs)
+        found[swap.path] = dispatcher.off or known[key]  # it is off if the kernel raised
     return found
 
 
-def _calls(swaps: Iterable[Swap], example: Callable[[], object]) -> dict[str, _Call]:
-    """Returns the first call that the example makes of each module, by path."""
-    calls: dict[str, _Call] = {}
+def _calls(swaps: Iterable[Swap], example: Callable[[], object]) -> dict[str, list[_Call]]:
+    """Returns the first call of each form that the example makes of each module, by path."""
+    calls: defaultdict[str, dict[Any, _Call]] = defaultdict(dict)
 
     def hook(path: str) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]:
         def remember(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            calls.setdefault(path, _Call(args, kwargs))
+            call = _Call(args, kwargs, ambient_reason() or autocast_reason(device_type()))
+            if len(calls[path]) < FORMS:
+                calls[path].setdefault(call.form, call)
 
         return remember
 
@@ -85,17 +112,22 @@ def _calls(swaps: Iterable[Swap], example: Callable[[], object]) -> dict[str, _C
     finally:
         for handle in handles:
             handle.remove()
-    return calls
+    return {path: [*forms.values()] for path, forms in calls.items()}
 
 
-def _gain(swap: Swap, call: _Call, compiled: bool, graphs: bool) -> Ratio:
+def _gain(swap: Swap, calls: Sequence[_Call], compiled: bool, graphs: bool) -> Ratio:
     def bound(forward: Callable[..., Any]) -> Callable[[], Any]:
         ready = torch.compile(forward) if compiled else forward
-        return lambda: ready(swap.module, *call.args, **call.kwargs)
+
+        def run() -> None:
+            for call in calls:
+                ready(swap.module, *call.args, **call.kwargs)
+
+        return run
 
     # From the classes: nn.Module.__call__ would run hooks of the user's.
     ways = [bound(swap.before.forward), bound(swap.after.forward)]
-    with torch.no_grad():
+    with torch.no_grad(), _restored(swap.module):
         if graphs:
             ways = [_recorded(way) for way in ways]
         repeats = [_repeats(way) for way in ways]
@@ -103,6 +135,17 @@ def _gain(swap: Swap, call: _Call, compiled: bool, graphs: bool) -> Ratio:
     ratios = sorted(before / after for before, after in rounds)
     quarter = ROUNDS // 4
     return Ratio(statistics.median(ratios), ratios[quarter], ratios[-1 - quarter])
+
+
+@contextmanager
+def _restored(module: nn.Module) -> Iterator[None]:
+    """A context after which a module's buffers, which calls may update, have the values from before."""
+    before = [(buffer, buffer.clone()) for buffer in module.buffers()]
+    try:
+        yield
+    finally:
+        for buffer, value in before:
+            buffer.copy_(value)
 
 
 def _recorded(way: Callable[[], Any]) -> Callable[[], Any]:

@@ -44,7 +44,8 @@ def optimize_model(
         cuda_graphs: also record the whole model's ``forward`` as CUDA graphs, one for each form of call without
             gradients, and replay them.
         example: calls the model once as it will be called, such as ``lambda: model(tokens)``. Then every kernel is timed at the
-            calls that it gets, and placed only where it is faster than what runs there.
+            calls that it gets, and placed only where it is faster than what runs there. It runs without gradients; what it
+            raises is raised here, with the model as it was.
         compiled: whether the model will run under ``torch.compile``: with ``example``, a kernel must then beat the
             compiled module.
 
@@ -53,7 +54,7 @@ def optimize_model(
         block undoes the replacement.
 
     Raises:
-        TypeError: ``model`` is not an ``nn.Module``.
+        TypeError: ``model`` is not an ``nn.Module``, or ``example`` no callable.
         FileNotFoundError: the store does not exist.
         ConfigError: the project's settings are invalid.
         RuntimeError: ``cuda_graphs`` without a GPU.
@@ -64,16 +65,25 @@ def optimize_model(
         raise RuntimeError(
             "optimize_model(cuda_graphs=True) needs a CUDA GPU, and torch finds none; leave the argument out."
         )
+    if example is not None and not callable(example):
+        raise TypeError(
+            f"optimize_model takes a callable as example, such as `lambda: model(tokens)`, not a {type(example).__qualname__}."
+        )
     opened = open_store(store)
     before = type(model)
     replacement = Replacement(KernelIndex(opened, environment_of(model)))
     modules = tuple(replacement.replace(path, module) for path, module in list(model.named_modules()))
-    if example is not None:
-        measured = gains(replacement.swaps, example, compiled=compiled, graphs=cuda_graphs)
-        modules = tuple(replacement.keep_if_faster(module, measured) for module in modules)
-    if cuda_graphs:
-        graphed = replace(swap("", model, graphing(model)), before=before)
-        replacement.swaps = [graphed, *(swap for swap in replacement.swaps if swap.module is not model)]
+    try:
+        if example is not None:
+            measured = gains(replacement.swaps, example, compiled=compiled, graphs=cuda_graphs)
+            modules = tuple(replacement.keep_if_faster(module, measured) for module in modules)
+        if cuda_graphs:
+            graphed = replace(swap("", model, graphing(model)), before=before)
+            replacement.swaps = [graphed, *(swap for swap in replacement.swaps if swap.module is not model)]
+    except BaseException:  # the example may raise anything, and nobody could restore the model
+        for each in replacement.swaps:
+            each.undo()
+        raise
     return OptimizeReport(
         modules, opened.path, tuple(replacement.index.problems), cuda_graphs, tuple(replacement.swaps)
     )
@@ -123,17 +133,22 @@ class Replacement:
         gpu = record.verdict.environment.gpu
         return ModuleReport(path, cls.__qualname__, kernel.dotted, gain=record.verdict.speedup, gpu=gpu)
 
-    def keep_if_faster(self, report: ModuleReport, measured: Mapping[str, Ratio]) -> ModuleReport:
-        """Undoes the swap of a module whose kernel is not surely faster at its call, and reports on it."""
+    def keep_if_faster(self, report: ModuleReport, measured: Mapping[str, Ratio | str]) -> ModuleReport:
+        """Undoes the swap of a module whose kernel does not run at its calls or is not surely faster, and reports on it."""
         gain = measured.get(report.path)
         if not report.kernel or gain is None:
             return report
-        if gain.low > 1.0:
+        if isinstance(gain, Ratio) and gain.low > 1.0:
             return replace(report, gain=gain)
         [slow] = [swap for swap in self.swaps if swap.path == report.path]
         slow.undo()
         self.swaps.remove(slow)
-        reason = f"its kernel is not faster at this call: {gain.value:.2f}x [{gain.low:.2f}, {gain.high:.2f}]"
+        if isinstance(gain, Ratio):
+            reason = (
+                f"its kernel is not faster at this call: {gain.value:.2f}x [{gain.low:.2f}, {gain.high:.2f}]"
+            )
+        else:
+            reason = f"its kernel would not run at this call: {gain}"
         return ModuleReport(report.path, report.cls, reason=reason)
 
     def choose(self, module: nn.Module) -> tuple[KernelRecord, TextKernel]:

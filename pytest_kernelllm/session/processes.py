@@ -167,6 +167,7 @@ class TargetProcesses:
         try:
             reply = self._submit(request).result()
         except (ProcessLost, StageOverdue) as error:
+            self._raise_if_closed()
             return Measured(error=f"the process that measured was lost: {error}")
         except PoolFailed as error:
             raise SessionError(str(error)) from None
@@ -199,6 +200,7 @@ class TargetProcesses:
         try:
             reply = self._submit(request).result()
         except ProcessLost as error:
+            self._raise_if_closed()
             reason = f"the judging process was lost: {error}"
         except StageOverdue as error:
             reason = _overdue(error)
@@ -213,7 +215,7 @@ class TargetProcesses:
         return Verdict("inconclusive", "correctness", reason, candidate.kernel_hash, self._environment())
 
     def close(self) -> None:
-        """Ends all processes; whoever waits for them gets a ``SessionError`` or an inconclusive verdict."""
+        """Ends all processes; whoever waits for them gets a ``SessionError``."""
         with self._lock:
             self._closed = True
             opened = (self._writers, self._engine)
@@ -228,6 +230,11 @@ class TargetProcesses:
         reference, inputs = self._reference(target)
         return PrepareRequest(reference, str(self._root.absolute()), target, inputs)
 
+    def _raise_if_closed(self) -> None:
+        """Ends what still works ahead after an interruption: a job that ``close`` gave up says nothing about its candidate."""
+        if self._closed:
+            raise SessionError("the session is over")
+
     def _raise_if_known(self, target: Target) -> None:
         """Does not try again what ended processes, or took as long as it may."""
         if error := self._loaded.get(target.id):
@@ -239,6 +246,7 @@ class TargetProcesses:
             if "error" in reply:
                 raise self._unusable(request.target, ErrorReply.from_json(reply).error)
         except (ProcessLost, StageOverdue) as error:
+            self._raise_if_closed()
             sentence = (
                 _overdue(error) if isinstance(error, StageOverdue) else f"its process was lost: {error}"
             )

@@ -394,6 +394,11 @@ def test_inputs_from_elsewhere(project):
 
 NEEDS_WIDTH = "def __init__(self, width): super().__init__()\ndef forward(self, x): return x"
 
+WITH_PART = """def __init__(self):
+    super().__init__()
+    self.part = {}
+def forward(self, x): return self.part(x)"""
+
 MISTAKES = {
     "no inputs": (small(IDENTITY, inputs=""), r"a\.py: A has no inputs; write triton_candidate\(inputs="),
     "no constructor arguments": (
@@ -469,6 +474,30 @@ MISTAKES = {
     "unmarked when imported": (
         small(IDENTITY) + "\nclass B(nn.Module): ...\nif not B: triton_candidate(B)\nA = B",
         r"a\.py: A is not marked once a\.py is imported",
+    ),
+    "a part with weight_norm's hook": (
+        small(WITH_PART.format("nn.utils.weight_norm(nn.Linear(4, 4))")),
+        r"a\.py: A: `self\.part` has hooks .*, where no kernel can be adopted; use torch\.nn\.utils\.parametrizations\.weight_norm in place of",
+    ),
+    "a part with a hook": (
+        small(
+            WITH_PART.format("nn.Linear(4, 4)")
+            + "\nmade = lambda: (a := A(), a.part.register_forward_hook(print))[0]",
+            init="lambda: made()",
+        ).replace("\n    made", "\nmade"),
+        r"a\.py: A: `self\.part` has hooks .*; remove them, or mark another class",
+    ),
+    "weight_norm of the module itself": (
+        small(
+            "def __init__(self):\n"
+            "    super().__init__()\n    self.weight = nn.Parameter(torch.ones(4, 4))\n    nn.utils.weight_norm(self)\n"
+            "def forward(self, x): return x @ self.weight"
+        ),
+        r"a\.py: A: the module has hooks .*; use torch\.nn\.utils\.parametrizations\.weight_norm in place",
+    ),
+    "a ready module that cannot be copied": (
+        small(WITH_PART.format("nn.utils.weight_norm(nn.Linear(4, 4))"), init="lambda: A()"),
+        r"a\.py: A: the module that init returns cannot be copied \(RuntimeError: Only Tensors .*; build a new one",
     ),
     "caches tensors": (
         small(IDENTITY, inputs="CACHE").replace(

@@ -249,7 +249,7 @@ def test_two_names_of_one_tensor_are_pinned_both_ways(load) -> None:
     untied.module.b = untied.module.a
     with torch.no_grad():
         for loaded in (tied, untied):
-            assert "one tensor here or in the verified module" in misfit(loaded.domain, loaded.module)
+            assert "one object here or in the verified module" in misfit(loaded.domain, loaded.module)
 
 
 def test_a_count_of_batches_is_no_state_that_matters(load) -> None:

@@ -319,6 +319,83 @@ def test_with_an_example_a_kernel_that_is_faster_there_is_placed_with_its_gain(p
     assert not runs_kernel(model.blocks[0])
 
 
+def test_an_example_that_fails_leaves_the_model_as_it_was(project, model) -> None:
+    before = [type(module) for module in model.modules()]
+    with pytest.raises(ZeroDivisionError):
+        optimize_model(model, example=lambda: model(X) + 1 / 0)
+    with pytest.raises(TypeError, match="takes a callable as example, such as"):
+        optimize_model(model, example=X)
+    assert [type(module) for module in model.modules()] == before
+    assert not any(module._forward_pre_hooks for module in model.modules())
+
+
+@pytest.mark.parametrize("around", [torch.autocast("cpu", torch.bfloat16), torch.inference_mode()])
+def test_a_kernel_that_would_not_run_in_the_example_is_not_placed(model, around) -> None:
+    def example() -> None:
+        with around:
+            model(X)
+
+    report = optimize_model(model, example=example)
+    autocast = isinstance(around, torch.autocast)
+    wanted = (
+        "would not run at this call: autocast is enabled" if autocast else "is not faster at this call: 0."
+    )
+    assert wanted in reason(report, "blocks.0")
+
+
+def test_every_form_of_a_modules_calls_counts_and_those_outside_the_domain_do_not(model) -> None:
+    block = model.blocks[0]
+    report = optimize_model(model, example=lambda: (block(torch.ones(17, 8)), block(X.double())))
+    assert reason(report, "blocks.0") == (
+        "its kernel would not run at this call: argument `x` has rows = 17, the kernel is for 1 to 16"
+    )
+    report.restore()
+    report = optimize_model(block, example=lambda: block(x=X))
+    assert "is not faster at this call" in reason(report, "")
+
+
+COUNTING = """
+import torch
+from torch import nn
+
+
+class Scale(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.arange(1.0, 9.0))
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        self.calls += 1
+        x *= 2
+        return x * self.weight
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Scale()
+
+    def forward(self, x):
+        return self.block(x)
+"""
+
+
+def test_timing_leaves_buffers_and_the_examples_tensors_alone(project) -> None:
+    (project.path / "layers.py").write_text(COUNTING)
+    domain = Domain(
+        {"x": TensorSpec("float32", (4, 8))},
+        {"weight": TensorSpec("float32", (8,)), "calls": TensorSpec("float32", ())},
+    )
+    project.verified(with_supports(kernel_text(), [domain]))
+    model, x = project.layers().Model().eval(), torch.ones(4, 8)
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    report = optimize_model(model, example=lambda: model(x))
+    assert "is not faster" in reason(report, "block") or report.replaced
+    assert model.block.calls <= before["block.calls"] + 1
+    assert x.max() <= 2
+
+
 def test_one_module_by_itself_and_nested_classes_are_found_too(project) -> None:
     text = MARKED.replace("import Scale", "import Outer").replace("(Scale,", "(Outer.Inner,")
     (project.path / "nested.py").write_text(text)

@@ -48,6 +48,13 @@ def test_global_hooks(module) -> None:
     assert used(module, X)
 
 
+def test_cached_parametrizations(module) -> None:
+    assert used(module, X)
+    with torch.nn.utils.parametrize.cached():
+        assert not used(module, X)
+    assert used(module, X)
+
+
 def test_transforms(module) -> None:
     assert torch.func.vmap(module)(X[None]).max() < 50
     primal, tangent = torch.func.jvp(module, (X,), (X,))

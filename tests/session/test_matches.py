@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.core.errors import SessionError
 from pytest_kernelllm.core.records import CandidateId
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.session.session import open_session
@@ -74,3 +77,23 @@ def test_the_right_match_is_found_reported_and_remembered(tmp_path: Path) -> Non
         first.candidate is not None and "affine_kernel[grid](x, self.one, self.two," in first.candidate.source
     )
     assert again.cached and again.verdict == first.verdict
+
+
+def test_what_a_session_that_is_over_cannot_do_is_no_verdict(tmp_path: Path) -> None:
+    """Threads that work ahead when a run is interrupted send nothing back to a model, and store nothing."""
+    (tmp_path / "layers.py").write_text(MODULE)
+    (tmp_path / "candidates").mkdir()
+    (tmp_path / "candidates" / "Affine.py").write_text(ANSWER)
+    [target] = scan_file(tmp_path / "layers.py", tmp_path).targets
+    settings = Settings(samples=1, device="cpu", generator="files", candidates_dir="candidates")
+    with open_session(tmp_path, settings) as session:
+        [(draft, completion)] = session.drafts(target)
+        assert draft.candidate is not None
+        session._stages.processes.close()
+        for job in (
+            lambda: session._stages.processes.judge(target, draft.candidate),
+            lambda: session._stages.processes.measure(target, completion),
+            lambda: session.outcome(target, CandidateId("files")),
+        ):
+            with pytest.raises(SessionError, match="the session is over"):
+                job()

@@ -13,6 +13,7 @@ from torch.export.graph_signature import InputKind
 from torch.fx.graph import CodeGen
 from torch.utils import _pytree as pytree
 
+from pytest_kernelllm.generate.inductor.library import WholePads
 from pytest_kernelllm.generate.inductor.trace import (
     TraceError,
     exported_program,
@@ -85,7 +86,8 @@ def _traced(
     specs = program.graph_signature.input_specs
     values = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"]
     owned = {InputKind.PARAMETER, InputKind.BUFFER}
-    trainable = {name for name, parameter in module.named_parameters() if parameter.requires_grad}
+    named = module.named_parameters(remove_duplicate=False)
+    trainable = {name for name, parameter in named if parameter.requires_grad}
     places = [place for place, value in enumerate(values) if isinstance(value, torch.Tensor)]
     structure = program.call_spec.in_spec
     assert structure is not None
@@ -97,7 +99,8 @@ def _traced(
         state = {str(s.target): given[i] for i, s in enumerate(specs) if s.kind in owned}
         leaves = [given[i] for i, s in enumerate(specs) if s.kind not in owned]
         args, kwargs = pytree.tree_unflatten(leaves, structure)
-        found = torch.func.functional_call(module, state, args, kwargs)
+        with WholePads():
+            found = torch.func.functional_call(module, state, args, kwargs, tie_weights=False)
         results = [leaf for leaf in pytree.tree_leaves(found) if isinstance(leaf, torch.Tensor)]
         returned.append([leaf.requires_grad for leaf in results])
         return results

@@ -18,6 +18,7 @@ import torch
 from torch._decomp import decomposition_table
 from torch._inductor.decomposition import select_decomp_table
 from torch.export import exported_program
+from torch.overrides import TorchFunctionMode
 
 _DECOMPOSE = {"ep", "cia_to_decomp", "python_decomp_table", "joint_loss_index", "decompose_custom_triton_ops"}
 _LIBRARY = torch.library.Library("kernelllm", "FRAGMENT")
@@ -95,6 +96,19 @@ def _padded(x: torch.Tensor, pad: Sequence[int], mode: str = "constant", value: 
         )
         x = torch.cat([before, x, after], axis)
     return x
+
+
+class WholePads(TorchFunctionMode):
+    """Pads circularly as ``decomposed`` does, where a module is traced together with its gradients."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Calls a function of torch, or pads."""
+        kwargs = kwargs or {}
+        if func is torch.nn.functional.pad:
+            given = {"x" if name == "input" else name: value for name, value in kwargs.items()}
+            if (padded := _padded(*args, **given)) is not NotImplemented:
+                return padded
+        return func(*args, **kwargs)
 
 
 def keep_strides(graph: torch.fx.Graph) -> None:

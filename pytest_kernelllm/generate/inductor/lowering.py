@@ -166,8 +166,9 @@ def _as_on(gpu: Gpu, taken: list[Lowered], variant: Variant) -> Iterator[None]:
         (torch.cuda, "is_available", lambda: False),
         (torch.cuda, "get_device_properties", properties.__func__),
         (torch.cuda, "get_device_capability", capability.__func__),
-        # Without CUDA in the build of PyTorch, the method looks for a driver; the operation does not.
+        # Without CUDA in the build of PyTorch, these methods look for a driver; the operations do not.
         (torch.Tensor, "copy_", _copy),
+        (torch.Tensor, "__invert__", lambda tensor: torch.ops.aten.bitwise_not.default(tensor)),
         (scheduler, "has_triton", lambda: True),
         (InductorChoices, "should_use_persistent_reduction", staticmethod(_in_one_pass(variant.longest_row))),
         (torch._C, "_conv_determine_backend_memory_format", convolution_format),

@@ -21,6 +21,7 @@ def module_tree(
     buffers: dict[str, torch.Tensor],
     given: Collection[str],
     prefix: str = "",
+    seen: dict[int, Any] | None = None,
 ) -> dict[str, Any]:
     """Returns a module's state as JSON: tensors as shared buffers, plain attributes, and submodules nested.
 
@@ -33,13 +34,18 @@ def module_tree(
         buffers: receives the shared buffer of each parameter and module buffer by dotted name.
         given: the result of ``given_by``.
         prefix: prepended to those names.
+        seen: by ``id``, the buffers of tensors and the numbers of objects that were there before: what has two names here
+            is one object in the worker as well.
     """
+    seen = {} if seen is None else seen
     values: dict[str, Any] = {}
     # Not by named_parameters and named_children: what has several names is there under each.
     for name, tensor in {**module._parameters, **module._buffers}.items():
         values[name] = None
         if tensor is not None:
-            buffers[prefix + name], description = in_buffer(tensor, allocator)
+            if id(tensor) not in seen:
+                seen[id(tensor)] = in_buffer(tensor, allocator)
+            buffers[prefix + name], description = seen[id(tensor)]
             needs = {"requires_grad": tensor.requires_grad} if name in module._parameters else {}
             values[name] = {"buffer": description, **needs}
     for name, value in vars(module).items():
@@ -48,18 +54,19 @@ def module_tree(
     values |= {name: None for name, child in module._modules.items() if child is None}
     children = {
         **{
-            name: module_tree(child, allocator, buffers, given, f"{prefix}{name}.")
+            name: module_tree(child, allocator, buffers, given, f"{prefix}{name}.", seen)
             for name, child in module._modules.items()
             if child is not None
         },
         **{
-            name: _namespace(value, given, f"{prefix}{name}.")
+            name: _namespace(value, given, f"{prefix}{name}.", seen)
             for name, value in vars(module).items()
             if _is_namespace(name, value)
         },
     }
     held = container(module)
     return {
+        "number": seen.setdefault(id(module), len(seen)),
         "class": f"{type(module).__module__}.{type(module).__qualname__}",
         "training": module.training,
         "values": values,
@@ -102,10 +109,16 @@ def _is_namespace(name: str, value: Any) -> bool:
     return not name.startswith("_") and hasattr(value, "__dict__") and not isinstance(value, skipped)
 
 
-def _namespace(value: Any, given: Collection[str], prefix: str) -> dict[str, Any]:
+def _namespace(value: Any, given: Collection[str], prefix: str, seen: dict[int, Any]) -> dict[str, Any]:
     """Returns a configuration object's plain values."""
     values: dict[str, Any] = {}
     for name, item in vars(value).items():
         if f"{prefix}{name}" in given:
             plain(values, name, item)
-    return {"class": "", "values": values, "children": {}}
+    return {
+        "number": seen.setdefault(id(value), len(seen)),
+        "class": "",
+        "values": values,
+        "children": {},
+        "withheld": sorted({*dir(value)} - {*values, *dir(object())}),
+    }

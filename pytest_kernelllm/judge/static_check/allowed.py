@@ -261,17 +261,27 @@ INSIDE_TORCH = frozenset(
 """What tensors and layers of torch 2.13 have beside what may be touched. It is listed here so that the check gives the same
 answer where torch is not installed; where it is, names that a newer torch added are refused as well."""
 
-CHANGES_OF_MODULES = frozenset(
+INSIDE_MODULES = frozenset(
     """
-    _apply _load_from_state_dict _register_load_state_dict_pre_hook _register_state_dict_hook
-    _save_to_state_dict add_module compile eval load_state_dict register_backward_hook register_buffer
-    register_forward_hook register_forward_pre_hook register_full_backward_hook
-    register_full_backward_pre_hook register_load_state_dict_post_hook register_load_state_dict_pre_hook
-    register_module register_parameter register_state_dict_post_hook register_state_dict_pre_hook
-    requires_grad_ set_extra_state set_submodule share_memory to_empty train zero_grad
+    T_destination _apply _backward_hooks _backward_pre_hooks _buffers _call_impl _compiled_call_impl
+    _forward_hooks _forward_hooks_always_called _forward_hooks_with_kwargs _forward_pre_hooks
+    _forward_pre_hooks_with_kwargs _get_backward_hooks _get_backward_pre_hooks _get_name
+    _is_full_backward_hook _load_from_state_dict _load_state_dict_post_hooks
+    _load_state_dict_pre_hooks _maybe_warn_non_full_backward_hook _modules _named_members
+    _non_persistent_buffers_set _parameters _register_load_state_dict_pre_hook
+    _register_state_dict_hook _replicate_for_data_parallel _save_to_state_dict _slow_forward
+    _state_dict_hooks _state_dict_pre_hooks _version _wrapped_call_impl add_module buffers
+    call_super_init children compile dump_patches eval extra_repr get_extra_state load_state_dict
+    modules named_buffers named_children named_modules named_parameters parameters
+    register_backward_hook register_buffer register_forward_hook register_forward_pre_hook
+    register_full_backward_hook register_full_backward_pre_hook register_load_state_dict_post_hook
+    register_load_state_dict_pre_hook register_module register_parameter
+    register_state_dict_post_hook register_state_dict_pre_hook requires_grad_ set_extra_state
+    set_submodule share_memory state_dict to_empty train zero_grad
     """.split()
 )
-"""Methods that change a layer's state; they are refused for the target itself as well."""
+"""What ``nn.Module`` has beside its parts. Refused for the target itself as well: it would change a module's state, or show
+in which process a kernel runs, because a worker's module is no instance of the target's class."""
 
 BUILTINS = frozenset(
     """

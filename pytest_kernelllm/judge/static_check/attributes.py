@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from pytest_kernelllm.judge.static_check.allowed import (
-    CHANGES_OF_MODULES,
+    INSIDE_MODULES,
     INSIDE_TORCH,
     INSIDE_TRITON,
     MEMBERS,
@@ -19,7 +19,7 @@ from pytest_kernelllm.judge.static_check.allowed import (
     WITH_CONTEXT,
 )
 from pytest_kernelllm.judge.static_check.classes import derives_from_function
-from pytest_kernelllm.judge.static_check.scopes import ITEM, OWN_CLASS, SELF, UNKNOWN, LexicalScope, paths
+from pytest_kernelllm.judge.static_check.scopes import OWN_CLASS, SELF, UNKNOWN, LexicalScope, paths
 
 _INSIDE_PYTHON = (
     types.GeneratorType,
@@ -60,9 +60,9 @@ def _member(path: str, name: str) -> str | None:
     if is_dunder(name):
         return None if name == "__name__" else f"touches `{name}`"
     if path == SELF:
-        return f"touches `{name}`" if name in _inside_python() or name in CHANGES_OF_MODULES else None
+        return f"touches `{name}`" if name in _inside_python() or name in INSIDE_MODULES else None
     if path.startswith(f"{SELF}."):
-        return f"touches `{name}`" if is_guarded(name, private=ITEM in path) else None
+        return f"touches `{name}`" if is_guarded(name, private=False) else None
     if path in (UNKNOWN, OWN_CLASS):
         return f"touches `{name}`" if is_guarded(name) else None
     holder, member = path, ""
@@ -119,7 +119,7 @@ def _guarded() -> frozenset[str]:
     Those that are not among the allowed members are refused on any object. A name that is not in here is
     an attribute of the target.
     """
-    return _inside_python() | INSIDE_TRITON | INSIDE_TORCH | _inside_installed_torch()
+    return _inside_python() | INSIDE_MODULES | INSIDE_TRITON | INSIDE_TORCH | _inside_installed_torch()
 
 
 def _inside_installed_torch() -> set[str]:

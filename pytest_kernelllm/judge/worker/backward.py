@@ -31,10 +31,11 @@ def both_ways(
         tensor: returns the tensor of a description.
     """
     sources = [named[name] for name in request["wrt"]]
-    before = {name: each.requires_grad for name, each in named.items()}
+    every = list({id(each): each for each in named.values()}.values())  # one with two names once
+    before = [each.requires_grad for each in every]
     with torch.enable_grad():
-        for name, each in named.items():
-            each.requires_grad_(name in request["wrt"])
+        for each in every:
+            each.requires_grad_(any(each is source for source in sources))
         outputs = call()
         flat = [leaf for leaf in flatten(outputs)[1] if isinstance(leaf, torch.Tensor)]
         pairs = [
@@ -43,8 +44,8 @@ def both_ways(
             if given is not None and leaf.requires_grad
         ]
         found = _gradients(pairs, sources, request["again"]) if pairs else [None] * len(sources)
-    for name, each in named.items():
-        each.requires_grad_(before[name])
+    for each, required in zip(every, before, strict=True):
+        each.requires_grad_(required)
     return outputs, [
         torch.zeros_like(s) if g is None else g.detach() for s, g in zip(sources, found, strict=True)
     ]

@@ -40,7 +40,8 @@ def as_elsewhere(inputs: Iterable[Any], state: Iterable[torch.Tensor]) -> Iterat
     parameters that do not.
     """
     tensors = [each for each in (*inputs, *state) if isinstance(each, torch.Tensor)]
-    floating = [each for each in tensors if each.is_floating_point()]
+    # Each once, also one with two names.
+    floating = {id(each): each for each in tensors if each.is_floating_point()}.values()
     for each in floating:
         each.requires_grad_(not each.requires_grad)
     try:

@@ -28,7 +28,7 @@ from pytest_kernelllm.judge.worker.absent_gpu import answer_for_gpu
 from pytest_kernelllm.judge.worker.compiling import NotCompiled, compile_only
 from pytest_kernelllm.judge.worker.errors import describe
 from pytest_kernelllm.judge.worker.launches import LaunchRecorder, milliseconds
-from pytest_kernelllm.judge.worker.stand_in import ReadOnlyList, build
+from pytest_kernelllm.judge.worker.stand_in import Builder, read_only_list
 
 WATCHED = frozenset({"watched", "sanitized", "reversed", "elsewhere", "no kernels"})
 """Ways of calling ``forward`` that are not timed."""
@@ -108,7 +108,7 @@ class Worker:
         if request["allocator"] is not None:
             self.block = attach(request["allocator"], self.fd)
         self.state_tensors = {}
-        self.instance = build(request["tree"], self._value, self.state_tensors, self.asked)
+        self.instance = Builder(self._value, self.state_tensors, self.asked).build(request["tree"])
         return {"ok": True}
 
     def run(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -284,7 +284,7 @@ class Worker:
             if "tuple" in value:
                 return tuple(self._value(item) for item in value["tuple"])
             if "list" in value:
-                return ReadOnlyList(map(self._value, value["list"]), self.asked)
+                return read_only_list(map(self._value, value["list"]), self.asked)
             if "dtype" in value:
                 return getattr(torch, value["dtype"])
             if "float" in value:

@@ -85,6 +85,11 @@ def read(wire: Wire, event: object) -> list[Piece]:
         Fault: the event reports an error, or does not follow the protocol.
     """
     try:
-        return list(wire.pieces(event))
+        pieces = list(wire.pieces(event))
+        if not all(
+            isinstance(text, str) for each in pieces for text in (each.text, each.reasoning, each.whole or "")
+        ):
+            raise TypeError("a text is of another type")
+        return pieces
     except (TypeError, KeyError, ValueError, AttributeError, IndexError):
         raise Fault("sent JSON that does not follow its protocol", retryable=True) from None

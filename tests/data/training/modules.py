@@ -167,6 +167,38 @@ class Attention(nn.Module):
         return F.scaled_dot_product_attention(q, k, k, enable_gqa=True)
 
 
+@triton_candidate(inputs=lambda: torch.randn(4, 8), backward=True)
+class Tied(nn.Module):
+    """One parameter under two names; its gradient is the sum of both."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = self.second = nn.Parameter(torch.randn(8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(x * self.first) * self.second
+
+
+@triton_candidate(inputs=lambda: torch.randn(1, 2, 4, 5), backward=True)
+class Ring(nn.Module):
+    """Circular padding, which PyTorch writes as copies of corners that are not filled yet."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.pad(input=torch.tanh(x), pad=(1, 1, 1, 0), mode="circular")
+
+
+@triton_candidate(inputs=lambda: torch.randint(10, (3, 4)), backward=True)
+class Embedded(nn.Module):
+    """Rows that are looked up; gradients of one that is looked up twice are added."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(10, 8)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return torch.tanh(self.table(ids))
+
+
 @triton_candidate(inputs=rows, dims=SIZES, backward=True)
 class Passing(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -40,6 +40,9 @@ ACCEPTED = (
     "Several",
     "StraightThrough",
     "Turned",
+    "Tied",
+    "Ring",
+    "Embedded",
 )
 REFUSED = {
     "BatchNorm": "it changes an input or buffer in place, or returns views of one tensor",

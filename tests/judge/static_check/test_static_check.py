@@ -69,6 +69,9 @@ REFUSED = {
     "def f(self): self.norm.load_state_dict({})": "touches `load_state_dict`",
     "def f(self): self.register_buffer('x', 1)": "touches `register_buffer`",
     "def f(self): self.train()": "touches `train`",
+    "def f(self): return self._get_name() == 'StandIn'": "touches `_get_name`",
+    "def f(self): return 'bias' in self.norm._parameters or len(self._parameters)": "touches `_parameters`",
+    "def f(self): return [*self.state_dict()], [*self.named_buffers()]": "touches `state_dict`",
     # addresses and instructions of its own
     "def k(x): tl.inline_asm_elementwise('', '=r,r', [x], tl.int32, True, 1)": "inline_asm_elementwise",
     "def k(x): tl.load((140737488355328).to(tl.pointer_type(tl.float32)))": "triton.language.pointer_type",
@@ -272,6 +275,7 @@ HARMLESS = [
     "def f(self):\n    return self._eps + self.data + self.block._hidden",
     "def f(self, x):\n    return self.net[0].weight + self.net[-1].hidden_size + self.layers[1](x) + self[0].bias",
     "def f(self):\n    return [layer.weight for layer in self.layers], len(self.layers), self.net[1:][0].eps",
+    "def f(self):\n    s = self.linear.parametrizations.weight[0]\n    return s._u, self.blocks['up'][1]._scale",
     "def f(self):\n    return self.blocks['down-1'].weight, self.get_parameter('lambda'), [*self.blocks.items()]",
     "def f(self):\n    return torch.return_types.max((self.a, self.b)), torch.return_types.sort([self.a, self.b])",
     "def f(x):\n    y = x.clone()\n    y.add_(1).mul_(2)\n    return y.data_ptr(), y.dtype.itemsize",

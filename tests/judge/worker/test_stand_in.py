@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -159,9 +160,11 @@ class Listed(nn.Module):
 
 
 def made_of(module: nn.Module) -> tuple[Any, list[str]]:
-    tree = module_tree(module, Allocator(torch.device("cpu")), {}, {"sizes"})
-    worker = Worker(None, Path(), -1, "")  # type: ignore[arg-type]  # nothing is sent
-    worker.state({"allocator": None, "tree": json.loads(json.dumps(tree))})
+    allocator = Allocator(torch.device("cpu"))
+    attachment = allocator.reserve(1 << 22)
+    tree = module_tree(module, allocator, {}, {"sizes"})
+    worker = Worker(None, Path(), allocator.fd, "")  # type: ignore[arg-type]  # nothing is sent
+    worker.state({"allocator": attachment, "tree": json.loads(json.dumps(tree))})
     return worker.instance, worker.asked
 
 
@@ -182,3 +185,42 @@ def test_what_only_the_target_has_is_recorded_although_the_error_can_be_caught()
     assert asked == ["`self.helper`, which is no value that the original's forward reads"]
     repr(made)
     assert asked[1:] == ["the text of a module"]
+
+
+def test_nothing_of_ours_shows(stand_in: Any) -> None:
+    assert stand_in.net._get_name() == "Sequential" and stand_in.layers[0]._get_name() == "Linear"
+    theirs = {*dir(MODULE)} | {"weight", "scale"}
+    assert {*dir(stand_in)} <= theirs
+    assert {*dir(stand_in.net)} <= {*dir(MODULE.net)} and {*dir(stand_in.blocks)} <= {*dir(MODULE.blocks)}
+    made, _ = made_of(Listed())
+    assert {*vars(made.sizes)} == set() and not hasattr(made.sizes, "asked")
+
+
+def test_what_has_two_names_is_one_object(stand_in: Any) -> None:
+    assert stand_in.one is stand_in.other and stand_in.net[1] is stand_in.net[3]
+    assert stand_in.net[1] is not stand_in.net[2] and stand_in.one is not stand_in.scales[0]
+
+
+@pytest.mark.parametrize("change", [nn.Module.half, nn.Module.double, nn.Module.cpu])
+@pytest.mark.parametrize("part", ["net", "layers.0", ""])
+def test_a_module_cannot_be_changed(part: str, change: Callable[[nn.Module], Any]) -> None:
+    made, asked = made_of(nn.Module() if not part else module())
+    with pytest.raises(TypeError, match="cannot change"):
+        change(made.get_submodule(part))
+    assert asked == ["a change of a module's dtype or device"]
+
+
+class Configured(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(width=3, unread=4)
+        self.linear = nn.Linear(2, 2)
+        self.linear.tag = 1
+
+
+@pytest.mark.parametrize("path", ["config.unread", "linear.tag"])
+def test_what_a_part_holds_beside_what_is_read_is_recorded(path: str) -> None:
+    made, asked = made_of(Configured())
+    owner, _, name = path.partition(".")
+    assert not hasattr(getattr(made, owner), name)
+    assert asked == [f"`self.{name}`, which is no value that the original's forward reads"]

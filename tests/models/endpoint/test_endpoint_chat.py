@@ -159,6 +159,16 @@ def test_reasoning_is_kept_apart(serve: Serve, said: dict[str, Any]) -> None:
     assert (answer.text, answer.reasoning, answer.note) == ("the answer", "let me think", "")
 
 
+@pytest.mark.parametrize(
+    "said", [{"content": {"a": 1}}, {"content": 3}, {"reasoning": ["a"], "content": "b"}]
+)
+def test_content_of_another_type_is_a_fault_of_the_server(serve: Serve, said: dict[str, Any]) -> None:
+    server = serve(Scripted(speaks="chat", models=GENERAL, says=lambda body: dict(said)))
+    (answer,) = answered(server, clock=FakeClock())
+    assert (answer.finish, answer.text) == ("failed", "")
+    assert "sent JSON that does not follow its protocol" in answer.note
+
+
 def test_what_looks_like_the_end_of_thoughts_inside_an_answer_stays() -> None:
     assert split_reasoning("see <think> and </think>") == ("", "see <think> and </think>")
     assert split_reasoning("<think>no end") == ("no end", "")

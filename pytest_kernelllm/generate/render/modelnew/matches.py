@@ -62,6 +62,7 @@ class _Option:
     score: float
     takes: frozenset[str]
     """Tensors and layers of the target that nothing else may stand for."""
+    is_layer: bool = False
 
 
 class FirstValues:
@@ -109,12 +110,17 @@ def matches(
         grown = [
             (score + option.score, taken | option.takes, (*chosen, option))
             for score, taken, chosen in states
-            for option in options
-            if not option.takes & taken
+            for option in _available(options, taken)
         ]
         states = sorted(grown or states, key=lambda state: -state[0])[:_BEAM]
     likely = [chosen for score, _, chosen in states[:MOST] if score > states[0][0] - _GAP]
     return [Match({option.own: option.theirs for option in chosen}) for chosen in likely]
+
+
+def _available(options: Sequence[_Option], taken: frozenset[str]) -> list[_Option]:
+    """Returns the options that are left; where there are none, layers that are taken: the target may call one twice."""
+    left = [option for option in options if not option.takes & taken]
+    return left or [option for option in options if option.is_layer]
 
 
 def _own(instances: Mapping[str, Instance]) -> Iterator[tuple[str, Setting]]:
@@ -207,7 +213,7 @@ def _layers(
     for index, name in enumerate(fitting):
         score = 20 + likeness(own, name) - abs(position - index / len(fitting)) - 10 * len(other[name])
         inside = {other for other in attributes if other.startswith(f"{name}.") and not setting.parts}
-        yield _Option(own, name, score, frozenset({name, *inside}))
+        yield _Option(own, name, score, frozenset({name, *inside}), is_layer=True)
 
 
 def _holds(attributes: Mapping[str, TensorSpec | Scalar], name: str, value: object) -> bool:

@@ -119,6 +119,8 @@ def test_no_match_makes_wrong_maths_right(judge: Judge, forward: str) -> None:
         ("LinearGelu", "self.w = nn.Parameter(torch.randn(16, 24))", "return x @ self.w",
          "x @ self.fc.weight.transpose(0, 1).contiguous()"),
         ("LinearGelu", "self.linear = nn.Linear(16, 24)", "return self.linear(x)", "return self.fc(x)"),
+        ("LinearGelu", "self.a = nn.Linear(16, 24); self.b = nn.Linear(16, 24)", "return self.a(x) * self.b(x)",
+         "self.fc(x) * self.fc(x)"),
         ("LinearGelu", "fc = nn.Linear(16, 24); self.w = nn.Parameter(fc.weight.data.clone())",
          "return x @ self.w.t()", "x @ self.fc.weight.t()"),
         ("LinearGelu", "self.fc = nn.Linear(16, 24); self.w = self.fc.weight.detach().half()",
