@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_kernelllm.core.parts import Parts
 from pytest_kernelllm.core.records import Domain, TensorSpec
@@ -88,15 +88,17 @@ class AttributeMapper(ast.NodeTransformer):
     def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
         """Writes a loop over layers out where some of them become calls of functions."""
         steps = [_bound(node.target, item) for item in self._items(node.iter)]
-        jumps = any(isinstance(inner, ast.Break | ast.Continue) for inner in ast.walk(node))
-        if jumps or node.orelse or None in steps or not self._reaches_code(node.iter):
+        if node.orelse or None in steps or not self._reaches_code(node.iter):
             return self.generic_visit(node)
         written: list[ast.stmt] = []
         for values in filter(None, steps):
-            for statement in node.body:
-                new = self.visit(Substitute(values).apply(statement))
-                written += new if isinstance(new, list) else [new]
-        return written
+            done, jump = _until_jump(self._visited(map(Substitute(values).apply, node.body)))
+            if any(isinstance(inner, ast.Break | ast.Continue) for part in done for inner in ast.walk(part)):
+                return self.generic_visit(node)  # a jump that is not decided here
+            written += done
+            if isinstance(jump, ast.Break):
+                break
+        return written or ast.copy_location(ast.Pass(), node)
 
     def _items(self, node: ast.expr) -> list[ast.expr]:
         """Returns what a loop over layers runs over; nothing for other loops."""
@@ -125,12 +127,17 @@ class AttributeMapper(ast.NodeTransformer):
         """Keeps the branch that is taken where a test asks for the class of a layer."""
         node.test = self.visit(node.test)
         if not isinstance(node.test, ast.Constant) or not isinstance(node.test.value, bool):
-            return self.generic_visit(node)
-        kept: list[ast.stmt] = []
-        for statement in node.body if node.test.value else node.orelse:
-            new = self.visit(statement)
-            kept += new if isinstance(new, list) else [new]
+            node.body, node.orelse = self._visited(node.body), self._visited(node.orelse)
+            return node
+        kept = self._visited(node.body if node.test.value else node.orelse)
         return kept or ast.copy_location(ast.Pass(), node)
+
+    def _visited(self, statements: Iterable[ast.stmt]) -> list[ast.stmt]:
+        written: list[ast.stmt] = []
+        for statement in statements:
+            new = self.visit(statement)
+            written += new if isinstance(new, list) else [new]
+        return written
 
     def _is_instance(self, node: ast.Call) -> ast.Constant | None:
         """Decides ``isinstance(self.net[1], torch.nn.ReLU)``; returns None if its layer or class is not known."""
@@ -369,6 +376,14 @@ def _bound(target: ast.expr, item: ast.expr) -> dict[str, ast.expr] | None:
             bound = [_bound(*pair) for pair in zip(names, values, strict=True)]
             return None if None in bound else {k: v for each in bound if each for k, v in each.items()}
     return None
+
+
+def _until_jump(statements: Sequence[ast.stmt]) -> tuple[Sequence[ast.stmt], ast.stmt | None]:
+    """Splits a loop's body at the `break` or `continue` that always ends it, if there is one."""
+    for index, statement in enumerate(statements):
+        if isinstance(statement, ast.Break | ast.Continue):
+            return statements[:index], statement
+    return statements, None
 
 
 def _member(node: ast.expr, rest: str) -> ast.expr:

@@ -36,6 +36,8 @@ class Expressions:
     """Tensors, layers and modules by the local variable that holds them."""
     lists: dict[str, list[Setting]] = field(default_factory=dict)
     """Lists of layers by the local variable that holds them."""
+    built: dict[str, Setting] = field(default_factory=dict)
+    """Layers and modules by the local variable that holds them."""
 
     def setting(self, node: ast.expr) -> Setting:
         """Returns what assigning an expression sets."""
@@ -99,7 +101,15 @@ class Expressions:
             return made
         if isinstance(node, ast.Name) and node.id in self.lists:
             return self.lists[node.id]
-        return [self.setting(node)] if container == "torch.nn.Sequential" else []
+        return [self.part(node)] if container == "torch.nn.Sequential" else []
+
+    def part(self, node: ast.expr) -> Setting:
+        """Returns what a container is given; what a local variable held is no attribute of its own then."""
+        if not isinstance(node, ast.Name) or node.id not in self.built:
+            return self.setting(node)
+        if self.settings.get(node.id) is self.built[node.id]:
+            del self.settings[node.id]
+        return self.built[node.id]
 
     def items(self, node: ast.expr) -> list[KnownValue]:
         """Returns what a loop runs over; nothing if that is unknown or too long."""
