@@ -69,6 +69,8 @@ class AttributeMapper(ast.NodeTransformer):
         """Turns ``self._helper(x)`` into ``_helper(self, x)``, and calls of layers as ``layers`` says."""
         if (known := self._is_instance(node)) is not None:
             return known
+        if dotted(node.func) == "len" and len(node.args) == 1 and (held := self._own_parts(node.args[0])):
+            return ast.copy_location(literal(len(held)), node)
         name = self._name(node.func)
         if function := self._methods.get(name or ""):
             self._visit_arguments(node)
@@ -111,26 +113,37 @@ class AttributeMapper(ast.NodeTransformer):
             case ast.Call(func=ast.Name(id="zip"), args=lists):
                 items = [ast.Tuple(list(each)) for each in zip(*map(self._items, lists), strict=False)]
             case _:
-                count = len(self._parts_of(self._name(node) or "") or self._container(node))
+                count = len(self._own_parts(node) or self._container(node))
                 items = [ast.Subscript(node, ast.Constant(index), ast.Load()) for index in range(count)]
         return [ast.fix_missing_locations(ast.copy_location(item, node)) for item in items]
 
     def _reaches_code(self, node: ast.expr) -> bool:
         """Whether an expression holds a list with other layers than those that can be called as they are."""
         lists = [n for n in ast.walk(node) if isinstance(n, ast.Attribute | ast.Subscript)]
-        own = any(self._parts_of(self._name(inner) or "") for inner in lists)
+        own = any(map(self._own_parts, lists))
         return own or not all(
             self._layers.is_vendor(name) for inner in lists for name in self._container(inner)
         )
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
-        """Keeps the branch that is taken where a test asks for the class of a layer."""
-        node.test = self.visit(node.test)
+        """Keeps the branch that is taken where the answer alone decides it, or the class of a layer."""
+        known = self._constant(node.test)
+        node.test = self.visit(node.test) if known is None else literal(bool(known.value))
         if not isinstance(node.test, ast.Constant) or not isinstance(node.test.value, bool):
             node.body, node.orelse = self._visited(node.body), self._visited(node.orelse)
             return node
         kept = self._visited(node.body if node.test.value else node.orelse)
         return kept or ast.copy_location(ast.Pass(), node)
+
+    def _constant(self, node: ast.expr) -> KnownValue | None:
+        """Returns the value of an expression over what the constructor sets, whatever its arguments are."""
+        settings = {f"self.{name}": setting.value for name, setting in self._settings.items()}
+        try:
+            return evaluate(
+                node, {name: value for name, value in settings.items() if value and not value.read}
+            )
+        except Unknown:
+            return None
 
     def _visited(self, statements: Iterable[ast.stmt]) -> list[ast.stmt]:
         written: list[ast.stmt] = []
@@ -208,6 +221,10 @@ class AttributeMapper(ast.NodeTransformer):
     def _parts_of(self, name: str) -> tuple[Setting, ...]:
         setting = self._settings.get(name)
         return setting.parts if setting is not None else ()
+
+    def _own_parts(self, node: ast.expr) -> tuple[Setting, ...]:
+        """Returns what the completion puts into the list that an expression reaches."""
+        return self._parts_of(self._name(node) or "")
 
     def _map(self, name: str, line: int) -> ast.expr:
         first = name.split(".")[0]

@@ -61,7 +61,7 @@ class Constructor(Expressions):
             self._branch(statement)
         elif isinstance(statement, ast.For) and (items := self.items(statement.iter)):
             for item in items:
-                self.names[ast.unparse(statement.target)] = item
+                self.bind(statement.target, item)
                 self.walk(statement.body)
         elif isinstance(statement, ast.With):
             self.walk(statement.body)
@@ -152,7 +152,10 @@ class Constructor(Expressions):
     def _follow(self, method: ast.FunctionDef, call: ast.Call) -> None:
         """Follows a method that the constructor calls; ``returned`` is what it returns then."""
         formal = [p.arg for p in parameters(method.args)][1:]
-        passed = {**dict(zip(formal, call.args, strict=False)), **{k.arg: k.value for k in call.keywords if k.arg}}
+        passed = {
+            **dict(zip(formal, call.args, strict=False)),
+            **{k.arg: k.value for k in call.keywords if k.arg},
+        }
         given = {name: self.argument(value) for name, value in passed.items()}
         outside, aliases, local = self.names, self.aliases, (self.locals, self.lists, self.built)
         own = {n: v for n, v in outside.items() if n not in formal} | _defaults(method.args, outside) | given

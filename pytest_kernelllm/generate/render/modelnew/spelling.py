@@ -151,6 +151,16 @@ class Canonical(RemovingTransformer):
             return None
         return self.generic_visit(node)
 
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Writes ``getattr(x, "eps", 1e-5)`` as ``x.eps``; the call fails where there is none."""
+        self.generic_visit(node)
+        match node:
+            case ast.Call(func=ast.Name("getattr"), args=[owner, ast.Constant(str(name)), *_]) if (
+                name.isidentifier()
+            ):
+                return ast.copy_location(ast.Attribute(owner, name, ast.Load()), node)
+        return node
+
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         """Turns ``x: int = 1`` into ``x = 1``, but not in kernels, where the annotation may be ``tl.constexpr``."""
         if self._in_kernel or node.value is None:
