@@ -97,6 +97,22 @@ def without_annotations(tree: ast.Module) -> ast.Module:
     return tree
 
 
+def with_plain_reads(tree: ast.Module) -> ast.Module:
+    """Writes ``getattr(x, "eps", 1e-5)`` as ``x.eps``, in place; it fails where there is no such attribute."""
+    _PlainReads().visit(tree)
+    return tree
+
+
+class _PlainReads(ast.NodeTransformer):
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if call_name(node) == "getattr" and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
+            name = str(node.args[1].value)
+            if name.isidentifier():
+                return ast.copy_location(ast.Attribute(node.args[0], name, ast.Load()), node)
+        return node
+
+
 def _is_constexpr(annotation: ast.expr | None) -> bool:
     return annotation is not None and (dotted(annotation) or "").rpartition(".")[2] == "constexpr"
 
@@ -150,16 +166,6 @@ class Canonical(RemovingTransformer):
         if isinstance(node.value, ast.Call) and call_name(node.value) == "print":
             return None
         return self.generic_visit(node)
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        """Writes ``getattr(x, "eps", 1e-5)`` as ``x.eps``; the call fails where there is none."""
-        self.generic_visit(node)
-        match node:
-            case ast.Call(func=ast.Name("getattr"), args=[owner, ast.Constant(str(name)), *_]) if (
-                name.isidentifier()
-            ):
-                return ast.copy_location(ast.Attribute(owner, name, ast.Load()), node)
-        return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         """Turns ``x: int = 1`` into ``x = 1``, but not in kernels, where the annotation may be ``tl.constexpr``."""
