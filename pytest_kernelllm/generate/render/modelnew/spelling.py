@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import keyword
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -106,10 +107,10 @@ def with_plain_reads(tree: ast.Module) -> ast.Module:
 class _PlainReads(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        if call_name(node) == "getattr" and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
-            name = str(node.args[1].value)
-            if name.isidentifier():
-                return ast.copy_location(ast.Attribute(node.args[0], name, ast.Load()), node)
+        match node:
+            case ast.Call(func=ast.Name("getattr"), args=[owner, ast.Constant(str(name)), *_]):
+                if name.isidentifier() and not keyword.iskeyword(name):
+                    return ast.copy_location(ast.Attribute(owner, name, ast.Load()), node)
         return node
 
 

@@ -344,6 +344,9 @@ def test_an_attribute_that_is_read_by_a_constant_name() -> None:
     source = rendered("TwoNorms", text).source
     assert "return norm(x, self.first.weight, self.first.bias, 1e-05)" in source
     assert find_violations(source) == []
+    for no_name in ("True", "'class'", "'a b'"):
+        odd = text.replace("getattr(self, 'bias', None)", f"getattr(x, {no_name})")
+        assert f"getattr(x, {no_name})" in rendered("TwoNorms", odd).source
 
 
 def test_a_function_that_triton_lacks_is_named_as_it_is_written() -> None:
