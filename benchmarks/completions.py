@@ -45,6 +45,8 @@ sys.path.insert(0, str(ROOT / "tests" / "helpers"))
 from mutations import mutated  # noqa: E402  # which lies there
 
 COLUMNS = ("completions", "extracted", "rendered", "own sizes", "judged", "right")
+AT_ONCE = 200
+"""Texts of a problem that one job renders, as a job has a deadline."""
 _SUFFIXES = (".py", ".md")
 _NUMBERED = re.compile(r"level_?(\d)_problem_?(\d+)")
 
@@ -190,15 +192,19 @@ def _render(
     of_problem: defaultdict[Problem, list[Text]] = defaultdict(list)
     for text in texts:
         of_problem[text.problem].append(text)
-    jobs = []
-    for problem, group in of_problem.items():
+    jobs, groups = [], {}
+    for problem, all_of_it in of_problem.items():
         target = _target(files[problem])
-        completions = tuple(Completion("files", i, t.text, format_of(t.text)) for i, t in enumerate(group))
-        request = PrepareRequest(_hash(target), str(files[problem].parent), target, "", (), completions)
-        jobs.append(PoolJob(str(problem), str(problem), message(request)))
-    by_name = {str(problem): problem for problem in of_problem}
+        for start in range(0, len(all_of_it), AT_ONCE):
+            name, group = f"{problem}, from {start}", all_of_it[start : start + AT_ONCE]
+            completions = tuple(
+                Completion("files", i, t.text, format_of(t.text)) for i, t in enumerate(group)
+            )
+            request = PrepareRequest(_hash(target), str(files[problem].parent), target, "", (), completions)
+            jobs.append(PoolJob(name, str(problem), message(request)))
+            groups[name] = group
     for job, answer in engine.run(jobs):
-        group = of_problem[by_name[job.name]]
+        group = groups[job.name]
         print(f"{job.name}: {len(group)}", file=sys.stderr)
         if isinstance(answer, ProcessLost | StageOverdue) or "error" in answer:
             why = answer["error"] if isinstance(answer, dict) else str(answer)

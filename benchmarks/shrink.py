@@ -25,11 +25,11 @@ def shrunk(source: str) -> str:
     """Returns a problem with smaller sizes; its own text where none of them work.
 
     All numbers above ``KEPT`` that the module assigns, or that ``get_inputs`` holds, are halved equally often, down to
-    ``KEPT``, the size of a batch down to 2; odd numbers stay odd. If that is not enough, so are those above 8 and above 4.
-    The first that is small enough is taken, else the smallest that runs.
+    ``KEPT``, the size of a batch down to 2; odd numbers stay odd. If that is not enough, so are those above 8 and above 4,
+    and at last less often, for sizes that depend on each other. The first that is small enough is taken, else the smallest that runs.
     """
     best, least, last = source, math.inf, ""
-    for halvings, floor in [*((n, KEPT) for n in range(0, 17, 2)), (16, 8), (16, 4)]:
+    for halvings, floor in [*((n, KEPT) for n in range(0, 17, 2)), (16, 8), (16, 4), (4, 4), (3, 4)]:
         text = _halved(source, halvings, floor)
         if text == last:
             continue

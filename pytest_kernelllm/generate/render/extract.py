@@ -26,6 +26,7 @@ _TOKEN = re.compile(r"<\|\w{1,40}\|>|</?s>")
 _CODE = re.compile(r"(?:import|from) [\w.]+|@triton\.|@jit|(?:class|def) \w+\s*[(:]")
 """How a line of code without a fence begins."""
 
+_DEFINITION = re.compile(r"^(?:def|class) (\w+)", re.MULTILINE)
 _MODEL = re.compile(r"^class ModelNew\b", re.MULTILINE)
 _ANSWERS = frozenset({"ModelNew", "forward", "call"})
 _PYTHON = frozenset({"", "python", "py", "python3", "py3", "triton"})
@@ -61,14 +62,16 @@ def extract(text: str) -> str:
         return text
     blocks = [b for b in fenced_blocks(text) if b.language in _PYTHON and b.code.strip()]
     head = _before_first_fence(text)
+    unreadable = _unreadable_answer(text, blocks, head)
+    defined = set(_DEFINITION.findall(text)) if unreadable else set()
     fallback = ""
     for snippet in _by_preference([block.code for block in blocks], head):
-        names = _defined(parse(snippet))
-        if names & _ANSWERS:
+        tree = parse(snippet)
+        names = _defined(tree)
+        if names & _ANSWERS and not (isinstance(tree, ast.Module) and _missing(tree) & defined):
             return snippet
         if names and ("triton.jit" in snippet, not fallback) > ("triton.jit" in fallback, False):
             fallback = snippet
-    unreadable = _unreadable_answer(text, blocks, head)
     if fallback and not unreadable:
         return fallback
     raise ExtractError(unreadable or _why_not(text, blocks, head))

@@ -222,7 +222,8 @@ class _Lower(RemovingTransformer):
             if ast.unparse(node.args[2]) in self.sums:
                 return ast.Call(expression("tl.cumsum"), [node.args[0].elts[0], node.args[1]], [])
         elif name.split(".")[0] in ("libdevice", "tl_math", "triton_helpers", "math"):
-            raise RenderError(f"`{self.kernel}` calls `{name}`, which plain Triton does not have.")
+            function = name.removeprefix("libdevice.")  # which `tl.math` is spelt as, too
+            raise RenderError(f"`{self.kernel}` calls `{function}`, which plain Triton does not have.")
         return node
 
 

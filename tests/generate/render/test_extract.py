@@ -81,6 +81,13 @@ def test_a_syntax_error_before_the_answer_is_named_with_its_line(text: str) -> N
         extract(broken)
 
 
+def test_a_syntax_error_in_what_the_answer_uses_is_named_with_its_line() -> None:
+    model = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return double(x)\n"
+    with pytest.raises(ExtractError, match="does not parse: line 10: invalid syntax"):
+        extract(f"{model}\n\ndef double(x):\n    return x +\n")
+    assert extract(f"{model}\n\nThis doubles: x +\n").rstrip() == model.rstrip()
+
+
 def test_a_kernel_that_is_used_comes_along_even_where_the_last_block_has_one_too() -> None:
     first = "import triton\n\n\n@triton.jit\ndef one(x):\n    pass\n"
     last = "@triton.jit\ndef two(x):\n    pass\n\n\nclass ModelNew:\n    def forward(self, x):\n        one[(1,)](x)\n        two[(1,)](x)\n"

@@ -185,7 +185,7 @@ def test_a_scan_that_adds_is_a_cumulative_sum() -> None:
     ["libdevice.erfinv(ks0)", "triton_helpers.bucketize_binary_search(ks0)", "missing(ks0)", "tl.gelu(ks0)"],
 )
 def test_what_has_no_plain_form_is_named(call: str) -> None:
-    with pytest.raises(RenderError, match=call.split("(")[0]):
+    with pytest.raises(RenderError, match=call.split("(")[0].removeprefix("libdevice.")):
         lowered(f"a = {call}")
 
 

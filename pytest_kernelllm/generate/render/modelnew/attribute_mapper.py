@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_kernelllm.core.parts import Parts
 from pytest_kernelllm.core.records import Domain, TensorSpec
@@ -69,6 +69,8 @@ class AttributeMapper(ast.NodeTransformer):
         """Turns ``self._helper(x)`` into ``_helper(self, x)``, and calls of layers as ``layers`` says."""
         if (known := self._is_instance(node)) is not None:
             return known
+        if dotted(node.func) == "len" and len(node.args) == 1 and (held := self._own_parts(node.args[0])):
+            return ast.copy_location(literal(len(held)), node)
         name = self._name(node.func)
         if function := self._methods.get(name or ""):
             self._visit_arguments(node)
@@ -88,15 +90,17 @@ class AttributeMapper(ast.NodeTransformer):
     def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
         """Writes a loop over layers out where some of them become calls of functions."""
         steps = [_bound(node.target, item) for item in self._items(node.iter)]
-        jumps = any(isinstance(inner, ast.Break | ast.Continue) for inner in ast.walk(node))
-        if jumps or node.orelse or None in steps or not self._reaches_code(node.iter):
+        if node.orelse or None in steps or not self._reaches_code(node.iter):
             return self.generic_visit(node)
         written: list[ast.stmt] = []
         for values in filter(None, steps):
-            for statement in node.body:
-                new = self.visit(Substitute(values).apply(statement))
-                written += new if isinstance(new, list) else [new]
-        return written
+            done, jump = _until_jump(self._visited(map(Substitute(values).apply, node.body)))
+            if any(isinstance(inner, ast.Break | ast.Continue) for part in done for inner in ast.walk(part)):
+                return self.generic_visit(node)  # a jump that is not decided here
+            written += done
+            if isinstance(jump, ast.Break):
+                break
+        return written or ast.copy_location(ast.Pass(), node)
 
     def _items(self, node: ast.expr) -> list[ast.expr]:
         """Returns what a loop over layers runs over; nothing for other loops."""
@@ -109,28 +113,44 @@ class AttributeMapper(ast.NodeTransformer):
             case ast.Call(func=ast.Name(id="zip"), args=lists):
                 items = [ast.Tuple(list(each)) for each in zip(*map(self._items, lists), strict=False)]
             case _:
-                count = len(self._parts_of(self._name(node) or "") or self._container(node))
+                count = len(self._own_parts(node) or self._container(node))
                 items = [ast.Subscript(node, ast.Constant(index), ast.Load()) for index in range(count)]
         return [ast.fix_missing_locations(ast.copy_location(item, node)) for item in items]
 
     def _reaches_code(self, node: ast.expr) -> bool:
         """Whether an expression holds a list with other layers than those that can be called as they are."""
         lists = [n for n in ast.walk(node) if isinstance(n, ast.Attribute | ast.Subscript)]
-        own = any(self._parts_of(self._name(inner) or "") for inner in lists)
+        own = any(map(self._own_parts, lists))
         return own or not all(
             self._layers.is_vendor(name) for inner in lists for name in self._container(inner)
         )
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
-        """Keeps the branch that is taken where a test asks for the class of a layer."""
-        node.test = self.visit(node.test)
+        """Keeps the branch that is taken where the answer alone decides it, or the class of a layer."""
+        known = self._constant(node.test)
+        node.test = self.visit(node.test) if known is None else literal(bool(known.value))
         if not isinstance(node.test, ast.Constant) or not isinstance(node.test.value, bool):
-            return self.generic_visit(node)
-        kept: list[ast.stmt] = []
-        for statement in node.body if node.test.value else node.orelse:
-            new = self.visit(statement)
-            kept += new if isinstance(new, list) else [new]
+            node.body, node.orelse = self._visited(node.body), self._visited(node.orelse)
+            return node
+        kept = self._visited(node.body if node.test.value else node.orelse)
         return kept or ast.copy_location(ast.Pass(), node)
+
+    def _constant(self, node: ast.expr) -> KnownValue | None:
+        """Returns the value of an expression over what the constructor sets, whatever its arguments are."""
+        settings = {f"self.{name}": setting.value for name, setting in self._settings.items()}
+        try:
+            return evaluate(
+                node, {name: value for name, value in settings.items() if value and not value.read}
+            )
+        except Unknown:
+            return None
+
+    def _visited(self, statements: Iterable[ast.stmt]) -> list[ast.stmt]:
+        written: list[ast.stmt] = []
+        for statement in statements:
+            new = self.visit(statement)
+            written += new if isinstance(new, list) else [new]
+        return written
 
     def _is_instance(self, node: ast.Call) -> ast.Constant | None:
         """Decides ``isinstance(self.net[1], torch.nn.ReLU)``; returns None if its layer or class is not known."""
@@ -201,6 +221,10 @@ class AttributeMapper(ast.NodeTransformer):
     def _parts_of(self, name: str) -> tuple[Setting, ...]:
         setting = self._settings.get(name)
         return setting.parts if setting is not None else ()
+
+    def _own_parts(self, node: ast.expr) -> tuple[Setting, ...]:
+        """Returns what the completion puts into the list that an expression reaches."""
+        return self._parts_of(self._name(node) or "")
 
     def _map(self, name: str, line: int) -> ast.expr:
         first = name.split(".")[0]
@@ -369,6 +393,14 @@ def _bound(target: ast.expr, item: ast.expr) -> dict[str, ast.expr] | None:
             bound = [_bound(*pair) for pair in zip(names, values, strict=True)]
             return None if None in bound else {k: v for each in bound if each for k, v in each.items()}
     return None
+
+
+def _until_jump(statements: Sequence[ast.stmt]) -> tuple[Sequence[ast.stmt], ast.stmt | None]:
+    """Splits a loop's body at the `break` or `continue` that always ends it, if there is one."""
+    for index, statement in enumerate(statements):
+        if isinstance(statement, ast.Break | ast.Continue):
+            return statements[:index], statement
+    return statements, None
 
 
 def _member(node: ast.expr, rest: str) -> ast.expr:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pytest_kernelllm.core.records import Scalar
-from pytest_kernelllm.core.syntax import call_name, defaults, dotted, expression, parameters
+from pytest_kernelllm.core.syntax import Substitute, call_name, defaults, dotted, expression, parameters
 from pytest_kernelllm.generate.render.modelnew.expressions import CONTAINERS, Expressions
 from pytest_kernelllm.generate.render.modelnew.settings import Setting
 from pytest_kernelllm.generate.render.modelnew.tensors import OwnTensor
@@ -25,11 +25,23 @@ class Constructor(Expressions):
     """The constructor arguments that decided which branch is followed."""
     depth: int = 0
     """The number of nested method calls that are being followed."""
+    aliases: dict[str, ast.expr] = field(default_factory=dict)
+    """The completion's classes by the local variable that stands for them."""
+    returned: Setting | None = None
+    """What the method that was followed last returns."""
 
     def walk(self, statements: Iterable[ast.stmt]) -> None:
         """Follows statements in order."""
         for statement in statements:
-            self._take(statement)
+            self._take(Substitute(self.aliases).apply(statement) if self.aliases else statement)
+
+    def setting(self, node: ast.expr) -> Setting:
+        """Returns what assigning an expression sets; a method of the class is followed to what it returns."""
+        if isinstance(node, ast.Call) and (method := self._method(node)) is not None:
+            self._follow(method, node)
+            if self.returned is not None:
+                return replace(self.returned, line=node.lineno, text=ast.unparse(node))
+        return super().setting(node)
 
     def _take(self, statement: ast.stmt) -> None:
         if isinstance(statement, ast.Assign):
@@ -37,6 +49,8 @@ class Constructor(Expressions):
                 self._set(target, statement.value)
         elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
             self._set(statement.target, statement.value)
+        elif isinstance(statement, ast.AugAssign) and (held := self.lists.get(ast.unparse(statement.target))):
+            held += self._listed(statement.value)
         elif isinstance(statement, ast.AugAssign):
             before = expression(ast.unparse(statement.target))
             changed = ast.BinOp(before, statement.op, statement.value)
@@ -47,10 +61,12 @@ class Constructor(Expressions):
             self._branch(statement)
         elif isinstance(statement, ast.For) and (items := self.items(statement.iter)):
             for item in items:
-                self.names[ast.unparse(statement.target)] = item
+                self.bind(statement.target, item)
                 self.walk(statement.body)
         elif isinstance(statement, ast.With):
             self.walk(statement.body)
+        elif isinstance(statement, ast.Return) and statement.value is not None:
+            self.returned = self.setting(statement.value)
         elif not isinstance(statement, ast.Expr | ast.Pass | ast.Assert | ast.Raise):
             self._forget(statement)
 
@@ -66,6 +82,13 @@ class Constructor(Expressions):
         name = dotted(target)
         if name is None:
             return
+        for held in (self.aliases, self.built, self.lists):
+            held.pop(name, None)
+        if isinstance(target, ast.Name) and dotted(value) in self.classes:
+            self.aliases[name] = value
+            return
+        if isinstance(target, ast.Name) and isinstance(value, ast.List):
+            self.lists[name] = self._listed(value)
         setting = self._changed(name, self.setting(value))
         if setting.value is not None and self.conditions:
             known = KnownValue(setting.value.value, setting.value.read + self.conditions)
@@ -76,6 +99,7 @@ class Constructor(Expressions):
             self.locals[name] = setting
         elif setting.kind in ("layer", "module"):
             self.settings.setdefault(name, setting)  # it takes part as if it were an attribute
+            self.built[name] = setting
             self.locals[name] = Setting("alias", setting.line, setting.text, form=expression(f"self.{name}"))
         self.names.pop(name, None)
         if setting.value is not None:
@@ -105,32 +129,46 @@ class Constructor(Expressions):
         if name == "setattr" and len(call.args) == 3 and isinstance(call.args[1], ast.Constant):
             self._set(ast.Attribute(call.args[0], str(call.args[1].value), ast.Store()), call.args[2])
         elif name.endswith(".append") and len(call.args) == 1:
-            self._append(name.removesuffix(".append"), self.setting(call.args[0]))
-        elif name.startswith("self.") and name.removeprefix("self.") in self.methods and self.depth < 8:
-            self._follow(self.methods[name.removeprefix("self.")], call)
+            self._append(name.removesuffix(".append"), self.part(call.args[0]))
+        elif name.endswith(".extend") and len(call.args) == 1:
+            for part in self._listed(call.args[0]):
+                self._append(name.removesuffix(".extend"), part)
+        elif (method := self._method(call)) is not None:
+            self._follow(method, call)
         else:
             self._register(call)
 
+    def _method(self, call: ast.Call) -> ast.FunctionDef | None:
+        name = call_name(call)
+        return self.methods.get(name[5:]) if name.startswith("self.") and self.depth < 8 else None
+
     def _append(self, name: str, setting: Setting) -> None:
         attribute = name.removeprefix("self.")
-        if name in self.lists or self.names.get(name) == KnownValue(()):
-            self.lists.setdefault(name, []).append(setting)
+        if name in self.lists:
+            self.lists[name].append(setting)
         elif name.startswith("self.") and (held := self.settings.get(attribute)) and held.layer in CONTAINERS:
             self._keep(attribute, replace(held, parts=(*held.parts, setting)))
 
     def _follow(self, method: ast.FunctionDef, call: ast.Call) -> None:
-        """Follows a method that the constructor calls."""
+        """Follows a method that the constructor calls; ``returned`` is what it returns then."""
         formal = [p.arg for p in parameters(method.args)][1:]
-        given = dict(zip(formal, map(self.argument, call.args), strict=False))
-        given |= {k.arg: self.argument(k.value) for k in call.keywords if k.arg}
-        outside = self.names
+        passed = {
+            **dict(zip(formal, call.args, strict=False)),
+            **{k.arg: k.value for k in call.keywords if k.arg},
+        }
+        given = {name: self.argument(value) for name, value in passed.items()}
+        outside, aliases, local = self.names, self.aliases, (self.locals, self.lists, self.built)
         own = {n: v for n, v in outside.items() if n not in formal} | _defaults(method.args, outside) | given
         self.names = {name: known for name, known in own.items() if known is not UNKNOWN}
+        self.aliases = {name: value for name, value in passed.items() if dotted(value) in self.classes}
+        self.locals, self.lists, self.built = {}, {}, {}
+        self.returned = None
         self.depth += 1
         self.walk(method.body)
         self.depth -= 1
         attributes = {n: v for n, v in self.names.items() if n.startswith("self.")}
         self.names = {n: v for n, v in outside.items() if not n.startswith("self.")} | attributes
+        self.aliases, (self.locals, self.lists, self.built) = aliases, local
 
     def _register(self, call: ast.Call) -> None:
         if call_name(call) not in ("self.register_buffer", "self.register_parameter"):

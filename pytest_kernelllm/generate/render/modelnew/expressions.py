@@ -36,10 +36,13 @@ class Expressions:
     """Tensors, layers and modules by the local variable that holds them."""
     lists: dict[str, list[Setting]] = field(default_factory=dict)
     """Lists of layers by the local variable that holds them."""
+    built: dict[str, Setting] = field(default_factory=dict)
+    """Layers and modules by the local variable that holds them."""
 
     def setting(self, node: ast.expr) -> Setting:
         """Returns what assigning an expression sets."""
         line, text = node.lineno, ast.unparse(node)
+        node = self._anywhere(node)
         try:
             return Setting("value", line, text, value=evaluate(node, self.names))
         except Unknown:
@@ -59,6 +62,17 @@ class Expressions:
             parts = [part for item in held for part in self._listed(item, function)]
             return Setting(kind, line, text, layer=function, args=args, kwargs=kwargs, parts=tuple(parts))
         return Setting("other", line, text)
+
+    def _anywhere(self, node: ast.expr) -> ast.expr:
+        """Returns ``nn.Linear(8, 8)`` for ``nn.Linear(8, 8).to(device)``."""
+        match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Call() as made, attr="to" | "cuda" | "eval"), keywords=[]
+            ):
+                layer = call_name(made) in self.classes or _is_layer(call_name(made))
+                if layer and not any((dotted(to) or "").startswith("torch.") for to in node.args):
+                    return made
+        return node
 
     def _tensor(self, node: ast.expr) -> Setting | None:
         """Returns what an expression over tensors makes: a ``tensor`` or an ``alias``; None for any other."""
@@ -93,19 +107,36 @@ class Expressions:
         if isinstance(node, ast.ListComp | ast.GeneratorExp) and len(node.generators) == 1:
             loop, outside, made = node.generators[0], self.names, []
             for value in self.items(loop.iter):
-                self.names = {**outside, ast.unparse(loop.target): value}
+                self.names = dict(outside)
+                self.bind(loop.target, value)
                 made.append(self.setting(node.elt))
             self.names = outside
             return made
         if isinstance(node, ast.Name) and node.id in self.lists:
             return self.lists[node.id]
-        return [self.setting(node)] if container == "torch.nn.Sequential" else []
+        return [self.part(node)] if container == "torch.nn.Sequential" else []
+
+    def part(self, node: ast.expr) -> Setting:
+        """Returns what a container is given; what a local variable held is no attribute of its own then."""
+        if not isinstance(node, ast.Name) or node.id not in self.built:
+            return self.setting(node)
+        if self.settings.get(node.id) is self.built[node.id]:
+            del self.settings[node.id]
+        return self.built[node.id]
 
     def items(self, node: ast.expr) -> list[KnownValue]:
         """Returns what a loop runs over; nothing if that is unknown or too long."""
         known = self.argument(node)
         short = isinstance(known.value, tuple) and len(known.value) <= _ITEMS
         return [KnownValue(value, known.read) for value in known.value] if short else []
+
+    def bind(self, target: ast.expr, item: KnownValue) -> None:
+        """Gives the names of a loop's target their values."""
+        if isinstance(target, ast.Tuple) and isinstance(item.value, tuple):
+            for part, value in zip(target.elts, item.value, strict=False):
+                self.bind(part, KnownValue(value, item.read))
+        else:
+            self.names[ast.unparse(target)] = item
 
     def _part(self, name: str) -> str | None:
         """Returns ``self.conv.weight`` for a name that starts at something that the constructor has set."""

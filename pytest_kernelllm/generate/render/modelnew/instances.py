@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_kernelllm.core.syntax import dotted, free_name, parameters, rename
@@ -13,7 +14,7 @@ from pytest_kernelllm.generate.render.modelnew.classes import whole_class
 from pytest_kernelllm.generate.render.modelnew.constructor import read_constructor
 from pytest_kernelllm.generate.render.modelnew.settings import Setting
 from pytest_kernelllm.generate.render.modelnew.spelling import Canonical
-from pytest_kernelllm.generate.render.modelnew.values import KnownValue
+from pytest_kernelllm.generate.render.modelnew.values import KnownValue, Unknown, evaluate
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ def instances(
     ]
     classes = {name for name, node in top.items() if isinstance(node, ast.ClassDef)}
     functions_ = {name for name, node in top.items() if isinstance(node, ast.FunctionDef)}
+    constants = {**constants, **dict(_of_classes(top, constants))}
     while todo:
         path, name, args, kwargs = todo.pop(0)
         found_class = top[name]
@@ -81,6 +83,17 @@ def instances(
                 below = f"{path}.{attribute}" if path else attribute
                 todo.append((below, setting.layer, setting.args, dict(setting.kwargs)))
     return found
+
+
+def _of_classes(
+    top: Mapping[str, ast.stmt], constants: Mapping[str, KnownValue]
+) -> Iterator[tuple[str, KnownValue]]:
+    """Yields the constants in class bodies, such as ``Block.expansion``."""
+    for name, node in top.items():
+        for assign in node.body if isinstance(node, ast.ClassDef) else []:
+            if isinstance(assign, ast.Assign) and isinstance(assign.targets[0], ast.Name):
+                with contextlib.suppress(Unknown):
+                    yield f"{name}.{assign.targets[0].id}", evaluate(assign.value, constants)
 
 
 def _is_property(method: ast.FunctionDef) -> bool:

@@ -10,6 +10,7 @@ import ast
 import functools
 import itertools
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -100,8 +101,10 @@ def matches(
     """
     choices: list[list[_Option]] = []
     owned = list(_own(instances))
+    namesakes = _by_rank(owned, attributes)
     for position, (own, setting) in enumerate(owned):
-        options = list(_options(own, setting, position / len(owned), attributes, first_value))
+        namesake = namesakes.get(own, own)
+        options = list(_options(own, namesake, setting, position / len(owned), attributes, first_value))
         if options:
             choices.append(sorted(options, key=lambda option: -option.score)[:_BEAM])
     choices.sort(key=lambda options: -options[0].score)
@@ -132,6 +135,35 @@ def _own(instances: Mapping[str, Instance]) -> Iterator[tuple[str, Setting]]:
                 yield f"{path}.{name}" if path else name, setting
 
 
+def _by_rank(
+    owned: Sequence[tuple[str, Setting]], attributes: Mapping[str, TensorSpec | Scalar]
+) -> Mapping[str, str]:
+    """Returns the target's layers by the own ones in lists that number them otherwise.
+
+    The third ``Linear`` of a list then stands for the third of the target's list, whatever is between them.
+    """
+    mine: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    theirs: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for own, setting in owned:
+        if setting.kind == "layer" and has_weights(setting.layer):
+            mine[own.rpartition(".")[0], setting.layer.rpartition(".")[2]].append(own)
+    for name, cls in attributes.items():
+        held, _, number = name.removesuffix(".__class__").rpartition(".")
+        if name.endswith(".__class__") and number.isdigit() and isinstance(cls, str):
+            theirs[held, cls.rpartition(".")[2]].append(f"{held}.{number}")
+    pairs = [(each, sorted(theirs[key], key=_number)) for key, each in mine.items()]
+    return {
+        one: other
+        for each, others in pairs
+        if len(each) == len(others)
+        for one, other in zip(each, others, strict=True)
+    }
+
+
+def _number(name: str) -> int:
+    return int(name.rpartition(".")[2])
+
+
 def _used(instance: Instance) -> set[str]:
     """Returns the attributes that methods read, and those behind their aliases."""
     found = {name for method in instance.methods.values() for name in _attributes_of_self(method)}
@@ -156,13 +188,14 @@ def _attributes_of_self(node: ast.AST) -> Iterator[str]:
 
 def _options(
     own: str,
+    namesake: str,
     setting: Setting,
     position: float,
     attributes: Mapping[str, TensorSpec | Scalar],
     first_value: Callable[[str], float | None],
 ) -> Iterator[_Option]:
     if setting.kind == "layer":
-        yield from _layers(own, setting, position, attributes)
+        yield from _layers(own, namesake, setting, position, attributes)
         return
     assert setting.tensor is not None
     tensors = [(name, spec) for name, spec in attributes.items() if isinstance(spec, TensorSpec)]
@@ -195,7 +228,7 @@ def _plain(shape: Sequence[int | str]) -> list[int | str]:
 
 
 def _layers(
-    own: str, setting: Setting, position: float, attributes: Mapping[str, TensorSpec | Scalar]
+    own: str, namesake: str, setting: Setting, position: float, attributes: Mapping[str, TensorSpec | Scalar]
 ) -> Iterator[_Option]:
     classes = {
         name.removesuffix(".__class__"): cls
@@ -205,9 +238,9 @@ def _layers(
     fitting = [n for n, cls in classes.items() if isinstance(cls, str) and is_stock(cls, setting.layer)]
     stated = built_with(setting.layer, setting.args, setting.kwargs)
     other = {n: [k for k, v in stated.items() if not _holds(attributes, f"{n}.{k}", v)] for n in fitting}
-    fitting = [name for name in fitting if name == own or not _SIZES & set(other[name])]
-    if own in fitting:
-        fitting = [own]
+    fitting = [name for name in fitting if name == namesake or not _SIZES & set(other[name])]
+    if namesake in fitting:
+        fitting = [namesake]
     elif (own in classes and not own.rpartition(".")[2].isdigit()) or not has_weights(setting.layer):
         return  # the namesake is of another class; or what the completion states is all that there is to know
     for index, name in enumerate(fitting):

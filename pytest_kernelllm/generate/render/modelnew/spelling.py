@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import keyword
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -95,6 +96,22 @@ def without_annotations(tree: ast.Module) -> ast.Module:
                 if not (is_jitted(node) and _is_constexpr(parameter.annotation)):
                     parameter.annotation = None
     return tree
+
+
+def with_plain_reads(tree: ast.Module) -> ast.Module:
+    """Writes ``getattr(x, "eps", 1e-5)`` as ``x.eps``, in place; it fails where there is no such attribute."""
+    _PlainReads().visit(tree)
+    return tree
+
+
+class _PlainReads(ast.NodeTransformer):
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        match node:
+            case ast.Call(func=ast.Name("getattr"), args=[owner, ast.Constant(str(name)), *_]):
+                if name.isidentifier() and not keyword.iskeyword(name):
+                    return ast.copy_location(ast.Attribute(owner, name, ast.Load()), node)
+        return node
 
 
 def _is_constexpr(annotation: ast.expr | None) -> bool:

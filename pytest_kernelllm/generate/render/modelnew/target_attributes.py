@@ -27,10 +27,10 @@ class TargetAttributes:
         return spec if isinstance(spec, TensorSpec) else None
 
     def reaches(self, name: str) -> bool:
-        """Whether ``self.<name>`` starts with an attribute or submodule."""
+        """Whether ``self.<name>`` starts with an attribute, a sequence or a submodule."""
         parts = name.split(".")
         prefixes = {".".join(parts[: i + 1]) for i in range(len(parts))}
-        return any(p in self._specs or f"{p}.__class__" in self._specs for p in prefixes)
+        return any(f"{p}{held}" in self._specs for p in prefixes for held in ("", ".__class__", "[0]"))
 
     def equals(self, name: str, value: object) -> bool:
         """Whether an attribute has this plain value."""

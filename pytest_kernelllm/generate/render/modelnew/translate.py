@@ -34,7 +34,12 @@ from pytest_kernelllm.generate.render.modelnew.functions import entry, model_tex
 from pytest_kernelllm.generate.render.modelnew.instances import Instance, instances
 from pytest_kernelllm.generate.render.modelnew.matches import MOST, FirstValues, Match, matches
 from pytest_kernelllm.generate.render.modelnew.namespaces import without_namespaces
-from pytest_kernelllm.generate.render.modelnew.spelling import Canonical, imports, without_annotations
+from pytest_kernelllm.generate.render.modelnew.spelling import (
+    Canonical,
+    imports,
+    with_plain_reads,
+    without_annotations,
+)
 from pytest_kernelllm.generate.render.modelnew.substitutes import with_substitutes
 from pytest_kernelllm.generate.render.modelnew.values import KnownValue, Unknown, argument, evaluate
 from pytest_kernelllm.generate.render.rendered import Rendered
@@ -66,7 +71,7 @@ def translate_modelnew(source: str, live: LiveTarget) -> list[Rendered]:
         texts = model_texts(tree, function, live)
         every = [one for text in texts for one in translate_modelnew(f"{source}\n\n\n{text}", live)]
         return list({one.body: one for one in every}.values())[:MOST]
-    answer = _Answer(source, without_annotations(tree), live)
+    answer = _Answer(source, with_plain_reads(without_annotations(tree)), live)
     domains = tuple(case.domain for case in live.cases)
     found: dict[str, Rendered] = {}
     errors: list[RenderError] = []

@@ -285,6 +285,8 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "sum": lambda items: sum(_plain(items)),
     "math.prod": lambda items: math.prod(_plain(items)),
     "range": _range,
+    "enumerate": lambda items: tuple(enumerate(items)),
+    "zip": lambda *lists: tuple(zip(*lists, strict=False)),
     "math.sqrt": _numbers(math.sqrt),
     "math.log": _numbers(math.log),
     "math.log2": _numbers(math.log2),

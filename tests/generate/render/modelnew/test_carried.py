@@ -121,6 +121,9 @@ def test_no_match_makes_wrong_maths_right(judge: Judge, forward: str) -> None:
         ("LinearGelu", "self.linear = nn.Linear(16, 24)", "return self.linear(x)", "return self.fc(x)"),
         ("LinearGelu", "self.a = nn.Linear(16, 24); self.b = nn.Linear(16, 24)", "return self.a(x) * self.b(x)",
          "self.fc(x) * self.fc(x)"),
+        ("LinearGelu", "self.linear = nn.Linear(16, 24).to('cuda')", "return self.linear(x)", "return self.fc(x)"),
+        ("Stack", "self.layers = nn.ModuleList([nn.ReLU(), nn.Linear(24, 24), nn.Linear(24, 24)])",
+         "return self.layers[2](x) * len(self.layers)", "return self.layers[1](x) * 3"),
         ("LinearGelu", "fc = nn.Linear(16, 24); self.w = nn.Parameter(fc.weight.data.clone())",
          "return x @ self.w.t()", "x @ self.fc.weight.t()"),
         ("LinearGelu", "self.fc = nn.Linear(16, 24); self.w = self.fc.weight.detach().half()",
@@ -199,6 +202,9 @@ def test_constants_are_worked_out(init: str, value: str) -> None:
         ("self.stages = nn.ModuleList([nn.Linear(24, 24), nn.ReLU()])",
          "for s in self.stages:\n            if isinstance(s, nn.ReLU): x = x * 2\n            else: x = s(x)\n        return x",
          "x = self.stages[0](x)\n    x = x * 2"),
+        ("self.stages = nn.ModuleList([nn.ReLU(), nn.Linear(24, 24), nn.ReLU()])",
+         "for s in self.stages:\n            if isinstance(s, nn.ReLU): continue\n            x = s(x); break\n        return x",
+         "x = self.stages[0](x)\n    return x"),
         ("self.stages = nn.Sequential(nn.Dropout(0.1), nn.Linear(24, 24))", "return self.stages[1](x)",
          "return self.stages[0](x)"),
     ],
@@ -262,6 +268,93 @@ def test_own_modules_in_containers_are_followed() -> None:
     source = rendered("TwoNorms", text).source
     assert "return _norms_1(self, _norms_0(self, x))" in source
     assert "norm(x, self.second.weight, self.second.bias, 1e-05)" in source
+
+
+@pytest.mark.parametrize(
+    "built",
+    [
+        "for i, _ in enumerate(range(count)):\n    layer = kind(kind.width * 2)\n    layers.append(layer)",
+        "layers.extend([kind(24), kind(24)])",
+        "layers = [kind(24)]\nlayers += [kind(24)]",
+    ],
+)
+def test_what_a_method_builds_is_followed(built: str) -> None:
+    text = answer("""
+        class Norm(nn.Module):
+            width = 12
+
+            def __init__(self, size):
+                super().__init__()
+                self.weight, self.bias = nn.Parameter(torch.ones(size)), nn.Parameter(torch.zeros(size))
+
+            def forward(self, x):
+                return norm(x, self.weight, self.bias, 1e-5)
+
+        class ModelNew(nn.Module):
+            def __init__(self):
+                super().__init__()
+                block = Norm
+                self.norms = self._stack(block, 2)
+
+            def _stack(self, kind, count):
+                layers = []
+                BUILT
+                return nn.Sequential(*layers)
+
+            def forward(self, x):
+                return self.norms(x)
+        """).replace("BUILT", textwrap.indent(built, " " * 8).lstrip())
+    source = rendered("TwoNorms", text).source
+    assert "return _norms_1(self, _norms_0(self, x))" in source
+    assert "norm(x, self.second.weight, self.second.bias, 1e-05)" in source
+
+
+def test_branches_of_own_modules_are_followed(judge: Judge) -> None:
+    text = answer("""
+        def as_tuple(size):
+            return tuple([size])
+
+        class Norm(nn.Module):
+            def __init__(self, size):
+                super().__init__()
+                self.normalized_shape, self.elementwise_affine = as_tuple(size), True
+                self.weight, self.bias = nn.Parameter(torch.ones(size)), nn.Parameter(torch.zeros(size))
+
+            def forward(self, x):
+                if not self.elementwise_affine:
+                    return norm(x, self.one, self.zero, 1e-5)
+                if self.bias is not None:
+                    x = norm(x.view(-1, *self.normalized_shape), self.weight, self.bias, 1e-5)
+                return x
+
+        class ModelNew(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.second = Norm(24), Norm(24)
+
+            def forward(self, x):
+                return self.second(self.first(x))
+        """)
+    assert "self.first.elementwise_affine" not in rendered("TwoNorms", text).source
+    verdict = judged(judge, "TwoNorms", text)
+    assert verdict.accepted, verdict.reason
+
+
+def test_an_attribute_that_is_read_by_a_constant_name() -> None:
+    init = "self.weight = nn.Parameter(torch.ones(24)); self.bias = nn.Parameter(torch.zeros(24))"
+    text = model(init, "return norm(x, getattr(self, 'weight'), getattr(self, 'bias', None), 1e-5)")
+    source = rendered("TwoNorms", text).source
+    assert "return norm(x, self.first.weight, self.first.bias, 1e-05)" in source
+    assert find_violations(source) == []
+    for no_name in ("True", "'class'", "'a b'"):
+        odd = text.replace("getattr(self, 'bias', None)", f"getattr(x, {no_name})")
+        assert f"getattr(x, {no_name})" in rendered("TwoNorms", odd).source
+
+
+def test_a_function_that_triton_lacks_is_named_as_it_is_written() -> None:
+    text = model("pass", "return norm(x, x, x, 1.0)").replace("1.0 / tl.sqrt(", "tl.math.recip(")
+    with pytest.raises(RenderError, match="`norm_kernel` calls `recip`, which plain Triton does not have"):
+        rendered("Softmax", text)
 
 
 # --------------------------------------------------------------------------- forms of hand-written answers
