@@ -240,7 +240,8 @@ class Judge:
             findings.checks.append(Check(SIZES_ASKED, True, None, None, asked))
         references = self._reference_outputs(criteria)
         timed = criteria.timing and on_gpu
-        untimed: list[Plan] = []
+        short: dict[str, str] = {}
+        """Who ran out of memory, by the case that was timed."""
         with (
             self._beside(candidate, plans, criteria, findings) as check_beside,
             self._workers.loaded(candidate.source, references, findings, leased) as judging,
@@ -253,13 +254,14 @@ class Judge:
                 raise Decision("inconclusive", "correctness", check.detail)
             if timed:
                 counted = [plan for plan in plans if plan.case.name in findings.cases]
-                untimed = [plan for plan in counted if not self._time(judging, plan, plan.sizes)]
+                short = {plan.case.name: self._time(judging, plan, plan.sizes) for plan in counted}
         require_compiled(self.environment.arch, findings)
-        if untimed and not leased.all:
-            raise OutOfMemory(f"to time case {untimed[0].case.name}", "timing")
-        for plan in untimed:
-            judging.allocator.closed.wait(RELEASE_SECONDS)
-            self._time_smaller(candidate, plan, references, findings, leased)
+        for plan in plans:
+            if who := short.get(plan.case.name):
+                if not leased.all:
+                    raise untimed(plan, who)
+                judging.allocator.closed.wait(RELEASE_SECONDS)
+                self._time_smaller(candidate, plan, references, findings, leased, who)
         if timed:
             for rule in self.rules:
                 rule.check_speedups(findings.timing, criteria.min_speedup, criteria.baseline, findings)
@@ -287,14 +289,16 @@ class Judge:
             return contextlib.nullcontext()
         return self._timer.sharing()
 
-    def _time(self, judging: Judging, plan: Plan, sizes: dict[str, int]) -> bool:
-        """Times a case at these sizes. Returns False where there was too little memory."""
+    def _time(self, judging: Judging, plan: Plan, sizes: dict[str, int]) -> str:
+        """Times a case at these sizes. Returns whose process there was too little memory for; nothing if there was enough."""
         try:
             timing = self._timer.time(judging, plan.case.name, sizes, self.rules)
-        except (OutOfMemory, torch.cuda.OutOfMemoryError):
-            return False
+        except OutOfMemory:
+            return "the candidate's process"
+        except torch.cuda.OutOfMemoryError:
+            return "the judge's process"
         judging.findings.timing.append(replace(timing, note=plan.note(sizes)))
-        return True
+        return ""
 
     def _time_smaller(
         self,
@@ -303,6 +307,7 @@ class Judge:
         references: ReferenceOutputs,
         findings: Findings,
         leased: Lease,
+        who: str,
     ) -> None:
         """Times a case at the largest smaller sizes that fit into memory.
 
@@ -314,8 +319,13 @@ class Judge:
         for sizes in islice(smaller(plan.case, plan.ranges, plan.sizes), HALVINGS):
             torch.cuda.empty_cache()
             with self._workers.loaded(candidate.source, references, findings, leased) as judging:
-                done = self._time(judging, plan, sizes)
-            if done:
+                who = self._time(judging, plan, sizes)
+            if not who:
                 return
             judging.allocator.closed.wait(RELEASE_SECONDS)
-        raise OutOfMemory(f"to time case {plan.case.name}", "timing")
+        raise untimed(plan, who)
+
+
+def untimed(plan: Plan, who: str) -> OutOfMemory:
+    """Returns the decision for a case that could not be timed; ``who`` is from ``Judge._time``."""
+    return OutOfMemory(f"in {who} to time case {plan.case.name}", "timing")
