@@ -64,6 +64,61 @@ def check_nan_in_reductions(device):
 
 
 @triton.jit
+def smaller(a, b):
+    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def welford(mean, squares, count, other_mean, other_squares, other_count):
+    both = count + other_count
+    apart = other_mean - mean
+    share = other_count / both
+    return mean + apart * share, squares + other_squares + apart * apart * count * share, both
+
+
+@triton.jit
+def reduced_by_own(x_ptr, rows_ptr, columns_ptr, all_ptr, variance_ptr, M: tl.constexpr, N: tl.constexpr):
+    rows, columns = tl.arange(0, M), tl.arange(0, N)
+    x = tl.load(x_ptr + rows[:, None] * N + columns[None, :])
+    tl.store(rows_ptr + rows, tl.reduce(x, 1, smaller))
+    tl.store(columns_ptr + columns[None, :], tl.reduce(x, 0, smaller, keep_dims=True))
+    tl.store(all_ptr, tl.reduce(x, None, smaller))
+    _, squares, count = tl.reduce((x, tl.zeros_like(x), tl.full([M, N], 1.0, tl.float32)), 1, welford)
+    tl.store(variance_ptr + rows, squares / count)
+
+
+def check_own_reductions(device):
+    torch.manual_seed(0)
+    x = torch.randn(64, 128)
+    x[3, 5] = NAN
+    rows, columns, everything, variance = (torch.empty(n, device=device) for n in (64, 128, 1, 64))
+    reduced_by_own[(1,)](x.to(device), rows, columns, everything, variance, M=64, N=128)
+    for found, expected in ((rows, x.amin(1)), (columns, x.amin(0)), (everything, x.amin().reshape(1))):
+        assert torch.equal(found.cpu().nan_to_num(9.0), expected.nan_to_num(9.0))
+    torch.testing.assert_close(variance.cpu(), x.var(1, unbiased=False), equal_nan=True)
+
+
+@triton.jit
+def branching(a, b):
+    if a < b:
+        return a
+    return b
+
+
+@triton.jit
+def reduced_with_branches(x_ptr, out_ptr, N: tl.constexpr):
+    tl.store(out_ptr, tl.reduce(tl.load(x_ptr + tl.arange(0, N)), 0, branching))
+
+
+def check_reduction_with_branches(device):
+    if device == "cuda":  # which compiles them for some types only
+        return
+    out = torch.empty(1)
+    reduced_with_branches[(1,)](torch.tensor([3.0, -1.0, 2.0, 4.0]), out, N=4)
+    assert out.item() == -1.0
+
+
+@triton.jit
 def clamped(x_ptr, out_ptr, N: tl.constexpr):
     i = tl.arange(0, N)
     x = tl.load(x_ptr + i)

@@ -2,6 +2,7 @@
 
 - ``tl.maximum``, ``tl.minimum`` and ``tl.clamp`` drop NaN unless the kernel asks to propagate it.
 - ``tl.max`` and ``tl.min`` with indices compare pairs of elements, so they may lose a NaN.
+- ``tl.reduce`` with a function of the kernel's own combines halves, and not one element after the other.
 - ``tl.dot`` of float32 rounds its operands to TF32 unless the kernel asks for ``ieee`` or ``tf32x3``.
 - Floats and booleans among a kernel's arguments are tensors; floats are rounded to float32.
 - Grids are bounded.
@@ -95,6 +96,32 @@ def _fix_reductions() -> None:
         return reduction.to_tensor(best, value.dtype), reduction.to_tensor(index, tl.int32)
 
     ReduceOps.sum, ReduceOps.min_max = wide_total, pairwise
+    one_by_one = ReduceOps.generic_reduce
+
+    def in_halves(reduction: Any, inputs: Any) -> Any:
+        values, axis = reduction.unravel(inputs, reduction.axis)
+        rows = [np.moveaxis(value.handle.data, axis, 0) for value in values]
+        try:
+            while (half := len(rows[0]) // 2) > 0:
+                parts = [
+                    reduction.to_tensor(row[part], value.dtype)
+                    for part in (slice(half), slice(half, None))
+                    for row, value in zip(rows, values, strict=True)
+                ]
+                combined = reduction.combine_fn.fn(*parts)
+                combined = combined if isinstance(combined, tuple) else (combined,)
+                rows = [each.handle.data for each in combined]
+        except ValueError:  # it branches on an element
+            return one_by_one(reduction, inputs)
+        if not reduction.keep_dims:
+            kept = [row[0] for row in rows]
+        elif reduction.axis is None:
+            kept = [row.reshape([1] * inputs[0].handle.data.ndim) for row in rows]
+        else:
+            kept = [np.moveaxis(row, 0, axis) for row in rows]
+        return [reduction.to_tensor(row, value.dtype) for row, value in zip(kept, values, strict=True)]
+
+    ReduceOps.generic_reduce = in_halves
 
 
 def _convert_scalars() -> None:

@@ -45,7 +45,18 @@ def failed():
 @pytest.mark.parametrize(
     "name",
     [
-        *("nan", "nan_in_reductions", "clamp", "scalars", "wide_scalars", "dot", "bfloat16_dot", "grid"),
+        *(
+            "nan",
+            "nan_in_reductions",
+            "own_reductions",
+            "reduction_with_branches",
+            "clamp",
+            "scalars",
+            "wide_scalars",
+            "dot",
+            "bfloat16_dot",
+            "grid",
+        ),
         *("words", "builtins", "value_of_constants", "other_names"),
         *("libdevice", "quick_functions", "missing_function"),
     ],

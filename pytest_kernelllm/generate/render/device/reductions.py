@@ -5,27 +5,19 @@
 import triton
 import triton.language as tl
 
-from pytest_kernelllm.generate.render.device.elementwise import maximum
+from pytest_kernelllm.generate.render.device.elementwise import maximum, minimum
 
 
 @triton.jit
 def nan_max(values, dim: tl.constexpr):
     """Maximum along an axis; NaN wins, as in torch."""
-    largest = tl.max(values, dim)
-    if values.dtype.is_floating():
-        has_nan = tl.max((values != values).to(tl.int32), dim)
-        largest = tl.where(has_nan != 0, float("nan"), largest)
-    return largest
+    return tl.reduce(values, dim, maximum)
 
 
 @triton.jit
 def nan_min(values, dim: tl.constexpr):
     """Minimum along an axis; NaN wins, as in torch."""
-    smallest = tl.min(values, dim)
-    if values.dtype.is_floating():
-        has_nan = tl.max((values != values).to(tl.int32), dim)
-        smallest = tl.where(has_nan != 0, float("nan"), smallest)
-    return smallest
+    return tl.reduce(values, dim, minimum)
 
 
 @triton.jit
