@@ -19,6 +19,9 @@ _DEFAULTS = {
 }
 """Environment variables that Ray reads when it is imported."""
 
+_NOT_STARTED = "Starting Ray client server failed"
+"""What Ray's proxy says if the process that it starts for each client ended at once. For the next client it starts another."""
+
 
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[Any]:
@@ -45,8 +48,12 @@ def connected(address: str) -> Iterator[Any]:
         return
     with _silent():
         try:
-            with warnings.catch_warnings(action="ignore"):
-                ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+            try:
+                _join(ray, address)
+            except Exception as error:
+                if _NOT_STARTED not in str(error):
+                    raise
+                _join(ray, address)
         except Exception as error:  # of many kinds: Ray's own, its client's, gRPC's
             raise PoolFailed(
                 f"There is no Ray cluster to use at {address}: {' '.join(str(error).split())[:300].rstrip('.')}; "
@@ -56,6 +63,11 @@ def connected(address: str) -> Iterator[Any]:
             yield ray
         finally:
             ray.shutdown()
+
+
+def _join(ray: Any, address: str) -> None:
+    with warnings.catch_warnings(action="ignore"):
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
 
 
 def reason(error: Exception) -> str:
