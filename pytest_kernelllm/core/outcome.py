@@ -85,9 +85,15 @@ def best_of_rounds(rounds: Sequence[Outcome]) -> Outcome:
 def best(outcomes: Sequence[Outcome]) -> Outcome | None:
     """Returns the accepted candidate to suggest: the fastest one, or the first where nothing was timed."""
     accepted = [o for o in outcomes if o.verdict is not None and o.verdict.accepted and o.id != ADOPTED]
+    return max(accepted, key=_speedup, default=None)
 
-    def speedup(outcome: Outcome) -> float:
-        assert outcome.verdict is not None
-        return outcome.verdict.speedup.value if outcome.verdict.speedup else 0.0
 
-    return max(accepted, key=speedup, default=None)
+def nearest(outcomes: Sequence[Outcome]) -> Outcome:
+    """Returns which of several candidates without an accepted one comes nearest: the fastest right one, or the first judged."""
+    judged = [o for o in outcomes if o.verdict is not None] or outcomes
+    return max(judged, key=lambda o: (o.verdict is not None and o.verdict.correct, _speedup(o)))
+
+
+def _speedup(outcome: Outcome) -> float:
+    timed = outcome.verdict is not None and outcome.verdict.correct and outcome.verdict.speedup
+    return timed.value if timed else 0.0

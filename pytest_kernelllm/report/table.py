@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pytest_kernelllm.core.history import CaseChange
-from pytest_kernelllm.core.outcome import Outcome, best
+from pytest_kernelllm.core.outcome import Outcome, best, nearest
 from pytest_kernelllm.core.records import ADOPTED, Ratio, Timing, mean_ratio
 
 
@@ -57,13 +57,14 @@ def _row(label: str, outcomes: Sequence[Outcome], patch: str | None, timed: bool
     adopted = next((o for o in outcomes if o.id == ADOPTED), None)
     tried = [o for o in outcomes if o.verdict is not None]
     verified = [o for o in tried if o.verdict is not None and o.verdict.correct]
-    winner = best(outcomes) or adopted
-    timing = winner.verdict.timing if winner and winner.verdict else ()
+    shown = (best(outcomes) or adopted or nearest(outcomes)).verdict
+    shown = shown if adopted or (shown and shown.correct) else None
+    timing = shown.timing if shown else ()
     row = [label, f"{len(verified)}/{len(tried)}"]
     if timed:
         row += [
-            _ratio(winner.verdict.speedup if winner and winner.verdict else None),
-            _ratio(winner.verdict.speedup_compiled if winner and winner.verdict else None),
+            _ratio(shown.speedup if shown else None),
+            _ratio(shown.speedup_compiled if shown else None),
             _roofline(timing),
         ]
     return [*row, _result(outcomes, adopted, patch, timing, stale)]
@@ -89,8 +90,7 @@ def _result(
         if winner.repaired:
             notes = ", ".join(filter(None, [f"repaired in round {winner.repaired}", notes]))
         return f"[green]{'patch' if patch else 'verified'}[/]" + (f", {notes}" if notes else "")
-    reasons = [o for o in outcomes if o.verdict is not None] or outcomes
-    return _why(reasons[0])
+    return _why(nearest(outcomes))
 
 
 def _adopted(outcome: Outcome) -> str:

@@ -1,8 +1,12 @@
 """The closing table names every target so that nobody confuses two."""
 
+from pages import GPU, timing, verdict
+
 from pytest_kernelllm.core.outcome import CandidateId, Outcome
 from pytest_kernelllm.core.records import Target
 from pytest_kernelllm.report.table import render_table
+
+TARGET = Target("a/model.py", "Norm", 1, "b" * 64, "call")
 
 
 def outcome(path, name):
@@ -13,3 +17,24 @@ def test_targets_of_one_name_show_their_paths():
     outcomes = [outcome("a/model.py", "GLU"), outcome("b/model.py", "GLU"), outcome("b/model.py", "Norm")]
     lines = render_table(outcomes, {}, 110, False).splitlines()
     assert [line.split()[0] for line in lines[2:]] == ["a/model.py::GLU", "b/model.py::GLU", "Norm"]
+
+
+def slow(index, speed):
+    why = f"not fast enough: {speed}x eager on default, required at least 1.05x"
+    found = verdict("rejected", why, "speed", GPU, (timing(speed=speed, compiled=speed),), "timing")
+    return Outcome(TARGET, CandidateId("files", index), None, found)
+
+
+def test_where_nothing_is_fast_enough_the_fastest_right_candidate_is_shown():
+    wrong = Outcome(TARGET, CandidateId("files", 0), None, verdict("rejected", "output 0 is wrong", "values"))
+    row = " ".join(render_table([wrong, slow(1, 0.4), slow(2, 0.9), slow(3, 0.7)], {}, 200, False).split())
+    assert "Norm 3/4 0.90x" in row
+    assert row.endswith("not fast enough: 0.9x eager on default, required at least 1.05x")
+
+
+def test_of_wrong_candidates_the_first_says_why():
+    reasons = ["output 0 is wrong", "it fails"]
+    found = [verdict("rejected", each, "values", GPU, (timing(),)) for each in reasons]
+    outcomes = [Outcome(TARGET, CandidateId("files", i), None, each) for i, each in enumerate(found)]
+    row = " ".join(render_table(outcomes, {}, 200, False).split())
+    assert row.endswith("Norm 0/2 – – – output 0 is wrong")

@@ -178,7 +178,7 @@ def _target(number: int, entry: ReportedTarget) -> TargetView:
         entry,
         state,
         result,
-        _why(entry, candidates) if state != "good" else "",
+        _why(entry, candidates, shown) if state != "good" else "",
         len(right),
         len(verdicts),
         shown,
@@ -196,9 +196,10 @@ def _speed(verdict: Verdict) -> float:
     return verdict.speedup.value if verdict.speedup else 0.0
 
 
-def _why(entry: ReportedTarget, candidates: Sequence[CandidateView]) -> str:
+def _why(entry: ReportedTarget, candidates: Sequence[CandidateView], shown: Verdict | None) -> str:
     note = entry.history.note if entry.history else ""
-    return note or next((each.why for each in candidates if each.why), "")
+    nearest = shown.reason if shown else ""
+    return note or nearest or next((each.why for each in candidates if each.why), "")
 
 
 def _result(entry: ReportedTarget) -> tuple[State, str]:
