@@ -125,6 +125,17 @@ def test_what_is_read_is_pinned(load, name) -> None:
     assert loaded.reason() is not None
 
 
+def test_where_everything_is_read_an_abstract_class_is_compared_all_the_same(load) -> None:
+    kinds = [
+        KINDS[name].numbered(number, 2.0, 3.0)
+        for number, name in enumerate(("__dict__", "user dict's subclass"))
+    ]
+    loaded = load([(kinds[0], True), (kinds[1], False)])
+    assert loaded.reason() is None
+    loaded.change(kinds[1])
+    assert loaded.reason() is not None
+
+
 NUMBERS = st.sampled_from([2.0, 3.0, 0.5, 7.25])
 
 

@@ -37,8 +37,9 @@ def is_opaque(value: Any) -> bool:
 
 
 def is_value(value: Any) -> bool:
-    """Returns whether an entry of a class is a value, and not the place of a slot."""
-    return not isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType)
+    """Returns whether an entry of a class is a value, and not the place of a slot or what an abstract class keeps for itself."""
+    places = types.MemberDescriptorType | types.GetSetDescriptorType
+    return not isinstance(value, places) and type(value).__module__ != "_abc"
 
 
 def is_generated(function: Any) -> bool:
