@@ -16,6 +16,8 @@ _NAMES = {
 _LINE = 32
 """Elements of four bytes in a line of a GPU's cache."""
 _ELEMENTS = 2048
+_LONGEST = 1 << 15
+"""Elements of the longest row that a block may hold, as in Inductor."""
 
 
 def configurations(source: str) -> dict[str, list[dict[str, int]]]:
@@ -52,6 +54,8 @@ def _configurations(kernel: ast.Module) -> Iterator[dict[str, int]]:
                         for k in decorator.keywords
                         if k.arg not in (None, "filename")
                     }
+                    if kind == "reduction" and _reads_rows_again(function, options["size_hints"]):
+                        options["inductor_meta"]["add_persistent_rblock"] = True
                     configs = make(**options, return_configs=True)
                     if kind != "pointwise":
                         configs = sorted(configs, key=lambda each: _awkwardness(each.kwargs, options))
@@ -59,6 +63,15 @@ def _configurations(kernel: ast.Module) -> Iterator[dict[str, int]]:
                         # Triton pipelines no loop without a matrix product by itself, whatever the configuration says.
                         stages = {"num_stages": 1} if kind == "reduction" else {}
                         yield {**config.kwargs, "num_warps": config.num_warps, **stages}
+
+
+def _reads_rows_again(function: ast.stmt, sizes: Mapping[str, int]) -> bool:
+    """Returns whether a kernel loops several times over rows that one block may hold.
+
+    For sizes known at compile time, Inductor tries such a block by itself; of free dimensions it knows no bound.
+    """
+    loops = sum(isinstance(node, ast.For) for node in ast.walk(function))
+    return loops > 1 and len(sizes) == 2 and _ELEMENTS < sizes.get("r0_", 0) <= _LONGEST
 
 
 def _awkwardness(blocks: Mapping[str, int], options: Mapping[str, Any]) -> tuple[bool, float]:

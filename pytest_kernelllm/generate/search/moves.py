@@ -14,7 +14,7 @@ _LARGEST = {
     "XBLOCK": 4096,
     "YBLOCK": 1024,
     "ZBLOCK": 1024,
-    "R0_BLOCK": 4096,
+    "R0_BLOCK": 1 << 15,
     "num_warps": 32,
     "num_stages": 4,
 }

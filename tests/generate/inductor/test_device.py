@@ -73,6 +73,21 @@ def test_every_kernel_has_configurations() -> None:
         assert all(option["num_warps"] >= 1 and option["XBLOCK"] >= 1 for option in options)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("free", [False, True])
+@pytest.mark.parametrize(("width", "whole"), [(24000, True), (48000, False)])
+def test_rows_that_are_read_twice_may_lie_in_one_block(width: int, whole: bool, free: bool) -> None:
+    """Inductor itself knows no such configuration for a free width."""
+    with FakeTensorMode():
+        x = torch.empty(512, width)
+    sizes = {"input": {1: torch.export.Dim("width", max=1 << 17)}} if free else None
+    program = export(nn.Softmax(-1).eval(), ["input"], (x,), {}, sizes)
+    found = lower(program, gpu_for("sm_90"), Variant("usual"))
+    blocks = [option["R0_BLOCK"] for options in found.configurations.values() for option in options]
+    assert blocks[0] <= 2048
+    assert (max(blocks) > 8192) == whole
+
+
 @pytest.fixture
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def refuse(*_: object) -> None:

@@ -24,6 +24,7 @@ from pytest_kernelllm.generate.render.inductor.program import Assign, Binding, D
 from pytest_kernelllm.generate.render.inductor.program_text import Allocation, ProgramText
 from pytest_kernelllm.generate.render.inductor.prune import fold_outputs, prune
 from pytest_kernelllm.generate.render.inductor.sections import Tuning
+from pytest_kernelllm.generate.render.inductor.split_sums import arguments_of, simplified
 from pytest_kernelllm.generate.render.inductor.template_text import without_decided_branches
 from pytest_kernelllm.generate.render.inductor.torch_calls import size_of
 from pytest_kernelllm.generate.render.inductor.views import Buffers, domain_layout
@@ -122,6 +123,8 @@ class _Emitter:
         for name, function in lowered.items():
             if self.program.kernels[name].kind == "template":
                 lowered[name] = without_decided_branches(function)
+            else:
+                lowered[name] = simplified(function, arguments_of(self.program, name))
         if needs_int64(self.program, self.binding, self.domain):
             lowered = {name: with_int64_offsets(function) for name, function in lowered.items()}
         else:
