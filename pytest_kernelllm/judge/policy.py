@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-POLICY_VERSION = "12"
+POLICY_VERSION = "14"
 """Part of every verdict's environment: verdicts under another version do not count. Raise it with every
 change of what is accepted."""
 
@@ -26,7 +26,9 @@ class Policy:
     """…or this many ``eps``, for float32 and float64 outputs."""
     terms_eps: float = 1.0
     """…plus this many ``eps`` times the square root of input elements per output element, for float32 and
-    float64: sequential sums, by atomics for example, drift like a random walk."""
+    float64: sequential sums, by atomics for example, drift like a random walk…"""
+    most_terms: int = 1 << 16
+    """…but no more elements than this, unless they are products: longer sums are added up in blocks."""
     half_eps: float = 1.5
     """…or this many ``eps``, for float16 and bfloat16 outputs: one rounding of a float32 result is half
     an eps."""

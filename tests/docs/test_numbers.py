@@ -10,6 +10,8 @@ from pytest_kernelllm.judge import judge
 from pytest_kernelllm.judge.benchmark import timing
 from pytest_kernelllm.judge.isolation.processes import ResourceBounds
 from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.judge.reference import sums
+from pytest_kernelllm.judge.reference.tf32 import RARE
 from pytest_kernelllm.judge.rules.device_time import DeviceTime
 from pytest_kernelllm.judge.rules.recheck import Recheck
 from pytest_kernelllm.judge.rules.repeat import Repeat
@@ -36,6 +38,9 @@ STATED = {
     "explanation/numerics.md": [
         f"{P.single_eps:.0f} eps (1.9e-6 for float32)",
         f"{P.terms_eps} eps × √(elements",
+        f"but at most {P.most_terms:,}",
+        f"in {sums.FEWEST} to {sums.MOST} parts",
+        f"{RARE:.0f} standard deviations",
         f"{P.half_eps} eps. One rounding",
         f"{P.own_error_factor:.0f} times the largest error of its row",
         f"moves by {0.5 * P.conditioning_eps:.0f} to {1.5 * P.conditioning_eps:.0f} float32 eps",
@@ -48,7 +53,7 @@ STATED = {
         f"{P.between_runs:.1%} is added",
         f"by more than {P.clock_tolerance:.0%} and 3 µs",
         f"less than {RooflineRule().slack:.0%} of the time",
-        f"up to {timing.CLOCK_TRIES} tries",
+        f"up to {timing.CLOCK_TRIES} times behind each of {timing.CLOCK_ATTEMPTS} numbers of overwrites",
         f"at most {judge.HALVINGS} times halved",
     ],
     "explanation/isolation.md": [

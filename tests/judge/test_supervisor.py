@@ -203,25 +203,36 @@ def test_what_a_worker_was_to_use_is_given_back_though_its_server_never_started(
     assert not server._scratch.exists()
 
 
-def test_nothing_is_left_of_a_judge_that_was_killed(tmp_path):
+@pytest.mark.parametrize("unread", [False, True])
+def test_nothing_is_left_of_a_judge_that_was_killed(tmp_path, unread):
+    """Also not where the judge had no time to read that its worker ended."""
     source = """
-import os
+import os, sys
 from pytest_kernelllm.judge.isolation.isolation import probe_isolation
 from pytest_kernelllm.judge.supervisor import ForkServer
 with ForkServer("interpret", probe_isolation("cpu")).worker(60.0) as worker:
     reply = worker.request("load", source="import os\\nraise ValueError(os.getpid())\\ndef forward(self): pass")
     print(reply["error"]["message"], flush=True)
-    os.kill(os.getpid(), 9)
+    sys.stdin.read()
 """
-    killed = subprocess.run(
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    judge = subprocess.Popen(
         [sys.executable, "-c", source],
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        capture_output=True,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
-        check=False,
     )
-    assert killed.returncode == -9, killed.stderr
-    wait_until_gone(Path("/proc") / killed.stdout.strip())
+    assert judge.stdin and judge.stdout
+    with judge.stdin, judge.stdout:
+        worker = int(judge.stdout.readline())
+        if unread:
+            judge.send_signal(signal.SIGSTOP)
+            os.kill(worker, signal.SIGKILL)
+            wait_until_gone(Path("/proc") / str(worker))
+        judge.kill()
+    judge.wait()
+    wait_until_gone(Path("/proc") / str(worker))
     end = time.monotonic() + 10.0
     while list(tmp_path.iterdir()):
         assert time.monotonic() < end, "the scratch folder is left"

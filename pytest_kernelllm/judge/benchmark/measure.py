@@ -171,10 +171,9 @@ def measure(runner: CandidateRunner, roofline: Roofline, clock: GpuClock) -> Mea
         series = timing.interleave(implementations, flushes, rounds, judging.rng)
         single = series["kernel"].median
 
-        def agree(judged: float, events: float) -> bool:
-            return judged - min(events, single) <= allowed_difference(policy, judged)
-
-        judged, events = timing.by_the_judge(runner.loop, clock, single, flushes["kernel"], agree)
+        judged, events = timing.by_the_judge(
+            runner.loop, clock, single, flushes["kernel"], _agreement(policy, single)
+        )
         eager_peak = _peak(eager)
         flops = _flops(prepared, arguments)
     needed = roofline.least(*needed_bytes(prepared), flops)
@@ -222,13 +221,9 @@ def measure_alone(runner: CandidateRunner, roofline: Roofline, clock: GpuClock) 
         flushes = timing.flushes_to_hide([runner], clock.flush_us())[runner.name]
         count = max(5, min(policy.timing_calls * policy.timing_rounds, int(ALONE_US / runner.cold(flushes))))
         single = statistics.median(runner.cold(flushes) for _ in range(count))
-
-        def agree(judged: float, events: float) -> bool:
-            return judged - min(events, single) <= allowed_difference(policy, judged)
-
-        judged, events = timing.by_the_judge(runner.loop, clock, single, flushes, agree)
+        judged, events = timing.by_the_judge(runner.loop, clock, single, flushes, _agreement(policy, single))
         flops = _flops(prepared, runner.uploaded.placed(prepared))
-    if not agree(judged, events):
+    if judged - min(events, single) > allowed_difference(policy, judged):
         raise Decision(
             "inconclusive",
             "timing",
@@ -240,6 +235,16 @@ def measure_alone(runner: CandidateRunner, roofline: Roofline, clock: GpuClock) 
 def allowed_difference(policy: Policy, judged: float) -> float:
     """Returns by how many µs the worker's clock may report less than the judge's."""
     return policy.clock_tolerance * judged + 3.0
+
+
+def _agreement(policy: Policy, single: float) -> Callable[[float, float], bool]:
+    """Returns whether two clocks agree: where the judge's shows much less, something else ran beside the overwrites."""
+
+    def agree(judged: float, events: float) -> bool:
+        difference = judged - min(events, single)
+        return -2 * allowed_difference(policy, events) <= difference <= allowed_difference(policy, judged)
+
+    return agree
 
 
 def _call(module: Callable[..., Any], arguments: dict[str, Any]) -> Callable[[], Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import statistics
@@ -17,8 +18,14 @@ from pytest_kernelllm.judge.shared.clock import GpuClock
 MOST_FLUSHES = 12
 """Most overwrites of L2 before a call."""
 
-CLOCK_TRIES = 5
-"""How often a call is timed by the judge's clock, at most."""
+CLOCK_TRIES = 4
+"""How often a call is timed by the judge's clock behind as many overwrites of L2, at most…"""
+
+CLOCK_US = 8_000
+"""µs that a loop takes in the first attempt, and twice as many in each further one."""
+
+CLOCK_ATTEMPTS = 3
+"""…and behind how many numbers of them."""
 
 
 class Implementation(Protocol):
@@ -110,34 +117,36 @@ def by_the_judge(
     """Returns µs of one cold call by the judge's clock, and by the worker's CUDA events for the same calls.
 
     The judge requests N and then 2N calls. The difference cancels the overhead of a request; the time of
-    the L2 overwrites, measured in its own process, is subtracted. The smallest of several results counts,
-    because anything else that the machine does can only add to it. The first try after which both clocks
-    ``agree`` is the last; each further one hides more of what the CPU does behind overwrites.
+    the L2 overwrites, measured in its own process, is subtracted. Of each of these four times the smallest counts,
+    because anything else that the machine does can only add to it. It is measured again until both clocks ``agree``,
+    at least twice, so that no single disturbance makes them; further attempts hide more of what the CPU does behind
+    overwrites.
     """
+    judged: list[float] = []
+    events: list[float] = []
 
-    def seconds(run: Callable[[int], object], count: int) -> float:
-        start = time.perf_counter()
-        run(count)
-        middle = time.perf_counter()
-        run(2 * count)
-        return (time.perf_counter() - middle) - (middle - start)
-
-    flush_us = clock.flush_us()
-    judged, events = [], []
-
-    def candidate(calls: int) -> None:
+    def candidate(calls: int, flushes: int) -> None:
         events.extend(loop(calls, flushes))
 
-    def overwrites(calls: int) -> None:
+    def overwrites(calls: int, flushes: int) -> None:
         clock.many([], calls, flushes)
 
-    for _ in range(CLOCK_TRIES):
-        count = max(4, min(100, int(8_000 / (expected_us + flushes * flush_us))))
-        with_calls = seconds(candidate, count)
-        without = seconds(overwrites, count)
-        judged.append((with_calls - without) * 1e6 / count)
-        if agree(min(judged), statistics.median(events)):
-            break
+    flush_us = clock.flush_us()
+    for attempt in range(CLOCK_ATTEMPTS):
+        loop_us = CLOCK_US << attempt  # more overwrites make each call longer
+        count = max(4, min(100, int(loop_us / (expected_us + flushes * flush_us))))
+        fastest = dict.fromkeys(itertools.product((candidate, overwrites), (count, 2 * count)), math.inf)
+        for tries in range(1, CLOCK_TRIES + 1):
+            for run, calls in fastest:
+                start = time.perf_counter()
+                run(calls, flushes)
+                fastest[run, calls] = min(fastest[run, calls], time.perf_counter() - start)
+            once, twice, once_alone, twice_alone = fastest.values()
+            # Below 0 if something else ran beside the shorter loop.
+            took = (twice - once - (twice_alone - once_alone)) * 1e6 / count
+            if tries > 1 and agree(took, statistics.median(events)):
+                return max(took, 0.0), statistics.median(events)
+        judged.append(took)
         flushes = min(2 * flushes, 4 * MOST_FLUSHES)
     return max(min(judged), 0.0), statistics.median(events)
 

@@ -95,7 +95,7 @@ def floor_of(output: torch.Tensor, elements: int, policy: Policy, terms: int = 0
     eps = torch.finfo(output.dtype).eps
     if output.dtype not in (torch.float32, torch.float64):
         return policy.half_eps * eps
-    most = max(terms, elements / max(output.numel(), 1))
+    most = max(terms, min(elements / max(output.numel(), 1), policy.most_terms))
     return (policy.single_eps + policy.terms_eps * math.sqrt(most)) * eps
 
 

@@ -26,8 +26,7 @@ from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import numerics
 from pytest_kernelllm.judge.reference.calls import Change, Float64Mode, copied, to_float64
 from pytest_kernelllm.judge.reference.numerics import Expected
-from pytest_kernelllm.judge.reference.reordered import Reordered
-from pytest_kernelllm.judge.reference.tf32 import InTf32, allowed_operations
+from pytest_kernelllm.judge.reference.otherwise import Mode, collect, modes
 from pytest_kernelllm.judge.reference.trivial import passing_trivial_output
 from pytest_kernelllm.judge.reference.variations import WHOLE
 from pytest_kernelllm.judge.shared.structure import flatten
@@ -115,11 +114,16 @@ def expected_gradients(
             [g + _accumulating_eps(o) * s.abs_() for o, g, s in zip(original, exact, sizes, strict=True)]
         )
     elements = sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
-    otherwise = list(_otherwise(module, arguments, names, into))
-    others = [(leaves, exact) for _, leaves in otherwise]
-    terms = max((terms for terms, _ in otherwise), default=0)
+    otherwise = collect(_otherwise(module, arguments, names, into), exact)
     expected = numerics.expect(
-        None, original, exact, nearby, policy, elements=elements, terms=terms, others=others
+        None,
+        original,
+        exact,
+        [*nearby, *otherwise.nearby],
+        policy,
+        elements=elements,
+        terms=otherwise.terms,
+        others=otherwise.others,
     )
     trivial = passing_trivial_output(expected, {}, None, None, policy, tolerance)
     return Gradients(tuple(names), tuple(into), expected, trivial)
@@ -147,18 +151,20 @@ def _call(
 
 def _otherwise(
     module: nn.Module, arguments: dict[str, Any], names: list[str], into: list[torch.Tensor | None]
-) -> Iterator[tuple[int, Tensors]]:
-    """Yields the gradients as other honest implementations might compute them, and ``Reordered.terms``."""
-    modes: list[Reordered | InTf32] = [Reordered()]
-    if any(isinstance(v, torch.Tensor) and v.is_cuda for v in arguments.values()):
-        modes.append(InTf32(allowed_operations()))
-    for mode in modes:
-        with mode:
-            leaves, sources = _call(module, arguments, None)
-            gradients = _differentiate(leaves, [sources[name] for name in names], into)
+) -> Iterator[tuple[Mode, Tensors]]:
+    """Yields the gradients as other honest implementations might compute them, and in which way that is."""
+    on_gpu = any(isinstance(v, torch.Tensor) and v.is_cuda for v in arguments.values())
+    for mode in modes(on_gpu=on_gpu):
+        try:
+            with mode:
+                leaves, sources = _call(module, arguments, None)
+                gradients = _differentiate(leaves, [sources[name] for name in names], into)
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except Exception:  # the original runs, so it is the other way that fails
+            continue
         if mode.used:
-            terms = mode.terms if isinstance(mode, Reordered) else 0
-            yield terms, [g for g in gradients if g is not None]
+            yield mode, [g for g in gradients if g is not None]
 
 
 def _output_gradients(leaves: list[Any], seed: int, incoming: str) -> list[torch.Tensor | None]:

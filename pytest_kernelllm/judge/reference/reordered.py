@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 import torch
 
+from pytest_kernelllm.judge.reference import sums
 from pytest_kernelllm.judge.shared.dispatch_mode import DispatchMode
 
 aten = torch.ops.aten
-
-PARTS = 8
-"""Parts of a sum, which are added one after the other."""
 
 
 class Reordered(DispatchMode):
@@ -37,7 +36,9 @@ class Reordered(DispatchMode):
         kwargs = kwargs or {}
         other = _OTHERS.get(func)
         if other is not None and all(
-            a.dtype == torch.float32 for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor)
+            a.dtype == torch.float32 and a.layout == torch.strided and a.numel()
+            for a in (*args, *kwargs.values())
+            if isinstance(a, torch.Tensor)
         ):
             self.terms = max(self.terms, _terms(func, args))
             result = other(*args, **kwargs)
@@ -73,8 +74,8 @@ def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 def _added(
     bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> torch.Tensor:
-    total: torch.Tensor = beta * bias + alpha * _product(a, b)
-    return total
+    total: torch.Tensor = alpha * _product(a, b)
+    return total + beta * bias if beta else total
 
 
 def _convolution(x: torch.Tensor, weight: torch.Tensor, bias: Any, *settings: Any) -> torch.Tensor | None:
@@ -97,41 +98,40 @@ def _exp(x: torch.Tensor) -> torch.Tensor:
 def _sum(
     x: torch.Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> torch.Tensor | None:
-    if dtype not in (None, torch.float32) or x.dim() == 0:
-        return None
-    dims = [d % x.dim() for d in (dim if dim else range(x.dim()))]
-    widest = max(dims, key=lambda d: x.shape[d])
-    total = None
-    for part in x.chunk(PARTS, widest):
-        some = aten.sum.dim_IntList(part, dims, keepdim)
-        total = some if total is None else total + some
-    return total
+    return sums.summed(x, dim or [], keepdim) if x.dim() and dtype in (None, torch.float32) else None
 
 
 def _mean(
     x: torch.Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> torch.Tensor | None:
-    total = _sum(x, dim, keepdim, dtype=dtype)
-    return None if total is None else total * (total.numel() / max(x.numel(), 1))
+    return sums.averaged(x, dim or [], keepdim) if x.dim() and dtype in (None, torch.float32) else None
 
 
 def _softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor | None:
     if x.dim() == 0:
         return None
+    x = x.contiguous()  # as the outputs of softmax are
     shifted = _exp(x - x.amax(dim, keepdim=True))
-    total = _sum(shifted, [dim], True)
-    assert total is not None
-    return shifted / total
+    return shifted / sums.summed(shifted, [dim], True)
 
 
 def _log_softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor | None:
     if x.dim() == 0:
         return None
+    x = x.contiguous()
     shifted = x - x.amax(dim, keepdim=True)
-    total = _sum(_exp(shifted), [dim], True)
-    assert total is not None
-    return shifted - total.log()
+    return shifted - sums.summed(_exp(shifted), [dim], True).log()
 
+
+_NORMS: Mapping[Any, Callable[..., Any]] = MappingProxyType(
+    {
+        aten.native_layer_norm.default: sums.layer_norm,
+        aten.native_group_norm.default: sums.group_norm,
+        aten._fused_rms_norm.default: sums.rms_norm,
+        aten.native_batch_norm.default: sums.batch_norm,
+        aten.cudnn_batch_norm.default: sums.batch_norm,
+    }
+)
 
 _OTHERS: Mapping[Any, Callable[..., Any]] = MappingProxyType(
     {
@@ -147,5 +147,10 @@ _OTHERS: Mapping[Any, Callable[..., Any]] = MappingProxyType(
         aten.mean.dim: _mean,
         aten._softmax.default: _softmax,
         aten._log_softmax.default: _log_softmax,
+        aten.var.correction: sums.variance,
+        aten.std.correction: sums.deviation,
+        aten.var_mean.correction: sums.variance_and_mean,
+        aten.linalg_vector_norm.default: sums.vector_norm,
+        **{norm: partial(other, norm) for norm, other in _NORMS.items()},
     }
 )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
+from pytest_kernelllm.judge.reference.rows import ROW, distance, only_finite, rms
 from pytest_kernelllm.judge.shared.dispatch_mode import DispatchMode
 
 aten = torch.ops.aten
@@ -27,6 +28,9 @@ PRODUCTS: Mapping[Any, tuple[int, ...]] = {
 DROPPED = 13
 """Last bits of a float32 number that TF32 lacks."""
 
+RARE = 8.0
+"""Standard deviations that no error exceeds."""
+
 
 def allowed_operations() -> Mapping[Any, tuple[int, ...]]:
     """Returns the operations that may use TF32 on a GPU under PyTorch's present settings."""
@@ -40,12 +44,19 @@ def allowed_operations() -> Mapping[Any, tuple[int, ...]]:
 
 
 class InTf32(DispatchMode):
-    """Rounds the float32 factors of some operations to TF32's bits; ``used`` says whether there were any."""
+    """Cuts the float32 factors of some operations to TF32's bits; ``used`` says whether there were any."""
 
-    def __init__(self, operations: Mapping[Any, tuple[int, ...]]) -> None:
-        """``operations`` are as in ``CONVOLUTIONS``."""
+    def __init__(self, operations: Mapping[Any, tuple[int, ...]], *, truncated: bool = False) -> None:
+        """Has cut nothing yet.
+
+        Args:
+            operations: as in ``CONVOLUTIONS``.
+            truncated: leave the last bits out, as a tensor core does with what it is given, which makes every factor
+                smaller; else round to the nearest number.
+        """
         super().__init__()
         self.used = False
+        self.truncated = truncated
         self._operations = operations
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -53,12 +64,51 @@ class InTf32(DispatchMode):
         given = list(args)
         for position in self._operations.get(func, ()):
             if isinstance(given[position], torch.Tensor) and given[position].dtype == torch.float32:
-                given[position] = _rounded(given[position])
+                given[position] = _cut(given[position], 0 if self.truncated else 1 << DROPPED - 1)
                 self.used = True
         return func(*given, **(kwargs or {}))
 
 
-def _rounded(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the nearest numbers whose last bits are zero; NaN and infinities as they are."""
-    bits = tensor.contiguous().view(torch.int32) + (1 << DROPPED - 1)
+def farthest(
+    rounded: Sequence[torch.Tensor], truncated: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]
+) -> list[torch.Tensor]:
+    """Returns results as far off as TF32 may make any element.
+
+    Truncated factors make an element smaller by a share of it. Besides, it errs by what is added up, not by the sum.
+
+    Args:
+        rounded: results of ``InTf32``.
+        truncated: the same, truncated.
+        exact: float64 results; integers may have any type.
+    """
+    return [_farthest(*each) for each in zip(rounded, truncated, exact, strict=True)]
+
+
+def _farthest(rounded: torch.Tensor, truncated: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
+    if not rounded.is_floating_point():
+        return rounded
+    if not rounded.numel():
+        return exact
+    spread = RARE * _deviations(rounded.double(), exact)
+    error = truncated.double() - exact
+    return exact + error + torch.where(error < 0, -spread, spread)
+
+
+def _deviations(rounded: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
+    """Returns the root mean square of the errors of each index of the first dimension, or of all where they are few.
+
+    It is relative to what is there, so that large samples do not hide errors in small ones, and at least the median
+    share of it: all elements of a sample may have one error, which is small by chance now and then.
+    """
+    alone = exact.dim() > 1 and exact[0].numel() >= ROW
+    shape = (len(exact), -1) if alone else (1, -1)
+    off = rms(distance(rounded, exact).reshape(shape), 1)
+    size = rms(only_finite(exact).reshape(shape), 1).clamp_min(1e-300)
+    by_sample = torch.maximum(off, size * (off / size).median())
+    return by_sample.reshape([-1, *[1] * exact.dim()][: exact.dim()])
+
+
+def _cut(tensor: torch.Tensor, added: int) -> torch.Tensor:
+    """Returns numbers whose last bits are zero, after something is added to these; NaN and infinities as they are."""
+    bits = tensor.contiguous().view(torch.int32) + added
     return torch.where(tensor.isfinite(), (bits >> DROPPED << DROPPED).view(torch.float32), tensor)

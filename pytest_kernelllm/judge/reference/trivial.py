@@ -14,7 +14,7 @@ from pytest_kernelllm.judge.reference.numerics import Expected, compare
 
 Leaves = list[torch.Tensor]
 
-BY_CHANCE = 0.02
+BY_CHANCE = 0.005
 """Probability with which outputs at half precision may be right by chance."""
 
 

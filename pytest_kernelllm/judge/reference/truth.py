@@ -14,20 +14,15 @@ from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import calls, numerics
 from pytest_kernelllm.judge.reference.numerics import Expected
 from pytest_kernelllm.judge.reference.originals import Modules, Originals
+from pytest_kernelllm.judge.reference.otherwise import Mode, Otherwise, collect, modes
 from pytest_kernelllm.judge.reference.prepared import tensors_of_call
 from pytest_kernelllm.judge.reference.probes import Probe
-from pytest_kernelllm.judge.reference.reordered import Reordered
-from pytest_kernelllm.judge.reference.rows import distance
 from pytest_kernelllm.judge.reference.stress import WHOLE_HALVES
-from pytest_kernelllm.judge.reference.tf32 import InTf32, allowed_operations
 from pytest_kernelllm.judge.reference.trivial import passing_trivial_output
 from pytest_kernelllm.judge.reference.unsupported import shape_and_kind
 
 EQUAL = frozenset({"equal-row", "equal-value", "two-value", "mixed-row", "low-row", "zero"})
 """Kinds of stress that make inputs equal to each other."""
-
-RARE = 8.0
-"""Standard deviations that no error exceeds."""
 
 FEW = 16
 """Elements of an output whose errors may all be small by chance…"""
@@ -47,8 +42,8 @@ class Truth:
         self._originals = originals
         self._policy: Policy = originals.policy
         self._tolerance = tolerance
-        self._used: dict[tuple[str, type], bool] = {}
-        """Whether a way to compute a case otherwise changes anything."""
+        self._used: dict[tuple[Any, ...], bool] = {}
+        """Whether a way to compute a case of some sizes otherwise changes anything."""
 
     def expected(
         self,
@@ -72,25 +67,18 @@ class Truth:
         free = probe.rule == "stress"
         elements = sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
         others = list(self._elsewhere(modules, arguments, original, probe)) if exact and nearby else []
-        terms = 0
-        if exact:
-            for mode, leaves in self._otherwise(modules, arguments, probe):
-                others.append((leaves, exact))
-                if isinstance(mode, Reordered):
-                    terms = mode.terms
-                else:
-                    nearby.append([anywhere(leaf, truth) for leaf, truth in zip(leaves, exact, strict=True)])
+        otherwise = collect(self._otherwise(modules, arguments, probe), exact) if exact else Otherwise()
         expected = numerics.expect(
             structure,
             original,
             exact,
-            nearby,
+            [*nearby, *otherwise.nearby],
             self._policy,
             elements=elements,
-            terms=terms,
+            terms=otherwise.terms,
             free=free,
             note=note,
-            others=others,
+            others=[*others, *otherwise.others],
         )
         return expected, enough_memory
 
@@ -180,13 +168,10 @@ class Truth:
 
     def _otherwise(
         self, modules: Modules, arguments: dict[str, Any], probe: Probe
-    ) -> Iterator[tuple[Reordered | InTf32, list[torch.Tensor]]]:
+    ) -> Iterator[tuple[Mode, list[torch.Tensor]]]:
         """Yields the leaves as other honest implementations might compute them, and in which way that is."""
-        modes: list[Reordered | InTf32] = [Reordered()]
-        if self._originals.device.startswith("cuda"):
-            modes.append(InTf32(allowed_operations()))
-        for mode in modes:
-            kind = probe.case, type(mode)
+        for mode in modes(on_gpu=self._originals.device.startswith("cuda")):
+            kind = probe.case, probe.sizes, type(mode)
             if self._used.get(kind) is False:
                 continue
             try:
@@ -213,14 +198,6 @@ class Truth:
             free = torch.cuda.mem_get_info()[0]
             room = free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
         return runs * 8 * sum(t.numel() for t in tensors_of_call(module, arguments, original)) <= room
-
-
-def anywhere(leaf: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
-    """Returns the exact leaf, off by as much as TF32 may make any element: it errs by what is added up, not by the sum."""
-    if not leaf.is_floating_point():
-        return leaf
-    errors = distance(leaf.double(), truth)
-    return truth + RARE * float(errors.square().mean().sqrt())
 
 
 def _near(tensor: torch.Tensor, change: calls.Change) -> torch.Tensor:

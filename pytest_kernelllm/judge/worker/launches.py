@@ -76,9 +76,12 @@ class LaunchRecorder:
     @contextlib.contextmanager
     def watched(self, watch: OperationWatch) -> Iterator[None]:
         """A context in which ``watch`` counts torch's operations."""
-        self._watch = watch
-        with watch:
-            yield
+        before, self._watch = self._watch, watch
+        try:
+            with watch:
+                yield
+        finally:
+            self._watch = before  # the other one holds the memory that it guards
 
     @contextlib.contextmanager
     def left_out(self) -> Iterator[None]:

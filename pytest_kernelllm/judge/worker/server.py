@@ -105,7 +105,7 @@ class Server:
                 self._enforce_bounds()
                 checked = time.monotonic()
             if self._control.fileno() in readable:
-                data, fds, _, _ = socket.recv_fds(self._control, 65536, 2)
+                data, fds = self._receive()
                 if not data:
                     kill_all(lambda table: descendants([os.getpid()], table) - {os.getpid()})
                     scratch.remove(Path.cwd())  # the judge itself may have been killed
@@ -200,8 +200,17 @@ class Server:
                 code = os.waitstatus_to_exitcode(status)
                 self._report({"exited": record.number, "status": code, "why": why})
 
+    def _receive(self) -> tuple[bytes, list[int]]:
+        """Returns a request and its descriptors; nothing where the judge has ended, read or unread what was reported."""
+        try:
+            data, fds, _, _ = socket.recv_fds(self._control, 65536, 2)
+        except ConnectionError:
+            return b"", []
+        return data, fds
+
     def _report(self, message: dict[str, Any]) -> None:
-        self._control.send(json.dumps(message).encode())
+        with contextlib.suppress(ConnectionError):  # the judge has ended, which `serve` notices
+            self._control.send(json.dumps(message).encode())
 
 
 def main(argv: list[str]) -> None:

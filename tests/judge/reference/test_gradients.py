@@ -167,3 +167,29 @@ def test_what_an_index_that_comes_often_adds_up_may_drift():
     assert compare(in_order, gradients.expected, 0, POLICY, None).passed
     in_order[39] -= into[0]
     assert not compare(in_order, gradients.expected, 0, POLICY, None).passed
+
+
+class Patches(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(8)
+
+    def forward(self, x):
+        return self.norm(x.flatten(2).transpose(1, 2)).view(len(x), -1)
+
+
+def test_an_original_may_view_what_a_norm_returns():
+    gradients = pulled(Patches(), {"x": torch.randn(2, 8, 4, 4)})
+    assert gradients.names == ("x", "self.norm.weight", "self.norm.bias")
+
+
+class Exact(nn.Module):
+    def forward(self, x):
+        result = x.exp()
+        if x.dtype == torch.float32 and not torch.equal(result, x.clone().exp_()):
+            raise ValueError("exp has another result")
+        return result
+
+
+def test_an_original_that_checks_its_own_rounding_still_has_gradients():
+    assert pulled(Exact(), {"x": 8 * torch.randn(6, 64)}).names == ("x",)

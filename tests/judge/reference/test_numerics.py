@@ -597,6 +597,14 @@ def test_an_output_may_be_as_far_from_an_inexact_original_as_its_own_error_allow
     assert not numerics.agrees(single, original, POLICY)
 
 
+def test_the_mean_of_ever_so_many_numbers_is_right_to_five_digits():
+    """Kernels add up in blocks, so a loss of 2^27 terms may drift no further than 2^16 additions do."""
+    loss = torch.tensor(1.5)
+    assert right(loss * (1 + 2e-5), expect(loss, elements=1 << 27))
+    assert not right(loss * (1 + 1e-4), expect(loss, elements=1 << 27))
+    assert right(loss * (1 + 1e-4), expect(loss, elements=1 << 27, terms=1 << 21))
+
+
 @pytest.mark.parametrize("elements, trivial", [(64, "the original at half precision"), (1 << 27, None)])
 def test_a_number_that_half_precision_gives_by_chance_shows_no_precision(elements, trivial):
     number = torch.tensor(1.5)

@@ -1,12 +1,14 @@
 """TF32 is emulated where PyTorch may use it."""
 
+import pytest
 import torch
 from torch import nn
 
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.numerics import compare, expect
-from pytest_kernelllm.judge.reference.tf32 import CONVOLUTIONS, InTf32, allowed_operations
-from pytest_kernelllm.judge.reference.truth import anywhere
+from pytest_kernelllm.judge.reference.otherwise import collect
+from pytest_kernelllm.judge.reference.reordered import Reordered
+from pytest_kernelllm.judge.reference.tf32 import CONVOLUTIONS, InTf32, allowed_operations, farthest
 
 
 def test_factors_of_convolutions_are_rounded_to_ten_bits():
@@ -36,17 +38,24 @@ def test_gradients_of_convolutions_are_too():
     assert 1e-6 < float((rough - exact).abs().max()) < 5e-2
 
 
-def test_bfloat16_inside_is_found_where_tf32_is_allowed():
-    torch.manual_seed(0)
-    x, weight = torch.randn(4, 32, 24, 24), torch.randn(48, 32, 3, 3)
-    convolve = nn.functional.conv2d
+convolve = nn.functional.conv2d
+
+
+def expected_with_tf32(x, weight):
     exact = convolve(x.double(), weight.double())
-    original, generous = convolve(x, weight), InTf32(CONVOLUTIONS)
-    with generous:
-        in_tf32 = convolve(x, weight)
-    expected = expect(
-        None, [original], [exact], [[anywhere(in_tf32, exact)]], Policy(), others=[([in_tf32], [exact])]
-    )
+    found = []
+    for truncated in (False, True):
+        with InTf32(CONVOLUTIONS, truncated=truncated):
+            found.append([convolve(x, weight)])
+    nearby = [farthest(*found, [exact])]
+    return expect(None, [convolve(x, weight)], [exact], nearby, Policy(), others=[(found[0], [exact])])
+
+
+@pytest.mark.parametrize("draw", [torch.randn, torch.rand])
+def test_tf32_may_be_rounded_or_truncated_and_bfloat16_inside_is_found(draw):
+    torch.manual_seed(0)
+    x, weight = draw(4, 128, 24, 24), (torch.rand(48, 128, 3, 3) - 0.5) / 17
+    expected = expected_with_tf32(x, weight)
 
     def passes(change):
         return compare(convolve(change(x), change(weight)), expected, 0, Policy(), None).passed
@@ -54,6 +63,32 @@ def test_bfloat16_inside_is_found_where_tf32_is_allowed():
     assert passes(lambda tensor: tensor)
     assert passes(lambda tensor: (tensor.view(torch.int32) >> 13 << 13).view(torch.float32))  # truncated
     assert not passes(lambda tensor: tensor.bfloat16().float())
+
+
+def test_a_large_sample_hides_no_errors_of_small_ones():
+    torch.manual_seed(0)
+    x, weight = torch.randn(8, 32, 12, 12), torch.randn(24, 32, 3, 3) / 17
+    x[3] *= 1000
+    expected = expected_with_tf32(x, weight)
+    rough = convolve(x.bfloat16().float(), weight.bfloat16().float())
+    rough[3] = convolve(x[3], weight)
+    assert compare(convolve(x, weight), expected, 0, Policy(), None).passed
+    assert not compare(rough, expected, 0, Policy(), None).passed
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (4, 2), (0, 64), (4, 64)])
+def test_results_of_every_shape_may_be_off(shape):
+    exact = torch.randn(shape, dtype=torch.float64)
+    [result] = farthest([exact.float()], [exact.float()], [exact])
+    torch.testing.assert_close(result, exact, rtol=1e-6, atol=1e-5)
+
+
+def test_truncated_factors_alone_say_nothing_of_how_far_results_spread():
+    results = [torch.randn(4, 64)]
+    exact = [results[0].double()]
+    found = [(Reordered(), results), (InTf32(CONVOLUTIONS, truncated=True), results)]
+    assert collect(found, exact).nearby == []
+    assert len(collect([*found, (InTf32(CONVOLUTIONS), results), found[1]], exact).nearby) == 1
 
 
 def test_other_operations_and_dtypes_stay_as_they_are():
