@@ -44,7 +44,7 @@ $(STAMP): pyproject.toml kernelllm_runtime/pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(READY)  ## run the plugin over the example projects; ends with its table
-	$(PY) -m pytest --kernelllm --kernelllm-only $(DEMO) $(ARGS)
+	$(PY) -m pytest --kernelllm --kernelllm-only --kernelllm-samples 2 $(DEMO) $(ARGS)
 
 test: $(READY)  ## the tests but slow ones, and the examples' own, without a GPU; with ARGS, those it selects, slow or not
 	$(PY) -m pytest -m "not gpu$(if $(ARGS),, and not slow)" --ignore tests/docs $(PARALLEL) $(ARGS)

@@ -1,6 +1,6 @@
 """What ``scan --model`` predicts beside what ``optimize_model`` then gains, on models of transformers with random weights.
 
-    python benchmarks/rank.py [--model llama vit] [--samples 4] [--out rank.json]
+    python benchmarks/rank.py [--model llama vit] [--samples 4] [--search 10] [--out rank.json]
     python benchmarks/rank.py --count [--arch sm_90]
 
 With a GPU: ranks the model, writes markers for the rows that are worth it, has kernels written and judged, places them with
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from judged import outcomes
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, ViTConfig, ViTModel, WhisperConfig, WhisperModel
 
@@ -93,6 +94,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--arch", default="sm_90")
     parser.add_argument("--generator", default="inductor")
     parser.add_argument("--samples", type=int, default=4)
+    parser.add_argument("--search", type=float, default=10.0, metavar="SECONDS", help="a target")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--out", metavar="FILE", help="write the rankings and every time as JSON")
     return parser.parse_args()
@@ -103,14 +105,10 @@ def _gains(
 ) -> dict[str, Any]:
     """Has kernels judged for the rows that are worth it, places them, and prints predictions beside gains."""
     ranking.write_markers(project / "markers.py")
-    with open_session(project, Settings(generator=options.generator, samples=options.samples)) as session:
+    settings = Settings(generator=options.generator, samples=options.samples, search=options.search)
+    with open_session(project, settings) as session:
         for target in scan([project], project).targets:
-            for candidate in session.candidate_ids:
-                outcome = session.outcome(target, candidate)
-                verdict = outcome.verdict
-                print(
-                    f"{target.name}, {candidate}: {(verdict.reason or 'accepted') if verdict else outcome.reason}"
-                )
+            outcomes(session, target)
     with torch.device("cuda"):
         model, example = factory()
     model = model.cuda()
