@@ -15,7 +15,6 @@ import torch
 
 from pytest_kernelllm.core.records import Case, Completion, TensorSpec
 from pytest_kernelllm.generate.inductor.both_ways import BothWays, lower_both
-from pytest_kernelllm.generate.inductor.depthwise import is_depthwise
 from pytest_kernelllm.generate.inductor.fake import fake_call, traceable_module
 from pytest_kernelllm.generate.inductor.joint import Joint, export_joint
 from pytest_kernelllm.generate.inductor.lowering import Lowered, lower
@@ -23,6 +22,7 @@ from pytest_kernelllm.generate.inductor.places import located
 from pytest_kernelllm.generate.inductor.scalars import NamedScalars, free_scalars
 from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, export
 from pytest_kernelllm.generate.inductor.variants import WITHOUT_COPIES
+from pytest_kernelllm.generate.inductor.windows import is_depthwise
 from pytest_kernelllm.generate.render.errors import RenderError, unexpected
 from pytest_kernelllm.generate.render.inductor import sections
 from pytest_kernelllm.generate.render.inductor.sections import Backward, Section

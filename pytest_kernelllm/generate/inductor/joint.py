@@ -13,6 +13,7 @@ from torch.export.graph_signature import InputKind
 from torch.fx.graph import CodeGen
 from torch.utils import _pytree as pytree
 
+from pytest_kernelllm.generate.inductor.constants import NumbersAsOperations
 from pytest_kernelllm.generate.inductor.library import WholePads
 from pytest_kernelllm.generate.inductor.trace import (
     TraceError,
@@ -99,7 +100,7 @@ def _traced(
         state = {str(s.target): given[i] for i, s in enumerate(specs) if s.kind in owned}
         leaves = [given[i] for i, s in enumerate(specs) if s.kind not in owned]
         args, kwargs = pytree.tree_unflatten(leaves, structure)
-        with WholePads():
+        with WholePads(), NumbersAsOperations():
             found = torch.func.functional_call(module, state, args, kwargs, tie_weights=False)
         results = [leaf for leaf in pytree.tree_leaves(found) if isinstance(leaf, torch.Tensor)]
         returned.append([leaf.requires_grad for leaf in results])

@@ -20,13 +20,13 @@ import torch
 import torch._inductor.config as inductor_config
 from torch._inductor.graph import GraphLowering
 
-from pytest_kernelllm.generate.inductor.depthwise import as_sums
 from pytest_kernelllm.generate.inductor.device import Gpu
 from pytest_kernelllm.generate.inductor.heuristics import configurations
 from pytest_kernelllm.generate.inductor.on_gpu import convolution_format, moved
 from pytest_kernelllm.generate.inductor.templates import chosen_templates, for_templates
 from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, first_line
 from pytest_kernelllm.generate.inductor.variants import Variant
+from pytest_kernelllm.generate.inductor.windows import as_sums
 
 
 @dataclass(frozen=True)
@@ -276,8 +276,7 @@ def simplified(traced: torch.fx.GraphModule, gpu: Gpu, variant: Variant) -> torc
     from torch._inductor.fx_passes.joint_graph import joint_graph_passes
 
     original = copy.deepcopy(traced.graph)
-    if variant.depthwise:
-        as_sums(original)
+    as_sums(original, depthwise=variant.depthwise)
     graph = torch.fx.GraphModule(traced, copy.deepcopy(original))
     joint_graph_passes(graph)
     if any("scaled_dot_product" in str(node.target) for node in graph.graph.nodes):

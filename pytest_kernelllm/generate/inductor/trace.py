@@ -17,7 +17,14 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
+from pytest_kernelllm.generate.inductor.constants import NumbersAsOperations
 from pytest_kernelllm.generate.inductor.library import decomposed, drops_out, keep_strides
+
+MOST_STEPS = 128
+"""Steps of a recurrence, of all its layers and directions together, that a kernel module takes one by one."""
+
+_RECURRENT = tuple(getattr(torch.ops.aten, name).input for name in ("lstm", "gru", "rnn_tanh", "rnn_relu"))
+_OUTSIDE = "it uses a tensor that is neither a parameter nor a buffer (`register_buffer` makes it one)"
 
 
 class TraceError(RuntimeError):
@@ -82,12 +89,15 @@ def exported_program(
         TraceError: the module cannot be exported.
     """
     try:
-        with torch.no_grad():
+        with torch.no_grad(), NumbersAsOperations():
             program = torch.export.export(module, args, dict(kwargs), dynamic_shapes=dynamic, strict=False)
     except Exception as error:  # torch.export raises many kinds
+        if "doesn't match mode" in str(error):  # the module was built without data, the tensor with it
+            raise TraceError(_OUTSIDE) from error
         raise TraceError(f"torch.export cannot trace it ({_reason(error)})") from error
     _refuse_draws(program.graph)  # before decomposing, which takes minutes for a long LSTM
     _refuse_data_dependence(program.graph)
+    _refuse_long_recurrences(program.graph)
     return program
 
 
@@ -106,6 +116,19 @@ def _refuse_data_dependence(graph: torch.fx.Graph) -> None:
             what = "the shape of what" if isinstance(value, torch.Tensor) else ""
             gives = "gives depends" if what else "gives a number that depends"
             raise TraceError(f"{what} `{node.target}` {gives} on values of its tensors".strip(), node)
+
+
+def _refuse_long_recurrences(graph: torch.fx.Graph) -> None:
+    """Refuses an LSTM, GRU or RNN of many steps: each would be launches of its own, where the library needs one call."""
+    for node in graph.nodes:
+        if node.target in _RECURRENT:
+            x, _, _, _, layers, _, _, both_directions, batch_first = node.args
+            length = x.meta["val"].shape[1 if batch_first else 0]
+            steps = length * layers * (2 if both_directions else 1)
+            if isinstance(steps, int) and steps > MOST_STEPS:
+                raise TraceError(
+                    f"`{node.target}` runs {steps} steps; more than {MOST_STEPS} stay with the library", node
+                )
 
 
 def refuse_randomness(graph: torch.fx.Graph) -> None:
@@ -166,10 +189,7 @@ def program_arguments(program: torch.export.ExportedProgram, parameters: Sequenc
         elif spec.kind is InputKind.USER_INPUT:
             names.append(next(given))
         else:
-            message = (
-                "it uses a tensor that is neither a parameter nor a buffer (`register_buffer` makes it one)"
-            )
-            raise TraceError(message, node)
+            raise TraceError(_OUTSIDE, node)
     return tuple(names)
 
 

@@ -21,7 +21,7 @@ class Variant:
     longest_row: int = 0
     """Rows of up to so many elements are read once and kept in registers, also where Inductor would loop over them."""
     depthwise: bool = False
-    """Whether depthwise convolutions are written as kernels, see ``inductor.depthwise``."""
+    """Whether depthwise convolutions are written as kernels, see ``inductor.windows``."""
 
 
 TEMPLATE = "kernelllm_template"

@@ -57,7 +57,9 @@ def prune(
                     if p in given and _tensors(given[p]) <= allocated - live
                 }
                 function = drop_stores(function, dead)
-            function = result.setdefault(step.kernel, tidy(function, kernels[step.kernel].types))
+            if step.kernel not in result:
+                result[step.kernel] = tidy(function, kernels[step.kernel].types)
+            function = result[step.kernel]
             if not stores(function):
                 continue
             used = read_names(function)

@@ -110,7 +110,7 @@ def _drop_dead(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     live: set[str] = set()
     while True:
         before = len(live)
-        for statement in body:
+        for statement in reversed(body):  # most values are used after they are made
             _grow(statement, live)
         if len(live) == before:
             break
@@ -121,7 +121,7 @@ def _grow(statement: ast.stmt, live: set[str]) -> None:
     """Adds the names that a statement needs to ``live`` if the statement is needed itself."""
     if isinstance(statement, ast.For | ast.If):
         inner: set[str] = set()
-        for child in [*statement.body, *statement.orelse]:
+        for child in reversed([*statement.body, *statement.orelse]):
             before = set(live)
             _grow(child, live)
             inner |= live - before

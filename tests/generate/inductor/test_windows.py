@@ -1,4 +1,4 @@
-"""Depthwise convolutions as sums of products: the same numbers, and kernels in place of library calls."""
+"""Depthwise convolutions and averages as sums: the same numbers, and kernels in place of library calls."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from pytest_kernelllm.generate.inductor.depthwise import as_sums, is_depthwise
 from pytest_kernelllm.generate.inductor.device import gpu_for
 from pytest_kernelllm.generate.inductor.lowering import lower
 from pytest_kernelllm.generate.inductor.trace import Exported, export
 from pytest_kernelllm.generate.inductor.variants import Variant
+from pytest_kernelllm.generate.inductor.windows import as_sums, is_average, is_depthwise
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +36,7 @@ def test_the_sums_are_the_convolution(module: nn.Module, shape: tuple[int, ...])
     x = torch.randn(shape, dtype=next(module.parameters()).dtype)
     program = exported(module, x)
     assert any(map(is_depthwise, program.graph.graph.nodes))
-    as_sums(program.graph.graph)
+    as_sums(program.graph.graph, depthwise=True)
     program.graph.graph.lint()
     program.graph.recompile()
     assert "convolution" not in program.graph.code
@@ -60,9 +60,46 @@ def test_the_sums_are_the_convolution(module: nn.Module, shape: tuple[int, ...])
 def test_other_convolutions_stay(module: nn.Module) -> None:
     program = exported(module, torch.empty(1, 4, 12, 12))
     before = program.graph.code
-    as_sums(program.graph.graph)
+    as_sums(program.graph.graph, depthwise=True)
     program.graph.recompile()
     assert program.graph.code == before
+
+
+@pytest.mark.parametrize(
+    ("module", "shape"),
+    [
+        (nn.AvgPool3d(3, 2, 1), (2, 4, 8, 7, 8)),
+        (nn.AvgPool3d(3, 1, divisor_override=5), (2, 4, 8, 8, 8)),
+        (nn.AvgPool3d(3, 2, count_include_pad=False), (4, 8, 8, 8)),
+        (nn.AvgPool2d(7, 1, 3), (2, 4, 9, 9)),
+        (nn.AvgPool1d(31, 1, 15), (2, 4, 40)),
+        (nn.AvgPool2d((8, 4), (4, 4)), (2, 4, 16, 16)),
+    ],
+)
+def test_the_sums_are_the_average(module: nn.Module, shape: tuple[int, ...]) -> None:
+    x = torch.randn(shape)
+    program = exported(module, x)
+    assert any(map(is_average, program.graph.graph.nodes))
+    as_sums(program.graph.graph, depthwise=False)
+    program.graph.graph.lint()
+    program.graph.recompile()
+    assert "avg_pool" not in program.graph.code
+    torch.testing.assert_close(program.graph(x)[0], module(x))
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        nn.AvgPool2d(5, 1),  # few enough for Inductor
+        nn.AvgPool2d(6, 6),  # without overlap
+        nn.AvgPool2d(9, 1),  # too many
+        nn.AvgPool2d(7, 2, ceil_mode=True),
+        nn.AvgPool2d(7, 1, 3, count_include_pad=False),
+    ],
+)
+def test_other_averages_stay(module: nn.Module) -> None:
+    program = exported(module, torch.empty(1, 4, 12, 12))
+    assert not any(map(is_average, program.graph.graph.nodes))
 
 
 def test_free_sizes_stay_free() -> None:

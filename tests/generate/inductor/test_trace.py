@@ -1,0 +1,104 @@
+"""What is traced, and what is refused before it takes minutes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from pytest_kernelllm.generate.inductor.constants import MOST
+from pytest_kernelllm.generate.inductor.trace import MOST_STEPS, Exported, TraceError, export
+
+
+class Module(nn.Module):
+    """Calls a function with itself and its input."""
+
+    def __init__(self, compute: Callable[[Any, torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.compute = compute
+        self.limit = 0.5
+        self.means = [1.0, 2.0, 3.0]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.compute(self, x)
+
+
+def exported(module: nn.Module, shape: tuple[int, ...]) -> Exported:
+    with FakeTensorMode():
+        x = torch.empty(shape)
+    return export(module.eval(), ["x"], (x,), {})
+
+
+def filled(x: torch.Tensor, index: Any, value: float) -> torch.Tensor:
+    y = x * 2
+    y[index] = value
+    return y
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda self, x: torch.min(x, torch.tensor(self.limit)),
+        lambda self, x: x * torch.tensor(2),
+        lambda self, x: x * torch.tensor([True, False, True])[:, None],
+        lambda self, x: x + torch.tensor(self.means, dtype=torch.bfloat16)[:, None],
+        lambda self, x: x + torch.as_tensor(((1, 2), (3, 4)), device=x.device)[1, 0],
+        lambda self, x: x + torch.asarray(self.means)[:, None],
+        lambda self, x: x + x.new_tensor(self.means)[:, None],
+        lambda self, x: torch.where(x > 0, x, torch.tensor(float("-inf"))),
+        lambda self, x: x / torch.sqrt(torch.tensor(x.shape[-1], dtype=torch.float32)),
+        lambda self, x: filled(x, (slice(None), 1), self.limit),
+        lambda self, x: filled(x, x > 0, 3),
+        lambda self, x: filled(x, (..., torch.tensor([0, 2])), True),
+    ],
+)
+def test_numbers_become_part_of_the_graph(compute: Callable[[Any, torch.Tensor], torch.Tensor]) -> None:
+    module, x = Module(compute), torch.randn(2, 3, 8)
+    program = exported(module, (2, 3, 8))
+    assert program.arguments == ("x",)
+    [output] = program.graph(x)
+    torch.testing.assert_close(output, module(x), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda self, x: x * torch.tensor([]).sum(),
+        lambda self, x: x + torch.tensor([1.0] * (MOST + 1)).sum(),
+    ],
+)
+def test_tensors_of_no_numbers_or_many_are_refused(
+    compute: Callable[[Any, torch.Tensor], torch.Tensor],
+) -> None:
+    with pytest.raises(TraceError, match="neither a parameter nor a buffer"):
+        exported(Module(compute), (2, 3, 8))
+
+
+def test_a_tensor_beside_a_module_without_data_is_named() -> None:
+    with FakeTensorMode():
+        module = Module(lambda self, x: x + self.table)
+        module.table = torch.randn(8)
+    with pytest.raises(TraceError, match="neither a parameter nor a buffer"):
+        exported(module, (2, 3, 8))
+
+
+@pytest.mark.parametrize(
+    "recurrent",
+    [
+        nn.LSTM(4, 4, 2, batch_first=True, bidirectional=True),
+        nn.GRU(4, 4, 4, batch_first=True),
+        nn.RNN(4, 4, 4, batch_first=True),
+        nn.RNN(4, 4, 4, nonlinearity="relu", batch_first=True),
+    ],
+)
+def test_long_recurrences_stay_with_the_library(recurrent: nn.Module) -> None:
+    module = Module(lambda _, x: recurrent(x)[0].tanh())
+    module.recurrent = recurrent
+    longest = MOST_STEPS // 4
+    assert exported(module, (1, 2, 4)).output == {"tensor": 0}
+    with pytest.raises(TraceError, match=f"runs {MOST_STEPS + 4} steps; more than {MOST_STEPS} stay"):
+        exported(module, (2, longest + 1, 4))
