@@ -34,6 +34,11 @@ if TYPE_CHECKING:
     from pytest_kernelllm.generate.inductor.variants import Variant
 
 
+_KERNEL = re.compile(r"^def triton_\w+?_fused_(\w+)\(", re.MULTILINE)
+_COPIES = re.compile(r"convolution|clone|_to_copy|(un)?squeeze|view|transpose|permute|_|\d")
+"""What may be in the name of a kernel that only copies."""
+
+
 class _LibraryCallsOnly(TraceError):
     """Raised if a variant leaves no kernels."""
 
@@ -109,9 +114,15 @@ def _only_copies(tracer: CaseTracer, variant: Variant) -> bool:
     """
     if not tracer.has("convolution") or (variant.depthwise and tracer.has("depthwise")):
         return False
-    if "@triton_heuristics.template(" in tracer.section(variant).source:
+    source = tracer.section(variant).source
+    if "@triton_heuristics.template(" in source or any(map(_computes, _KERNEL.findall(source))):
         return False
     return "@triton.jit" not in tracer.section(WITHOUT_COPIES).source
+
+
+def _computes(name: str) -> bool:
+    """Whether the name of a kernel, which lists the operations in it, has more than convolutions and copies."""
+    return bool(_COPIES.sub("", name))
 
 
 def _without_kernels(text: str) -> str:
