@@ -14,7 +14,6 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
@@ -69,8 +68,8 @@ def written(arch: str, file: Path) -> Written:
 def found(files: list[Path], arch: str, jobs: int) -> Iterator[Written]:
     """Yields what became of each problem, in order; progress goes to standard error."""
     # Fresh processes now and then, since modules of gigabytes leave memory behind.
-    with ProcessPoolExecutor(jobs, get_context("spawn"), max_tasks_per_child=10) as pool:
-        for number, each in enumerate(pool.map(partial(written, arch), files), 1):
+    with get_context("spawn").Pool(jobs, maxtasksperchild=10) as pool:
+        for number, each in enumerate(pool.imap(partial(written, arch), files), 1):
             print(f"\r{number} of {len(files)}", end="", file=sys.stderr, flush=True)
             yield each
     print(file=sys.stderr)

@@ -1,24 +1,30 @@
-"""Verdicts on level-1 problems of KernelBench at their own sizes: seconds by part, and the judge's peak of GPU memory.
+"""Verdicts on problems of KernelBench at their own sizes: seconds by part, and the judge's peak of GPU memory.
 
-    python benchmarks/own_sizes.py --kernelbench CHECKOUT [--times 2] [PROBLEM ...]
+    python benchmarks/own_sizes.py --kernelbench CHECKOUT [--times 2] [--inductor] [--profile] [PROBLEM ...]
 
 One judge in one process, one candidate at a time; the first verdict on a problem includes starting and compiling.
-The candidates are plain kernels, one for each problem.
+The candidates are plain kernels, one for each of ten problems of level 1; with ``--inductor``, the first one of the Inductor
+generator, for any problem, such as 63 or 2/17. ``--profile`` adds the operations of the judge's own process that
+took most of the GPU's time in the last verdict.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import time
 from pathlib import Path
 
 import torch
+from torch.profiler import profile
 
-from pytest_kernelllm.core.records import Completion
-from pytest_kernelllm.discover.live import load_target
+from pytest_kernelllm.core.records import Candidate, Completion
+from pytest_kernelllm.discover.live import LiveTarget, load_target
 from pytest_kernelllm.generate.files import format_of
+from pytest_kernelllm.generate.inductor.generator import InductorGenerator
+from pytest_kernelllm.generate.protocol import Request
 from pytest_kernelllm.generate.render.render import render
-from pytest_kernelllm.judge.environment import find_environment
+from pytest_kernelllm.judge.environment import find_environment, find_gpus
 from pytest_kernelllm.judge.judge import Criteria, Judge
 from pytest_kernelllm.verify.pairs import find_reference
 
@@ -143,6 +149,23 @@ CANDIDATES = {
 """By the number of the problem."""
 
 
+def candidate_for(number: str, live: LiveTarget, inductor: bool) -> Candidate:
+    """Returns the plain kernel for a problem, or what Inductor writes first.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if not inductor:
+        text = CANDIDATES[number]
+        return render(Completion("files", 0, text, format_of(text)), live, on_gpu=True)
+    [gpu, *_] = find_gpus()
+    request = Request(live.target, (0,), lambda: live)
+    [(_, completion)] = InductorGenerator(gpu.arch).generate([request])
+    if not completion.text:
+        raise ValueError(completion.note)
+    return render(completion, live, on_gpu=True)
+
+
 def main() -> int:
     """Prints a line for every verdict; 1 if one is not acceptance."""
     parser = argparse.ArgumentParser(
@@ -151,24 +174,38 @@ def main() -> int:
     parser.add_argument("problems", nargs="*", metavar="PROBLEM", help="numbers; by default all")
     parser.add_argument("--kernelbench", type=Path, required=True, metavar="CHECKOUT")
     parser.add_argument("--times", type=int, default=2)
+    parser.add_argument("--inductor", action="store_true")
+    parser.add_argument("--profile", action="store_true")
     options = parser.parse_args()
     accepted = True
     with Judge(find_environment("cuda"), deadline=120) as judge:
         for number in options.problems or CANDIDATES:
-            [file] = (options.kernelbench / "KernelBench" / "level1").glob(f"{number}_*.py")
+            level, _, problem = number.rpartition("/")
+            [file] = (options.kernelbench / "KernelBench" / f"level{level or 1}").glob(f"{problem}_*.py")
             target = find_reference(str(file))
             if isinstance(target, str):
                 parser.error(target)
-            live, text = load_target(file.parent, target), CANDIDATES[number]
-            candidate = render(Completion("files", 0, text, format_of(text)), live, on_gpu=True)
-            for _ in range(options.times):
+            live = load_target(file.parent, target)
+            try:
+                candidate = candidate_for(number, live, options.inductor)
+            except ValueError as error:
+                print(f"{file.stem}: {error}")
+                continue
+            for turn in range(options.times):
+                watched = options.profile and turn == options.times - 1
                 torch.cuda.reset_peak_memory_stats()
                 start = time.perf_counter()
-                verdict = judge.judge(candidate, Criteria(live, min_speedup=0.0))
+                with profile() if watched else contextlib.nullcontext() as seen:
+                    verdict = judge.judge(candidate, Criteria(live, min_speedup=0.0))
                 took, peak = time.perf_counter() - start, torch.cuda.max_memory_allocated() / 2**30
                 parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in verdict.durations.items())
                 print(f"{file.stem}: {verdict.verdict} in {took:.2f} s, {peak:.1f} GiB; {parts}", flush=True)
                 print(f"    {verdict.reason}" if verdict.reason else "", end="")
+                if seen is not None:
+                    table = seen.key_averages()
+                    print(
+                        table.table(sort_by="self_device_time_total", row_limit=15, max_name_column_width=50)
+                    )
                 accepted &= verdict.accepted
     return 0 if accepted else 1
 
