@@ -11,12 +11,11 @@ import torch
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.rows import (
     ROW,
-    all_finite,
     as_rows,
     chunks,
     distance,
     group_rms,
-    only_finite,
+    largest,
     rms,
     row_scale,
     unit_of,
@@ -115,7 +114,7 @@ def derive_bounds(
     """
     rows, width = as_rows(original).shape
     floor = floor_of(original, elements, policy, terms)
-    largest = torch.finfo(original.dtype).max
+    most = torch.finfo(original.dtype).max
     scale = truth.new_zeros(rows, 1)
     errs = truth.new_zeros(rows, 1)
     sensitivity = torch.zeros(rows, width, dtype=torch.float32, device=truth.device) if nearby else None
@@ -123,11 +122,11 @@ def derive_bounds(
     for start, stop in chunks(as_rows(truth), policy):
         o, t = as_rows(original)[start:stop], as_rows(truth)[start:stop]
         wide = o.double()
-        if not (all_finite(wide) and bool(t.abs().amax() <= largest)):
+        if not bool(wide.sum().isfinite() & (t.abs().amax() <= most)):
             # E.g. a mask filled with the dtype's lowest value.
-            t.copy_(torch.where(wide.isfinite() & ~(t.abs() <= largest), wide, t))
+            t.copy_(torch.where(wide.isfinite() & ~(t.abs() <= most), wide, t))
             finite = False
-        scale[start:stop] = row_scale(torch.where(t.abs() <= largest, t, 0.0))
+        scale[start:stop] = row_scale(torch.where(t.abs() <= most, t, 0.0))
         unit = unit_of(t, scale[start:stop], original.dtype, finite)
         errs[start:stop] = (distance(wide, t) / unit).amax(1, keepdim=True)
         for other in others:
@@ -146,14 +145,15 @@ def derive_bounds(
     own = factor * torch.maximum(errs, typical_row)
     own = torch.where(errs > policy.noise, policy.noise_factor * errs, own)
     usual = (factor * typical_row).clamp_min(floor)
-    outlying = 0
+    exceeding = errs.new_zeros(())
     for start, stop in chunks(as_rows(truth), policy):
         o, t = as_rows(original)[start:stop], as_rows(truth)[start:stop]
         unit = unit_of(t, scale[start:stop], original.dtype, finite)
         bound = usual if sensitivity is None else torch.maximum(usual, sensitivity[start:stop])
-        outlying += int((distance(o.double(), t) / unit > bound).sum())
+        exceeding += (distance(o.double(), t) / unit > bound).sum()
+    outlying, highest = torch.stack([exceeding, errs.max() if rows else exceeding]).tolist()
     outliers = min(int(factor * outlying), int(policy.outlier_share * original.numel()))
-    worst = factor * float(errs.max()) if rows else 0.0
+    worst = factor * highest
     # At a step, as in rounding, a few elements may be far off; then nothing follows from all together.
     together = () if outlying or not known else _together(original, truth, nearby, others, floor, policy)
     return ErrorBounds(scale, own, sensitivity, outliers, worst, finite, floor, together)
@@ -177,7 +177,7 @@ def _together(
     """Derives how far columns, and rows shorter than ``ROW``, may be off together."""
     if not truth.numel():
         return ()
-    peak = float(only_finite(truth).abs().amax())
+    peak = float(largest(truth))
     found = []
     for dim in together_dims(truth) if peak else ():
         matrix = truth.reshape(-1, truth.shape[-1])

@@ -21,7 +21,7 @@ from pytest_kernelllm.judge.reference.rows import (
     chunks,
     distance,
     group_rms,
-    only_finite,
+    largest,
     row_scale,
     unit_of,
 )
@@ -153,13 +153,13 @@ def compare(
                 return Difference(False, math.inf, 0.0, _where(first, got, original, expected.start))
             numbers = t.isfinite() & g.isfinite()
             error = torch.where(numbers, error, torch.where(close, 0.0, math.inf))
-        wrong += int(close.numel() - close.sum())
-        ratios = (error / allowed).reshape(-1)
-        worst = int(ratios.argmax())
-        if float(ratios[worst]) > ratio:
-            ratio, measured = float(ratios[worst]), float(error.reshape(-1)[worst])
-            permitted = float(allowed.expand_as(t).reshape(-1)[worst])
-            place = start * t.shape[1] + worst
+        highest, worst = (error / allowed).reshape(-1).max(0)
+        there = torch.take(error, worst), torch.take(allowed.expand_as(t), worst)
+        count, at, *figures = torch.stack([(~close).sum(), worst, highest, *there]).tolist()
+        wrong += int(count)
+        if figures[0] > ratio:
+            ratio, measured, permitted = figures
+            place = start * t.shape[1] + int(at)
     if wrong == 0:
         off = _off_together(got, exact, bounds, tolerance or 0.0, policy)
         return off or Difference(True, measured, permitted, expected.note)
@@ -218,17 +218,20 @@ def agrees(
         g, o = ours[start:stop], theirs[start:stop]
         if g.dtype != torch.float64:
             g, o = g.float(), o.float()
-        finite = only_finite(o)
+        finite = o.nan_to_num(0.0, 0.0, 0.0)
         close = distance(g, o) <= near * unit_of(finite, row_scale(finite), got.dtype, True)
         close &= g.isfinite() & o.isfinite()
         if not bool((close | (g == o) | (g.isnan() & o.isnan())).all()):
             return False
-    peak = max(float(only_finite(original).abs().amax()), torch.finfo(got.dtype).tiny)
-    for dim in together_dims(original):
-        size = group_rms(torch.zeros_like(original), original, dim, peak, policy)
-        if bool((group_rms(got, original, dim, peak, policy) > together * size).any()):
-            return False
-    return True
+    peak = largest(original).double().clamp_min(torch.finfo(got.dtype).tiny)
+    off = [
+        (
+            group_rms(got, original, dim, peak, policy)
+            > together * group_rms(torch.zeros_like(original), original, dim, peak, policy)
+        ).any()
+        for dim in together_dims(original)
+    ]
+    return not (off and bool(torch.stack(off).any()))
 
 
 def _each_within(got: torch.Tensor, original: torch.Tensor, share: float) -> bool:
@@ -257,8 +260,8 @@ def _off_together(
     for group in bounds.together:
         errors = group_rms(truth, got, group.dim, group.peak, policy)
         allowed = torch.maximum(group.allowed, tolerance * group.size)
-        worst = int((errors / allowed).argmax())
-        if errors[worst] > allowed[worst]:
+        if bool((errors > allowed).any()):
+            worst = int((errors / allowed).argmax())
             size = float(group.size[worst]) or 1.0
             what = f"in {'row' if group.dim else 'column'} {worst} as a whole, whose values are about {size * group.peak:.3g}"
             return Difference(False, float(errors[worst]) / size, float(allowed[worst]) / size, what)

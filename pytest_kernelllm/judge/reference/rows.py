@@ -1,4 +1,7 @@
-"""Measures outputs row by row, in chunks of bounded size."""
+"""Measures outputs row by row, in chunks of bounded size.
+
+Little is asked of a tensor's values in between: each question waits for the GPU, which several processes share.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ ALONE = 8
 
 
 def group_rms(
-    truth: torch.Tensor, value: torch.Tensor, dim: int, peak: float, policy: Policy
+    truth: torch.Tensor, value: torch.Tensor, dim: int, peak: float | torch.Tensor, policy: Policy
 ) -> torch.Tensor:
     """Returns the root mean square of the differences in each group, relative to ``peak``."""
     wide, other = (x.reshape(-1, x.shape[-1]) for x in (truth, value))
@@ -33,6 +36,11 @@ def group_rms(
 def only_finite(tensor: torch.Tensor) -> torch.Tensor:
     """Returns the tensor with zeros where it is not finite."""
     return tensor if all_finite(tensor) else tensor.nan_to_num(0.0, 0.0, 0.0)
+
+
+def largest(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns the largest magnitude of a finite element, or 0."""
+    return tensor.abs().nan_to_num_(0.0, 0.0, 0.0).amax()
 
 
 def rms(values: torch.Tensor, dim: int) -> torch.Tensor:
@@ -55,8 +63,7 @@ def row_scale(rows: torch.Tensor) -> torch.Tensor:
 
 def distance(value: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
     """Returns the absolute difference where both are finite; 0 elsewhere."""
-    distance = (value - truth).abs_()
-    return distance if all_finite(distance) else distance.nan_to_num_(0.0, 0.0, 0.0)
+    return (value - truth).abs_().nan_to_num_(0.0, 0.0, 0.0)
 
 
 def all_finite(tensor: torch.Tensor) -> bool:
