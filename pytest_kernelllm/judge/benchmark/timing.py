@@ -18,6 +18,15 @@ from pytest_kernelllm.judge.shared.clock import GpuClock
 MOST_FLUSHES = 12
 """Most overwrites of L2 before a call."""
 
+CALLS_US = 10_000
+"""µs that the calls of one implementation in a round take, warm or cold, but for a call that takes longer."""
+
+ROUNDS_US = 2_000_000
+"""µs that all rounds take…"""
+
+FEWEST_ROUNDS = 6
+"""…unless there are no more than these."""
+
 CLOCK_TRIES = 4
 """How often a call is timed by the judge's clock behind as many overwrites of L2, at most…"""
 
@@ -60,8 +69,11 @@ def flushes_to_hide(implementations: Sequence[Implementation], flush_us: float) 
     """
     flushes = {}
     for implementation in implementations:
-        implementation.loop(3)
-        flushes[implementation.name] = min(1 + math.ceil(implementation.loop(5)[0] / flush_us), MOST_FLUSHES)
+        first = implementation.loop(1)[0]
+        if first < CALLS_US:
+            implementation.loop(3)
+            first = implementation.loop(5)[0]
+        flushes[implementation.name] = min(1 + math.ceil(first / flush_us), MOST_FLUSHES)
     return flushes
 
 
@@ -70,13 +82,14 @@ def interleave(
 ) -> dict[str, Series]:
     """Times all implementations in rounds, each in a new order, so that drift affects all alike.
 
-    Slow calls are made less often.
+    Slow calls are made less often: they vary less, and nothing else is timed on the GPU meanwhile.
     """
     cold: dict[str, list[tuple[float, ...]]] = {c.name: [] for c in implementations}
     warm: dict[str, list[float]] = {c.name: [] for c in implementations}
-    longest = max(c.cold(flushes[c.name]) for c in implementations)
-    calls = min(policy.timing_calls, max(2, int(10_000 / longest)))
-    for _ in range(policy.timing_rounds):
+    once = [c.cold(flushes[c.name]) for c in implementations]
+    calls = min(policy.timing_calls, max(1, int(CALLS_US / max(once))))
+    most = max(FEWEST_ROUNDS, int(ROUNDS_US / (2 * calls * sum(once))))
+    for _ in range(min(policy.timing_rounds, most)):
         for implementation in rng.sample(implementations, len(implementations)):
             name = implementation.name
             cold[name].append(tuple(implementation.cold(flushes[name]) for _ in range(calls)))
@@ -134,7 +147,8 @@ def by_the_judge(
     flush_us = clock.flush_us()
     for attempt in range(CLOCK_ATTEMPTS):
         loop_us = CLOCK_US << attempt  # more overwrites make each call longer
-        count = max(4, min(100, int(loop_us / (expected_us + flushes * flush_us))))
+        fewest = 4 if 4 * expected_us < loop_us else 1
+        count = max(fewest, min(100, int(loop_us / (expected_us + flushes * flush_us))))
         fastest = dict.fromkeys(itertools.product((candidate, overwrites), (count, 2 * count)), math.inf)
         for tries in range(1, CLOCK_TRIES + 1):
             for run, calls in fastest:

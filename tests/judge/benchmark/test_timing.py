@@ -54,7 +54,7 @@ class Steady:
 
 
 @pytest.mark.parametrize(
-    ("most", "microseconds", "calls"), [(10, 5.0, 10), (10, 1e5, 2), (1, 5.0, 1), (1, 1e5, 1)]
+    ("most", "microseconds", "calls"), [(10, 5.0, 10), (10, 4e3, 2), (10, 1e5, 1), (1, 5.0, 1), (1, 1e5, 1)]
 )
 def test_slow_calls_are_made_less_often_and_never_more_often_than_asked(most, microseconds, calls):
     implementations = [Steady("kernel", microseconds), Steady("eager", 1.0)]
@@ -63,6 +63,15 @@ def test_slow_calls_are_made_less_often_and_never_more_often_than_asked(most, mi
     series = timing.interleave(implementations, flushes, policy, random.Random(1))
     assert [len(cold) for s in series.values() for cold in s.cold] == [calls] * 6
     assert timing.ratio(series["kernel"], series["eager"], 0.0).value == pytest.approx(microseconds, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "rounds"), [(10.0, 12), (8e4, 12), (1.2e5, 8), (2e6, timing.FEWEST_ROUNDS)]
+)
+def test_rounds_of_very_slow_calls_are_fewer(microseconds, rounds):
+    implementations = [Steady("kernel", microseconds), Steady("eager", 1.0)]
+    series = timing.interleave(implementations, {"kernel": 1, "eager": 1}, Policy(), random.Random(1))
+    assert [len(each.cold) for each in series.values()] == [rounds] * 2
 
 
 def test_enough_overwrites_of_the_cache_hide_each_launch_but_not_without_bound():
