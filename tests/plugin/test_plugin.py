@@ -57,6 +57,12 @@ def judged(tmp_path_factory):
     return path, done
 
 
+def test_the_options_are_explained_by_pytests_own_help(pytester):
+    done = pytester.runpytest_subprocess("--help")
+    assert done.ret == 0
+    assert "may lose (default 10%)" in " ".join(done.stdout.str().split())
+
+
 def test_four_bad_candidates_cost_four_verdicts_and_nothing_else(judged):
     _, done = judged
     assert done.returncode == 0, done.stdout
