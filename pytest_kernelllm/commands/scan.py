@@ -55,6 +55,8 @@ def run(options: argparse.Namespace) -> int:
     if options.write:
         raise CommandError("--write needs --model MODULE:FACTORY.")
     paths = [Path(path).resolve() for path in options.paths]
+    if missing := [given for given in options.paths if not Path(given).exists()]:
+        raise CommandError(f"There is no file or folder {missing[0]}.")
     found = scan(paths, project_here().root, kernelbench=options.kernelbench)
     for target in found.targets:
         adopted = f"  adopted {target.kernel}" if target.kernel else ""

@@ -27,7 +27,11 @@ def add_options(add: Callable[..., Any], *groups: str, prefix: str = "") -> None
     """
     for name, option in options(*groups).items():
         flag = f"--{prefix}{option.flag or name}".replace("_", "-")
-        rest = {"dest": f"{prefix}{name}".replace("-", "_"), "default": None, "help": option.help}
+        rest = {
+            "dest": f"{prefix}{name}".replace("-", "_"),
+            "default": None,
+            "help": option.help.replace("%", "%%"),  # argparse formats it
+        }
         if option.sets is not None:
             add(flag, action="store_const", const=option.sets, **rest)
         elif option.bare:

@@ -221,6 +221,7 @@ _LEAST = {
     "reference_deadline": 1,
     "search": 0,
     "wake_timeout": 0,
+    "min_speedup": 0,
 }
 
 _ARCHITECTURES = (
@@ -232,6 +233,7 @@ _ARCHITECTURES = (
 _FORMS = {
     "compare_fail": "a percentage below 100%, such as 10%",
     "arch": f"one of {', '.join(_ARCHITECTURES)}",
+    "kernels_dir": "names of letters, digits and _, with / between them",
     "cluster": "auto or ray://HOST:PORT",
     "gpu_memory": "a size such as 24GiB",
 }
@@ -265,6 +267,8 @@ def _coerce(name: str, value: Any, origin: str) -> Any:
         if name == "compare_fail":
             share(value)
         if name == "arch" and value not in _ARCHITECTURES:
+            raise ValueError
+        if name == "kernels_dir" and not all(part.isidentifier() for part in value.split("/")):
             raise ValueError
         if name == "cluster" and value not in ("", "auto") and not value.startswith("ray://"):
             raise ValueError

@@ -150,6 +150,12 @@ def signed(source: str, provenance: Provenance) -> str:
     return stamped(provenance.header() + body)
 
 
+def renamed(source: str, target: str) -> str:
+    """Returns the same kernel module, its digest renewed, for a target that has this name now."""
+    first, _, rest = source.partition("\n")
+    return stamped(f"{_PROVENANCE[0]}{target}\n{rest}") if first.startswith(_PROVENANCE[0]) else source
+
+
 def _header(text: str) -> tuple[str, str]:
     """The comment lines at the top of a text, and the rest."""
     found = _HEADER.match(text)

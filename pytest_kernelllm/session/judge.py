@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.errors import SessionError
@@ -26,6 +27,7 @@ from pytest_kernelllm.pool.engine import judging_environment
 from pytest_kernelllm.pool.jobs import PoolFailed
 from pytest_kernelllm.session.memo import Memo
 from pytest_kernelllm.session.processes import TargetProcesses
+from pytest_kernelllm.session.render import for_target
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.store.verdicts import VerdictKey
 
@@ -35,6 +37,7 @@ class JudgeStage:
 
     def __init__(
         self,
+        root: Path,
         settings: Settings,
         store: Store,
         processes: TargetProcesses,
@@ -44,12 +47,14 @@ class JudgeStage:
         """Starts nothing yet.
 
         Args:
+            root: project root.
             settings: how to judge.
             store: where verdicts are kept.
             processes: judge the candidates.
             overrides: what a conftest says about a target.
             progress: called with a few words about what is being done.
         """
+        self._root = root
         self._settings = settings
         self._store = store
         self._processes = processes
@@ -89,7 +94,11 @@ class JudgeStage:
 
     def known(self, target: Target, candidate: Candidate) -> Verdict | None:
         """Returns the verdict, if it need not be computed."""
-        record = self._memo.known(self._key(target, candidate))
+        key = self._key(target, candidate)
+        record = self._memo.known(key)
+        if record and self._has_moved(record, target):
+            now = for_target(record.candidate, target)
+            record = self._memo.keep(key, replace(record, target=target.id, candidate=now))
         return record.verdict if record else None
 
     def verdicts(self, target: Target, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
@@ -110,6 +119,11 @@ class JudgeStage:
         key = self._key(target, candidate)
         alone = self._store.lock(f"judge {key.source_hash} {key.kernel_hash} {key.environment.key}")
         return self._memo.get(key, lambda: self._judged(target, candidate, key.terms), alone)
+
+    def _has_moved(self, record: KernelRecord, target: Target) -> bool:
+        """Whether a verdict names a file that is gone, for which the target's own has come."""
+        path = record.target.partition("::")[0]
+        return path != target.path and not (self._root / path).exists()
 
     def _judged(self, target: Target, candidate: Candidate, terms: Terms) -> KernelRecord:
         verdict = self._processes.judge(target, candidate)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
+from pytest_kernelllm.core.kernel_module import renamed
 from pytest_kernelllm.core.records import Candidate, Completion, Target
 from pytest_kernelllm.generate.render.version import RENDER_VERSION
 from pytest_kernelllm.session.memo import Memo
@@ -45,6 +47,15 @@ class RenderStage:
         version = " ".join(filter(None, (RENDER_VERSION, device, self._inputs(target))))
         key = RenderingKey(target.source_hash, completion, version)
         try:
-            return self._memo.get(key, lambda: self._make(target, completion))
+            made = self._memo.get(key, lambda: self._make(target, completion))
         except PreparingLost as error:
             return str(error)
+        return for_target(made, target) if isinstance(made, Candidate) else made
+
+
+def for_target(candidate: Candidate, target: Target) -> Candidate:
+    """Returns the candidate under the target's name of today: a file that moves keeps its hashes."""
+    if candidate.target == target.id:
+        return candidate
+    others = tuple(renamed(source, target.id) for source in candidate.others)
+    return replace(candidate, target=target.id, source=renamed(candidate.source, target.id), others=others)

@@ -62,7 +62,7 @@ class Stages:
         self.completing = CompleteStage(
             self.store, settings.samples, self._checked_live, progress, inputs, self.processes.load
         )
-        self.judging = JudgeStage(settings, self.store, self.processes, overrides, progress)
+        self.judging = JudgeStage(root, settings, self.store, self.processes, overrides, progress)
         self.history = Histories(self.store, settings, inputs, lambda: self.environment)
         rendering = RenderStage(
             self.store, self.processes.render, inputs, lambda: self.environment.device == "cuda"

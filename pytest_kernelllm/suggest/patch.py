@@ -110,7 +110,9 @@ def combined(
         edited = set_kernel(source, target, spot.dotted, root)
         change(target.path, style.edited(target.path, source, edited) if style else edited)
         if not _holds(content(root / spot.path), candidate):
-            kernel = style.kernel(spot.path, candidate.source) if style else candidate.source
+            kernel = candidate.source
+            if style:
+                kernel = style.kernel(spot.path, kernel, in_package=spot.package is not None)
             change(spot.path, kernel.encode())
         if spot.package and not (root / spot.package).exists():
             change(spot.package, PACKAGE)

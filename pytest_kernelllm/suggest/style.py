@@ -49,18 +49,21 @@ class Style:
         self.notes: list[str] = []
         """One sentence about each kernel module that could not be formatted."""
 
-    def kernel(self, path: str, source: str) -> str:
+    def kernel(self, path: str, source: str, *, in_package: bool = False) -> str:
         """Returns a kernel module, formatted, and exempted in its header from the rules that it breaks.
 
         Args:
             path: where it will lie, relative to the project root.
             source: a kernel module with a digest. It comes back as it is, with a note, if formatting fails.
+            in_package: whether its folder gets an ``__init__.py`` along with it.
         """
         try:
             text = self._formatted(path, source.encode()).decode()
             if digest(text) != digest(source):
                 raise StyleError("the formatter changed the program, or cannot keep its digest")
-            exempted = self._exempted(path, text.replace("\r\n", "\n"))
+            exempted = self._exempted(
+                path, text.replace("\r\n", "\n"), self._package(path) if in_package else []
+            )
             return exempted.replace("\n", "\r\n") if "\r\n" in text else exempted
         except (StyleError, *UNREADABLE) as error:
             note = f"{path} is not formatted: {error}."
@@ -113,15 +116,22 @@ class Style:
 
     # ------------------------------------------------------------------ linter
 
-    def _exempted(self, path: str, source: str) -> str:
+    def _package(self, path: str) -> list[str]:
+        """Options with which a folder counts as a package: what is private in one breaks other rules."""
+        if (self._root / path).with_name("__init__.py").exists():
+            return []
+        above = Path(path).parent.parent  # a package already; ruff passes over folders that do not exist yet
+        return ["--config", f"namespace-packages = {json.dumps([str(above)], ensure_ascii=False)}"]
+
+    def _exempted(self, path: str, source: str, options: Sequence[str]) -> str:
         source = with_exemptions(source, ())
-        codes = self._codes(path, source, ["--extend-select", LINTED])
+        codes = self._codes(path, source, ["--extend-select", LINTED, *options])
         if codes:
             # Where RUF100 is on, it finds exemptions from rules that the project does not check.
-            codes |= self._codes(path, with_exemptions(source, codes))
+            codes |= self._codes(path, with_exemptions(source, codes), options)
         return with_exemptions(source, codes)
 
-    def _codes(self, path: str, source: str, options: Sequence[str] = ()) -> set[str]:
+    def _codes(self, path: str, source: str, options: Sequence[str]) -> set[str]:
         """The rules that a text breaks: those that the project checks, and by option others."""
         command = ["ruff", "check", "--quiet", "--no-cache", "--no-fix", "--exit-zero", *options]
         command += ["--output-format", "json", "--stdin-filename", str(self._root / path), "-"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +39,7 @@ def write_suggestions(
     targets = list({o.target.id: o.target for o in outcomes}.values())
     style = Style(root)
     store.patches.remove(COMBINED)
+    _remove_orphans(store, root)
     paths: dict[str, str] = {}
     adoptions: list[tuple[Target, Candidate]] = []
     warnings: list[str] = []
@@ -68,3 +71,15 @@ def write_suggestions(
         write_patches(store, [replace(everything, warnings=tuple(warnings))] if everything else [])
     store.problems.extend(style.notes)
     return paths
+
+
+_FOR = re.compile(r"^\+# Triton kernel for (.+?)::", re.MULTILINE)
+
+
+def _remove_orphans(store: Store, root: Path) -> None:
+    """Removes the patches of files that are gone: no later run would."""
+    for patch in store.patches.path.glob("*.patch"):
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            named = _FOR.search(patch.read_text(encoding="utf-8"))
+            if named and not (root / named[1]).exists():
+                store.patches.remove(patch.stem)

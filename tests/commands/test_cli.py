@@ -120,6 +120,8 @@ def test_scan_lists_targets_without_importing_them(tmp_path):
     assert done.returncode == 0
     assert done.stdout.startswith("layers.py::Scale  line")
     assert kernelllm(tmp_path, "scan", "candidates").returncode == 1
+    misspelt = kernelllm(tmp_path, "scan", "layer.py")
+    assert (misspelt.returncode, misspelt.stderr) == (2, "kernelllm: There is no file or folder layer.py.\n")
 
 
 def test_generate_prints_kernel_modules(tmp_path):

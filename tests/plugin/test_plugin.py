@@ -57,6 +57,24 @@ def judged(tmp_path_factory):
     return path, done
 
 
+def test_a_kernel_of_a_file_that_moved_is_offered_under_its_new_name(known):
+    (known.path / "src").mkdir()
+    (known.path / "layers.py").rename(known.path / "src" / "layers.py")
+    done = run(known, *FILES, "src")
+    assert "known before" in done.stdout.str()
+    assert subprocess.run([*COMMAND, "apply"], cwd=known.path, check=False).returncode == 0
+    header = (known.path / "src" / "_triton" / "scale.py").read_text()
+    assert header.startswith("# Triton kernel for src/layers.py::Scale\n")
+    assert "layers.py::Scale" not in header.replace("src/layers.py::Scale", "")
+    run(known, *FILES, "src").assert_outcomes(passed=1, skipped=1)
+
+
+def test_the_options_are_explained_by_pytests_own_help(pytester):
+    done = pytester.runpytest_subprocess("--help")
+    assert done.ret == 0
+    assert "may lose (default 10%)" in " ".join(done.stdout.str().split())
+
+
 def test_four_bad_candidates_cost_four_verdicts_and_nothing_else(judged):
     _, done = judged
     assert done.returncode == 0, done.stdout

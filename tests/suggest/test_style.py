@@ -184,6 +184,19 @@ def test_a_kernel_keeps_its_layout_where_the_formatter_fails(tmp_path, configura
     assert note.startswith(f"{KERNEL} is not formatted: {reason} (")
 
 
+@pytest.mark.parametrize("folder", ["_triton", "kernels"])
+def test_the_first_kernel_of_a_package_breaks_no_rule_once_it_is_one(tmp_path, folder) -> None:
+    rules = '[tool.ruff.lint]\nselect = ["D1", "ANN2", "INP", "RUF100", "E501"]\n'
+    style, package = project(tmp_path, rules), tmp_path / "pkg"
+    package.mkdir()
+    (package / "__init__.py").write_text('"""A package."""\n')
+    written = style.kernel(f"pkg/{folder}/kernel.py", messy(), in_package=True)
+    (package / folder).mkdir()
+    (package / folder / "__init__.py").write_text('"""A package."""\n')
+    (package / folder / "kernel.py").write_text(written)
+    must(tmp_path, "ruff", "check", "--no-cache", "pkg")
+
+
 def test_no_file_of_the_project_is_taken_for_the_formatter(tmp_path) -> None:
     style = project(tmp_path, RUFF)
     for name in ("ruff.py", "json.py", "black.py"):
