@@ -55,9 +55,15 @@ def is_average(node: Node) -> bool:
         all(isinstance(n, int) for n in average.x.meta["val"].shape[-len(average.window) :])
         and _FEW_TAPS < math.prod(average.window) <= MOST_TAPS
         and average.window != average.strides
+        and average.x.meta["val"].is_floating_point()  # those of whole numbers are truncated
         and not average.incomplete
         and (average.padding_counts or not any(average.padding))
     )
+
+
+def _is_gradient_of_the_library(node: Node) -> bool:
+    """Whether a node is the gradient of an average that Inductor leaves to the library, and so the whole program."""
+    return node.target is aten.avg_pool2d_backward.default and math.prod(_each(node.args[2], 2)) > _FEW_TAPS
 
 
 def as_sums(graph: Graph, *, depthwise: bool) -> None:
@@ -67,8 +73,9 @@ def as_sums(graph: Graph, *, depthwise: bool) -> None:
         graph: the graph.
         depthwise: do so with every depthwise convolution, too.
     """
+    averages = not any(map(_is_gradient_of_the_library, graph.nodes))
     for node in list(graph.nodes):
-        if is_average(node):
+        if averages and is_average(node):
             replacement = _average
         elif depthwise and is_depthwise(node):
             replacement = _convolution

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -54,6 +55,10 @@ def filled(x: torch.Tensor, index: Any, value: float) -> torch.Tensor:
         lambda self, x: filled(x, (slice(None), 1), self.limit),
         lambda self, x: filled(x, x > 0, 3),
         lambda self, x: filled(x, (..., torch.tensor([0, 2])), True),
+        lambda self, x: filled(x, (slice(None), [0, 2]), self.limit),
+        lambda self, x: x[:, [2, 0]][[1, -1], ..., [3, 4]],
+        lambda self, x: x * torch.tensor([np.sqrt(2), 1.5, 2])[:, None],
+        lambda self, x: x[0] * torch.tensor([self.limit]).item() + torch.tensor(3).item(),
     ],
 )
 def test_numbers_become_part_of_the_graph(compute: Callable[[Any, torch.Tensor], torch.Tensor]) -> None:
@@ -69,12 +74,26 @@ def test_numbers_become_part_of_the_graph(compute: Callable[[Any, torch.Tensor],
     [
         lambda self, x: x * torch.tensor([]).sum(),
         lambda self, x: x + torch.tensor([1.0] * (MOST + 1)).sum(),
+        lambda self, x: x[..., [0] * (MOST + 1)],
     ],
 )
 def test_tensors_of_no_numbers_or_many_are_refused(
     compute: Callable[[Any, torch.Tensor], torch.Tensor],
 ) -> None:
     with pytest.raises(TraceError, match="neither a parameter nor a buffer"):
+        exported(Module(compute), (2, 3, 8))
+
+
+@pytest.mark.parametrize(
+    "change", [lambda t: t.add_(1), lambda t: t.view(1).mul_(3), lambda t: t.__setitem__(0, 7)]
+)
+def test_a_number_that_changed_in_place_is_not_taken_back(change: Callable[[torch.Tensor], object]) -> None:
+    def compute(self: Any, x: torch.Tensor) -> torch.Tensor:
+        number = x.new_tensor([2.0])
+        change(number)
+        return x * number.item()
+
+    with pytest.raises(TraceError, match="gives a number that depends on values"):
         exported(Module(compute), (2, 3, 8))
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from pytest_kernelllm.generate.inductor.device import gpu_for
 from pytest_kernelllm.generate.inductor.lowering import lower
@@ -100,6 +101,28 @@ def test_the_sums_are_the_average(module: nn.Module, shape: tuple[int, ...]) -> 
 def test_other_averages_stay(module: nn.Module) -> None:
     program = exported(module, torch.empty(1, 4, 12, 12))
     assert not any(map(is_average, program.graph.graph.nodes))
+
+
+def test_averages_of_whole_numbers_stay() -> None:
+    program = exported(nn.AvgPool2d(7, 1), torch.empty(1, 4, 12, 12, dtype=torch.int64))
+    assert not any(map(is_average, program.graph.graph.nodes))
+
+
+@pytest.mark.parametrize(("window", "sums"), [(7, False), (5, True)])
+def test_beside_a_gradient_of_the_library_no_sums_are_written(window: int, sums: bool) -> None:
+    """Inductor writes the gradient of few elements itself."""
+
+    def both(x: torch.Tensor) -> torch.Tensor:
+        small = torch.ops.aten.avg_pool2d_backward(
+            x, x, [window] * 2, [1, 1], [window // 2] * 2, False, True, None
+        )
+        return small + torch.nn.functional.avg_pool2d(x, 7, 1, 3)
+
+    with FakeTensorMode():
+        graph = make_fx(both)(torch.empty(1, 4, 12, 12)).graph
+    before = len(graph.nodes)
+    as_sums(graph, depthwise=False)
+    assert (len(graph.nodes) > before) == sums
 
 
 def test_free_sizes_stay_free() -> None:

@@ -229,6 +229,13 @@ def test_sizes_are_cast_by_function_also_after_they_moved() -> None:
     assert body == ["tl.store(out_ptr0, tl.load(in_ptr0) / tl.cast(ks0 * 4, tl.float32))"]
 
 
+def test_sizes_are_tensors_before_they_are_broadcast() -> None:
+    body = tidied("tmp0 = tl.broadcast_to(15 * ks0, [64]).to(tl.float32)", "tl.store(out_ptr0, tmp0)")
+    assert body == ["tl.store(out_ptr0, tl.broadcast_to(tl.cast(15 * ks0, tl.int64), [64]).to(tl.float32))"]
+    loaded = tidied("tmp0 = tl.load(in_ptr0)", "tl.store(out_ptr0, tl.broadcast_to(tmp0 * ks0, [64]))")
+    assert loaded[1] == "tl.store(out_ptr0, tl.broadcast_to(tmp0 * ks0, [64]))"
+
+
 def test_a_load_never_moves_past_a_store() -> None:
     body = tidied("tmp0 = tl.load(in_ptr0)", "tl.store(out_ptr0, ks0)", "tl.store(out_ptr0 + 1, tmp0)")
     assert body[0] == "tmp0 = tl.load(in_ptr0)"

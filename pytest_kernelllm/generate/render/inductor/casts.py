@@ -62,7 +62,10 @@ def drop_casts(
 
 
 def cast_sizes(function: ast.FunctionDef) -> None:
-    """Replaces ``n.to(...)`` of sizes by ``tl.cast(n, ...)``, in place, as a size of 1 is a constant without methods."""
+    """Replaces ``n.to(...)`` of sizes by ``tl.cast(n, ...)``, in place, as a size of 1 is a constant without methods.
+
+    Nor can such a constant be broadcast, so a size is a tensor before.
+    """
     _Sizes({a.arg for a in function.args.args if "ptr" not in a.arg}).visit(function)
 
 
@@ -80,11 +83,17 @@ class _Sizes(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        if isinstance(node.func, ast.Attribute) and node.func.attr == "to":
-            value = node.func.value
-            if (used := read_names(value)) and used <= set(self.sizes):
-                return ast.Call(expression("tl.cast"), [value, *node.args], node.keywords)
+        if call_name(node) == "tl.broadcast_to" and self._is_size(node.args[0]):
+            node.args[0] = ast.Call(expression("tl.cast"), [node.args[0], expression("tl.int64")], [])
+        elif (
+            isinstance(node.func, ast.Attribute) and node.func.attr == "to" and self._is_size(node.func.value)
+        ):
+            return ast.Call(expression("tl.cast"), [node.func.value, *node.args], node.keywords)
         return node
+
+    def _is_size(self, node: ast.expr) -> bool:
+        names = read_names(node)
+        return bool(names) and names <= set(self.sizes)
 
 
 class _Casts(ast.NodeTransformer):
