@@ -60,6 +60,7 @@ JUDGED = (
     "composed.py::Attention",
     "composed.py::Branches",
     "composed.py::Chain",
+    "composed.py::ClassConstants",
     "composed.py::ConvBlock",
     "composed.py::EagerAttention",
     "composed.py::Encoder",

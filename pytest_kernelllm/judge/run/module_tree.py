@@ -48,7 +48,7 @@ def module_tree(
             buffers[prefix + name], description = seen[id(tensor)]
             needs = {"requires_grad": tensor.requires_grad} if name in module._parameters else {}
             values[name] = {"buffer": description, **needs}
-    for name, value in vars(module).items():
+    for name, value in _values_of(module).items():
         if f"{prefix}{name}" in given or name == "_reversed_padding_repeated_twice":
             plain(values, name, value)
     values |= {name: None for name, child in module._modules.items() if child is None}
@@ -74,6 +74,12 @@ def module_tree(
         "container": held and {"kind": held.kind, "names": held.names},
         "withheld": sorted({*dir(module)} - {*values, *children, *dir(torch.nn.Module())}),
     }
+
+
+def _values_of(thing: Any) -> dict[str, Any]:
+    """Returns an object's own values, and those of its class that it does not hide."""
+    of_class = (vars(base) for base in reversed(type(thing).__mro__))
+    return {name: value for values in (*of_class, vars(thing)) for name, value in values.items()}
 
 
 def given_by(domain: Domain) -> frozenset[str]:
@@ -112,7 +118,7 @@ def _is_namespace(name: str, value: Any) -> bool:
 def _namespace(value: Any, given: Collection[str], prefix: str, seen: dict[int, Any]) -> dict[str, Any]:
     """Returns a configuration object's plain values."""
     values: dict[str, Any] = {}
-    for name, item in vars(value).items():
+    for name, item in _values_of(value).items():
         if f"{prefix}{name}" in given:
             plain(values, name, item)
     return {

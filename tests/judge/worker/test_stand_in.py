@@ -224,3 +224,30 @@ def test_what_a_part_holds_beside_what_is_read_is_recorded(path: str) -> None:
     owner, _, name = path.partition(".")
     assert not hasattr(getattr(made, owner), name)
     assert asked == [f"`self.{name}`, which is no value that the original's forward reads"]
+
+
+class Limits:
+    low = -1.0
+    unread = 5.0
+
+
+class Clamped(nn.Module):
+    HIGH = 2.0
+    SCALE = 3.0
+    UNREAD = 4.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.limits = Limits()
+        self.SCALE = 0.5
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.clamp(self.limits.low, self.HIGH) * self.SCALE
+
+
+def test_values_of_classes_are_there_if_forward_reads_them() -> None:
+    made = Clamped()
+    tree = module_tree(made, Allocator(torch.device("cpu")), {}, attributes(made, None))
+    assert tree["values"] == {"HIGH": {"float": "2.0"}, "SCALE": {"float": "0.5"}}
+    assert tree["children"]["limits"]["values"] == {"low": {"float": "-1.0"}}
+    assert {"UNREAD"} <= set(tree["withheld"])
