@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -28,17 +30,26 @@ COMMANDS = (
 """Each is a module of ``commands``."""
 
 
+CLOSED_PIPE = 128 + signal.SIGPIPE
+"""The exit code where nobody reads the output any more, as a shell gives it."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; its exit code."""
     options = _parser().parse_args(argv)
     try:
-        return int(options.run(options))
+        code = int(options.run(options))
+        sys.stdout.flush()
+        return code
     except (CommandError, ConfigError) as error:
         print(f"kernelllm: {error}", file=sys.stderr)
         return UNJUDGED
     except KeyboardInterrupt:
         print("kernelllm: interrupted; what was finished is kept.", file=sys.stderr)
         return 130
+    except BrokenPipeError:  # of `kernelllm … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor does Python complain at its end
+        return CLOSED_PIPE
     except OSError as error:  # a full disk, a folder that is not there
         print(f"kernelllm: {error}", file=sys.stderr)
         return UNJUDGED

@@ -83,12 +83,12 @@ def _dry_run(options: argparse.Namespace) -> int:
                 folder = Path(scratch) / "artifact"
                 pack(given, folder, project.root)
             artifact = read_artifact(folder)
-            for line in dry_run(artifact, top, Path(scratch) / "git", project.kernels):
-                print(line)
+            shown = list(dry_run(artifact, top, Path(scratch) / "git", project.kernels))
         except (OSError, ReportError) as error:
             raise CommandError(f"{given} and its patches cannot be read ({error}).") from None
         except (SuggestionRefused, GitError) as error:
             raise CommandError(str(error)) from None
+    print("\n".join(shown))
     return OK
 
 

@@ -68,6 +68,21 @@ def test_wrong_use_is_one_sentence(tmp_path):
     assert "--pairs" in done.stderr
 
 
+def test_nobody_has_to_read_to_the_end(tmp_path):
+    marked = "from pytest_kernelllm import triton_candidate\nfrom torch import nn\n"
+    marked += "".join(f"\n@triton_candidate\nclass C{i}(nn.Module): ...\n" for i in range(4000))
+    (tmp_path / "model.py").write_text(marked)  # more lines than a pipe holds
+    command = subprocess.Popen(
+        [*COMMAND, "scan"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert command.stdout and command.stderr
+    with command.stdout, command.stderr:
+        command.stdout.readline()
+        command.stdout.close()
+        assert command.stderr.read() == ""
+    assert command.wait() == 141
+
+
 def test_pairs_are_judged_with_one_line_each(tmp_path):
     for name, text in (
         ("good", ANSWER),
