@@ -155,7 +155,7 @@ def compare(
             error = torch.where(numbers, error, torch.where(close, 0.0, math.inf))
         highest, worst = (error / allowed).reshape(-1).max(0)
         there = torch.take(error, worst), torch.take(allowed.expand_as(t), worst)
-        count, at, *figures = torch.stack([(~close).sum(), worst, highest, *there]).tolist()
+        count, at, *figures = torch.stack([(~close).sum().double(), worst.double(), highest, *there]).tolist()
         wrong += int(count)
         if figures[0] > ratio:
             ratio, measured, permitted = figures
