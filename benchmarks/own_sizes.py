@@ -155,6 +155,8 @@ def candidate_for(number: str, live: LiveTarget, inductor: bool) -> Candidate:
     Raises:
         ValueError: there is none.
     """
+    if not inductor and number not in CANDIDATES:
+        raise ValueError("there is no plain kernel for it; --inductor has one written")
     if not inductor:
         text = CANDIDATES[number]
         return render(Completion("files", 0, text, format_of(text)), live, on_gpu=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from pytest_kernelllm.suggest.edit import EditError
 from pytest_kernelllm.suggest.figures import shipped, slower_than_compile
 from pytest_kernelllm.suggest.files import PatchError
 from pytest_kernelllm.suggest.patch import COMBINED, combined, patch_name, suggestion, write_patches
-from pytest_kernelllm.suggest.place import FOLDER
+from pytest_kernelllm.suggest.place import FOLDER, target_in_header
 from pytest_kernelllm.suggest.style import Style
 
 
@@ -73,13 +72,11 @@ def write_suggestions(
     return paths
 
 
-_FOR = re.compile(r"^\+# Triton kernel for (.+?)::", re.MULTILINE)
-
-
 def _remove_orphans(store: Store, root: Path) -> None:
     """Removes the patches of files that are gone: no later run would."""
     for patch in store.patches.path.glob("*.patch"):
-        with contextlib.suppress(OSError, UnicodeDecodeError):
-            named = _FOR.search(patch.read_text(encoding="utf-8"))
-            if named and not (root / named[1]).exists():
+        with contextlib.suppress(OSError):  # one that cannot be read stays
+            added = (line[1:] for line in patch.read_bytes().splitlines() if line.startswith(b"+"))
+            targets = filter(None, map(target_in_header, added))
+            if not all((root / target.partition("::")[0]).exists() for target in targets):
                 store.patches.remove(patch.stem)

@@ -13,8 +13,8 @@ from torch.export.graph_signature import InputKind
 from torch.fx.graph import CodeGen
 from torch.utils import _pytree as pytree
 
-from pytest_kernelllm.generate.inductor.constants import NumbersAsOperations
 from pytest_kernelllm.generate.inductor.library import WholePads
+from pytest_kernelllm.generate.inductor.literals import NumbersAsOperations
 from pytest_kernelllm.generate.inductor.trace import (
     TraceError,
     exported_program,

@@ -17,8 +17,8 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
-from pytest_kernelllm.generate.inductor.constants import NumbersAsOperations
 from pytest_kernelllm.generate.inductor.library import decomposed, drops_out, keep_strides
+from pytest_kernelllm.generate.inductor.literals import NumbersAsOperations
 
 MOST_STEPS = 128
 """Steps of a recurrence, of all its layers and directions together, that a kernel module takes one by one."""

@@ -30,11 +30,11 @@ FEWEST_ROUNDS = 6
 CLOCK_TRIES = 4
 """How often a call is timed by the judge's clock behind as many overwrites of L2, at most…"""
 
-CLOCK_US = 8_000
-"""µs that a loop takes in the first attempt, and twice as many in each further one."""
-
 CLOCK_ATTEMPTS = 3
 """…and behind how many numbers of them."""
+
+CLOCK_US = 8_000
+"""µs that a loop takes in the first attempt, and twice as many in each further one."""
 
 
 class Implementation(Protocol):
@@ -69,11 +69,11 @@ def flushes_to_hide(implementations: Sequence[Implementation], flush_us: float) 
     """
     flushes = {}
     for implementation in implementations:
-        first = implementation.loop(1)[0]
-        if first < CALLS_US:
+        one_us = implementation.loop(1)[0]
+        if one_us < CALLS_US:
             implementation.loop(3)
-            first = implementation.loop(5)[0]
-        flushes[implementation.name] = min(1 + math.ceil(first / flush_us), MOST_FLUSHES)
+            one_us = implementation.loop(5)[0]
+        flushes[implementation.name] = min(1 + math.ceil(one_us / flush_us), MOST_FLUSHES)
     return flushes
 
 

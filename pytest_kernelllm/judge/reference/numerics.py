@@ -245,11 +245,11 @@ def _accepted_nonfinite(
     got: torch.Tensor, original: torch.Tensor, exact: torch.Tensor, allowed: torch.Tensor, free: bool
 ) -> torch.Tensor:
     """Returns a mask of elements that are right although they, or the expected ones, are not finite."""
-    largest = torch.finfo(got.dtype).max
+    most = torch.finfo(got.dtype).max
     nonfinite = ~original.isfinite()
     accepted = ((got == original) | (got.isnan() & original.isnan())) & nonfinite
     # A value so near to overflow that rounding decides may overflow, or not.
-    accepted |= (got == exact.sign() * math.inf) & (exact.abs() * (1 + allowed) >= largest)
+    accepted |= (got == exact.sign() * math.inf) & (exact.abs() * (1 + allowed) >= most)
     return accepted | (nonfinite & ~exact.isfinite()) if free else accepted
 
 

@@ -1,6 +1,6 @@
 """Measures outputs row by row, in chunks of bounded size.
 
-Little is asked of a tensor's values in between: each question waits for the GPU, which several processes share.
+Few values are read in between: each read waits for the GPU, which several processes share.
 """
 
 from __future__ import annotations

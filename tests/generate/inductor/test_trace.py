@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from pytest_kernelllm.generate.inductor.constants import MOST
+from pytest_kernelllm.generate.inductor.literals import MOST
 from pytest_kernelllm.generate.inductor.trace import MOST_STEPS, Exported, TraceError, export
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from pytest_kernelllm.generate.inductor.device import gpu_for
@@ -23,6 +26,19 @@ def exported(module: nn.Module, x: torch.Tensor) -> Exported:
     return export(module.eval(), ["x"], (fake,), {})
 
 
+def by_sums(module: nn.Module, x: torch.Tensor, kind: Callable[[Node], bool], library: str) -> torch.Tensor:
+    """The output of a module whose operations of a kind are sums."""
+    program = exported(module, x)
+    assert any(map(kind, program.graph.graph.nodes))
+    as_sums(program.graph.graph, depthwise=kind is is_depthwise)
+    program.graph.graph.lint()
+    program.graph.recompile()
+    assert library not in program.graph.code
+    weights = [module.get_parameter(name.removeprefix("self.")) for name in program.arguments if name != "x"]
+    [output] = program.graph(*weights, x)
+    return output
+
+
 @pytest.mark.parametrize(
     ("module", "shape"),
     [
@@ -35,14 +51,7 @@ def exported(module: nn.Module, x: torch.Tensor) -> Exported:
 )
 def test_the_sums_are_the_convolution(module: nn.Module, shape: tuple[int, ...]) -> None:
     x = torch.randn(shape, dtype=next(module.parameters()).dtype)
-    program = exported(module, x)
-    assert any(map(is_depthwise, program.graph.graph.nodes))
-    as_sums(program.graph.graph, depthwise=True)
-    program.graph.graph.lint()
-    program.graph.recompile()
-    assert "convolution" not in program.graph.code
-    weights = [module.get_parameter(name.removeprefix("self.")) for name in program.arguments if name != "x"]
-    [output] = program.graph(*weights, x)
+    output = by_sums(module, x, is_depthwise, "convolution")
     expected = module(x)
     assert output.dtype == expected.dtype
     torch.testing.assert_close(output, expected, atol=1e-5 if x.dtype == torch.float32 else 1e-2, rtol=1e-2)
@@ -79,13 +88,7 @@ def test_other_convolutions_stay(module: nn.Module) -> None:
 )
 def test_the_sums_are_the_average(module: nn.Module, shape: tuple[int, ...]) -> None:
     x = torch.randn(shape)
-    program = exported(module, x)
-    assert any(map(is_average, program.graph.graph.nodes))
-    as_sums(program.graph.graph, depthwise=False)
-    program.graph.graph.lint()
-    program.graph.recompile()
-    assert "avg_pool" not in program.graph.code
-    torch.testing.assert_close(program.graph(x)[0], module(x))
+    torch.testing.assert_close(by_sums(module, x, is_average, "avg_pool"), module(x))
 
 
 @pytest.mark.parametrize(
