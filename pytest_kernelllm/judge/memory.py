@@ -70,6 +70,10 @@ class CallBytes:
             return OWN + ROOFLINE + copies + 4 * (self.inputs + self.outputs) + 2 * (self.peak - self.outputs)
         return OWN + ROOFLINE + copies + 8 * self.inputs + 4 * self.peak + 12 * self.outputs
 
+    def spare(self) -> int:
+        """Returns the bytes that may stay in the judge's cache while a worker runs: ``usual`` has room for them."""
+        return self.inputs + self.outputs + ROOFLINE
+
     def least(self, policy: Policy) -> int:
         """Returns the bytes of a verdict whose inputs lie in the host's memory, see ``reference.originals``.
 
@@ -125,14 +129,17 @@ def release_host_cache() -> None:
         release()
 
 
-def make_room(needed: int) -> None:
+def make_room(needed: int, kept: int) -> None:
     """Frees the judge's own CUDA cache if the workers may need that memory.
+
+    Allocating it anew takes long while other processes use the GPU.
 
     Args:
         needed: bytes of the next probe.
+        kept: bytes that may stay cached.
     """
     if torch.cuda.mem_get_info()[0] < SPARE + ROOM * needed:
-        torch.cuda.empty_cache()  # only then: it waits for the GPU
+        release_cache(kept)  # only then: it waits for the GPU
 
 
 def is_scarce(needed: int, allowed: int | None) -> bool:

@@ -1,8 +1,9 @@
-"""Whether a worker's error reports too little memory. Whether memory was scarce is tested in tests/gpu/test_small_card_on_gpu.py."""
+"""Whether a worker's error reports too little memory, and what stays cached. The rest is tested in tests/gpu/test_small_card_on_gpu.py."""
 
 import pytest
+import torch
 
-from pytest_kernelllm.judge.memory import ran_out
+from pytest_kernelllm.judge.memory import OWN, CallBytes, make_room, ran_out
 
 
 @pytest.mark.parametrize(
@@ -20,3 +21,24 @@ from pytest_kernelllm.judge.memory import ran_out
 )
 def test_only_a_lack_of_memory_counts_as_one(error, memory):
     assert ran_out(error) is memory
+
+
+@pytest.mark.parametrize("rows", [True, False])
+@pytest.mark.parametrize(("inputs", "outputs", "peak"), [(6, 6, 6), (0, 4, 4), (8, 0, 0), (1, 4, 9)])
+def test_a_lease_has_room_for_what_stays_cached(inputs, outputs, peak, rows):
+    """Beside a worker's call: two probes' inputs, the memory shared with the worker, and what the worker allocates."""
+    gib = 1 << 30
+    call = CallBytes(inputs * gib, 0, outputs * gib, peak * gib, inputs * gib, 1 << 20, rows)
+    at_once = 2 * call.inputs + call.shared + call.peak
+    assert OWN + at_once + call.spare() <= call.usual()
+
+
+@pytest.mark.parametrize(("free", "cached", "emptied"), [(100, 50, False), (10, 50, True), (10, 3, False)])
+def test_a_small_cache_stays_where_memory_is_short(monkeypatch, free, cached, emptied):
+    gib, done = 1 << 30, []
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free * gib, 140 * gib))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: (20 + cached) * gib)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: 20 * gib)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: done.append(True))
+    make_room(4 * gib, 4 * gib)
+    assert bool(done) is emptied

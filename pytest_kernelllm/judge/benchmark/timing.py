@@ -30,7 +30,7 @@ FEWEST_ROUNDS = 6
 CLOCK_TRIES = 4
 """How often a call is timed by the judge's clock behind as many overwrites of L2, at most…"""
 
-CLOCK_ATTEMPTS = 3
+CLOCK_ATTEMPTS = 4
 """…and behind how many numbers of them."""
 
 CLOCK_US = 8_000

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+
 import torch
 
 CHUNK = 1 << 22
@@ -22,10 +25,24 @@ def fingerprint(tensor: torch.Tensor, seed: int, device: str | torch.device | No
         seed: of the random numbers.
         device: where that is computed; None: where the tensor lies.
     """
-    device = device or tensor.device
-    flat = tensor.detach().contiguous().reshape(-1).view(INTEGERS.get(tensor.itemsize, torch.int32))
+    return fingerprints([tensor], seed, device)[0]
+
+
+def fingerprints(
+    tensors: Sequence[torch.Tensor], seed: int, device: str | torch.device | None = None
+) -> list[tuple[int, ...]]:
+    """Returns the fingerprints of tensors on one device, which are read from it at once."""
+    sums = [_sums(tensor, seed, device or tensor.device) for tensor in tensors]
+    numbers = iter(torch.cat(sums).tolist() if sums else ())
+    return [tuple(itertools.islice(numbers, len(each))) for each in sums]
+
+
+def _sums(tensor: torch.Tensor, seed: int, device: str | torch.device) -> torch.Tensor:
+    # A single element is contiguous whatever its strides, and `view` refuses all but 1.
+    flat = tensor.detach().contiguous().squeeze().reshape(-1)
+    flat = flat.view(INTEGERS.get(tensor.itemsize, torch.int32))
     generator = torch.Generator(device).manual_seed(seed)
     factors = torch.empty(min(len(flat), CHUNK), dtype=torch.int64, device=device)
     factors.random_(-(1 << 63), None, generator=generator)
     sums = [part.to(device).to(torch.int64).mul_(factors[: len(part)]).sum() for part in flat.split(CHUNK)]
-    return tuple(torch.stack(sums).tolist())
+    return torch.stack(sums)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,8 +13,9 @@ from pytest_kernelllm.core.records import TensorSpec
 from pytest_kernelllm.core.stages import RUNNING
 from pytest_kernelllm.judge.reference import calls
 from pytest_kernelllm.judge.reference.acceptance import Trial
+from pytest_kernelllm.judge.reference.agreement import agrees, each_agrees
 from pytest_kernelllm.judge.reference.inputs import Inputs
-from pytest_kernelllm.judge.reference.numerics import Expected, agrees
+from pytest_kernelllm.judge.reference.numerics import Expected
 from pytest_kernelllm.judge.reference.originals import Modules, Originals, to_host
 from pytest_kernelllm.judge.reference.prepared import (
     Piece,
@@ -132,16 +133,23 @@ class LargeCalls:
         def confirm(placed: Mapping[str, Any]) -> None:
             if self._originals.on_host:
                 torch.cuda.empty_cache()  # of slices: all rows need room now
-            outputs, alike = run_all(placed), True
-            slices = in_slices(slicing, outputs, lambda rows: run_all(slicing.cut(dict(placed), rows)))
-            for leaf, whole in slices:
-                if not equal_to_half(leaf, whole):
-                    raise OriginalError(
-                        f"the original treats each row by itself for the inputs given, but not at {probe.describe()}; "
-                        "declare `dims` that reach lower, so that smaller inputs can be tried"
-                    )
-                alike = alike and agrees(leaf, whole, self._originals.policy)
-            if not alike:
+            outputs, policy = run_all(placed), self._originals.policy
+
+            def slices() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+                return in_slices(slicing, outputs, lambda rows: run_all(slicing.cut(dict(placed), rows)))
+
+            flags = []
+            for leaf, whole in slices():
+                close = equal_to_half(leaf, whole)
+                equal = each_agrees(leaf, whole, policy) if leaf.shape == whole.shape else close
+                flags.append(torch.stack([close, equal]))
+            near, alike = torch.stack(flags).all(0).tolist()
+            if not near:
+                raise OriginalError(
+                    f"the original treats each row by itself for the inputs given, but not at {probe.describe()}; "
+                    "declare `dims` that reach lower, so that smaller inputs can be tried"
+                )
+            if not (alike or all(agrees(leaf, whole, policy) for leaf, whole in slices())):
                 kept[:] = map(to_host, outputs) if self._originals.on_host else outputs
 
         if not self._originals.on_host:

@@ -14,15 +14,12 @@ from typing import Any
 import torch
 
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference.bounds import UNKNOWN, ErrorBounds, Least, derive_bounds, together_dims
+from pytest_kernelllm.judge.reference.bounds import ErrorBounds, derive_bounds
 from pytest_kernelllm.judge.reference.rows import (
     all_finite,
     as_rows,
     chunks,
-    distance,
     group_rms,
-    largest,
-    row_scale,
     unit_of,
 )
 
@@ -114,7 +111,13 @@ def unrounded(original: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]) -
 
 
 def compare(
-    got: torch.Tensor, expected: Expected, leaf: int, policy: Policy, tolerance: float | None
+    got: torch.Tensor,
+    expected: Expected,
+    leaf: int,
+    policy: Policy,
+    tolerance: float | None,
+    *,
+    described: bool = True,
 ) -> Difference:
     """Compares one output leaf with the expected one.
 
@@ -128,6 +131,7 @@ def compare(
         leaf: index of the leaf.
         policy: thresholds.
         tolerance: the marker's ``tolerance``, which replaces the derived relative error; or None.
+        described: whether to say where it is wrong, for which more of it is read.
     """
     original, exact, bounds = expected.original[leaf], expected.exact[leaf], expected.bounds[leaf]
     if not isinstance(bounds, ErrorBounds):
@@ -149,6 +153,8 @@ def compare(
             close |= _accepted_nonfinite(g, o, t, allowed, expected.free)
             misplaced = ~close & (g.isfinite() != o.isfinite())
             if bool(misplaced.any()):
+                if not described:
+                    return Difference(False, math.inf, 0.0)
                 first = start * t.shape[1] + int(misplaced.reshape(-1).to(torch.uint8).argmax())
                 return Difference(False, math.inf, 0.0, _where(first, got, original, expected.start))
             numbers = t.isfinite() & g.isfinite()
@@ -165,6 +171,8 @@ def compare(
         return off or Difference(True, measured, permitted, expected.note)
     if wrong <= bounds.outliers and measured <= bounds.worst:
         return Difference(True, measured, bounds.worst, expected.note)
+    if not described:
+        return Difference(False, measured, permitted)
     shown = exact if math.isfinite(measured) else original  # which has the NaN or infinity that is asked for
     return Difference(False, measured, permitted, _where(place, got, shown, expected.start))
 
@@ -180,65 +188,6 @@ def _compare_equal(
         return Difference(True, 0.0, 0.0, expected.note)
     first = int(wrong.reshape(-1).to(torch.uint8).argmax())
     return Difference(False, float(count), 0.0, _where(first, got, original, expected.start))
-
-
-def agrees(
-    got: torch.Tensor,
-    original: torch.Tensor,
-    policy: Policy,
-    tolerance: float | None = None,
-    least: Least = UNKNOWN,
-) -> bool:
-    """Whether an output is so near to the original's that it passes ``compare`` whatever float64 gives.
-
-    Half of the error that is always allowed may lie between both, in every element; the original's own error, of
-    which a multiple is allowed, makes up for the rest. So it is with the elements of a group together.
-
-    Args:
-        got: a candidate's output.
-        original: the original's, of the same shape and dtype.
-        policy: thresholds.
-        tolerance: the marker's, or None.
-        least: ``ErrorBounds.least`` of a similar output; all but the part for the original's own error may lie
-            between both.
-    """
-    if not got.is_floating_point():
-        return torch.equal(got, original)
-    if torch.equal(got, original):
-        return True
-    eps = torch.finfo(got.dtype).eps
-    floor = (policy.single_eps if got.dtype in (torch.float32, torch.float64) else policy.half_eps) * eps
-    floor = min(floor, floor if tolerance is None else tolerance)
-    share = 1 - 1 / policy.own_error_factor
-    near, together = max(floor / 2, share * least.element), max(floor, share * least.group)
-    ours, theirs = as_rows(got), as_rows(original)
-    if all(_each_within(ours[a:b], theirs[a:b], floor / 2) for a, b in chunks(ours, policy)):
-        return True  # and so is each group, whose size the elements make up
-    for start, stop in chunks(ours, policy):
-        g, o = ours[start:stop], theirs[start:stop]
-        if g.dtype != torch.float64:
-            g, o = g.float(), o.float()
-        finite = o.nan_to_num(0.0, 0.0, 0.0)
-        close = distance(g, o) <= near * unit_of(finite, row_scale(finite), got.dtype, True)
-        close &= g.isfinite() & o.isfinite()
-        if not bool((close | (g == o) | (g.isnan() & o.isnan())).all()):
-            return False
-    peak = largest(original).double().clamp_min(torch.finfo(got.dtype).tiny)
-    off = [
-        (
-            group_rms(got, original, dim, peak, policy)
-            > together * group_rms(torch.zeros_like(original), original, dim, peak, policy)
-        ).any()
-        for dim in together_dims(original)
-    ]
-    return not (off and bool(torch.stack(off).any()))
-
-
-def _each_within(got: torch.Tensor, original: torch.Tensor, share: float) -> bool:
-    """Whether each element differs by no more than a share of the original's, and is finite."""
-    wide = torch.promote_types(got.dtype, torch.float32)
-    near = original.to(wide)
-    return bool(((got.to(wide) - near).abs_() <= share * near.abs()).all() & near.sum().isfinite())
 
 
 def _accepted_nonfinite(
@@ -257,14 +206,17 @@ def _off_together(
     got: torch.Tensor, truth: torch.Tensor, bounds: ErrorBounds, tolerance: float, policy: Policy
 ) -> Difference | None:
     """Returns the worst group whose errors are larger than they may be, if there is one."""
-    for group in bounds.together:
-        errors = group_rms(truth, got, group.dim, group.peak, policy)
-        allowed = torch.maximum(group.allowed, tolerance * group.size)
-        if bool((errors > allowed).any()):
-            worst = int((errors / allowed).argmax())
+    found = [(group, group_rms(truth, got, group.dim, group.peak, policy)) for group in bounds.together]
+    allowed = [torch.maximum(group.allowed, tolerance * group.size) for group, _ in found]
+    off = [(errors > most).any() for (_, errors), most in zip(found, allowed, strict=True)]
+    for (group, errors), most, wrong in zip(
+        found, allowed, torch.stack(off).tolist() if off else (), strict=True
+    ):
+        if wrong:
+            worst = int((errors / most).argmax())
             size = float(group.size[worst]) or 1.0
             what = f"in {'row' if group.dim else 'column'} {worst} as a whole, whose values are about {size * group.peak:.3g}"
-            return Difference(False, float(errors[worst]) / size, float(allowed[worst]) / size, what)
+            return Difference(False, float(errors[worst]) / size, float(most[worst]) / size, what)
     return None
 
 

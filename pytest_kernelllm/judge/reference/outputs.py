@@ -111,7 +111,7 @@ class ReferenceOutputs:
                 raise
             self._keep(prepared)
         if self.device.startswith("cuda"):
-            make_room(prepared.bytes)
+            make_room(prepared.bytes, 0 if self.on_host else self.call.spare())
         return prepared
 
     def prepare_to_time(self, probe: Probe) -> PreparedProbe:

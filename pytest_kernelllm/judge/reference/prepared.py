@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from pytest_kernelllm.judge.reference import calls
-from pytest_kernelllm.judge.reference.fingerprint import fingerprint
+from pytest_kernelllm.judge.reference.bounds import Least
+from pytest_kernelllm.judge.reference.fingerprint import fingerprints
 from pytest_kernelllm.judge.reference.numerics import Expected
 from pytest_kernelllm.judge.reference.probes import Probe
 
@@ -45,14 +46,24 @@ class Sliced:
     """Raises ``OriginalError`` unless the original gives the same for all rows together. The arguments are the probe's,
     where the original runs."""
     passed: set[Mark] = field(default_factory=set, repr=False)
-    """The outputs of pieces that were right. Where inputs lie in the host's memory, equal ones need no comparison."""
+    """The outputs of pieces that were right: equal ones need no comparison."""
+    least: dict[str, list[Least]] = field(default_factory=dict, repr=False)
+    """The smallest errors that are allowed in the pieces compared with float64 so far, by the kind of stress, leaf by leaf."""
     secret: int = field(default_factory=lambda: secrets.randbits(62), repr=False)
     """The seed of fingerprints, which no candidate must know."""
 
-    def mark(self, piece: Piece, outputs: Sequence[torch.Tensor]) -> Mark:
-        """Returns what identifies a candidate's outputs in the rows of a piece."""
-        rows = piece.rows
-        return rows.start, *(fingerprint(output[rows], self.secret) for output in outputs)
+    def marks(self, pieces: Sequence[Piece], outputs: Sequence[torch.Tensor]) -> list[Mark]:
+        """Returns what identifies a candidate's outputs in the rows of each piece."""
+        parts = [output[piece.rows] for piece in pieces for output in outputs]
+        found = iter(fingerprints(parts, self.secret))
+        return [(piece.rows.start, *(next(found) for _ in outputs)) for piece in pieces]
+
+    def remember(self, right: Mapping[Mark, Piece], outputs: Sequence[torch.Tensor]) -> None:
+        """Notes the outputs of pieces that were found right.
+
+        Only what still has its mark: what was compared was the same, unless it changed twice meanwhile.
+        """
+        self.passed.update(right.keys() & self.marks(list(right.values()), outputs))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from pytest_kernelllm.judge.reference.agreement import every
 from pytest_kernelllm.judge.reference.rows import largest
 from pytest_kernelllm.judge.reference.tf32 import allowed_operations
 
@@ -106,10 +107,10 @@ def _independent(slicing: Slicing, arguments: Arguments, exact: Run) -> bool:
             raise  # calls that are not cut take even more
         except Exception:  # the original may refuse other sizes, in any way
             return False
-        for whole, part in zip(together, apart, strict=True):
-            expected = whole[alone - first : alone - first + few]
-            if expected.shape != part.shape or not _close(part, expected, CLOSE):
-                return False
+        middle_rows = slice(alone - first, alone - first + few)
+        pairs = zip(together, apart, strict=True)
+        if not every(_close(part, whole[middle_rows], CLOSE) for whole, part in pairs):
+            return False
     return True
 
 
@@ -128,12 +129,12 @@ def in_slices(
             yield leaf, whole[rows]
 
 
-def equal_to_half(leaf: torch.Tensor, expected: torch.Tensor) -> bool:
-    """Whether two outputs are of the same form, and equal in about half of their digits: fewer where one may be in TF32."""
+def equal_to_half(leaf: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+    """Returns whether two outputs are of the same form, and equal in about half of their digits: fewer where one may be in TF32."""
     within = torch.finfo(leaf.dtype).eps ** 0.5 if leaf.is_floating_point() else 0.0
     if leaf.is_cuda and leaf.dtype == torch.float32 and allowed_operations():
         within = TF32_CLOSE
-    return (leaf.shape, leaf.dtype) == (expected.shape, expected.dtype) and _close(leaf, expected, within)
+    return _close(leaf, expected, within)
 
 
 def _independent_for_others(slicing: Slicing, arguments: Arguments, exact: Run) -> bool:
@@ -149,7 +150,7 @@ def _independent_for_others(slicing: Slicing, arguments: Arguments, exact: Run) 
         raise
     except Exception:  # the original refuses such numbers, so no probe has them
         return True
-    return all(_close(part, whole[few:], CLOSE) for whole, part in zip(together, apart, strict=True))
+    return every(_close(part, whole[few:], CLOSE) for whole, part in zip(together, apart, strict=True))
 
 
 def _random(tensor: torch.Tensor) -> torch.Tensor:
@@ -160,21 +161,22 @@ def _random(tensor: torch.Tensor) -> torch.Tensor:
 def _same(slicing: Slicing, arguments: Arguments, outputs: Sequence[torch.Tensor], run: Run) -> bool:
     try:
         pairs = in_slices(slicing, outputs, lambda rows: run(slicing.cut(arguments, rows)))
-        return all(equal_to_half(leaf, whole) for leaf, whole in pairs)
+        return every(equal_to_half(leaf, whole) for leaf, whole in pairs)
     except torch.cuda.OutOfMemoryError:
         raise
     except Exception:  # as above
         return False
 
 
-def _close(value: torch.Tensor, expected: torch.Tensor, within: float) -> bool:
-    if torch.equal(value, expected):
-        return True
-    if not value.is_floating_point():
-        return False
+def _close(value: torch.Tensor, expected: torch.Tensor, within: float) -> torch.Tensor:
+    """Returns whether two outputs are of the same form, and as near to each other as that."""
+    if (value.shape, value.dtype) != (expected.shape, expected.dtype):
+        return torch.zeros((), dtype=torch.bool, device=value.device)
+    if not (value.is_floating_point() and value.numel()):
+        return (value == expected).all()
     scale = within * largest(expected)
     pairs = zip(value.reshape(-1).split(CHUNK), expected.reshape(-1).split(CHUNK), strict=True)
-    return bool(torch.stack([_all_close(a, b, within, scale) for a, b in pairs]).all())
+    return torch.stack([_all_close(a, b, within, scale) for a, b in pairs]).all()
 
 
 def _all_close(

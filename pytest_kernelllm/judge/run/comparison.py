@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import EllipsisType
 
@@ -11,16 +12,21 @@ import torch
 
 from pytest_kernelllm.core.records import Check
 from pytest_kernelllm.judge.reference import numerics
+from pytest_kernelllm.judge.reference.agreement import agrees_together, each_agrees
 from pytest_kernelllm.judge.reference.bounds import UNKNOWN, ErrorBounds, Least
 from pytest_kernelllm.judge.reference.numerics import Expected
-from pytest_kernelllm.judge.reference.prepared import Mark, PreparedProbe, Sliced
+from pytest_kernelllm.judge.reference.prepared import Mark, Piece, PreparedProbe, Sliced
 from pytest_kernelllm.judge.run.call import Judging, Uploaded, tensors_of
 
 EXACTLY = 2
-"""Pieces of a large output that are always compared with float64."""
+"""Pieces of a large output, among those not seen before, that are always compared with float64."""
 
 SAMPLED = 4
 """Pieces that are compared where a few are enough."""
+
+
+Agree = Callable[[torch.Tensor, torch.Tensor, Least], torch.Tensor]
+"""Returns whether an output agrees with the original's, as ``agreement`` says."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +37,8 @@ class _Part:
     """Indexes every output's first dimension; an ellipsis: everything."""
     expected: Expected
     where: str
-    mark: Mark | None = None
-    """Identifies the outputs that are compared, where they may come again."""
+    mark: Mark = ()
+    """Identifies the outputs of a piece."""
 
 
 def check_outputs(
@@ -58,9 +64,10 @@ def check_outputs(
     """
     references = judging.references
     outputs = [buffer for buffer, _ in uploaded.outputs]
+    unseen = _unseen(judging, prepared, outputs, sampled)
+    right = dict(unseen)
     worst: dict[int, tuple[float, Check]] = {}
-    for part in _parts(judging, prepared, outputs, sampled):
-        right = True
+    for part in _parts(judging, prepared, outputs, unseen, sampled):
         for i, buffer in enumerate(outputs):
             found = numerics.compare(
                 buffer[part.rows], part.expected, i, references.policy, references.tolerance
@@ -75,14 +82,14 @@ def check_outputs(
             check = Check(f"output {i} at {part.where}", found.passed, measured, found.allowed, detail)
             if not found.passed:
                 judging.findings.record(rule, check)
-            right = right and found.passed
+                right.pop(part.mark, None)
             ratio = found.measured / found.allowed if found.allowed else found.measured
             if i not in worst or ratio > worst[i][0]:
                 worst[i] = ratio, check
-        if right and part.mark and isinstance(prepared.expected, Sliced):
-            prepared.expected.passed.add(part.mark)
     for _, check in worst.values():
         judging.findings.record(rule, check)
+    if right and isinstance(prepared.expected, Sliced):
+        prepared.expected.remember(right, outputs)
 
 
 def check_updates(
@@ -122,52 +129,93 @@ def outputs_pass(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe) 
     """Whether all outputs are right, without recording checks."""
     policy, tolerance = judging.references.policy, judging.references.tolerance
     outputs = [buffer for buffer, _ in uploaded.outputs]
+    unseen = _unseen(judging, prepared, outputs, sampled=False)
     return all(
         numerics.compare(buffer[part.rows], part.expected, i, policy, tolerance).passed
-        for part in _parts(judging, prepared, outputs, sampled=False)
+        for part in _parts(judging, prepared, outputs, unseen, sampled=False)
         for i, buffer in enumerate(outputs)
     )
 
 
-def _parts(
+def _unseen(
     judging: Judging, prepared: PreparedProbe, outputs: Sequence[torch.Tensor], sampled: bool
-) -> Iterator[_Part]:
-    """Yields what is to be compared with float64: everything, or those pieces of a large output that need it."""
-    where, expected = prepared.probe.describe(), prepared.expected
+) -> dict[Mark, Piece]:
+    """Returns the pieces of a large output, or some of them, but those whose equals were found right before."""
+    expected = prepared.expected
     if not isinstance(expected, Sliced):
-        yield _Part(..., expected, where)
-        return
+        return {}
     pieces = expected.pieces
     if sampled and len(pieces) > SAMPLED:
         pieces = tuple(judging.rng.sample(pieces, SAMPLED))
-    exactly = () if sampled else judging.rng.sample(pieces, min(EXACTLY, len(pieces)))
-    least: dict[str, list[Least]] = {}
-    """What is known of the error that the original's own allows, by the kind of stress."""
-    for piece in sorted(pieces, key=lambda piece: piece not in exactly):
-        # The original's inputs have a long way to the GPU from the host's memory; the outputs lie there.
-        mark = expected.mark(piece, outputs) if prepared.on_host else None
-        if piece not in exactly and mark in expected.passed:
-            continue
-        known = least.get(piece.stress, [UNKNOWN] * len(outputs))
-        if piece in exactly or not _agree(expected, piece.rows, outputs, judging, known):
-            exact = expected.expect(piece.rows)
-            least.setdefault(
-                piece.stress, [b.least if isinstance(b, ErrorBounds) else UNKNOWN for b in exact.bounds]
-            )
-            yield _Part(piece.rows, exact, f"{where}, {piece.stress} inputs" if piece.stress else where, mark)
-        elif mark:
-            expected.passed.add(mark)
+    marks = expected.marks(pieces, outputs)
+    return {mark: piece for mark, piece in zip(marks, pieces, strict=True) if mark not in expected.passed}
 
 
-def _agree(
-    expected: Sliced,
-    rows: slice,
-    outputs: Sequence[torch.Tensor],
+def _parts(
     judging: Judging,
-    least: Sequence[Least],
-) -> bool:
-    policy, tolerance = judging.policy, judging.references.tolerance
-    return all(
-        numerics.agrees(buffer[rows], leaf, policy, tolerance, allowed)
-        for buffer, leaf, allowed in zip(outputs, expected.run(rows), least, strict=True)
-    )
+    prepared: PreparedProbe,
+    outputs: Sequence[torch.Tensor],
+    unseen: Mapping[Mark, Piece],
+    sampled: bool,
+) -> Iterator[_Part]:
+    """Yields what is to be compared with float64: everything, or those pieces of a large output that need it."""
+    where, expected = prepared.probe.describe(), prepared.expected
+    if isinstance(expected, Sliced):
+        exactly = [] if sampled else judging.rng.sample(list(unseen), min(EXACTLY, len(unseen)))
+        yield from _Pieces(judging, expected, outputs, unseen, where).parts(exactly)
+    else:
+        yield _Part(..., expected, where)
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """Pieces of a large output that were not seen before."""
+
+    judging: Judging
+    expected: Sliced
+    outputs: Sequence[torch.Tensor]
+    unseen: Mapping[Mark, Piece]
+    where: str
+
+    def parts(self, exactly: Sequence[Mark]) -> Iterator[_Part]:
+        """Yields the pieces that are to be compared with float64: these, and those that do not agree with the original."""
+        policy, tolerance = self.judging.policy, self.judging.references.tolerance
+        yield from map(self._in_float64, exactly)
+        rest = self._disagreeing(
+            [mark for mark in self.unseen if mark not in exactly],
+            lambda got, leaf, _: each_agrees(got, leaf, policy, tolerance),
+        )
+        for stress, alike in itertools.groupby(sorted(rest, key=self._stress), self._stress):
+            marks = list(alike)
+            if stress not in self.expected.least:
+                yield self._in_float64(marks.pop())
+            yield from map(
+                self._in_float64,
+                self._disagreeing(
+                    marks, lambda got, leaf, least: agrees_together(got, leaf, policy, tolerance, least)
+                ),
+            )
+
+    def _stress(self, mark: Mark) -> str:
+        return self.unseen[mark].stress
+
+    def _in_float64(self, mark: Mark) -> _Part:
+        """Returns a piece to compare, and notes what is allowed there, if it is less than elsewhere."""
+        rows, stress = self.unseen[mark].rows, self._stress(mark)
+        exact = self.expected.expect(rows)
+        here = [b.least if isinstance(b, ErrorBounds) else UNKNOWN for b in exact.bounds]
+        before = self.expected.least.get(stress, here)
+        self.expected.least[stress] = [a.smaller(b) for a, b in zip(before, here, strict=True)]
+        return _Part(rows, exact, f"{self.where}, {stress} inputs" if stress else self.where, mark)
+
+    def _disagreeing(self, marks: Sequence[Mark], agree: Agree) -> list[Mark]:
+        """Returns the pieces of which some output does not agree with the original's. All of it is read at once."""
+        flags = []
+        for mark in marks:
+            piece = self.unseen[mark]
+            least = self.expected.least.get(piece.stress, [UNKNOWN] * len(self.outputs))
+            got = [output[piece.rows] for output in self.outputs]
+            leaves = zip(got, self.expected.run(piece.rows), least, strict=True)
+            flags.append(torch.stack([agree(*leaf) for leaf in leaves]).all())
+        agreed = torch.stack(flags).tolist() if flags else []
+        return [mark for mark, right in zip(marks, agreed, strict=True) if not right]

@@ -148,6 +148,13 @@ def test_other_bytes_have_another_fingerprint(dtype):
     assert fingerprint(tensor.flip(1), 5) != mark
 
 
+@pytest.mark.parametrize("dtype", [torch.bool, torch.bfloat16, torch.float32, torch.int64, torch.complex128])
+def test_a_single_element_of_a_column_has_a_fingerprint(dtype):
+    column = torch.ones(1, 5).to(dtype)[:, 0]
+    assert column.stride() == (5,)
+    assert fingerprint(column, 5) == fingerprint(column.clone(memory_format=torch.contiguous_format), 5)
+
+
 def test_two_changes_of_the_highest_bit_do_not_cancel():
     tensor = torch.ones(CHUNK + 3)
     other = tensor.clone()

@@ -6,6 +6,7 @@ import torch
 
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import numerics
+from pytest_kernelllm.judge.reference.agreement import agrees
 from pytest_kernelllm.judge.reference.calls import (
     Float64Mode,
     copied,
@@ -574,9 +575,9 @@ def test_what_agrees_in_each_element_may_be_off_together():
     original[:, 5] *= 1e-4
     got = original.clone()
     got[:, 5] *= 1 + 1e-4  # far below each row's rounding error
-    assert not numerics.agrees(got, original, POLICY)
+    assert not agrees(got, original, POLICY)
     got = original * (1 + 4 * torch.finfo(torch.float32).eps)
-    assert numerics.agrees(got, original, POLICY)
+    assert agrees(got, original, POLICY)
 
 
 def test_an_output_may_be_as_far_from_an_inexact_original_as_its_own_error_allows():
@@ -584,17 +585,50 @@ def test_an_output_may_be_as_far_from_an_inexact_original_as_its_own_error_allow
     original = (exact * (1 + 1e-4 * torch.rand(64, 64))).float()
     [bounds] = expect(original, exact).bounds
     near = original * (1 + 1e-5 * torch.randn(64, 64).clamp(-2, 2))
-    assert not numerics.agrees(near, original, POLICY)
-    assert numerics.agrees(near, original, POLICY, least=bounds.least)
+    assert not agrees(near, original, POLICY)
+    assert agrees(near, original, POLICY, least=bounds.least)
     assert right(near, expect(original, exact))
     column = original.clone()
     column[:, 5] *= 1 + 4e-4  # as far as single elements may be off, but not all of them together
-    assert not numerics.agrees(column, original, POLICY, least=bounds.least)
+    assert not agrees(column, original, POLICY, least=bounds.least)
     assert not right(column, expect(original, exact))
     single = original.clone()
     single[3, 4] += 1e-5
-    assert numerics.agrees(single, original, POLICY, least=bounds.least)
-    assert not numerics.agrees(single, original, POLICY)
+    assert agrees(single, original, POLICY, least=bounds.least)
+    assert not agrees(single, original, POLICY)
+
+
+def test_an_output_may_be_as_far_from_the_original_as_other_inputs_change_the_exact_one():
+    exact = torch.randn(64, 64, dtype=torch.float64)
+    original = exact.float()
+    expected = expect(original, exact, nearby=[exact * (1 + 3e-4)])  # as with factors that are cut to TF32
+    [bounds] = expected.bounds
+    near = original * (1 - 1e-4)
+    assert not agrees(near, original, POLICY)
+    assert agrees(near, original, POLICY, least=bounds.least)
+    assert right(near, expected)
+    # A step of the same size everywhere is small beside large elements.
+    expected = expect(original, exact, nearby=[exact + 1e-4 * exact.sign()])
+    near = original + 5e-5 * torch.randn(64, 64).sign()
+    assert agrees(near, original, POLICY, least=expected.bounds[0].least)
+    assert right(near, expected)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_agrees_is_right(seed):
+    draw = torch.Generator().manual_seed(seed)
+    exact = torch.randn(48, 64, dtype=torch.float64, generator=draw)
+    own, near, off = (10 ** (-6 + 3 * float(torch.rand((), generator=draw))) for _ in range(3))
+    noise = [torch.randn(48, 64, dtype=torch.float64, generator=draw) for _ in range(3)]
+    original = (exact * (1 + own * noise[0])).float()
+    steps = near * (noise[1].sign() if seed % 2 else exact * noise[1])
+    expected = expect(original, exact, nearby=[exact + steps])
+    [bounds] = expected.bounds
+    for share in (0.03, 0.1, 0.3, 1.0, 3.0):
+        steps = share * off * (noise[2].sign() if seed % 3 else original.double() * noise[2])
+        got = (original.double() + steps).float()
+        if agrees(got, original, POLICY, least=bounds.least):
+            assert right(got, expected)
 
 
 def test_the_mean_of_ever_so_many_numbers_is_right_to_five_digits():

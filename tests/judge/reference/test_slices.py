@@ -9,7 +9,8 @@ from test_outputs import POLICY, of, references
 from torch import nn
 
 from pytest_kernelllm.core.records import TensorSpec
-from pytest_kernelllm.judge.reference.numerics import agrees, compare
+from pytest_kernelllm.judge.reference.agreement import agrees
+from pytest_kernelllm.judge.reference.numerics import compare
 from pytest_kernelllm.judge.reference.outputs import OriginalError
 from pytest_kernelllm.judge.reference.prepared import Sliced
 from pytest_kernelllm.judge.reference.probes import Probe
@@ -229,6 +230,23 @@ def test_rows_that_depend_on_others_for_some_inputs_only_are_not_decided():
     prepared = scarce.prepare(probe)
     with pytest.raises(OriginalError, match="each row by itself for the inputs given, but not at"):
         prepared.expected.confirm(prepared.arguments)
+
+
+def test_outputs_of_another_shape_for_all_rows_together_are_not_decided():
+    def narrowed(x):
+        return x[:, :32] if bool(x.abs().max() > 100) else x * 1
+
+    target = references(of(narrowed), policy=SLICED)
+    assert isinstance(prepare(target).expected, Sliced)
+    with pytest.raises(OriginalError, match="each row by itself for the inputs given, but not at"):
+        target.prepare(Probe("default", (("n", 23),), 2, rule="stress", stripes=("×8", "×10000")))
+
+
+def test_an_output_without_elements_may_be_beside_others(sliced):
+    prepared = prepare(sliced(of(lambda x: (x.relu(), x[:, :0]))))
+    assert isinstance(prepared.expected, Sliced)
+    prepared.expected.confirm(prepared.arguments)
+    assert [leaf.shape for leaf in prepared.expected.run(slice(4))] == [(4, 64), (4, 0)]
 
 
 def test_stress_leaves_tensors_that_the_user_keeps_as_they_are(sliced):
