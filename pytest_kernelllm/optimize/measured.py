@@ -127,25 +127,41 @@ def _gain(swap: Swap, calls: Sequence[_Call], compiled: bool, graphs: bool) -> R
 
     # From the classes: nn.Module.__call__ would run hooks of the user's.
     ways = [bound(swap.before.forward), bound(swap.after.forward)]
-    with torch.no_grad(), _restored(swap.module):
+    with torch.no_grad(), restored(swap.module):
         if graphs:
             ways = [_recorded(way) for way in ways]
         repeats = [_repeats(way) for way in ways]
         rounds = [[_seconds(way, n) for way, n in zip(ways, repeats, strict=True)] for _ in range(ROUNDS)]
-    ratios = sorted(before / after for before, after in rounds)
-    quarter = ROUNDS // 4
-    return Ratio(statistics.median(ratios), ratios[quarter], ratios[-1 - quarter])
+    return middle_half([before / after for before, after in rounds])
+
+
+def middle_half(ratios: Sequence[float]) -> Ratio:
+    """Returns the median of some rounds' ratios, and between which two the middle half of them lies."""
+    ordered, quarter = sorted(ratios), len(ratios) // 4
+    return Ratio(statistics.median(ordered), ordered[quarter], ordered[-1 - quarter])
 
 
 @contextmanager
-def _restored(module: nn.Module) -> Iterator[None]:
-    """A context after which a module's buffers, which calls may update, have the values from before."""
-    before = [(buffer, buffer.clone()) for buffer in module.buffers()]
+def restored(module: nn.Module) -> Iterator[None]:
+    """A context after which a module's buffers, which calls may update or replace, are the same with the values from before."""
+    holders = [(each, dict(each._buffers)) for each in module.modules()]
+    before = [(buffer, buffer.clone()) for buffer in module.buffers() if _writable(buffer)]
     try:
         yield
     finally:
-        for buffer, value in before:
-            buffer.copy_(value)
+        for each, buffers in holders:
+            each._buffers.update(buffers)
+        # Buffers of a model that was made in inference mode cannot be written elsewhere.
+        with torch.inference_mode():
+            for buffer, value in before:
+                buffer.copy_(value)
+
+
+def _writable(buffer: torch.Tensor) -> bool:
+    """Whether a call can update a buffer in place: PyTorch refuses where elements share memory, as after ``expand``."""
+    if buffer.layout is not torch.strided:
+        return True
+    return all(size < 2 or stride for size, stride in zip(buffer.shape, buffer.stride(), strict=True))
 
 
 def _recorded(way: Callable[[], Any]) -> Callable[[], Any]:
@@ -164,14 +180,15 @@ def _repeats(way: Callable[[], Any]) -> int:
 
 def _seconds(way: Callable[[], Any], repeats: int) -> float:
     """Returns the seconds of one call, from the call to the end of the GPU's work."""
-    _synchronize()
+    synchronize()
     start = time.perf_counter()
     for _ in range(repeats):
         way()
-    _synchronize()
+    synchronize()
     return (time.perf_counter() - start) / repeats
 
 
-def _synchronize() -> None:
+def synchronize() -> None:
+    """Waits for the GPU, if there is one."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()

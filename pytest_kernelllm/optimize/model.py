@@ -18,6 +18,7 @@ from pytest_kernelllm.optimize.graphs import graphing
 from pytest_kernelllm.optimize.kernel_index import KernelIndex, NoKernel
 from pytest_kernelllm.optimize.measured import gains
 from pytest_kernelllm.optimize.report import ModuleReport, OptimizeReport
+from pytest_kernelllm.optimize.whole import gains_in_model
 from pytest_kernelllm.store import Store
 
 
@@ -43,9 +44,10 @@ def optimize_model(
         store: a store or its folder; by default that of the project in the current folder.
         cuda_graphs: also record the whole model's ``forward`` as CUDA graphs, one for each form of call without
             gradients, and replay them.
-        example: calls the model once as it will be called, such as ``lambda: model(tokens)``. Then every kernel is timed at the
-            calls that it gets, and placed only where it is faster than what runs there. It runs without gradients; what it
-            raises is raised here, with the model as it was.
+        example: calls the model as it will be called, such as ``lambda: model(tokens)``. Then every kernel is timed at the
+            calls that it gets, and placed only where it is faster than what runs there. On a GPU, without ``cuda_graphs``
+            and ``compiled``, the example runs many times more where a kernel does not pay in a call alone, with and
+            without it. It runs without gradients; what it raises is raised here, with the classes of all modules as they were.
         compiled: whether the model will run under ``torch.compile``: with ``example``, a kernel must then beat the
             compiled module.
 
@@ -70,13 +72,16 @@ def optimize_model(
             f"optimize_model takes a callable as example, such as `lambda: model(tokens)`, not a {type(example).__qualname__}."
         )
     opened = open_store(store)
-    before = type(model)
-    replacement = Replacement(KernelIndex(opened, environment_of(model)))
+    before, here = type(model), environment_of(model)
+    replacement = Replacement(KernelIndex(opened, here))
     modules = tuple(replacement.replace(path, module) for path, module in list(model.named_modules()))
     try:
         if example is not None:
             measured = gains(replacement.swaps, example, compiled=compiled, graphs=cuda_graphs)
-            modules = tuple(replacement.keep_if_faster(module, measured) for module in modules)
+            whole: dict[str, Ratio | str] = {}
+            if here and here.device == "cuda" and not (compiled or cuda_graphs):
+                whole = gains_in_model(replacement.swaps, measured, model, example)
+            modules = tuple(replacement.keep_if_faster(module, measured, whole) for module in modules)
         if cuda_graphs:
             graphed = replace(swap("", model, graphing(model)), before=before)
             replacement.swaps = [graphed, *(swap for swap in replacement.swaps if swap.module is not model)]
@@ -133,20 +138,24 @@ class Replacement:
         gpu = record.verdict.environment.gpu
         return ModuleReport(path, cls.__qualname__, kernel.dotted, gain=record.verdict.speedup, gpu=gpu)
 
-    def keep_if_faster(self, report: ModuleReport, measured: Mapping[str, Ratio | str]) -> ModuleReport:
-        """Undoes the swap of a module whose kernel does not run at its calls or is not surely faster, and reports on it."""
-        gain = measured.get(report.path)
+    def keep_if_faster(
+        self, report: ModuleReport, measured: Mapping[str, Ratio | str], whole: Mapping[str, Ratio | str]
+    ) -> ModuleReport:
+        """Undoes the swap of a module whose kernel does not run at its calls or is not surely faster, and reports on it.
+
+        ``whole`` has how many times as fast the example as a whole is, where that decides.
+        """
+        gain = whole.get(report.path) or measured.get(report.path)
         if not report.kernel or gain is None:
             return report
         if isinstance(gain, Ratio) and gain.low > 1.0:
-            return replace(report, gain=gain)
+            return replace(report, gain=gain, whole=report.path in whole)
         [slow] = [swap for swap in self.swaps if swap.path == report.path]
         slow.undo()
         self.swaps.remove(slow)
         if isinstance(gain, Ratio):
-            reason = (
-                f"its kernel is not faster at this call: {gain.value:.2f}x [{gain.low:.2f}, {gain.high:.2f}]"
-            )
+            where = "in the example as a whole" if report.path in whole else "at this call"
+            reason = f"its kernel is not faster {where}: {gain.value:.2f}x [{gain.low:.2f}, {gain.high:.2f}]"
         else:
             reason = f"its kernel would not run at this call: {gain}"
         return ModuleReport(report.path, report.cls, reason=reason)

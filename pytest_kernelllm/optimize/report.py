@@ -36,6 +36,8 @@ class ModuleReport:
     gain: Ratio | None = None
     """Speedup over the ``forward`` that it replaces: at the example's call with the middle half of the rounds, else over
     eager at the marker's sizes, by the verdict; None if not measured."""
+    whole: bool = False
+    """Whether it is the speedup of the example as a whole, with the kernel in all modules where it does not pay in a call alone."""
     gpu: str = ""
     """The GPU that it was measured on."""
 
@@ -144,4 +146,5 @@ def _gain(module: ModuleReport) -> str:
         return "not measured"
     gain = module.gain
     where = f" on {module.gpu}" if module.gpu else ""
-    return f"{gain.value:.2f}x [{gain.low:.2f}, {gain.high:.2f}]{where}"
+    what = " of the example" if module.whole else ""
+    return f"{gain.value:.2f}x [{gain.low:.2f}, {gain.high:.2f}]{what}{where}"

@@ -308,7 +308,7 @@ def test_with_an_example_a_kernel_that_is_slower_there_is_not_placed(project) ->
 
 def test_with_an_example_a_kernel_that_is_faster_there_is_placed_with_its_gain(project) -> None:
     layers = project.path / "layers.py"
-    slow = "for _ in range(40):\n            torch.linalg.svd(torch.ones(64, 64))\n        return x * self.weight + 1"
+    slow = "for _ in range(400):\n            torch.linalg.svd(torch.ones(64, 64))\n        return x * self.weight + 1"
     layers.write_text(LAYERS.replace("return x * self.weight + 1", slow))
     project.verified(kernel_text())
     model = project.layers().Model().eval()
@@ -327,6 +327,17 @@ def test_an_example_that_fails_leaves_the_model_as_it_was(project, model) -> Non
         optimize_model(model, example=X)
     assert [type(module) for module in model.modules()] == before
     assert not any(module._forward_pre_hooks for module in model.modules())
+
+
+def test_an_example_runs_once_in_the_interpreter_though_there_is_a_gpu(project, monkeypatch) -> None:
+    project.verified(kernel_text())
+    model = project.layers().Model().eval()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    runs = []
+    report = optimize_model(model, example=lambda: runs.append(model.blocks[0](X)))
+    assert reason(report, "blocks.0").startswith("its kernel is not faster at this call: 0.")
+    assert len(runs) == 1
 
 
 @pytest.mark.parametrize("around", [torch.autocast("cpu", torch.bfloat16), torch.inference_mode()])
