@@ -21,6 +21,9 @@ _COLOURS = {"#010203": "var(--text)", "#040506": "var(--line)", "#070809": "var(
 """What matplotlib draws with, and the variable of ``page.css`` that replaces it."""
 _TEXT, _LINE, _POINT = _COLOURS
 
+_CROWDED = 300
+"""Range of an axis from which on the names of lines beside each other would overlap."""
+
 _SVG, _XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 
 
@@ -48,15 +51,12 @@ def roofline(points: Sequence[RooflinePoint]) -> Markup:
     axes.plot([low, high], [low, high], color=_TEXT, linewidth=1)
     for factor in (2, 4):
         axes.plot([low, high], [low * factor, high * factor], color=_LINE, linewidth=1, linestyle=(0, (4, 3)))
+    apart = high / low < _CROWDED
+    for factor in (1, 2, 4) if apart else (1,):
+        place = high / factor, high
         axes.annotate(
-            f"{100 // factor} %",
-            (high / factor, high),
-            (0, 3),
-            textcoords="offset points",
-            ha="center",
-            color=_TEXT,
+            f"{100 // factor} %", place, (0, 3), textcoords="offset points", ha="center", color=_TEXT
         )
-    axes.annotate("100 %", (high, high), (0, 3), textcoords="offset points", ha="center", color=_TEXT)
     dots = axes.scatter(least, taken, s=26, color=_POINT, alpha=0.8, linewidths=0, zorder=3)
     dots.set_urls([point.link for point in points])
     axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high))
