@@ -1,23 +1,30 @@
 """Verdicts on problems of KernelBench at their own sizes: seconds by part, and the judge's peak of GPU memory.
 
-    python benchmarks/own_sizes.py --kernelbench CHECKOUT [--times 2] [--inductor] [--profile] [PROBLEM ...]
+    python benchmarks/own_sizes.py --kernelbench CHECKOUT [--times 2] [--inductor] [--profile] [--beside N] [PROBLEM ...]
 
 One judge in one process, one candidate at a time; the first verdict on a problem includes starting and compiling.
 The candidates are plain kernels, one for each of ten problems of level 1; with ``--inductor``, the first one of the Inductor
-generator, for any problem, such as 63 or 2/17. ``--profile`` adds the operations of the judge's own process that
-took most of the GPU's time in the last verdict.
+generator, for any problem, such as 63 or 2/17. ``--profile`` adds the lines of the judge at which its thread was found most
+often, looked at a hundred times a second: where it computes, launches, or waits for the GPU. ``--beside N`` runs N
+more processes that judge the first problem over and over, as the slots of a run do.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import subprocess
+import sys
+import threading
 import time
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import torch
-from torch.profiler import profile
 
+import pytest_kernelllm
 from pytest_kernelllm.core.records import Candidate, Completion
 from pytest_kernelllm.discover.live import LiveTarget, load_target
 from pytest_kernelllm.generate.files import format_of
@@ -168,6 +175,63 @@ def candidate_for(number: str, live: LiveTarget, inductor: bool) -> Candidate:
     return render(completion, live, on_gpu=True)
 
 
+class Sampler:
+    """Looks at the stack of the thread that made it, while its block runs."""
+
+    EVERY_S = 0.01
+
+    def __init__(self) -> None:
+        self.lines: Counter[str] = Counter()
+        """How often a line of the judge was the innermost one…"""
+        self.stacks: Counter[str] = Counter()
+        """…and the calls that led there."""
+        self._watched = threading.get_ident()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        package = str(Path(pytest_kernelllm.__file__).parent)
+        while not self._over.wait(self.EVERY_S):
+            frame, ours = sys._current_frames().get(self._watched), []
+            while frame is not None:
+                code = frame.f_code
+                if code.co_filename.startswith(package):
+                    ours.append(f"{Path(code.co_filename).name}:{frame.f_lineno} {code.co_name}")
+                frame = frame.f_back
+            if ours:
+                self.lines[ours[0]] += 1
+                self.stacks[" < ".join(each.split()[1] for each in ours[:7])] += 1
+
+    def __str__(self) -> str:
+        total = max(1, sum(self.lines.values()))
+        return "\n".join(
+            f"    {count / total:6.1%}  {what}"
+            for counted in (self.lines, self.stacks)
+            for what, count in counted.most_common(15)
+        )
+
+
+@contextlib.contextmanager
+def neighbours(count: int, arguments: list[str]) -> Iterator[None]:
+    """Runs more processes of this script beside the block."""
+    command = [sys.executable, __file__, *arguments, "--times", "1000"]
+    started = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in started:
+            process.terminate()
+            process.wait()
+
+
 def main() -> int:
     """Prints a line for every verdict; 1 if one is not acceptance."""
     parser = argparse.ArgumentParser(
@@ -178,9 +242,11 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=2)
     parser.add_argument("--inductor", action="store_true")
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--beside", type=int, default=0, metavar="N")
     options = parser.parse_args()
     accepted = True
-    with Judge(find_environment("cuda"), deadline=120) as judge:
+    same = ["--kernelbench", str(options.kernelbench), *["--inductor"] * options.inductor, *options.problems]
+    with neighbours(options.beside, same), Judge(find_environment("cuda"), deadline=120) as judge:
         for number in options.problems or CANDIDATES:
             level, _, problem = number.rpartition("/")
             [file] = (options.kernelbench / "KernelBench" / f"level{level or 1}").glob(f"{problem}_*.py")
@@ -197,17 +263,13 @@ def main() -> int:
                 watched = options.profile and turn == options.times - 1
                 torch.cuda.reset_peak_memory_stats()
                 start = time.perf_counter()
-                with profile() if watched else contextlib.nullcontext() as seen:
+                with Sampler() if watched else contextlib.nullcontext() as seen:
                     verdict = judge.judge(candidate, Criteria(live, min_speedup=0.0))
                 took, peak = time.perf_counter() - start, torch.cuda.max_memory_allocated() / 2**30
                 parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in verdict.durations.items())
                 print(f"{file.stem}: {verdict.verdict} in {took:.2f} s, {peak:.1f} GiB; {parts}", flush=True)
-                print(f"    {verdict.reason}" if verdict.reason else "", end="")
-                if seen is not None:
-                    table = seen.key_averages()
-                    print(
-                        table.table(sort_by="self_device_time_total", row_limit=15, max_name_column_width=50)
-                    )
+                for line in filter(None, (verdict.reason, str(seen or ""))):
+                    print(line, flush=True)
                 accepted &= verdict.accepted
     return 0 if accepted else 1
 

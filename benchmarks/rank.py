@@ -1,6 +1,6 @@
 """What ``scan --model`` predicts beside what ``optimize_model`` then gains, on models of transformers with random weights.
 
-    python benchmarks/rank.py [--model llama vit] [--samples 4] [--search 10] [--out rank.json]
+    python benchmarks/rank.py [--model llama vit] [--classes CLASS ...] [--samples 4] [--search 10] [--out rank.json]
     python benchmarks/rank.py --count [--arch sm_90]
 
 With a GPU: ranks the model, writes markers for the rows that are worth it, has kernels written and judged, places them with
@@ -93,6 +93,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--count", action="store_true")
     parser.add_argument("--arch", default="sm_90")
     parser.add_argument("--generator", default="inductor")
+    parser.add_argument("--classes", nargs="+", metavar="CLASS", help="have kernels written for these alone")
     parser.add_argument("--samples", type=int, default=4)
     parser.add_argument("--search", type=float, default=10.0, metavar="SECONDS", help="a target")
     parser.add_argument("--rounds", type=int, default=30)
@@ -108,7 +109,8 @@ def _gains(
     settings = Settings(generator=options.generator, samples=options.samples, search=options.search)
     with open_session(project, settings) as session:
         for target in scan([project], project).targets:
-            outcomes(session, target)
+            if options.classes is None or target.name in options.classes:
+                outcomes(session, target)
     with torch.device("cuda"):
         model, example = factory()
     model = model.cuda()
@@ -123,14 +125,17 @@ def _gains(
         **{name: (lambda cls, name=name: cls == name) for name in dict.fromkeys(classes)},
     }
     found = {}
+    report = optimize_model(model, store=project / ".kernelllm", example=step)
+    report.restore()
+    print(report)
     print(f"{'placed':<28}{'predicted ms':>14}{'gained ms':>12}{'middle half':>22}{'step ms':>10}")
     for name, chosen in ways.items():
-        report = optimize_model(model, store=project / ".kernelllm", example=step)
         placed = [swap for swap in report._swaps if chosen(swap.before.__qualname__)]
+        if not placed:
+            continue
         rows = [row for row in ranking.modules if chosen(row.cls.rpartition(".")[2])]
         replaced = {swap.before.__qualname__ for swap in placed}
         predicted = sum(row.own_headroom_ms for row in rows if row.cls.rpartition(".")[2] in replaced)
-        report.restore()
         before, after = _times(step, placed, options.rounds)
         gained = sorted(b - a for b, a in zip(before, after, strict=True))
         quarter = len(gained) // 4

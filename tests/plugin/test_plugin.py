@@ -484,13 +484,16 @@ def scan_hash(project):
 
 
 def test_what_was_finished_before_a_kill_is_kept_and_believed(project):
-    """kill -9 while the second of two slow candidates is judged; the rerun judges only what was missing."""
+    """kill -9 as soon as one of two candidates is accepted, whichever is judged first; the rerun judges the other one."""
     slow = GOOD.replace("    return out", "    for _ in range(10**12):\n        pass\n    return out")
     (project.path / "candidates" / "Scale_1.py").write_text(slow)
-    command = [sys.executable, "-m", "pytest", *FILES, "-q", "--kernelllm-samples=2", "--kernelllm-workers=1"]
+    settings = ["--kernelllm-samples=2", "--kernelllm-workers=1", "--kernelllm-deadline=8"]
+    command = [sys.executable, "-m", "pytest", *FILES, "-q", *settings]
     process = subprocess.Popen(command, cwd=project.path, stdout=subprocess.DEVNULL, start_new_session=True)
-    store = project.path / ".kernelllm"
-    wait_until(lambda: list(store.glob("targets/*/verdicts/*.json")), process)
+    verdicts = project.path / ".kernelllm" / "targets"
+    wait_until(
+        lambda: any('"accepted"' in path.read_text() for path in verdicts.glob("*/verdicts/*.json")), process
+    )
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     (project.path / "candidates" / "Scale_1.py").write_text(CANDIDATES["Scale_1.py"])
