@@ -15,16 +15,8 @@ from pytest_kernelllm.passk.errors import BenchError
 from pytest_kernelllm.passk.gpu_use import watching_gpus
 from pytest_kernelllm.passk.levels import level_scores
 from pytest_kernelllm.passk.problems import Problem
-from pytest_kernelllm.passk.scores import (
-    Benchmark,
-    LeftOut,
-    Sample,
-    TargetScore,
-    rounds_of,
-    sample_of,
-    score,
-    together,
-)
+from pytest_kernelllm.passk.records import Benchmark, LeftOut, Sample, TargetScore
+from pytest_kernelllm.passk.scores import rounds_of, sample_of, score, together
 from pytest_kernelllm.passk.side_by_side import side_by_side
 from pytest_kernelllm.session.session import Session
 

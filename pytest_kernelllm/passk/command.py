@@ -21,7 +21,7 @@ from pytest_kernelllm.passk.errors import BenchError
 from pytest_kernelllm.passk.eval_results import write_eval_results
 from pytest_kernelllm.passk.plot import check_plot, write_plot
 from pytest_kernelllm.passk.problems import Problem
-from pytest_kernelllm.passk.scores import Benchmark, LeftOut, TargetScore
+from pytest_kernelllm.passk.records import Benchmark, LeftOut, TargetScore
 from pytest_kernelllm.passk.table import render_benchmark
 from pytest_kernelllm.report.progress import target_progress
 from pytest_kernelllm.session.session import open_session

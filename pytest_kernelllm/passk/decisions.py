@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pytest_kernelllm.passk.levels import first_sample
-from pytest_kernelllm.passk.scores import LeftOut, LevelDecisions, TargetScore
+from pytest_kernelllm.passk.records import LeftOut, LevelDecisions, TargetScore
 
 KINDS = {
     "memory": ("memory",),

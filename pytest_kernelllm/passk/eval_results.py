@@ -18,7 +18,7 @@ from typing import Any
 
 from pytest_kernelllm.core.records import Environment, Spread
 from pytest_kernelllm.passk.levels import UNCOMPILED
-from pytest_kernelllm.passk.scores import Benchmark, Sample, TargetScore
+from pytest_kernelllm.passk.records import Benchmark, Sample, TargetScore
 
 UNMEASURED = -1.0
 """KernelBench's time of what was not timed."""

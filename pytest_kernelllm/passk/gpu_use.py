@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 
 from pytest_kernelllm.judge.environment import equal_gpus, find_gpus
-from pytest_kernelllm.passk.scores import GpuUse
+from pytest_kernelllm.passk.records import GpuUse
 
 INTERVAL = 0.25
 """Seconds between two looks. NVML gives the busy share of the last 1/6 to 1 second, depending on the GPU."""

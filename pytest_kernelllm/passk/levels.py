@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pytest_kernelllm.passk.scores import FastP, LeftOut, LevelScore, Sample, TargetScore
+from pytest_kernelllm.passk.records import FastP, LeftOut, LevelScore, Sample, TargetScore
 
 SPEEDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
 """The p for which KernelBench's analysis gives fast_p."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.passk.errors import BenchError
 from pytest_kernelllm.passk.estimator import pass_at_k
-from pytest_kernelllm.passk.scores import Benchmark
+from pytest_kernelllm.passk.records import Benchmark
 
 FORMATS = (".svg", ".png")
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pytest_kernelllm.passk.scores import Benchmark
+from pytest_kernelllm.passk.records import Benchmark
 from pytest_kernelllm.report.schema import DRAFT, schema_of
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.words import counted
-from pytest_kernelllm.passk.scores import Sample, sample_of, score, together
+from pytest_kernelllm.passk.records import Sample
+from pytest_kernelllm.passk.scores import sample_of, score, together
 from pytest_kernelllm.passk.table import figure, translation_note
 
 

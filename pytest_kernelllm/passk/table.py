@@ -10,7 +10,7 @@ from rich.table import Table
 
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.passk.figures import RESULTS, SPEEDS
-from pytest_kernelllm.passk.scores import Benchmark, Score
+from pytest_kernelllm.passk.records import Benchmark, Score
 
 
 def render_benchmark(benchmark: Benchmark, width: int, color: bool) -> str:

@@ -13,7 +13,7 @@ from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
 from pytest_kernelllm.models.from_settings import chats, language_model, sampling
 from pytest_kernelllm.models.generator import NO_HOOK, KernelLLMGenerator, PromptHook
-from pytest_kernelllm.session.processes import PooledInductor
+from pytest_kernelllm.session.inductor import PooledInductor
 
 NAMES = ("auto", "kernelllm", "local", "endpoint", "inductor", "files")
 

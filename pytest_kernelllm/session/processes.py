@@ -7,7 +7,7 @@ import hashlib
 import importlib.util
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -18,9 +18,6 @@ from pytest_kernelllm.core.measured import Measured
 from pytest_kernelllm.core.overrides import Overrides
 from pytest_kernelllm.core.records import ADOPTED, Candidate, Completion, Environment, Target, Verdict
 from pytest_kernelllm.core.usage import Span
-from pytest_kernelllm.generate.inductor.generator import InductorGenerator
-from pytest_kernelllm.generate.inductor.variants import VARIANTS
-from pytest_kernelllm.generate.protocol import Request as GenerateRequest
 from pytest_kernelllm.pool.engine import open_engine, open_writers
 from pytest_kernelllm.pool.jobs import Engine, PoolFailed, PoolJob, ProcessLost
 from pytest_kernelllm.pool.messages import (
@@ -306,59 +303,6 @@ class TargetProcesses:
                 if self._closed:
                     self._writers.__exit__(None, None, None)
             return self._writers
-
-
-class PooledInductor(InductorGenerator):
-    """The ``inductor`` generator, at work in the judging processes."""
-
-    concurrent = True
-
-    def __init__(
-        self,
-        arch: str,
-        write: Callable[[Target, Sequence[int]], list[Completion]],
-        fastest: Callable[[Target, Sequence[Completion]], Completion] | None = None,
-        searched_for: str = "",
-    ) -> None:
-        """Writes nothing yet.
-
-        Args:
-            arch: the GPU architecture that the kernels are for.
-            write: ``TargetProcesses.write``.
-            fastest: ``SearchStage.fastest``; None: nothing is searched.
-            searched_for: the GPU and the budget, for ``identity``.
-        """
-        super().__init__(arch)
-        self._write = write
-        self._fastest = fastest
-        self._searched_for = searched_for
-
-    def identity(self) -> str:
-        """See ``InductorGenerator.identity``; what a search finds depends on the GPU and the budget as well."""
-        return f"{super().identity()} search={self._searched_for}" if self._fastest else super().identity()
-
-    def generate(self, requests: Sequence[GenerateRequest]) -> Iterator[tuple[GenerateRequest, Completion]]:
-        """Yields the requested completions, as far as there are so many distinct ones.
-
-        With a search, the first one is the fastest program found, and the others are those that it started from.
-
-        Raises:
-            SessionError: the target cannot be imported, built or called.
-        """
-        for request in requests:
-            for completion in self._completions(request.target, request.indices):
-                yield request, completion
-
-    def _completions(self, target: Target, indices: Sequence[int]) -> list[Completion]:
-        if self._fastest is None:
-            return self._write(target, indices)
-        written = self._write(target, range(len(VARIANTS)))
-        texts = [each for each in written if each.text]
-        if not texts:
-            return [replace(each, index=indices[0]) for each in written[:1]]
-        best = self._fastest(target, texts)
-        ordered = [best, *(each for each in texts if each.text != best.text)]
-        return [replace(each, index=n) for n, each in enumerate(ordered) if n in indices]
 
 
 def _overdue(error: StageOverdue) -> str:

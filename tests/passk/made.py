@@ -12,7 +12,8 @@ from pytest_kernelllm.core.records import (
     Timing,
     Verdict,
 )
-from pytest_kernelllm.passk.scores import Benchmark, TargetScore, score, together
+from pytest_kernelllm.passk.records import Benchmark, TargetScore
+from pytest_kernelllm.passk.scores import score, together
 
 HERE = Environment("cuda", "H200", "570", "sm_90", "2.13", "3.7", "3.11", "2")
 

@@ -9,15 +9,9 @@ from made import HERE, outcome, target
 from pytest_kernelllm.passk.eval_results import baseline, eval_results, write_eval_results
 from pytest_kernelllm.passk.levels import level_scores
 from pytest_kernelllm.passk.problems import Problem
+from pytest_kernelllm.passk.records import Benchmark, LeftOut, TargetScore
 from pytest_kernelllm.passk.schema import passk_schema
-from pytest_kernelllm.passk.scores import (
-    Benchmark,
-    LeftOut,
-    TargetScore,
-    sample_of,
-    score,
-    together,
-)
+from pytest_kernelllm.passk.scores import sample_of, score, together
 from pytest_kernelllm.passk.table import render_benchmark
 
 

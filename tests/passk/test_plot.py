@@ -7,7 +7,7 @@ from made import benchmark
 
 from pytest_kernelllm.passk.errors import BenchError
 from pytest_kernelllm.passk.plot import check_plot, write_plot
-from pytest_kernelllm.passk.scores import Sample
+from pytest_kernelllm.passk.records import Sample
 
 
 @pytest.fixture(scope="module")

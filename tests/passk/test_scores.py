@@ -4,8 +4,9 @@ import jsonschema
 import pytest
 from made import benchmark, outcome
 
+from pytest_kernelllm.passk.records import Benchmark, Sample
 from pytest_kernelllm.passk.schema import passk_schema
-from pytest_kernelllm.passk.scores import Benchmark, Sample, sample_of, score, together
+from pytest_kernelllm.passk.scores import sample_of, score, together
 from pytest_kernelllm.passk.table import notes, render_benchmark
 
 

@@ -20,8 +20,9 @@ from pytest_kernelllm.core.records import (
     Timing,
     Verdict,
 )
+from pytest_kernelllm.passk.records import Benchmark, TargetScore
 from pytest_kernelllm.passk.schema import passk_schema
-from pytest_kernelllm.passk.scores import Benchmark, TargetScore, sample_of, score, together
+from pytest_kernelllm.passk.scores import sample_of, score, together
 from pytest_kernelllm.passk.table import render_benchmark
 from pytest_kernelllm.report.json import build_report, write_report
 from pytest_kernelllm.report.markdown import job_summary, pull_request_section

@@ -12,7 +12,7 @@ from pytest_kernelllm.core.records import Case, Completion, Domain, Environment,
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.render.inductor import sections
 from pytest_kernelllm.generate.render.inductor.sections import Section
-from pytest_kernelllm.session.processes import PooledInductor
+from pytest_kernelllm.session.inductor import PooledInductor
 from pytest_kernelllm.session.search import SearchStage
 from pytest_kernelllm.session.session import open_session
 from pytest_kernelllm.store import Store
