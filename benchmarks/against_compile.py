@@ -1,15 +1,18 @@
 """KernelBench at its own sizes: eager, ``torch.compile``, ``torch.compile`` with its search, and this project's kernels.
 
     python benchmarks/against_compile.py --kernelbench CHECKOUT --out results.jsonl [1 2/17 level2 ...] [--limit 540]
-    python benchmarks/against_compile.py --out results.jsonl --table
+    python benchmarks/against_compile.py --kernelbench CHECKOUT --out results.jsonl --tuned [...] [--limit 540]
+    python benchmarks/against_compile.py --out results.jsonl [--bench passk.json] --table
     python benchmarks/against_compile.py --kernelbench CHECKOUT --out five.jsonl --artifacts FOLDER --dtypes float32 bfloat16
 
-Every problem is written, judged and timed on one GPU, several problems at once on several GPUs. Each result is appended to
-``--out`` as a line of JSON as soon as it is there; problems that have a line are left out, so a run that ended goes on.
+Problems are written, judged and timed side by side, as in ``kernelllm bench``. Each result is appended to ``--out`` as a line of
+JSON as soon as it is there; problems that have a line are left out, so a run that ended goes on. ``--bench`` adds what
+``kernelllm bench --kernelbench --json`` found about problems that have none.
 
-Times of eager, ``torch.compile`` and the kernel are the verdict's: one process, in turns, cold L2, the judge's clock. The search of
-``torch.compile`` (max-autotune, coordinate descent) is timed beside ``torch.compile``'s default in another process; its column
-is their ratio times the verdict's ``torch.compile``. Where there is no verdict, that process gives all times.
+Times of eager, ``torch.compile`` and the kernel are the verdict's: one process, in turns, cold L2, the judge's clock. With
+``--tuned`` nothing is judged: the search of ``torch.compile`` (max-autotune, coordinate descent) is timed beside its default,
+one problem at a time, so that nothing disturbs what it measures. The table's column is their ratio times the verdict's
+``torch.compile``; where there is no verdict, that run gives all times.
 
 ``--artifacts`` names a checkout of kaiming-cheng/kernelagent-optimization-artifacts; its kernels are judged in the same run.
 """
@@ -20,11 +23,9 @@ import argparse
 import json
 import math
 import os
-import queue
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -32,7 +33,7 @@ from typing import Any
 
 from compile_table import in_words, table
 
-from pytest_kernelllm.core.records import Completion, Verdict
+from pytest_kernelllm.core.records import Completion, Target, Verdict
 from pytest_kernelllm.generate.protocol import Generator, Request
 
 MARKED = """
@@ -54,6 +55,11 @@ CALLS = {
 }
 """How the artifact for a problem of level 1 is called with what the module has."""
 
+Job = dict[str, str]
+"""``problem``, such as 1/23_Softmax, its ``file``, and the ``dtype``."""
+
+Result = dict[str, Any]
+
 TUNED = {"max_autotune": True, "coordinate_descent_tuning": True}
 
 
@@ -67,33 +73,39 @@ def main() -> int:
     parser.add_argument("--out", type=Path, metavar="FILE")
     parser.add_argument("--artifacts", type=Path, metavar="FOLDER")
     parser.add_argument("--dtypes", nargs="+", default=["float32"])
-    parser.add_argument("--samples", type=int, default=4)
+    parser.add_argument(
+        "--samples", type=int, default=1, help="with a search, the first is the fastest found"
+    )
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="further settings")
-    parser.add_argument("--gpus", type=int, help="by default all")
     parser.add_argument("--limit", type=float, default=math.inf, metavar="SECONDS", help="begin none later")
+    parser.add_argument(
+        "--tuned", action="store_true", help="time torch.compile with its own search, judge nothing"
+    )
+    parser.add_argument("--bench", type=Path, metavar="FILE", help="results of kernelllm bench --json")
     parser.add_argument("--table", action="store_true", help="print the table of what is there, no more")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--measure", nargs=2, metavar=("FILE", "DTYPE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
         print(json.dumps(measure(Path(options.measure[0]), options.measure[1])))
         return 0
-    if options.worker:
-        return work(options)
     if options.out is None or not (options.table or options.kernelbench):
         parser.error("name --out and --kernelbench (or --table)")
     if not options.table:
-        run(options, list(missing(options)))
-    print(table(read(options.out)))
+        work = tuned if options.tuned else judged
+        for result in work(options, list(missing(options))):
+            with options.out.open("a", encoding="utf-8") as file:
+                print(json.dumps(result), file=file)
+            print(f"{result['problem']} {result['dtype']}: {in_words(result)}", file=sys.stderr, flush=True)
+    print(table([*results(options).values()]))
     return 0
 
 
-# --------------------------------------------------------------------------- which, and where
+# --------------------------------------------------------------------------- which
 
 
-def missing(options: argparse.Namespace) -> Iterator[dict[str, str]]:
+def missing(options: argparse.Namespace) -> Iterator[Job]:
     """Yields the jobs that have no result yet."""
-    done = {(each["problem"], each["dtype"]) for each in read(options.out)}
+    known = results(options)
     named = options.problems or (["1"] if options.artifacts else ["1", "2"])
     for name in named:
         level, _, number = name.removeprefix("level").partition("/")
@@ -102,13 +114,39 @@ def missing(options: argparse.Namespace) -> Iterator[dict[str, str]]:
             if options.artifacts and artifact(options.artifacts, _number(file)) is None:
                 continue
             for dtype in options.dtypes:
-                if (f"{level}/{file.stem}", dtype) not in done:
-                    yield {"problem": f"{level}/{file.stem}", "file": str(file.resolve()), "dtype": dtype}
+                job = {"problem": f"{level}/{file.stem}", "file": str(file.resolve()), "dtype": dtype}
+                there = known.get((job["problem"], dtype), {})
+                if ("beside" if options.tuned else "candidates") not in there:
+                    yield job
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    """Returns the results that a file holds."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+def results(options: argparse.Namespace) -> dict[tuple[str, str], dict[str, Any]]:
+    """Returns what is known about each problem and dtype, from all lines about it together."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    lines = options.out.read_text().splitlines() if options.out.exists() else []
+    benched = from_bench(json.loads(options.bench.read_text())) if options.bench else []
+    for each in [*benched, *map(json.loads, lines)]:
+        found.setdefault((each["problem"], each["dtype"]), {}).update(each)
+    return found
+
+
+def from_bench(report: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yields the results that a report of ``kernelllm bench --kernelbench`` holds."""
+    for scored in report["targets"]:
+        problem = scored["problem"]
+        candidates = [
+            {
+                "id": f"{report['generator']}-{sample['index']}",
+                "reason": sample["reason"],
+                "note": "",
+                "correct": sample["result"] == "correct",
+                "timing": sample if sample["kernel"] else None,
+            }
+            for sample in scored["samples"]
+        ]
+        name = f"{problem['level']}/{Path(problem['name']).stem}"
+        took = sum(sample["seconds"] for sample in scored["samples"])
+        yield {"problem": name, "dtype": "float32", "seconds": round(took, 1), "candidates": candidates}
 
 
 def artifact(folder: Path, number: int) -> str | None:
@@ -121,57 +159,7 @@ def _number(path: Path) -> int:
     return int(path.name.partition("_")[0])
 
 
-def run(options: argparse.Namespace, jobs: Sequence[dict[str, str]]) -> None:
-    """Shares the jobs among the GPUs."""
-    import torch
-
-    waiting: queue.SimpleQueue[dict[str, str]] = queue.SimpleQueue()
-    for job in jobs:
-        waiting.put(job)
-    end, writing = time.monotonic() + options.limit, threading.Lock()
-    threads = [
-        threading.Thread(target=serve, args=(gpu, waiting, end, options.out, writing))
-        for gpu in range(options.gpus or torch.cuda.device_count())
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
-def serve(gpu: int, waiting: queue.SimpleQueue[Any], end: float, out: Path, writing: threading.Lock) -> None:
-    """Gives jobs to a process that sees one GPU; one that dies is replaced."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    device = visible[gpu] if gpu < len(visible) and visible[gpu] else str(gpu)
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": device}
-    command = [sys.executable, __file__, "--worker", *sys.argv[1:]]
-    process = None
-    while time.monotonic() < end:
-        try:
-            job = waiting.get_nowait()
-        except queue.Empty:
-            break
-        if process is None or process.poll() is not None:
-            process = subprocess.Popen(
-                command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            )
-        assert process.stdin and process.stdout
-        try:
-            process.stdin.write(json.dumps(job) + "\n")
-            process.stdin.flush()
-            answer = process.stdout.readline()
-        except BrokenPipeError:
-            answer = ""
-        result = json.loads(answer) if answer else {**job, "error": "the process that measured it ended"}
-        with writing, out.open("a", encoding="utf-8") as file:
-            print(json.dumps(result), file=file, flush=True)
-        print(f"{job['problem']} {job['dtype']}: {in_words(result)}", file=sys.stderr, flush=True)
-    if process is not None and process.stdin:
-        process.stdin.close()
-        process.wait()
-
-
-# --------------------------------------------------------------------------- on one GPU
+# --------------------------------------------------------------------------- judged and timed
 
 
 class Artifacts(Generator):
@@ -194,13 +182,14 @@ class Artifacts(Generator):
                 yield request, Completion(self.name, 0, text, "kernel_module")
 
 
-def work(options: argparse.Namespace) -> int:
-    """Reads jobs from standard input, and answers each with a line."""
+def judged(options: argparse.Namespace, jobs: Sequence[Job]) -> Iterator[Result]:
+    """Yields the verdicts of each job's candidates in short, and the seconds that writing and judging took."""
     from pytest_kernelllm.config.settings import load_settings
+    from pytest_kernelllm.core.errors import SessionError
+    from pytest_kernelllm.discover.scan import scan_file
+    from pytest_kernelllm.passk.side_by_side import side_by_side
     from pytest_kernelllm.session.session import open_session
 
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever else is printed is no answer
     more = [Artifacts(options.artifacts)] if options.artifacts else []
     given = dict(pair.split("=", 1) for pair in options.set)
     chosen = {
@@ -210,35 +199,36 @@ def work(options: argparse.Namespace) -> int:
         "deadline": 240,
         **given,
     }
+    end = time.monotonic() + options.limit
     with tempfile.TemporaryDirectory() as folder:
         project = Path(folder)
+        targets = {}
+        for job in jobs:
+            level, _, name = job["problem"].partition("/")
+            file = project / f"level{level}_{job['dtype']}" / f"{name}.py"
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(Path(job["file"]).read_text() + MARKED.format(dtype=job["dtype"]))
+            [target] = scan_file(file, project).targets
+            targets[target] = job
         settings = load_settings(project, chosen)
-        with open_session(project, settings, generators=more) as session:
-            for line in sys.stdin:
-                job = json.loads(line)
+        with open_session(project, settings, generators=more, ahead=False) as session:
+
+            def work(target: Target) -> Result:
+                if time.monotonic() > end:
+                    return {}
+                start = time.monotonic()
                 try:
-                    result = {**job, **judged(session, project, job), "beside": beside(project, job)}
-                except Exception as error:
-                    result = {**job, "error": f"{type(error).__name__}: {error}"}
-                print(json.dumps(result), file=answers, flush=True)
-    return 0
+                    outcomes = session.judged(target, [outcome for outcome, _ in session.drafts(target)])
+                except SessionError as error:
+                    return {"error": str(error), "candidates": []}
+                took = round(time.monotonic() - start, 1)
+                return {"seconds": took, "candidates": [_short(outcome) for outcome in outcomes]}
 
-
-def judged(session: Any, project: Path, job: dict[str, str]) -> dict[str, Any]:
-    """Returns every candidate's verdict in short, and the seconds that writing and judging took."""
-    from pytest_kernelllm.discover.scan import scan_file
-
-    level, _, name = job["problem"].partition("/")
-    file = project / f"level{level}_{job['dtype']}" / f"{name}.py"
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(Path(job["file"]).read_text() + MARKED.format(dtype=job["dtype"]))
-    [target] = scan_file(file, project).targets
-    start = time.monotonic()
-    for candidate in session.candidate_ids:
-        session.expect(target, candidate)
-    outcomes = [session.outcome(target, candidate) for candidate in session.candidate_ids]
-    took = time.monotonic() - start
-    return {"seconds": round(took, 1), "candidates": [_short(outcome) for outcome in outcomes]}
+            for target in targets:
+                session.announce(target)
+            for target, result in side_by_side(work, list(targets), session.side_by_side):
+                if result:
+                    yield {**targets[target], **result}
 
 
 def _short(outcome: Any) -> dict[str, Any]:
@@ -250,21 +240,31 @@ def _short(outcome: Any) -> dict[str, Any]:
     return short
 
 
-def beside(project: Path, job: dict[str, str]) -> dict[str, Any]:
-    """Measures eager and both kinds of ``torch.compile`` in a process of their own."""
-    cache = {"TORCHINDUCTOR_CACHE_DIR": str(project / "cache")}
-    command = [sys.executable, __file__, "--measure", job["file"], job["dtype"]]
-    try:
-        done = subprocess.run(
-            command, env=os.environ | cache, capture_output=True, text=True, timeout=400, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return {"error": "took longer than 400 s"}
-    lines = done.stdout.splitlines()
-    if done.returncode or not lines:
-        return {"error": (done.stderr.strip().splitlines() or ["no reason"])[-1]}
-    result: dict[str, Any] = json.loads(lines[-1])
-    return result
+# --------------------------------------------------------------------------- torch.compile with its search
+
+
+def tuned(options: argparse.Namespace, jobs: Sequence[Job]) -> Iterator[Result]:
+    """Yields the times of eager and of both kinds of ``torch.compile``, each job's from a process of its own."""
+    end = time.monotonic() + options.limit
+    for job in jobs:
+        if time.monotonic() > end:
+            return
+        with tempfile.TemporaryDirectory() as cache:
+            command = [sys.executable, __file__, "--measure", job["file"], job["dtype"]]
+            environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": cache}
+            try:
+                done = subprocess.run(
+                    command, env=environment, capture_output=True, text=True, timeout=400, check=False
+                )
+            except subprocess.TimeoutExpired:
+                yield {**job, "beside": {"error": "took longer than 400 s"}}
+                continue
+        lines = done.stdout.splitlines()
+        if done.returncode or not lines:
+            why = (done.stderr.strip().splitlines() or ["no reason"])[-1]
+            yield {**job, "beside": {"error": why}}
+        else:
+            yield {**job, "beside": json.loads(lines[-1])}
 
 
 def measure(file: Path, dtype: str) -> dict[str, Any]:

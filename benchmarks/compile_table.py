@@ -83,8 +83,11 @@ def _row(result: dict[str, Any]) -> str:
         reasons = [c["reason"] or "not timed" for c in own]
         why = result.get("error") or next(iter(reasons), "no candidate")
         return f"| {name} | {' | '.join(cells)} | – | – | – | {seconds} | {result.get('seconds', '–')} | {why[:120]} |"
-    ratio, over = ours["timing"]["speedup_compiled"], "–"
-    shown = f"{ratio['value']:.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}]" if ratio else "–"
+    ratio, shown, over = ours["timing"].get("speedup_compiled"), "–", "–"
+    if ratio:
+        shown = f"{ratio['value']:.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}]"
+    elif "compile" in known:
+        shown = f"{known['compile'] / known['ours']:.2f}"
     if "tuned" in known:
         over = f"{known['tuned'] / known['ours']:.2f}"
     share = f"{ours['timing']['roofline_share']:.0%}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from statistics import geometric_mean
 
 from pytest_kernelllm.passk.records import FastP, LeftOut, LevelScore, Sample, TargetScore
 
@@ -42,6 +42,7 @@ def first_sample(score: TargetScore) -> Sample | None:
 def _level(level: int, firsts: Sequence[Sample | None], timed: bool) -> LevelScore:
     correct = [sample for sample in firsts if sample and sample.correct]
     speedups = [s.eager.p50 / s.kernel.p50 for s in correct if s.eager and s.kernel]
+    over_compiled = [s.compiled.p50 / s.kernel.p50 for s in correct if s.compiled and s.kernel]
     # A correct kernel that was not timed might be fast: then no share of fast ones is known.
     known = timed and len(speedups) == len(correct)
     return LevelScore(
@@ -49,6 +50,7 @@ def _level(level: int, firsts: Sequence[Sample | None], timed: bool) -> LevelSco
         problems=len(firsts),
         compiled=sum(sample is not None and sample.result not in UNCOMPILED for sample in firsts),
         correct=len(correct),
-        speedup=math.prod(s ** (1 / len(speedups)) for s in speedups) if known and speedups else None,
+        speedup=geometric_mean(speedups) if known and speedups else None,
         fast=tuple(FastP(p, sum(s > p for s in speedups) / len(firsts) if known else None) for p in SPEEDS),
+        speedup_compiled=geometric_mean(over_compiled) if known and over_compiled else None,
     )

@@ -35,6 +35,10 @@ class Sample(Record):
     """Time of a call with a cold L2, in µs, where one case was timed; None with several."""
     eager: Spread | None = None
     """The same for the original, measured in turns with the kernel."""
+    compiled: Spread | None = None
+    """The same for ``torch.compile`` of the original; None where it does not compile."""
+    roofline_share: float | None = None
+    """Time that the call's bytes and operations need at this GPU's measured rates, over the kernel's median; 0 to 1."""
     seconds: float = 0.0
     """What the verdict took, in this run or an earlier one; 0 where there is none."""
     durations: dict[str, float] = field(default_factory=dict)
@@ -125,8 +129,10 @@ class LevelScore(Record):
     compiled: int
     correct: int
     speedup: float | None
-    """Geometric mean over correct samples; None where nothing was timed, or none is correct."""
+    """Over eager, geometric mean over correct samples; None where nothing was timed, or none is correct."""
     fast: tuple[FastP, ...]
+    speedup_compiled: float | None = None
+    """Over ``torch.compile``, in the same way, of those that it compiles."""
 
 
 @dataclass(frozen=True)

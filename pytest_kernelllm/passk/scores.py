@@ -44,6 +44,8 @@ def sample_of(outcome: Outcome, *, code: bool = True) -> Sample:
         outcome.cached,
         only.kernel if only else None,
         only.eager if only else None,
+        only.compiled if only else None,
+        only.roofline_share if only else None,
         verdict.seconds,
         dict(verdict.durations),
     )

@@ -108,12 +108,14 @@ def _levels(benchmark: Benchmark) -> Table:
     for name in ("problems", "compiled", "correct"):
         table.add_column(name, justify="right")
     if benchmark.timed:
-        table.add_column("speedup", justify="right")
+        for name in ("over eager", "over torch.compile"):
+            table.add_column(name, justify="right")
         for fast in benchmark.levels[0].fast:
             table.add_column(f"fast_{fast.p:g}", justify="right")
     for level in benchmark.levels:
         counts = [str(n) for n in (level.problems, level.compiled, level.correct)]
-        times = [figure(level.speedup), *(figure(fast.value) for fast in level.fast)]
+        times = [figure(level.speedup), figure(level.speedup_compiled)]
+        times += [figure(fast.value) for fast in level.fast]
         table.add_row(f"level {level.level}", *counts, *(times if benchmark.timed else []))
     return table
 

@@ -23,7 +23,16 @@ def target(name="Scale"):
 
 
 def outcome(
-    sample, stage, *, rule="", verdict=None, speedup=None, translated=False, name="Scale", generator="local"
+    sample,
+    stage,
+    *,
+    rule="",
+    verdict=None,
+    speedup=None,
+    over_compiled=None,
+    translated=False,
+    name="Scale",
+    generator="local",
 ):
     """The outcome of a candidate that got as far as ``stage``; of none, where that is ``render``."""
     candidate_id = sample if sample == ADOPTED else CandidateId(generator, sample)
@@ -31,11 +40,9 @@ def outcome(
         return Outcome(target(name), candidate_id, reason="it wrote nothing")
     decided = verdict or ("accepted" if stage == "accepted" else "rejected")
     kernel, eager = Spread(1.0, 1.0, 1.0), Spread(*(speedup or 1.0,) * 3)
-    timing = (
-        (Timing("default", kernel, eager, kernel, eager, Ratio(speedup, speedup, speedup)),)
-        if speedup
-        else ()
-    )
+    compiled = Spread(*(over_compiled,) * 3) if over_compiled else None
+    ratio = Ratio(speedup, speedup, speedup) if speedup else None
+    timing = (Timing("default", kernel, eager, kernel, eager, ratio, compiled),) if ratio else ()
     made = Verdict(
         decided, "timing" if stage == "accepted" else stage, "why", "0" * 64, HERE, rule, timing=timing
     )

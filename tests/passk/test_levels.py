@@ -23,15 +23,15 @@ def scored(level, number, *outcomes, timed=True):
     )
 
 
-def right(sample, speedup):
-    return outcome(sample, "accepted", speedup=speedup)
+def right(sample, speedup, over_compiled=None):
+    return outcome(sample, "accepted", speedup=speedup, over_compiled=over_compiled)
 
 
 @pytest.fixture
 def benchmark():
     """Level 1: twice as fast, right but slow, wrong, and one that was left out. Level 2: the first sample does not run."""
     targets = (
-        scored(1, 2, right(0, 2.0)),
+        scored(1, 2, right(0, 2.0, over_compiled=1.5)),
         scored(1, 10, outcome(0, "timing", rule="speed", speedup=0.5), right(1, 3.0)),
         scored(1, 11, outcome(0, "correctness", rule="values")),
         scored(2, 1, outcome(0, "run", rule="run"), right(1, 4.0)),
@@ -75,6 +75,8 @@ def test_the_other_figures_count_every_problem(benchmark):
     first, second = benchmark.levels
     assert (first.problems, first.compiled, first.correct) == (4, 3, 2)
     assert first.speedup == pytest.approx(1.0)  # of 2 and 0.5
+    assert first.speedup_compiled == pytest.approx(1.5)  # the other one is not compiled
+    assert second.speedup_compiled is None
     assert (second.problems, second.compiled, second.correct, second.speedup) == (1, 1, 0, None)
 
 
@@ -105,6 +107,6 @@ def test_the_report_follows_the_schema_and_the_table_shows_each_level(benchmark)
     shown = render_benchmark(benchmark, 160, color=False)
     rows = [line.split() for line in shown.splitlines() if line.strip().startswith("level ")]
     assert rows == [
-        ["level", "1", "4", "3", "2", "1.00", "0.50", "0.25", "0.25", "0.25", "0.25", "0.00"],
-        ["level", "2", "1", "1", "0", "–", *["0.00"] * 6],
+        ["level", "1", "4", "3", "2", "1.00", "1.50", "0.50", "0.25", "0.25", "0.25", "0.25", "0.00"],
+        ["level", "2", "1", "1", "0", "–", "–", *["0.00"] * 6],
     ]
