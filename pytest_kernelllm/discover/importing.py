@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import importlib.util
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
@@ -34,12 +35,14 @@ def import_file(path: Path, root: Path) -> ModuleType:
     parts = path.relative_to(top).with_suffix("").parts
     if parts[-1] == "__init__":
         parts = parts[:-1]
+    before = set(sys.modules)
     try:
         if len(path.relative_to(top).parts) > 1 and all(part.isidentifier() for part in parts):
             module = importlib.import_module(".".join(parts))
         else:
             module = _import_alone(path)
     except (Exception, SystemExit) as error:
+        _forget(parts[0], set(sys.modules) - before)
         raise TargetError(f"{label(path, root)} cannot be imported: {in_one_line(error)}.") from error
     if not _same_file(module, path):
         raise TargetError(
@@ -63,6 +66,13 @@ def _import_alone(path: Path) -> ModuleType:
         sys.modules.pop(name, None)
         raise
     return module
+
+
+def _forget(package: str, names: Iterable[str]) -> None:
+    """Removes what a package had imported of itself before it failed, so that it fails again when it is tried again."""
+    for name in names:
+        if name.partition(".")[0] == package:
+            sys.modules.pop(name, None)
 
 
 def _loaded(path: Path) -> ModuleType | None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import pickle
 import sys
@@ -108,6 +109,19 @@ def test_package_file_is_imported_under_its_real_name(project):
     assert live.cls.__module__ == "shop.nn.layers"
     assert isinstance(pickle.loads(pickle.dumps(live.build(live.cases[0]))), live.cls)
     assert load(root).cls is live.cls
+
+
+def test_a_package_that_fails_after_the_file_fails_each_time(project):
+    """Python leaves the modules that such a package has imported, and would find them the second time."""
+    root = project.write_files(
+        {"store/__init__.py": "from . import layers\nimport nowhere", "store/layers.py": small(IDENTITY)}
+    )
+    for _ in range(2):
+        with pytest.raises(TargetError, match=r"^store/layers\.py cannot be imported: .*nowhere"):
+            load(root)
+    (root / "store" / "__init__.py").write_text("")
+    importlib.invalidate_caches()
+    assert load(root).cls.__module__ == "store.layers"
 
 
 def test_lone_files_of_one_name(project, monkeypatch):
