@@ -14,7 +14,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Prints one line per problem, ``path:line: what; what to do``. Returns 1 if there is any, else 0."""
     options = _parser().parse_args(argv)
     root = Path(options.root).absolute()
-    given = _below(root) if options.all else (Path(file).absolute() for file in options.files)
+    every = options.all or not options.files
+    given = _below(root) if every else (Path(file).absolute() for file in options.files)
     files = concerned(given)
     if not files:
         return 0
@@ -37,8 +38,10 @@ def _parser() -> argparse.ArgumentParser:
     # Without a width, argparse imports shutil to find the terminal's: some milliseconds in every commit.
     formatter = partial(argparse.HelpFormatter, width=100)
     parser = argparse.ArgumentParser("kernelllm-check", description=__doc__, formatter_class=formatter)
-    parser.add_argument("files", nargs="*", help="changed files, as pre-commit passes them")
-    parser.add_argument("--all", action="store_true", help="check every Python file below the root instead")
+    parser.add_argument("files", nargs="*", help="changed files, as pre-commit passes them (default: all)")
+    parser.add_argument(
+        "--all", action="store_true", help="check every Python file below the root, whichever are named"
+    )
     parser.add_argument(
         "--root", default=".", metavar="DIR", help="the project's root, as pytest's rootdir (default .)"
     )

@@ -168,6 +168,13 @@ def test_a_changed_helper_is_seen_by_all_but_not_by_its_own_name(tmp_path, monke
     assert "_triton.scale is stale" in line
 
 
+def test_without_files_every_one_is_checked(project, check) -> None:
+    """As with ruff: a silent success that read nothing would mislead who runs it by hand."""
+    assert check() == []
+    (project / "broken.py").write_text("triton_candidate(\n")
+    assert check() == check("--all") != []
+
+
 def test_all_leaves_out_virtual_environments_and_hidden_folders(project, check) -> None:
     for folder, mark in ((".hidden", "x"), ("env", "pyvenv.cfg")):
         (project / folder).mkdir()
