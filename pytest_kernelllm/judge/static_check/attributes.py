@@ -62,7 +62,7 @@ def _member(path: str, name: str) -> str | None:
     if path == SELF:
         return f"touches `{name}`" if name in _inside_python() or name in INSIDE_MODULES else None
     if path.startswith(f"{SELF}."):
-        return f"touches `{name}`" if is_guarded(name, private=False) else None
+        return f"touches `{name}`" if is_guarded(name, below_target=True) else None
     if path in (UNKNOWN, OWN_CLASS):
         return f"touches `{name}`" if is_guarded(name) else None
     holder, member = path, ""
@@ -99,11 +99,16 @@ def is_dunder(name: str) -> bool:
     return name.startswith("__")
 
 
-def is_guarded(name: str, private: bool = True) -> bool:
-    """Whether an attribute is refused on an object of unknown type."""
+def is_guarded(name: str, below_target: bool = False) -> bool:
+    """Whether an attribute is refused on an object of unknown type, or on a part of the target.
+
+    A part is a layer, a tensor or a plain value, and its name anything: those of Triton's functions, such as ``fn``, too.
+    """
     if name in MEMBERS or name in OTHER_MEMBERS:
         return False
-    return name in _guarded() or is_dunder(name) or (private and name.startswith("_"))
+    if name in _guarded() or is_dunder(name):
+        return True
+    return not below_target and (name in INSIDE_TRITON or name.startswith("_"))
 
 
 @cache
@@ -114,12 +119,12 @@ def _inside_python() -> frozenset[str]:
 
 @cache
 def _guarded() -> frozenset[str]:
-    """Returns all attributes of tensors, layers, Triton's functions and Python's internals.
+    """Returns all attributes of tensors, layers and Python's internals.
 
     Those that are not among the allowed members are refused on any object. A name that is not in here is
     an attribute of the target.
     """
-    return _inside_python() | INSIDE_MODULES | INSIDE_TRITON | INSIDE_TORCH | _inside_installed_torch()
+    return _inside_python() | INSIDE_MODULES | INSIDE_TORCH | _inside_installed_torch()
 
 
 def _inside_installed_torch() -> set[str]:

@@ -46,6 +46,17 @@ def test_an_ordinary_kernel_module_passes():
     assert find_violations(GOOD) == []
 
 
+@pytest.mark.parametrize("part", ["self.proj.fn", "self.net.module", "self.layers[0].fn.cache", "self.fn"])
+def test_parts_of_a_target_may_be_called_like_something_in_triton(part):
+    assert find_violations(GOOD.replace("out.view(x.shape)", f"out.view(x.shape) + {part}.weight")) == []
+
+
+@pytest.mark.parametrize("holder", ["kernel", "x", "helper(self)", "vars_of[0]"])
+def test_anywhere_else_such_names_are_refused(holder):
+    violations = find_violations(GOOD.replace("out.view(x.shape)", f"{holder}.fn.weight"))
+    assert any("`fn`" in f"{each}" for each in violations)
+
+
 REFUSED = {
     "def f():\n    return __name__": "reads the module's name",
     "if __name__ == 'kernel_module':\n    pass": "reads the module's name",
