@@ -192,6 +192,24 @@ def check_bfloat16_dot(device):
     torch.testing.assert_close(out.cpu(), x.float() @ y.float())
 
 
+@triton.jit
+def row_sum(x_ptr, out_ptr, N: tl.constexpr):
+    row = tl.program_id(0)
+    total = tl.sum(tl.load(x_ptr + row * N + tl.arange(0, N)), axis=0)
+    tl.store(out_ptr + row, total.to(tl.float32))
+
+
+def check_half_sums(device):
+    """A sum in half precision is a number, and each addition is rounded."""
+    exact = torch.rand(64, 1024, generator=torch.Generator().manual_seed(0))
+    for dtype in (torch.bfloat16, torch.float16):
+        x, out = exact.to(dtype), torch.empty(64, device=device)
+        row_sum[(64,)](x.to(device), out, N=1024)
+        right = x.double().sum(1)
+        torch.testing.assert_close(out.cpu().double(), right, rtol=8 * torch.finfo(dtype).eps, atol=0)
+        assert not torch.equal(out.cpu().to(dtype), right.to(dtype))
+
+
 def check_grid(device):
     x, out = torch.ones(4, device=device), torch.empty(4, device=device)
     for grid in ((1, 65536), (1, 1, 65536)):

@@ -214,8 +214,10 @@ def _off_together(
     ):
         if wrong:
             worst = int((errors / most).argmax())
-            size = float(group.size[worst]) or 1.0
-            what = f"in {'row' if group.dim else 'column'} {worst} as a whole, whose values are about {size * group.peak:.3g}"
+            size = float(group.size[worst])
+            values = f"about {size * group.peak:.3g}" if size else "0"
+            what = f"in {'row' if group.dim else 'column'} {worst} as a whole, whose values are {values}"
+            size = size or 1.0
             return Difference(False, float(errors[worst]) / size, float(most[worst]) / size, what)
     return None
 

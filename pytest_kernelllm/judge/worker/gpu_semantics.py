@@ -3,6 +3,7 @@
 - ``tl.maximum``, ``tl.minimum`` and ``tl.clamp`` drop NaN unless the kernel asks to propagate it.
 - ``tl.max`` and ``tl.min`` with indices compare pairs of elements, so they may lose a NaN.
 - ``tl.reduce`` with a function of the kernel's own combines halves, and not one element after the other.
+- ``tl.sum`` of float16 and bfloat16 does so, too, and rounds each sum.
 - ``tl.dot`` of float32 rounds its operands to TF32 unless the kernel asks for ``ieee`` or ``tf32x3``.
 - Floats and booleans among a kernel's arguments are tensors; floats are rounded to float32.
 - Grids are bounded.
@@ -74,11 +75,10 @@ def _fix_dot() -> None:
 def _fix_reductions() -> None:
     total, extreme = ReduceOps.sum, ReduceOps.min_max
 
-    def wide_total(reduction: Any, value: Any) -> Any:
-        if value.dtype.scalar != tl.bfloat16:
-            return total(reduction, value)
-        wide = np.sum(widen(value.handle.data), axis=reduction.axis, keepdims=reduction.keep_dims)
-        return reduction.to_tensor(narrow(np.asarray(wide)), tl.bfloat16)
+    def rounded_total(reduction: Any, value: Any) -> Any:
+        if value.dtype.scalar in (tl.bfloat16, tl.float16):
+            return reduction.generic_reduce([value])[0]
+        return total(reduction, value)
 
     def pairwise(reduction: Any, value: Any, val_reduce_op: Any, idx_reduce_op: Any = None) -> Any:
         value = value[0] if isinstance(value, tuple) else value
@@ -95,7 +95,7 @@ def _fix_reductions() -> None:
             best, index = (np.expand_dims(part, reduction.axis) for part in (best, index))
         return reduction.to_tensor(best, value.dtype), reduction.to_tensor(index, tl.int32)
 
-    ReduceOps.sum, ReduceOps.min_max = wide_total, pairwise
+    ReduceOps.sum, ReduceOps.min_max = rounded_total, pairwise
     one_by_one = ReduceOps.generic_reduce
 
     def in_halves(reduction: Any, inputs: Any) -> Any:

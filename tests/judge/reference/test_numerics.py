@@ -538,6 +538,15 @@ def test_a_small_column_is_judged_by_its_own_scale(value):
     assert right(x * (1 + 1e-7), expect(x))
 
 
+def test_what_is_wrong_in_a_column_of_zeros_is_said_to_be_zero():
+    x = columns()
+    x[:, 5] = 0
+    got = x.clone()
+    got[:, 5] = 1e-14
+    detail = compare(got, expect(x), 0, POLICY, None).detail
+    assert detail == "in column 5 as a whole, whose values are 0"
+
+
 def test_a_short_row_is_judged_by_its_own_scale():
     x = columns().t().contiguous()[:, :6]
     got = x.clone()

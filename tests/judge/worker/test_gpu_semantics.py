@@ -55,6 +55,7 @@ def failed():
             "wide_scalars",
             "dot",
             "bfloat16_dot",
+            "half_sums",
             "grid",
         ),
         *("words", "builtins", "value_of_constants", "other_names"),

@@ -24,7 +24,9 @@ from pytest_kernelllm.core.syntax import (
 )
 from pytest_kernelllm.generate.render.errors import RenderError
 
-_ALLOWED = frozenset({"torch", "torch.nn", "torch.nn.functional", "triton", "triton.language", "math"})
+_ALLOWED = frozenset(
+    {"torch", "torch.nn", "torch.nn.functional", "triton", "triton.language", "triton.language.math", "math"}
+)
 _FORGOTTEN: Mapping[str, str] = {
     "torch": "torch",
     "nn": "torch.nn",

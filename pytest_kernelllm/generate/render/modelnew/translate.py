@@ -19,6 +19,7 @@ from pytest_kernelllm.core.syntax import (
     expression,
     first_line,
     free_name,
+    imports_of,
     is_jitted,
     literal,
 )
@@ -50,6 +51,9 @@ if TYPE_CHECKING:
     from pytest_kernelllm.discover.live import LiveTarget
 
 _RESERVED = frozenset({"forward", "SUPPORTS", "self"})
+_INSTALLED = frozenset({"torch", "triton", "math"})
+_SET_IN: Mapping[type[ast.stmt], str] = {ast.If: "under a condition", ast.Try: "in a `try` statement"}
+"""Where a name is set that may hold other values elsewhere; in a loop, otherwise."""
 
 
 def translate_modelnew(source: str, live: LiveTarget) -> list[Rendered]:
@@ -99,6 +103,7 @@ class _Answer:
         self._match = Match()
         self._lines, self._live = source.split("\n"), live
         self._domain = live.cases[0].domain
+        tree = _without_tries(tree)
         self._imports = imports(tree)
         tree = without_namespaces(without_guards(tree))
         self._top = _definitions(tree if self._domain.grad else as_functions(tree, self._imports))
@@ -160,9 +165,8 @@ class _Answer:
                 "a kernel module holds kernels and functions only."
             )
         if not isinstance(node, ast.FunctionDef | ast.Assign | ast.AnnAssign):
-            raise RenderError(
-                f"Line {node.lineno}: `{name}` is set under a condition or in a loop at top level."
-            )
+            where = _SET_IN.get(type(node), "in a loop")
+            raise RenderError(f"Line {node.lineno}: `{name}` is set {where} at top level.")
         new = self._spelling.statement(copy.deepcopy(node))
         if isinstance(new, ast.FunctionDef):
             new.name = self._renamed.get(name, name)
@@ -226,6 +230,26 @@ class _Training(ast.NodeTransformer):
         if dotted(node) == "self.training":
             return ast.copy_location(ast.Constant(self._training), node)
         return self.generic_visit(node)
+
+
+def _without_tries(tree: ast.Module) -> ast.Module:
+    """Writes the body of a ``try`` at top level in its place, in place, where it only imports what is installed and sets literals."""
+    tree.body = [
+        part
+        for node in tree.body
+        for part in ([*node.body, *node.orelse] if isinstance(node, ast.Try) and _succeeds(node) else [node])
+    ]
+    return tree
+
+
+def _succeeds(node: ast.Try) -> bool:
+    """Whether nothing in the body of a ``try`` can fail, as far as a kernel module may have it at all."""
+    return not node.finalbody and all(
+        {found.module.partition(".")[0] for _, found in imports_of(part)} <= _INSTALLED
+        if isinstance(part, ast.Import | ast.ImportFrom)
+        else isinstance(part, ast.Assign) and isinstance(part.value, ast.Constant)
+        for part in node.body
+    )
 
 
 def _definitions(tree: ast.Module) -> dict[str, ast.stmt]:

@@ -17,6 +17,7 @@ from pytest_kernelllm.judge.static_check.static_check import find_violations
 from pytest_kernelllm.pool.candidate import Speed, judge_candidate
 
 HEAD = """
+import contextlib
 import functools
 import torch
 import torch.nn as nn
@@ -392,6 +393,21 @@ FORMS = {
         def norm_of(x, w, b, eps):
             return norm(x, w, b, eps)
         """ + textwrap.indent(CALLS.format(call="norm_of"), "        "),
+    "own context manager": """
+        @contextlib.contextmanager
+        def device_context(device):
+            device = torch.device(device)
+            backend = getattr(torch, device.type, None)
+            if backend is not None and hasattr(backend, "device"):
+                with backend.device(device):
+                    yield
+            else:
+                yield
+
+        def norm_of(x, w, b, eps):
+            with device_context(x.device):
+                return norm(x, w, b, eps)
+        """ + textwrap.indent(CALLS.format(call="norm_of"), "        "),
     "context that is read": f"""
         class Norm(torch.autograd.Function):
             @staticmethod
@@ -462,4 +478,21 @@ def test_forms_of_public_kernels_are_accepted(judge: Judge, form: str) -> None:
 )
 def test_functions_that_cannot_be_bound(text: str, message: str) -> None:
     with pytest.raises(RenderError, match=message):
+        rendered("LayerNorm", HEAD + text)
+
+
+def test_a_context_manager_that_does_more_than_enter_a_device_is_refused() -> None:
+    text = """
+@contextlib.contextmanager
+def half():
+    with torch.autocast("cuda", torch.float16):
+        yield
+
+
+def norm_of(x, w, b, eps):
+    with half():
+        return norm(x, w, b, eps)
+
+""" + CALLS.format(call="norm_of")
+    with pytest.raises(RenderError, match="imports contextlib"):
         rendered("LayerNorm", HEAD + text)

@@ -137,6 +137,49 @@ def test_substitutes_and_constants_of_the_module_go_together(
     assert ".tanh(" not in source
 
 
+@pytest.mark.parametrize(
+    ("constant", "value", "written"),
+    [
+        ("from triton.language.math import rsqrt", "rsqrt(x)", "tl.math.rsqrt("),
+        ("import triton.language.math as tlm", "tlm.exp2(x)", "tl.math.exp2("),
+        ("from triton.language.math import tanh", "tanh(x)", " tanh("),
+    ],
+)
+def test_functions_of_triton_s_math_may_be_imported(constant: str, value: str, written: str) -> None:
+    assert written in rendered("Scale", with_kernel(value, constant)).source
+
+
+TRIED = """
+try:
+    {tried}
+    FACTOR = 2.5
+except ImportError:
+    from other import tanh
+    FACTOR = 1.5
+"""
+
+
+def test_imports_that_are_tried_are_those_of_the_installed_version() -> None:
+    constant = TRIED.format(tried="from triton.language.extra.libdevice import tanh")
+    source = rendered("Scale", with_kernel("tanh(x * FACTOR)", constant)).source
+    assert "* 2.5)" in source
+    assert "def tanh(x):" in source
+
+
+@pytest.mark.parametrize(
+    ("constant", "where"),
+    [
+        (TRIED.format(tried="from other import fast"), "in a `try` statement"),
+        ("if torch.version.hip:\n    FACTOR = 2.5", "under a condition"),
+        ("for FACTOR in (2.5,):\n    pass", "in a loop"),
+    ],
+)
+def test_names_that_may_hold_other_values_are_refused(constant: str, where: str) -> None:
+    text = with_kernel("x", constant).replace("return kernel[(1,)](x, x, 9, 16)", "return x * FACTOR")
+    with pytest.raises(RenderError, match=f"`FACTOR` is set {where} at top level"):
+        rendered("Scale", text)
+
+
 @pytest.mark.parametrize("name", ["gelu", "mean"])
 def test_a_function_that_triton_lacks_is_named(name: str) -> None:
     with pytest.raises(RenderError, match=rf"calls `tl\.{name}`, but triton\.language has no {name}\."):
