@@ -1,8 +1,7 @@
 """Tells which outputs are so near to the original's that they need no comparison with float64.
 
-An output that agrees passes ``numerics.compare`` whatever float64 gives; where ``Least`` of other slices helps, as long as
-this one's errors are like theirs. Nothing is read here but by ``agrees`` and ``every``: on a GPU each read waits, most of
-all where processes share it.
+An output that agrees passes ``numerics.compare`` whatever float64 gives. Nothing is read here but by ``agrees`` and
+``every``: on a GPU each read waits, most of all where processes share it.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Iterable
 import torch
 
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference.bounds import UNKNOWN, Least, together_dims
+from pytest_kernelllm.judge.reference.bounds import together_dims
 from pytest_kernelllm.judge.reference.rows import (
     as_rows,
     chunks,
@@ -37,11 +36,10 @@ def agrees(
     original: torch.Tensor,
     policy: Policy,
     tolerance: float | None = None,
-    least: Least = UNKNOWN,
 ) -> bool:
     """Whether an output is right because the original is. For the arguments see ``agrees_together``."""
     return bool(each_agrees(got, original, policy, tolerance)) or bool(
-        agrees_together(got, original, policy, tolerance, least)
+        agrees_together(got, original, policy, tolerance)
     )
 
 
@@ -65,29 +63,21 @@ def agrees_together(
     original: torch.Tensor,
     policy: Policy,
     tolerance: float | None = None,
-    least: Least = UNKNOWN,
 ) -> torch.Tensor:
     """Returns whether an output is so near to the original's that the original's own error makes up for the rest.
 
     Half of the error that is always allowed may lie between both, in every element, and all of it in a group of
-    elements together; or three quarters of what is known to be allowed.
+    elements together.
 
     Args:
         got: a candidate's output.
         original: the original's, of the same shape and dtype.
         policy: thresholds.
         tolerance: the marker's, or None.
-        least: ``ErrorBounds.least`` of a similar output.
     """
     if not (got.is_floating_point() and got.numel()):
         return (got == original).all()
-    # Where numbers are noise, the original's may be far larger than the exact ones, so its scale tells nothing.
-    element, step, group = (
-        (1 - 1 / policy.own_error_factor) * known if known <= policy.noise else 0.0
-        for known in (least.element, least.step, least.group)
-    )
     floor = _floor(got.dtype, policy, tolerance)
-    near, together = max(floor / 2, element), max(floor, group)
     ours, theirs = as_rows(got), as_rows(original)
     flags = []
     for start, stop in chunks(ours, policy):
@@ -96,16 +86,14 @@ def agrees_together(
             g, o = g.float(), o.float()
         finite = o.nan_to_num(0.0, 0.0, 0.0)
         scale = row_scale(finite, ALIKE)
-        allowed = near * unit_of(finite, scale, got.dtype, True)
-        if step:
-            allowed = torch.maximum(allowed, step * scale)
+        allowed = floor / 2 * unit_of(finite, scale, got.dtype, True)
         # Near the largest numbers of float32 a difference or a unit overflows, and then float64 must tell.
         close = ((g - o).abs_() <= allowed) & allowed.isfinite()
         flags.append((close | (g == o) | (g.isnan() & o.isnan())).all())
     peak = largest(original).double().clamp_min(torch.finfo(got.dtype).tiny)
     for dim in together_dims(original):
         size = group_rms(torch.zeros_like(original), original, dim, peak, policy)
-        flags.append((group_rms(got, original, dim, peak, policy) <= together * size).all())
+        flags.append((group_rms(got, original, dim, peak, policy) <= floor * size).all())
     return torch.stack(flags).all()
 
 

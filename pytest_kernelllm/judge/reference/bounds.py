@@ -44,32 +44,6 @@ class Together:
 
 
 @dataclass(frozen=True)
-class Least:
-    """The smallest errors that are allowed anywhere in an output, whatever is always allowed.
-
-    Where the original's own error is less than a quarter of this, a quarter is enough for it; where it is more, four times
-    as much is allowed. So three quarters may lie between an output and the original's.
-    """
-
-    element: float = 0.0
-    """Relative as ``ErrorBounds`` says."""
-    step: float = 0.0
-    """Because small perturbations of the inputs change the exact output; relative to a row's scale alone."""
-    group: float = 0.0
-    """Of a column or short row, relative to its own size; half of what is allowed."""
-
-    def smaller(self, other: Least) -> Least:
-        """Returns what is allowed anywhere in either of two outputs."""
-        return Least(
-            min(self.element, other.element), min(self.step, other.step), min(self.group, other.group)
-        )
-
-
-UNKNOWN = Least()
-"""Where nothing is known of what is allowed."""
-
-
-@dataclass(frozen=True)
 class ErrorBounds:
     """How far one floating output may be from the float64 one. Errors are relative to ``|exact| + scale``."""
 
@@ -89,19 +63,8 @@ class ErrorBounds:
     floor: float
     """Error that is always allowed, in every element."""
     together: tuple[Together, ...]
-    step: torch.Tensor | None = None
-    """The smallest change under these perturbations of any element, relative to its row's scale; a number."""
-
-    @property
-    def least(self) -> Least:
-        """The smallest errors that are allowed in any element, and in any column or short row."""
-        if not self.own.numel():
-            return Least()
-        groups = [(group.allowed / group.size.clamp_min(1e-300)).min() for group in self.together]
-        allowed = self.own if self.sensitivity is None else torch.maximum(self.own, self.sensitivity)
-        lowest = self.own.new_zeros(()) if self.step is None else self.step
-        element, step, *found = torch.stack([allowed.min(), lowest, *groups]).tolist()
-        return Least(element, step, min(found, default=0.0) / 2)
+    steps: bool
+    """Whether elements of the original's err more than is usual, as at a step: then nothing follows from all together."""
 
 
 def floor_of(output: torch.Tensor, elements: int, policy: Policy, terms: int = 0) -> float:
@@ -137,7 +100,6 @@ def derive_bounds(
     errs = truth.new_zeros(rows, 1)
     sensitivity = torch.zeros(rows, width, dtype=torch.float32, device=truth.device) if nearby else None
     finite = True
-    least: list[torch.Tensor] = []
     for start, stop in chunks(as_rows(truth), policy):
         o, t = as_rows(original)[start:stop], as_rows(truth)[start:stop]
         wide = o.double()
@@ -158,7 +120,6 @@ def derive_bounds(
             typical = rms(steps, 1)
             steps = torch.maximum(steps, typical)
             sensitivity[start:stop] = steps / unit * (1 + 1e-6)  # float32 rounds
-            least.append((steps.amin(1, keepdim=True) / scale[start:stop].clamp_min(1e-300)).min())
     if not known:
         errs.fill_(floor)
     factor = policy.own_error_factor
@@ -178,8 +139,7 @@ def derive_bounds(
     worst = factor * highest
     # At a step, as in rounding, a few elements may be far off; then nothing follows from all together.
     together = () if outlying or not known else _together(original, truth, nearby, others, floor, policy)
-    step = torch.stack(least).min() if least else None
-    return ErrorBounds(scale, own, sensitivity, outliers, worst, finite, floor, together, step)
+    return ErrorBounds(scale, own, sensitivity, outliers, worst, finite, floor, together, bool(outlying))
 
 
 def together_dims(output: torch.Tensor) -> list[int]:

@@ -130,6 +130,10 @@ class LargeCalls:
             expected, _ = self._truth.expected(sliced.structure, run(rows), modules, some, probe)
             return replace(expected, start=rows.start)
 
+        def expect_strictly(rows: slice) -> Expected | None:
+            some = self._cut(slicing, arguments, rows)
+            return self._truth.strictly(sliced.structure, run(rows), modules, some, probe)
+
         def confirm(placed: Mapping[str, Any]) -> None:
             if self._originals.on_host:
                 torch.cuda.empty_cache()  # of slices: all rows need room now
@@ -160,7 +164,7 @@ class LargeCalls:
         others = unchanged if few_changes else self._cut(slicing, arguments, second)
         other = calls.run_original(modules.perturbed, others)[1]
         trivial = self._truth.passing_trivial(modules.perturbed, some, expect(first), other, True)
-        expected = Sliced(sliced.structure, sliced.forms, pieces, expect, run, confirm)
+        expected = Sliced(sliced.structure, sliced.forms, pieces, expect, expect_strictly, run, confirm)
         on_host = self._originals.on_host
         return PreparedProbe(probe, modules.perturbed, arguments, expected, trivial, on_host=on_host)
 

@@ -53,6 +53,10 @@ class Modules:
         """In float64 with slightly perturbed weights: once up or down at random, once the other way."""
         return iter(self._nearby) if self.kept else map(self._copied, self.changes())
 
+    def also_nearby(self, change: calls.Change) -> torch.nn.Module:
+        """Returns the module in float64 with weights perturbed in another direction."""
+        return self._copied(change)
+
     def giving_buffers(self, names: tuple[str, ...]) -> Modules:
         """Returns the modules such that they give these buffers after a call instead of their outputs."""
         return replace(self, perturbed=calls.Updating(self.perturbed, names))

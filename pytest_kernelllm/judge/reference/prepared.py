@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from pytest_kernelllm.judge.reference import calls
-from pytest_kernelllm.judge.reference.bounds import Least
 from pytest_kernelllm.judge.reference.fingerprint import fingerprints
 from pytest_kernelllm.judge.reference.numerics import Expected
 from pytest_kernelllm.judge.reference.probes import Probe
@@ -40,6 +39,8 @@ class Sliced:
     """Cover all rows."""
     expect: Callable[[slice], Expected] = field(repr=False)
     """Computes the expected outputs of some rows."""
+    expect_strictly: Callable[[slice], Expected | None] = field(repr=False)
+    """The same at less expense: what is right then is right, see ``Truth.strictly``."""
     run: Callable[[slice], Sequence[torch.Tensor]] = field(repr=False)
     """Runs the original for some rows."""
     confirm: Callable[[Mapping[str, Any]], None] = field(repr=False)
@@ -47,8 +48,6 @@ class Sliced:
     where the original runs."""
     passed: set[Mark] = field(default_factory=set, repr=False)
     """The outputs of pieces that were right: equal ones need no comparison."""
-    least: dict[str, list[Least]] = field(default_factory=dict, repr=False)
-    """The smallest errors that are allowed in the pieces compared with float64 so far, by the kind of stress, leaf by leaf."""
     secret: int = field(default_factory=lambda: secrets.randbits(62), repr=False)
     """The seed of fingerprints, which no candidate must know."""
 

@@ -62,13 +62,17 @@ _PRODUCTS: Mapping[Any, int] = MappingProxyType(
 """Matrix products, with the position of their first factor."""
 
 
-def _halves(size: int) -> tuple[slice, slice]:
-    return slice(0, size // 2), slice(size // 2, size)
+PARTS = 16
+"""Parts of a product's sums, which are added one after the other, as in a kernel's loop."""
 
 
 def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    first, second = _halves(a.shape[-1])
-    return a[..., first] @ b[..., first, :] + a[..., second] @ b[..., second, :]
+    count = min(PARTS, a.shape[-1])
+    products = (x @ y for x, y in zip(a.chunk(count, -1), b.chunk(count, -2), strict=True))
+    total = next(products)
+    for product in products:
+        total = total + product
+    return total
 
 
 def _added(
@@ -85,7 +89,7 @@ def _convolution(x: torch.Tensor, weight: torch.Tensor, bias: Any, *settings: An
         return None
     parts: list[torch.Tensor] = [
         aten.convolution(x[:, some], weight[some] if transposed else weight[:, some], None, *settings)
-        for some in _halves(channels)
+        for some in (slice(channels // 2), slice(channels // 2, channels))
     ]
     total = parts[0] + parts[1]
     return total if bias is None else total + bias.reshape(-1, *[1] * (total.dim() - 2))

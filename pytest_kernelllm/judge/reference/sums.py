@@ -10,8 +10,8 @@ import torch
 
 aten = torch.ops.aten
 
-FEWEST = 8
-"""Parts of a sum, which are added one after the other…"""
+FEWEST = 64
+"""Parts of a sum, which are added one after the other, as in a kernel's loop…"""
 
 MOST = 512
 """…and the most of them…"""

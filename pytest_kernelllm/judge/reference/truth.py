@@ -12,6 +12,7 @@ import torch
 from pytest_kernelllm.core.stages import RUNNING
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import calls, numerics
+from pytest_kernelllm.judge.reference.bounds import ErrorBounds
 from pytest_kernelllm.judge.reference.numerics import Expected
 from pytest_kernelllm.judge.reference.originals import Modules, Originals
 from pytest_kernelllm.judge.reference.otherwise import Mode, Otherwise, collect, modes
@@ -32,6 +33,13 @@ TRIES = 6
 
 SMALL = 1 << 20
 """…where the inputs together have no more elements than this, and once where they have more."""
+
+DIRECTIONS = 4
+"""Random directions in which inputs and weights are perturbed: one alone hardly changes some elements, and where all elements
+of a row share a factor, none of the row…"""
+
+MODERATE = 1 << 22
+"""…where they have no more elements together than this, and one where they have more."""
 
 
 class Truth:
@@ -82,6 +90,27 @@ class Truth:
         )
         return expected, enough_memory
 
+    def strictly(
+        self,
+        structure: Any,
+        original: list[torch.Tensor],
+        modules: Modules,
+        arguments: dict[str, Any],
+        probe: Probe,
+    ) -> Expected | None:
+        """Returns what is expected by one run in float64: nothing is allowed but rounding and the original's own error.
+
+        What passes this passes ``expected``, which allows more. None where that does not follow, as at steps, or where
+        float64 is not available.
+        """
+        exact, _ = self._exact(modules, arguments, original)
+        if exact is None:
+            return None
+        elements = sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
+        free = probe.rule == "stress"
+        expected = numerics.expect(structure, original, exact, [], self._policy, elements=elements, free=free)
+        return None if any(isinstance(b, ErrorBounds) and b.steps for b in expected.bounds) else expected
+
     def passing_trivial(
         self,
         module: torch.nn.Module,
@@ -125,7 +154,7 @@ class Truth:
         """Returns the leaves in float64 for each perturbation of weights and inputs."""
         nearby = []
         where = "cpu" if self._originals.lie_on_host(arguments) else self._originals.device
-        for module, change in zip(modules.nearby, self._originals.perturbations(seed, where), strict=True):
+        for module, change in self._perturbed(modules, arguments, seed, where):
             try:
                 with self._originals.in_stage(RUNNING):
                     leaves = self._originals.run_in_float64(module, arguments, change) if exact else []
@@ -138,6 +167,17 @@ class Truth:
             ]:
                 nearby.append(leaves)
         return nearby
+
+    def _perturbed(
+        self, modules: Modules, arguments: dict[str, Any], seed: int, where: str
+    ) -> Iterator[tuple[torch.nn.Module, calls.Change]]:
+        """Yields float64 modules with slightly perturbed weights, and how inputs are perturbed with them."""
+        yield from zip(modules.nearby, self._originals.perturbations(seed, where), strict=True)
+        if sum(t.numel() for t in tensors_of_call(modules.perturbed, arguments, ())) > MODERATE:
+            return
+        for further in range(seed + 1, seed + DIRECTIONS):
+            weights = next(self._originals.perturbations(further, self._originals.device))
+            yield modules.also_nearby(weights), next(self._originals.perturbations(further, where))
 
     def _elsewhere(
         self, modules: Modules, arguments: dict[str, Any], original: list[torch.Tensor], probe: Probe

@@ -43,7 +43,15 @@ class Stress(OutputRule):
         "low-row",
     )
     """Kinds of stress (``reference.stress.TRANSFORMS``) where probes are cheap."""
-    few_kinds: tuple[str, ...] = ("×0.0001", "×10000", "shifted", WHOLE_HALVES, "mixed-row", "low-row")
+    few_kinds: tuple[str, ...] = (
+        "×0.0001",
+        "×10000",
+        "shifted",
+        "negative",
+        WHOLE_HALVES,
+        "mixed-row",
+        "low-row",
+    )
     """…and in Triton's interpreter, or where inputs cannot be made small."""
 
     def probes(self, supported: SupportedCase) -> Iterable[Probe]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +10,9 @@ from types import EllipsisType
 import torch
 
 from pytest_kernelllm.core.records import Check
+from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import numerics
 from pytest_kernelllm.judge.reference.agreement import agrees_together, each_agrees
-from pytest_kernelllm.judge.reference.bounds import UNKNOWN, ErrorBounds, Least
 from pytest_kernelllm.judge.reference.numerics import Expected
 from pytest_kernelllm.judge.reference.prepared import Mark, Piece, PreparedProbe, Sliced
 from pytest_kernelllm.judge.run.call import Judging, Uploaded, tensors_of
@@ -25,7 +24,7 @@ SAMPLED = 4
 """Pieces that are compared where a few are enough."""
 
 
-Agree = Callable[[torch.Tensor, torch.Tensor, Least], torch.Tensor]
+Agree = Callable[[torch.Tensor, torch.Tensor, Policy, float | None], torch.Tensor]
 """Returns whether an output agrees with the original's, as ``agreement`` says."""
 
 
@@ -178,44 +177,37 @@ class _Pieces:
     where: str
 
     def parts(self, exactly: Sequence[Mark]) -> Iterator[_Part]:
-        """Yields the pieces that are to be compared with float64: these, and those that do not agree with the original."""
-        policy, tolerance = self.judging.policy, self.judging.references.tolerance
+        """Yields the pieces that need a comparison with all that float64 tells: these, and those that are not clearly right."""
         yield from map(self._in_float64, exactly)
-        rest = self._disagreeing(
-            [mark for mark in self.unseen if mark not in exactly],
-            lambda got, leaf, _: each_agrees(got, leaf, policy, tolerance),
-        )
-        for stress, alike in itertools.groupby(sorted(rest, key=self._stress), self._stress):
-            marks = list(alike)
-            if stress not in self.expected.least:
-                yield self._in_float64(marks.pop())
-            yield from map(
-                self._in_float64,
-                self._disagreeing(
-                    marks, lambda got, leaf, least: agrees_together(got, leaf, policy, tolerance, least)
-                ),
-            )
-
-    def _stress(self, mark: Mark) -> str:
-        return self.unseen[mark].stress
+        rest = [mark for mark in self.unseen if mark not in exactly]
+        for agree in (each_agrees, agrees_together):
+            rest = self._disagreeing(rest, agree)
+        for mark in rest:
+            if not self._strictly_right(mark):
+                yield self._in_float64(mark)
 
     def _in_float64(self, mark: Mark) -> _Part:
-        """Returns a piece to compare, and notes what is allowed there, if it is less than elsewhere."""
-        rows, stress = self.unseen[mark].rows, self._stress(mark)
-        exact = self.expected.expect(rows)
-        here = [b.least if isinstance(b, ErrorBounds) else UNKNOWN for b in exact.bounds]
-        before = self.expected.least.get(stress, here)
-        self.expected.least[stress] = [a.smaller(b) for a, b in zip(before, here, strict=True)]
-        return _Part(rows, exact, f"{self.where}, {stress} inputs" if stress else self.where, mark)
+        piece = self.unseen[mark]
+        where = f"{self.where}, {piece.stress} inputs" if piece.stress else self.where
+        return _Part(piece.rows, self.expected.expect(piece.rows), where, mark)
 
     def _disagreeing(self, marks: Sequence[Mark], agree: Agree) -> list[Mark]:
         """Returns the pieces of which some output does not agree with the original's. All of it is read at once."""
+        policy, tolerance = self.judging.policy, self.judging.references.tolerance
         flags = []
         for mark in marks:
-            piece = self.unseen[mark]
-            least = self.expected.least.get(piece.stress, [UNKNOWN] * len(self.outputs))
-            got = [output[piece.rows] for output in self.outputs]
-            leaves = zip(got, self.expected.run(piece.rows), least, strict=True)
-            flags.append(torch.stack([agree(*leaf) for leaf in leaves]).all())
+            leaves = zip(self._got(mark), self.expected.run(self.unseen[mark].rows), strict=True)
+            flags.append(torch.stack([agree(*leaf, policy, tolerance) for leaf in leaves]).all())
         agreed = torch.stack(flags).tolist() if flags else []
         return [mark for mark, right in zip(marks, agreed, strict=True) if not right]
+
+    def _strictly_right(self, mark: Mark) -> bool:
+        policy, tolerance = self.judging.policy, self.judging.references.tolerance
+        expected = self.expected.expect_strictly(self.unseen[mark].rows)
+        return expected is not None and all(
+            numerics.compare(leaf, expected, i, policy, tolerance, described=False).passed
+            for i, leaf in enumerate(self._got(mark))
+        )
+
+    def _got(self, mark: Mark) -> list[torch.Tensor]:
+        return [output[self.unseen[mark].rows] for output in self.outputs]

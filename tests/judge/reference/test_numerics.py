@@ -589,40 +589,6 @@ def test_what_agrees_in_each_element_may_be_off_together():
     assert agrees(got, original, POLICY)
 
 
-def test_an_output_may_be_as_far_from_an_inexact_original_as_its_own_error_allows():
-    exact = torch.randn(64, 64, dtype=torch.float64)
-    original = (exact * (1 + 1e-4 * torch.rand(64, 64))).float()
-    [bounds] = expect(original, exact).bounds
-    near = original * (1 + 1e-5 * torch.randn(64, 64).clamp(-2, 2))
-    assert not agrees(near, original, POLICY)
-    assert agrees(near, original, POLICY, least=bounds.least)
-    assert right(near, expect(original, exact))
-    column = original.clone()
-    column[:, 5] *= 1 + 4e-4  # as far as single elements may be off, but not all of them together
-    assert not agrees(column, original, POLICY, least=bounds.least)
-    assert not right(column, expect(original, exact))
-    single = original.clone()
-    single[3, 4] += 1e-5
-    assert agrees(single, original, POLICY, least=bounds.least)
-    assert not agrees(single, original, POLICY)
-
-
-def test_an_output_may_be_as_far_from_the_original_as_other_inputs_change_the_exact_one():
-    exact = torch.randn(64, 64, dtype=torch.float64)
-    original = exact.float()
-    expected = expect(original, exact, nearby=[exact * (1 + 3e-4)])  # as with factors that are cut to TF32
-    [bounds] = expected.bounds
-    near = original * (1 - 1e-4)
-    assert not agrees(near, original, POLICY)
-    assert agrees(near, original, POLICY, least=bounds.least)
-    assert right(near, expected)
-    # A step of the same size everywhere is small beside large elements.
-    expected = expect(original, exact, nearby=[exact + 1e-4 * exact.sign()])
-    near = original + 5e-5 * torch.randn(64, 64).sign()
-    assert agrees(near, original, POLICY, least=expected.bounds[0].least)
-    assert right(near, expected)
-
-
 @pytest.mark.parametrize("seed", range(40))
 def test_what_agrees_is_right(seed):
     draw = torch.Generator().manual_seed(seed)
@@ -632,11 +598,10 @@ def test_what_agrees_is_right(seed):
     original = (exact * (1 + own * noise[0])).float()
     steps = near * (noise[1].sign() if seed % 2 else exact * noise[1])
     expected = expect(original, exact, nearby=[exact + steps])
-    [bounds] = expected.bounds
     for share in (0.03, 0.1, 0.3, 1.0, 3.0):
         steps = share * off * (noise[2].sign() if seed % 3 else original.double() * noise[2])
         got = (original.double() + steps).float()
-        if agrees(got, original, POLICY, least=bounds.least):
+        if agrees(got, original, POLICY):
             assert right(got, expected)
 
 

@@ -1,0 +1,67 @@
+"""Rounding that the original's own errors and one perturbation show by chance alone is allowed all the same."""
+
+import pytest
+import torch
+from test_outputs import references
+from torch import nn
+
+from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.judge.reference.numerics import compare
+from pytest_kernelllm.judge.reference.probes import Probe
+
+POLICY = Policy()
+
+
+class Excited(nn.Module):
+    """Scales each channel by a factor from the means of all channels, as squeeze-and-excitation does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.squeeze = nn.Linear(64, 16, bias=False)
+        self.excite = nn.Linear(16, 64, bias=False)
+
+    def forward(self, x):
+        means = x.mean((2, 3))
+        factors = torch.sigmoid(self.excite(nn.functional.silu(self.squeeze(means))))
+        return x * factors[:, :, None, None]
+
+
+def added(terms):
+    """The sum over the last dimension, one term after the other, as a kernel's loop adds it up."""
+    total = torch.zeros_like(terms[..., 0])
+    for term in terms.unbind(-1):
+        total = total + term
+    return total
+
+
+def in_loops(module, x, dtype=torch.float32):
+    """The module's output with all sums added up in loops, which have this precision."""
+    means = added(x.flatten(2).to(dtype)) / 64
+    hidden = added(means[:, None, :] * module.squeeze.weight.to(dtype))
+    scores = added((hidden * torch.sigmoid(hidden))[:, None, :] * module.excite.weight.to(dtype))
+    return x * torch.sigmoid(scores).float()[:, :, None, None]
+
+
+@pytest.fixture(scope="module")
+def prepared():
+    target = references(Excited, lambda n: torch.randn(n, 64, 8, 8), POLICY)
+    return [
+        target.prepare(Probe("default", (("n", 2),), seed, stress="shifted", rule="stress"))
+        for seed in range(24)
+    ]
+
+
+def passes(got, probe):
+    return compare(got, probe.expected, 0, POLICY, None).passed
+
+
+def test_a_factor_that_a_row_shares_may_be_rounded_as_loops_round(prepared):
+    refused = [p.probe.seed for p in prepared if not passes(in_loops(p.module, p.arguments["x"]), p)]
+    assert refused == []
+
+
+def test_and_no_more_than_that(prepared):
+    for probe in prepared:
+        assert not passes(in_loops(probe.module, probe.arguments["x"], torch.bfloat16), probe)
+        once_more = in_loops(probe.module, probe.arguments["x"]) * (1 + 1e-3)
+        assert not passes(once_more, probe)
