@@ -10,7 +10,7 @@ from pytest_kernelllm.judge import judge
 from pytest_kernelllm.judge.benchmark import timing
 from pytest_kernelllm.judge.isolation.processes import ResourceBounds
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference import sums
+from pytest_kernelllm.judge.reference import reordered, sums, truth
 from pytest_kernelllm.judge.reference.tf32 import RARE
 from pytest_kernelllm.judge.rules.device_time import DeviceTime
 from pytest_kernelllm.judge.rules.recheck import Recheck
@@ -26,7 +26,7 @@ from pytest_kernelllm.suggest.github import artifact
 from pytest_kernelllm.web.retry import RequestLimits
 
 P = Policy()
-WORDS = {6: "six"}
+WORDS = {3: "three", 6: "six"}
 
 STATED = {
     "explanation/trust.md": [
@@ -40,6 +40,9 @@ STATED = {
         f"{P.terms_eps} eps × √(elements",
         f"but at most {P.most_terms:,}",
         f"in {sums.FEWEST} to {sums.MOST} parts",
+        f"in up to {reordered.PARTS} parts",
+        f"Up to {truth.MODERATE >> 20} million elements",
+        f"they move in {WORDS[truth.DIRECTIONS - 1]} other directions",
         f"{RARE:.0f} standard deviations",
         f"{P.half_eps} eps. One rounding",
         f"{P.own_error_factor:.0f} times the largest error of its row",
