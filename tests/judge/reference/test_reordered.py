@@ -172,4 +172,5 @@ def test_long_rows_drift_as_where_a_kernel_adds_up_blocks_by_atomics(monkeypatch
 
     in_blocks = off()
     monkeypatch.setattr(sums, "LONG", 1 << 30)
+    monkeypatch.setattr(sums, "FEWEST", 8)
     assert in_blocks > 3 * off()
