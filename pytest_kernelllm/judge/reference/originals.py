@@ -38,24 +38,25 @@ class Modules:
     """A target's module with one set of perturbed weights."""
 
     perturbed: torch.nn.Module
-    changes: Callable[[], Iterator[calls.Change]] = field(repr=False)
+    changes: Callable[[int], Iterator[calls.Change]] = field(repr=False)
     """Yields the perturbations of ``nearby``."""
     kept: bool
     """Whether the copies are kept. Those of large weights are made for each use, one at a time."""
+    _nearby: dict[int, list[torch.nn.Module]] = field(default_factory=dict, init=False, repr=False)
+    """By the number of directions."""
 
     @property
     def exact(self) -> torch.nn.Module:
         """The same in float64."""
         return self._exact if self.kept else self._copied(calls.to_float64)
 
-    @property
-    def nearby(self) -> Iterator[torch.nn.Module]:
-        """In float64 with slightly perturbed weights: once up or down at random, once the other way."""
-        return iter(self._nearby) if self.kept else map(self._copied, self.changes())
-
-    def also_nearby(self, change: calls.Change) -> torch.nn.Module:
-        """Returns the module in float64 with weights perturbed in another direction."""
-        return self._copied(change)
+    def nearby(self, directions: int) -> Iterator[torch.nn.Module]:
+        """Yields it in float64 with slightly perturbed weights, see ``Originals.perturbations``."""
+        if not self.kept:
+            return map(self._copied, self.changes(directions))
+        if directions not in self._nearby:
+            self._nearby[directions] = [self._copied(change) for change in self.changes(directions)]
+        return iter(self._nearby[directions])
 
     def giving_buffers(self, names: tuple[str, ...]) -> Modules:
         """Returns the modules such that they give these buffers after a call instead of their outputs."""
@@ -64,10 +65,6 @@ class Modules:
     @cached_property
     def _exact(self) -> torch.nn.Module:
         return self._copied(calls.to_float64)
-
-    @cached_property
-    def _nearby(self) -> list[torch.nn.Module]:
-        return [self._copied(change) for change in self.changes()]
 
     def _copied(self, change: calls.Change) -> torch.nn.Module:
         return calls.copied(self.perturbed, change)
@@ -123,7 +120,7 @@ class Originals:
                 weights.change_attributes(module, probe.perturbed, probe.values, accepts)
             if probe.state:
                 weights.change_weights(module, probe.state, seed, accepts)
-            self._modules[key] = Modules(module, partial(self.perturbations, seed, self.device), kept=not few)
+            self._modules[key] = Modules(module, partial(self.perturbations, seed, self.device), not few)
             while len(self._modules) > KEPT:
                 self._modules.popitem(last=False)
         return self._modules[key]
@@ -208,11 +205,13 @@ class Originals:
         on_cpu = partial(self._on_cpu, case) if self.device.startswith("cuda") else None
         return Trial(module, exact, drawn, on_cpu, self.in_stage, self.place, self.run_in_float64)
 
-    def perturbations(self, seed: int, device: str) -> Iterator[calls.Change]:
-        """Yields a perturbation by a few float32 eps, and its opposite, for tensors on ``device``."""
+    def perturbations(self, seed: int, device: str, directions: int = 1) -> Iterator[calls.Change]:
+        """Yields a perturbation by a few float32 eps, its opposite, and some in other directions, for tensors on ``device``."""
         step = self.policy.conditioning_eps * torch.finfo(torch.float32).eps
-        for way in (step, -step):
-            yield calls.perturbation(way, seed, torch.device(device))
+        yield calls.perturbation(step, seed, torch.device(device))
+        yield calls.perturbation(-step, seed, torch.device(device))
+        for further in range(1, directions):
+            yield calls.perturbation(step, seed + further, torch.device(device))
 
     def _on_cpu(self, case: Case) -> torch.nn.Module:
         if case.name not in self._built_on_cpu:

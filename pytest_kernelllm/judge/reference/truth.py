@@ -154,7 +154,10 @@ class Truth:
         """Returns the leaves in float64 for each perturbation of weights and inputs."""
         nearby = []
         where = "cpu" if self._originals.lie_on_host(arguments) else self._originals.device
-        for module, change in self._perturbed(modules, arguments, seed, where):
+        small = sum(t.numel() for t in tensors_of_call(modules.perturbed, arguments, ())) <= MODERATE
+        directions = DIRECTIONS if small else 1
+        changes = self._originals.perturbations(seed, where, directions)
+        for module, change in zip(modules.nearby(directions), changes, strict=True):
             try:
                 with self._originals.in_stage(RUNNING):
                     leaves = self._originals.run_in_float64(module, arguments, change) if exact else []
@@ -167,17 +170,6 @@ class Truth:
             ]:
                 nearby.append(leaves)
         return nearby
-
-    def _perturbed(
-        self, modules: Modules, arguments: dict[str, Any], seed: int, where: str
-    ) -> Iterator[tuple[torch.nn.Module, calls.Change]]:
-        """Yields float64 modules with slightly perturbed weights, and how inputs are perturbed with them."""
-        yield from zip(modules.nearby, self._originals.perturbations(seed, where), strict=True)
-        if sum(t.numel() for t in tensors_of_call(modules.perturbed, arguments, ())) > MODERATE:
-            return
-        for further in range(seed + 1, seed + DIRECTIONS):
-            weights = next(self._originals.perturbations(further, self._originals.device))
-            yield modules.also_nearby(weights), next(self._originals.perturbations(further, where))
 
     def _elsewhere(
         self, modules: Modules, arguments: dict[str, Any], original: list[torch.Tensor], probe: Probe

@@ -65,3 +65,24 @@ def test_and_no_more_than_that(prepared):
         assert not passes(in_loops(probe.module, probe.arguments["x"], torch.bfloat16), probe)
         once_more = in_loops(probe.module, probe.arguments["x"]) * (1 + 1e-3)
         assert not passes(once_more, probe)
+
+
+class Counted(nn.Module):
+    """Keeps the running mean of what it subtracts: ill-conditioned where its inputs are far from 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(64))
+
+    def forward(self, x):
+        self.mean.mul_(0.9).add_(0.1 * x.mean(0))
+        return x * 2
+
+
+def test_updated_buffers_have_bounds_of_their_own():
+    target = references(Counted, lambda n: torch.randn(n, 64), POLICY)
+    prepared = target.prepare(Probe("default", (("n", 8),), 1))
+    [output], [update] = prepared.expected.bounds, prepared.updates.expected.bounds
+    assert output.sensitivity.shape == (8, 64)
+    assert update.sensitivity.numel() == 64
+    assert update.sensitivity.min() > 0
