@@ -118,8 +118,7 @@ def derive_bounds(
             steps = torch.stack([distance(as_rows(m)[start:stop], t) for m in nearby]).amax(0)
             # By chance a single element may not change; then its row's typical change counts.
             typical = rms(steps, 1)
-            steps = torch.maximum(steps, typical)
-            sensitivity[start:stop] = steps / unit * (1 + 1e-6)  # float32 rounds
+            sensitivity[start:stop] = torch.maximum(steps, typical) / unit * (1 + 1e-6)  # float32 rounds
     if not known:
         errs.fill_(floor)
     factor = policy.own_error_factor

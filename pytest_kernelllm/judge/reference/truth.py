@@ -73,7 +73,7 @@ class Truth:
             nearby = []  # a step then lies at the same place for every kernel
         note = note.removeprefix("; ")
         free = probe.rule == "stress"
-        elements = sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
+        elements = _elements(arguments)
         others = list(self._elsewhere(modules, arguments, original, probe)) if exact and nearby else []
         otherwise = collect(self._otherwise(modules, arguments, probe), exact) if exact else Otherwise()
         expected = numerics.expect(
@@ -106,8 +106,7 @@ class Truth:
         exact, _ = self._exact(modules, arguments, original)
         if exact is None:
             return None
-        elements = sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
-        free = probe.rule == "stress"
+        elements, free = _elements(arguments), probe.rule == "stress"
         expected = numerics.expect(structure, original, exact, [], self._policy, elements=elements, free=free)
         return None if any(isinstance(b, ErrorBounds) and b.steps for b in expected.bounds) else expected
 
@@ -184,7 +183,7 @@ class Truth:
             return
         where = "cpu" if self._originals.lie_on_host(arguments) else self._originals.device
         there = calls.mapped(arguments, lambda tensor: tensor.to(where))
-        elements = sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
+        elements = _elements(arguments)
         for further in range(TRIES if few and elements <= SMALL else 1):
             change = next(self._originals.perturbations(probe.seed + further, where))
             with self._originals.in_stage(RUNNING):
@@ -230,6 +229,10 @@ class Truth:
             free = torch.cuda.mem_get_info()[0]
             room = free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
         return runs * 8 * sum(t.numel() for t in tensors_of_call(module, arguments, original)) <= room
+
+
+def _elements(arguments: dict[str, Any]) -> int:
+    return sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
 
 
 def _near(tensor: torch.Tensor, change: calls.Change) -> torch.Tensor:

@@ -177,7 +177,7 @@ class _Pieces:
     where: str
 
     def parts(self, exactly: Sequence[Mark]) -> Iterator[_Part]:
-        """Yields the pieces that need a comparison with all that float64 tells: these, and those that are not clearly right."""
+        """Yields the pieces for which all bounds are derived: these, and those that are not clearly right."""
         yield from map(self._in_float64, exactly)
         rest = [mark for mark in self.unseen if mark not in exactly]
         for agree in (each_agrees, agrees_together):

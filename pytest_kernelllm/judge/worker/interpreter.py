@@ -28,9 +28,8 @@ def widen(bits: np.ndarray) -> np.ndarray:
 
 def narrow(values: np.ndarray) -> np.ndarray:
     """Converts numbers to bfloat16 bits (uint16), rounding to nearest even; NaN stays NaN."""
-    bits = np.asarray(values, np.float32, order="C").view(
-        np.uint32
-    )  # `ascontiguousarray` makes a number an array
+    # Not `ascontiguousarray`, which makes a number an array.
+    bits = np.asarray(values, np.float32, order="C").view(np.uint32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     return np.where(np.isnan(values), np.uint32(0x7FC0), rounded).astype(np.uint16)
 
