@@ -40,7 +40,7 @@ class Policy:
     chunk_elements: int = 1 << 24
     """Elements that are compared at once."""
     slice_bytes: int = 1 << 26
-    """Bytes of inputs and weights from which on a call is compared in slices, where its rows are independent."""
+    """Bytes of inputs, weights and outputs from which on a call is compared in slices, where its rows are independent."""
     slice_elements: int = 1 << 24
     """Most elements of a tensor in such a slice."""
     judge_bytes: int | None = None

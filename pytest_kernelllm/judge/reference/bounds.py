@@ -14,7 +14,9 @@ from pytest_kernelllm.judge.reference.rows import (
     as_rows,
     chunks,
     distance,
+    finite_sum,
     group_rms,
+    group_sizes,
     largest,
     rms,
     row_scale,
@@ -99,20 +101,18 @@ def derive_bounds(
     scale = truth.new_zeros(rows, 1)
     errs = truth.new_zeros(rows, 1)
     sensitivity = torch.zeros(rows, width, dtype=torch.float32, device=truth.device) if nearby else None
-    finite = True
+    finite = not rows or bool(finite_sum(original) & (torch.linalg.vector_norm(truth, math.inf) <= most))
     for start, stop in chunks(as_rows(truth), policy):
         o, t = as_rows(original)[start:stop], as_rows(truth)[start:stop]
         wide = o.double()
-        if not bool(wide.sum().isfinite() & (t.abs().amax() <= most)):
-            # E.g. a mask filled with the dtype's lowest value.
+        if not finite:  # e.g. a mask filled with the dtype's lowest value
             t.copy_(torch.where(wide.isfinite() & ~(t.abs() <= most), wide, t))
-            finite = False
-        scale[start:stop] = row_scale(torch.where(t.abs() <= most, t, 0.0))
+        scale[start:stop] = row_scale(t if finite else torch.where(t.abs() <= most, t, 0.0))
         unit = unit_of(t, scale[start:stop], original.dtype, finite)
-        errs[start:stop] = (distance(wide, t) / unit).amax(1, keepdim=True)
+        errs[start:stop] = distance(wide, t, finite=finite).div_(unit).amax(1, keepdim=True)
         for other in others:
             there, exactly = (as_rows(leaf)[start:stop].double() for leaf in other)
-            also = (distance(there, exactly) / unit).amax(1, keepdim=True)
+            also = distance(there, exactly).div_(unit).amax(1, keepdim=True)
             errs[start:stop] = torch.maximum(errs[start:stop], also)
         if sensitivity is not None:
             steps = torch.stack([distance(as_rows(m)[start:stop], t) for m in nearby]).amax(0)
@@ -132,12 +132,13 @@ def derive_bounds(
         o, t = as_rows(original)[start:stop], as_rows(truth)[start:stop]
         unit = unit_of(t, scale[start:stop], original.dtype, finite)
         bound = usual if sensitivity is None else torch.maximum(usual, sensitivity[start:stop])
-        exceeding += (distance(o.double(), t) / unit > bound).sum()
+        exceeding += (distance(o.double(), t, finite=finite).div_(unit) > bound).sum()
     outlying = int(exceeding)
     outliers = min(int(factor * outlying), int(policy.outlier_share * original.numel()))
     worst = factor * highest
     # At a step, as in rounding, a few elements may be far off; then nothing follows from all together.
-    together = () if outlying or not known else _together(original, truth, nearby, others, floor, policy)
+    known &= not outlying
+    together = _together(original, truth, nearby, others, floor, policy, finite) if known else ()
     return ErrorBounds(scale, own, sensitivity, outliers, worst, finite, floor, together, bool(outlying))
 
 
@@ -155,6 +156,7 @@ def _together(
     others: Sequence[tuple[torch.Tensor, torch.Tensor]],
     floor: float,
     policy: Policy,
+    finite: bool,
 ) -> tuple[Together, ...]:
     """Derives how far columns, and rows shorter than ``ROW``, may be off together."""
     if not truth.numel():
@@ -163,13 +165,13 @@ def _together(
     found = []
     for dim in together_dims(truth) if peak else ():
         matrix = truth.reshape(-1, truth.shape[-1])
-        size = group_rms(truth, torch.zeros_like(truth), dim, peak, policy)
-        own = group_rms(truth, original, dim, peak, policy)
+        size = group_sizes(truth, dim, peak, policy, finite=finite)
+        own = group_rms(truth, original, dim, peak, policy, finite=finite)
         for leaf, exactly in others:
             own = torch.maximum(own, group_rms(exactly, leaf, dim, peak, policy))
         # Elements that are all equal have one error, which is small by chance now and then.
         first = matrix.narrow(dim, 0, 1).expand_as(matrix)
-        one = group_rms(matrix, first, dim, peak, policy) <= floor * size
+        one = group_rms(matrix, first, dim, peak, policy, finite=finite) <= floor * size
         own = torch.where(one & (own > 0), torch.maximum(own, own.median()), own)
         own = own * torch.where(own > policy.noise * size, policy.noise_factor, policy.own_error_factor)
         allowed = torch.maximum(floor * size, own)

@@ -68,26 +68,30 @@ class LargeCalls:
 
     def sliced_case(self, probe: Probe, modules: Modules, drawn: dict[str, Any]) -> SlicedCase | None:
         """Returns how large calls are cut; None for small ones, and where rows are not independent."""
-        if bytes_of(tensors_of_call(modules.perturbed, drawn, ())) < self._originals.policy.slice_bytes:
-            return None
         key = probe.case, probe.sizes
         if key not in self._sliced:
-            place = self._originals.place
-            kept = not updated_buffers(modules.perturbed, drawn, probe, place)
-            output = calls.call_original(modules.perturbed, drawn, place=place)
-            refuse_incomparable(output, probe)
-            structure, leaves = flatten(output)
-            del output
-            slicing = kept and find_slicing(
-                drawn,
-                leaves,
-                lambda arguments: calls.run_original(modules.perturbed, arguments, place)[1],
-                lambda arguments: calls.run_in_float64(modules.exact, self._originals.placed(arguments)),
-                self._originals.policy.slice_elements,
-            )
-            forms = tuple(_form(leaf) for leaf in leaves)
-            self._sliced[key] = SlicedCase(slicing, structure, forms) if slicing else None
+            self._sliced[key] = self._find_slices(probe, modules, drawn)
         return self._sliced[key]
+
+    def _find_slices(self, probe: Probe, modules: Modules, drawn: dict[str, Any]) -> SlicedCase | None:
+        place, policy = self._originals.place, self._originals.policy
+        output = calls.call_original(modules.perturbed, drawn, place=place)
+        refuse_incomparable(output, probe)
+        structure, leaves = flatten(output)
+        del output
+        # Two small matrices may have a large product.
+        if bytes_of(tensors_of_call(modules.perturbed, drawn, leaves)) < policy.slice_bytes:
+            return None
+        if updated_buffers(modules.perturbed, drawn, probe, place):
+            return None
+        slicing = find_slicing(
+            drawn,
+            leaves,
+            lambda arguments: calls.run_original(modules.perturbed, arguments, place)[1],
+            lambda arguments: calls.run_in_float64(modules.exact, self._originals.placed(arguments)),
+            policy.slice_elements,
+        )
+        return SlicedCase(slicing, structure, tuple(map(_form, leaves))) if slicing else None
 
     def prepare_slices(
         self, probe: Probe, modules: Modules, drawn: dict[str, Any], sliced: SlicedCase

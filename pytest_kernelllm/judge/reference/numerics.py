@@ -140,16 +140,17 @@ def compare(
         return Difference(True, 0.0, 0.0, expected.note)
     floor = bounds.floor if tolerance is None else max(tolerance, 1e-300)
     base = bounds.own.clamp_min(floor)
-    wrong, ratio, measured, permitted, place = 0, -1.0, 0.0, 0.0, 0
+    finite = bounds.finite and all_finite(got)
+    parts: list[torch.Tensor] = []
     for start, stop in chunks(as_rows(exact), policy):
         g, o, t = (as_rows(x)[start:stop] for x in (got, original, exact))
         allowed = base[start:stop]
         if bounds.sensitivity is not None:
             allowed = torch.maximum(allowed, bounds.sensitivity[start:stop])
-        wide = g.double()
-        error = (wide - t).abs_().div_(unit_of(t, bounds.scale[start:stop], got.dtype, bounds.finite))
+        unit = unit_of(t, bounds.scale[start:stop], got.dtype, bounds.finite)
+        error = (g.double() - t).abs_().div_(unit)
         close = error <= allowed
-        if not (bounds.finite and all_finite(wide)):
+        if not finite:
             close |= _accepted_nonfinite(g, o, t, allowed, expected.free)
             misplaced = ~close & (g.isfinite() != o.isfinite())
             if bool(misplaced.any()):
@@ -161,13 +162,17 @@ def compare(
             error = torch.where(numbers, error, torch.where(close, 0.0, math.inf))
         highest, worst = (error / allowed).reshape(-1).max(0)
         there = torch.take(error, worst), torch.take(allowed.expand_as(t), worst)
-        count, at, *figures = torch.stack([(~close).sum().double(), worst.double(), highest, *there]).tolist()
-        wrong += int(count)
-        if figures[0] > ratio:
-            ratio, measured, permitted = figures
-            place = start * t.shape[1] + int(at)
+        at = (worst + start * t.shape[1]).double()
+        parts.append(torch.stack([(~close).sum().double(), highest, at, *there]))
+    # All of it is read at once: on a GPU each read waits.
+    figures = torch.stack(parts).tolist()
+    wrong = int(sum(count for count, *_ in figures))
+    _, _, farthest, measured, permitted = max(
+        figures, key=lambda part: -1.0 if math.isnan(part[1]) else part[1]
+    )
+    place = int(farthest)
     if wrong == 0:
-        off = _off_together(got, exact, bounds, tolerance or 0.0, policy)
+        off = _off_together(got, exact, bounds, tolerance or 0.0, policy, finite)
         return off or Difference(True, measured, permitted, expected.note)
     if wrong <= bounds.outliers and measured <= bounds.worst:
         return Difference(True, measured, bounds.worst, expected.note)
@@ -203,10 +208,18 @@ def _accepted_nonfinite(
 
 
 def _off_together(
-    got: torch.Tensor, truth: torch.Tensor, bounds: ErrorBounds, tolerance: float, policy: Policy
+    got: torch.Tensor,
+    truth: torch.Tensor,
+    bounds: ErrorBounds,
+    tolerance: float,
+    policy: Policy,
+    finite: bool,
 ) -> Difference | None:
     """Returns the worst group whose errors are larger than they may be, if there is one."""
-    found = [(group, group_rms(truth, got, group.dim, group.peak, policy)) for group in bounds.together]
+    found = [
+        (group, group_rms(truth, got, group.dim, group.peak, policy, finite=finite))
+        for group in bounds.together
+    ]
     allowed = [torch.maximum(group.allowed, tolerance * group.size) for group, _ in found]
     off = [(errors > most).any() for (_, errors), most in zip(found, allowed, strict=True)]
     for (group, errors), most, wrong in zip(

@@ -6,7 +6,7 @@ Few values are read in between: each read waits for the GPU, which several proce
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 
@@ -21,16 +21,45 @@ ALONE = 8
 
 
 def group_rms(
-    truth: torch.Tensor, value: torch.Tensor, dim: int, peak: float | torch.Tensor, policy: Policy
+    truth: torch.Tensor,
+    value: torch.Tensor,
+    dim: int,
+    peak: float | torch.Tensor,
+    policy: Policy,
+    *,
+    finite: bool = False,
 ) -> torch.Tensor:
-    """Returns the root mean square of the differences in each group, relative to ``peak``."""
+    """Returns the root mean square of the differences in each group, relative to ``peak``.
+
+    ``finite`` says that all elements of both are known to be.
+    """
     wide, other = (x.reshape(-1, x.shape[-1]) for x in (truth, value))
-    parts = [
-        (distance(other[start:stop].double(), wide[start:stop]) / peak).square().sum(dim)
-        for start, stop in chunks(wide, policy)
-    ]
-    sums = torch.cat(parts) if dim else torch.stack(parts).sum(0)
-    return (sums / wide.shape[dim]).sqrt()
+    return _in_groups(
+        (
+            distance(other[start:stop].double(), wide[start:stop], finite=finite).div_(peak)
+            for start, stop in chunks(wide, policy)
+        ),
+        dim,
+        wide.shape[dim],
+    )
+
+
+def group_sizes(
+    value: torch.Tensor, dim: int, peak: float | torch.Tensor, policy: Policy, *, finite: bool = False
+) -> torch.Tensor:
+    """Returns the root mean square of the elements in each group, see ``group_rms``."""
+    wide = value.reshape(-1, value.shape[-1])
+    parts = (wide[start:stop].double() / peak for start, stop in chunks(wide, policy))
+    return _in_groups(
+        (part if finite else part.nan_to_num_(0.0, 0.0, 0.0) for part in parts), dim, wide.shape[dim]
+    )
+
+
+def _in_groups(parts: Iterable[torch.Tensor], dim: int, size: int) -> torch.Tensor:
+    """Returns root mean squares over groups of ``size`` elements along ``dim``; rows come in parts."""
+    norms = [torch.linalg.vector_norm(part, dim=dim) for part in parts]
+    whole: torch.Tensor = torch.cat(norms) if dim else torch.linalg.vector_norm(torch.stack(norms), dim=0)
+    return whole / math.sqrt(size)
 
 
 def only_finite(tensor: torch.Tensor) -> torch.Tensor:
@@ -45,8 +74,9 @@ def largest(tensor: torch.Tensor) -> torch.Tensor:
 
 def rms(values: torch.Tensor, dim: int) -> torch.Tensor:
     """Returns root mean squares along ``dim``, which is kept; squares do not overflow."""
-    peak = values.abs().amax(dim, keepdim=True).clamp_min(1e-300)
-    return peak * (values / peak).square().mean(dim, keepdim=True).sqrt()
+    peak: torch.Tensor = torch.linalg.vector_norm(values, math.inf, dim, keepdim=True).clamp_min(1e-300)
+    norm: torch.Tensor = torch.linalg.vector_norm(values / peak, dim=dim, keepdim=True)
+    return peak * norm / math.sqrt(values.shape[dim])
 
 
 def row_scale(rows: torch.Tensor, alike: float = 0.999) -> torch.Tensor:
@@ -61,17 +91,23 @@ def row_scale(rows: torch.Tensor, alike: float = 0.999) -> torch.Tensor:
     return torch.minimum(rms(size, 1), rms(rest, 1).clamp_min(1.0))
 
 
-def distance(value: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
-    """Returns the absolute difference where both are finite; 0 elsewhere."""
-    return (value - truth).abs_().nan_to_num_(0.0, 0.0, 0.0)
+def distance(value: torch.Tensor, truth: torch.Tensor, *, finite: bool = False) -> torch.Tensor:
+    """Returns the absolute difference where both are finite; 0 elsewhere. ``finite`` says that all are known to be."""
+    off = (value - truth).abs_()
+    return off if finite else off.nan_to_num_(0.0, 0.0, 0.0)
 
 
 def all_finite(tensor: torch.Tensor) -> bool:
-    """Whether all elements are finite.
+    """Whether all elements are finite, and their sum.
 
-    Their sum is not finite if one is not, and is faster than testing each.
+    It is not if one of them is not, and is faster than testing each.
     """
-    return bool(tensor.sum().isfinite())
+    return bool(finite_sum(tensor))
+
+
+def finite_sum(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns whether the sum of a tensor's elements is finite."""
+    return tensor.sum(dtype=torch.promote_types(tensor.dtype, torch.float32)).isfinite()
 
 
 def unit_of(truth: torch.Tensor, row: torch.Tensor, dtype: torch.dtype, finite: bool) -> torch.Tensor:

@@ -23,6 +23,9 @@ EXACTLY = 2
 SAMPLED = 4
 """Pieces that are compared where a few are enough."""
 
+TRIED = 3
+"""Pieces that show by not agreeing that the others need not be tried: in TF32 none agrees."""
+
 
 Agree = Callable[[torch.Tensor, torch.Tensor, Policy, float | None], torch.Tensor]
 """Returns whether an output agrees with the original's, as ``agreement`` says."""
@@ -180,8 +183,11 @@ class _Pieces:
         """Yields the pieces for which all bounds are derived: these, and those that are not clearly right."""
         yield from map(self._in_float64, exactly)
         rest = [mark for mark in self.unseen if mark not in exactly]
+        self.judging.rng.shuffle(rest)
         for agree in (each_agrees, agrees_together):
-            rest = self._disagreeing(rest, agree)
+            tried, others = rest[:TRIED], rest[TRIED:]
+            left = self._disagreeing(tried, agree)
+            rest = left + (others if left == tried else self._disagreeing(others, agree))
         for mark in rest:
             if not self._strictly_right(mark):
                 yield self._in_float64(mark)

@@ -51,14 +51,16 @@ def test_no_value_of_slices_that_are_equal_in_half_their_digits_is_read(exact: t
     assert reads(lambda: equal_to_half((exact * (1 + 1e-5)).float(), exact.float())) == 0
 
 
-def test_bounds_and_a_comparison_read_four_values_of_a_chunk(exact: torch.Tensor) -> None:
+@pytest.mark.parametrize("chunk", [1 << 24, 400])
+def test_bounds_and_a_comparison_read_four_values(exact: torch.Tensor, chunk: int) -> None:
+    policy = Policy(chunk_elements=chunk)
     original, others = exact.float(), [([(exact * (1 + 1e-6)).float()], [exact])]
     found = []
 
     def derive() -> None:
-        found.append(expect(None, [original], [exact], [[exact * (1 + 1e-7)]], Policy(), others=others))
+        found.append(expect(None, [original], [exact], [[exact * (1 + 1e-7)]], policy, others=others))
 
     assert reads(derive) <= 4
     got = (exact * (1 + 5e-7)).float()
-    assert compare(got, found[0], 0, Policy(), None).passed
-    assert reads(lambda: compare(got, found[0], 0, Policy(), None)) <= 4
+    assert compare(got, found[0], 0, policy, None).passed
+    assert reads(lambda: compare(got, found[0], 0, policy, None)) <= 4

@@ -262,6 +262,15 @@ def test_small_calls_are_compared_at_once():
     assert not isinstance(prepare(references(of(torch.relu))).expected, Sliced)
 
 
+def test_a_large_product_of_small_matrices_is_compared_in_slices():
+    def outer(x):
+        return x[:, :1] * torch.ones(1, 64 * x.shape[1])
+
+    few = replace(SLICED, slice_bytes=23 * 64 * 64)  # of 4 bytes each: more than the input's, fewer than the output's
+    assert isinstance(prepare(references(of(outer), policy=few)).expected, Sliced)
+    assert not isinstance(prepare(references(of(torch.relu), policy=few)).expected, Sliced)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 def test_what_agrees_with_the_original_passes_the_comparison(dtype):
     target = references(lambda: nn.LayerNorm(64, dtype=dtype), lambda n: torch.randn(n, 64).to(dtype))
