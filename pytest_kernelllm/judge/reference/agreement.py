@@ -6,7 +6,7 @@ An output that agrees passes ``numerics.compare`` whatever float64 gives. Nothin
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
 
@@ -26,10 +26,15 @@ ALIKE = 0.9
 """Elements of the original's that come so near to a row's largest may come even nearer to it exactly, see ``row_scale``."""
 
 
-def every(flags: Iterable[torch.Tensor]) -> bool:
-    """Whether all of some booleans on one device are true; they are read at once."""
+Agree = Callable[[torch.Tensor, torch.Tensor, Policy], torch.Tensor]
+"""Returns whether an output agrees with the original's."""
+
+
+def every(flags: Iterable[torch.Tensor | bool]) -> bool:
+    """Whether all of some booleans are true; those on a device are read from it at once."""
     found = list(flags)
-    return not found or bool(torch.stack(found).all())
+    tensors = [flag for flag in found if isinstance(flag, torch.Tensor)]
+    return all(flag is not False for flag in found) and (not tensors or bool(torch.stack(tensors).all()))
 
 
 def agrees(

@@ -7,7 +7,7 @@ instead of several float64 copies of everything.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,16 +115,16 @@ def _independent(slicing: Slicing, arguments: Arguments, exact: Run) -> bool:
 
 
 def in_slices(
-    slicing: Slicing, outputs: Sequence[torch.Tensor], run: Callable[[slice], Sequence[Any]]
+    slices: Iterable[slice], outputs: Sequence[torch.Tensor], run: Callable[[slice], Sequence[Any]]
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Yields what each slice gives, and what the whole call gave for its rows, leaf by leaf.
 
     Args:
-        slicing: how the call is cut.
+        slices: ranges of rows.
         outputs: leaves of the whole call.
         run: runs the original for some rows.
     """
-    for rows in slicing.slices():
+    for rows in slices:
         for leaf, whole in zip(run(rows), outputs, strict=True):
             yield leaf, whole[rows]
 
@@ -160,7 +160,7 @@ def _random(tensor: torch.Tensor) -> torch.Tensor:
 
 def _same(slicing: Slicing, arguments: Arguments, outputs: Sequence[torch.Tensor], run: Run) -> bool:
     try:
-        pairs = in_slices(slicing, outputs, lambda rows: run(slicing.cut(arguments, rows)))
+        pairs = in_slices(slicing.slices(), outputs, lambda rows: run(slicing.cut(arguments, rows)))
         return every(equal_to_half(leaf, whole) for leaf, whole in pairs)
     except torch.cuda.OutOfMemoryError:
         raise

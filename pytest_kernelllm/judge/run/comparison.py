@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import EllipsisType
 
 import torch
 
 from pytest_kernelllm.core.records import Check
-from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import numerics
-from pytest_kernelllm.judge.reference.agreement import agrees_together, each_agrees
+from pytest_kernelllm.judge.reference.agreement import Agree, agrees_together, each_agrees
 from pytest_kernelllm.judge.reference.numerics import Expected
 from pytest_kernelllm.judge.reference.prepared import Mark, Piece, PreparedProbe, Sliced
 from pytest_kernelllm.judge.run.call import Judging, Uploaded, tensors_of
@@ -25,10 +25,6 @@ SAMPLED = 4
 
 TRIED = 3
 """Pieces that show by not agreeing that the others need not be tried: in TF32 none agrees."""
-
-
-Agree = Callable[[torch.Tensor, torch.Tensor, Policy, float | None], torch.Tensor]
-"""Returns whether an output agrees with the original's, as ``agreement`` says."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +180,11 @@ class _Pieces:
         yield from map(self._in_float64, exactly)
         rest = [mark for mark in self.unseen if mark not in exactly]
         self.judging.rng.shuffle(rest)
-        for agree in (each_agrees, agrees_together):
+        tolerance = self.judging.references.tolerance
+        for agree in (
+            partial(each_agrees, tolerance=tolerance),
+            partial(agrees_together, tolerance=tolerance),
+        ):
             tried, others = rest[:TRIED], rest[TRIED:]
             left = self._disagreeing(tried, agree)
             rest = left + (others if left == tried else self._disagreeing(others, agree))
@@ -199,11 +199,10 @@ class _Pieces:
 
     def _disagreeing(self, marks: Sequence[Mark], agree: Agree) -> list[Mark]:
         """Returns the pieces of which some output does not agree with the original's. All of it is read at once."""
-        policy, tolerance = self.judging.policy, self.judging.references.tolerance
-        flags = []
+        policy, flags = self.judging.policy, []
         for mark in marks:
             leaves = zip(self._got(mark), self.expected.run(self.unseen[mark].rows), strict=True)
-            flags.append(torch.stack([agree(*leaf, policy, tolerance) for leaf in leaves]).all())
+            flags.append(torch.stack([agree(*leaf, policy) for leaf in leaves]).all())
         agreed = torch.stack(flags).tolist() if flags else []
         return [mark for mark, right in zip(marks, agreed, strict=True) if not right]
 

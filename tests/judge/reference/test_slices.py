@@ -131,6 +131,18 @@ def test_a_kernel_may_err_as_the_original_does_for_all_rows_together(sliced):
     assert not passes(prepared, output)
 
 
+def test_a_kernel_may_err_so_where_the_rows_of_one_stress_are_fewer_than_those_of_a_slice(sliced):
+    def finer_for_few(x):
+        return (x * 4096).round() / 4096 if x.dtype == torch.float32 and len(x) > 2 else x * 1.0
+
+    target = sliced(of(finer_for_few))
+    prepare(target)
+    prepared = target.prepare(Probe("default", (("n", 23),), 1, rule="stress", stripes=tuple(TRANSFORMS)))
+    prepared.expected.confirm(prepared.arguments)
+    assert {piece.rows.stop - piece.rows.start for piece in prepared.expected.pieces} <= {1, 2}
+    assert passes(prepared, prepared.module(**prepared.arguments))
+
+
 def test_other_weights_are_tried_with_a_slice(sliced):
     in_float64 = []
 
@@ -266,7 +278,9 @@ def test_a_large_product_of_small_matrices_is_compared_in_slices():
     def outer(x):
         return x[:, :1] * torch.ones(1, 64 * x.shape[1])
 
-    few = replace(SLICED, slice_bytes=23 * 64 * 64)  # of 4 bytes each: more than the input's, fewer than the output's
+    few = replace(
+        SLICED, slice_bytes=23 * 64 * 64
+    )  # of 4 bytes each: more than the input's, fewer than the output's
     assert isinstance(prepare(references(of(outer), policy=few)).expected, Sliced)
     assert not isinstance(prepare(references(of(torch.relu), policy=few)).expected, Sliced)
 
