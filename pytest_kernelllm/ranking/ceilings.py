@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytest_kernelllm.judge.benchmark.roofline import Roofline
+from pytest_kernelllm.judge.benchmark.roofline import CONVOLUTIONS, Roofline
 from pytest_kernelllm.ranking.errors import RankError
 
 
@@ -16,6 +16,8 @@ class DataSheet:
     gigabytes_per_s: float
     float32: float
     """TFLOPS of float32 without tensor cores."""
+    tf32: float
+    """The same with tensor cores, which PyTorch uses for convolutions."""
     half: float
     """TFLOPS of float16 and bfloat16 with tensor cores."""
     cache_mb: float
@@ -23,7 +25,12 @@ class DataSheet:
     @property
     def roofline(self) -> Roofline:
         """The same in bytes and FLOPs per µs."""
-        rates = {"float32": self.float32, "float16": self.half, "bfloat16": self.half}
+        rates = {
+            "float32": self.float32,
+            CONVOLUTIONS: self.tf32,
+            "float16": self.half,
+            "bfloat16": self.half,
+        }
         return Roofline(
             self.gigabytes_per_s * 1e3,
             {name: rate * 1e6 for name, rate in rates.items()},
@@ -32,13 +39,13 @@ class DataSheet:
 
 
 DATA_SHEETS = {
-    "sm_75": DataSheet("T4", 320, 8.1, 65, 4),
-    "sm_80": DataSheet("A100 80GB SXM", 2039, 19.5, 312, 40),
-    "sm_86": DataSheet("A10", 600, 31.2, 125, 6),
-    "sm_89": DataSheet("L4", 300, 30.3, 121, 48),
-    "sm_90": DataSheet("H100 SXM", 3350, 67, 989, 50),
-    "sm_100": DataSheet("B200", 8000, 75, 2250, 126),
-    "sm_120": DataSheet("GeForce RTX 5090", 1792, 104.8, 209.5, 96),
+    "sm_75": DataSheet("T4", 320, 8.1, 8.1, 65, 4),
+    "sm_80": DataSheet("A100 80GB SXM", 2039, 19.5, 156, 312, 40),
+    "sm_86": DataSheet("A10", 600, 31.2, 62.5, 125, 6),
+    "sm_89": DataSheet("L4", 300, 30.3, 60.5, 121, 48),
+    "sm_90": DataSheet("H100 SXM", 3350, 67, 494.5, 989, 50),
+    "sm_100": DataSheet("B200", 8000, 75, 1125, 2250, 126),
+    "sm_120": DataSheet("GeForce RTX 5090", 1792, 104.8, 104.8, 209.5, 96),
 }
 """One GPU of each architecture. Others of the same architecture have other ceilings, but the ranking hardly changes."""
 

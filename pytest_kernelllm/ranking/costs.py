@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pytest_kernelllm.judge.benchmark.roofline import Roofline
+from pytest_kernelllm.judge.benchmark.roofline import NO_FLOPS, Roofline
 from pytest_kernelllm.ranking.operations import Operation
 from pytest_kernelllm.ranking.trace import Trace
 
@@ -103,7 +103,7 @@ def _alone(trace: Trace, roofline: Roofline) -> list[Cost]:
     """The cost of each operation by itself."""
     found = []
     for index, operation in enumerate(trace.operations):
-        least = roofline.microseconds(operation.bytes, operation.flops, operation.dtype)
+        least = roofline.microseconds(operation.bytes, operation.work, operation.dtype)
         now = trace.microseconds[index] if trace.microseconds else least
         fused = now if _keeps_its_time(operation, roofline) else min(now, least)
         found.append(Cost(now, fused, min(now, least), 1, operation.bytes, operation.bytes, operation.flops))
@@ -112,8 +112,8 @@ def _alone(trace: Trace, roofline: Roofline) -> list[Cost]:
 
 def _keeps_its_time(operation: Operation, roofline: Roofline) -> bool:
     """Whether a kernel is not expected to beat the library: where arithmetic limits it, or nothing is known about it."""
-    moving = roofline.microseconds(operation.bytes, 0, operation.dtype)
-    limited = roofline.microseconds(0, operation.flops, operation.dtype) >= moving
+    moving = roofline.microseconds(operation.bytes, NO_FLOPS, operation.dtype)
+    limited = roofline.microseconds(0, operation.work, operation.dtype) >= moving
     return operation.kind == "unknown" or (operation.kind == "heavy" and limited)
 
 
@@ -151,7 +151,7 @@ class _Fusion:
         members = [self._alone[i] for i, group in groups.items() if group is not None]
         now = sum(members, Cost())
         bytes_ = sum(each.bytes for each in moved.values())
-        fused = sum(self._roofline.microseconds(each.bytes, 0, "float32") for each in moved.values())
+        fused = sum(self._roofline.microseconds(each.bytes, NO_FLOPS, "float32") for each in moved.values())
         fused = min(fused, now.fused)
         return total + Cost(now.microseconds, fused, fused, len(members), now.bytes, bytes_, 0)
 

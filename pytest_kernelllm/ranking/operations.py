@@ -10,6 +10,8 @@ import torch
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
+from pytest_kernelllm.judge.benchmark.roofline import Flops
+
 Kind = Literal["light", "heavy", "unknown"]
 """``light`` operations can be fused with their neighbours; ``heavy`` ones are matrix multiplications, convolutions and
 attention; ``unknown`` ones are a library's own."""
@@ -43,6 +45,11 @@ class Operation:
     def bytes(self) -> int:
         """Bytes read and written."""
         return sum(region.bytes for region in (*self.reads, *self.writes))
+
+    @property
+    def work(self) -> Flops:
+        """Its FLOPs, as a roofline takes them."""
+        return Flops(self.flops, self.flops if "convolution" in self.name else 0)
 
 
 RegionOf = Callable[[torch.Tensor], Region]

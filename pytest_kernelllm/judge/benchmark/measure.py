@@ -12,12 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from pytest_kernelllm.core.measured import CaseTime
 from pytest_kernelllm.core.records import Timing
 from pytest_kernelllm.judge.benchmark import timing
-from pytest_kernelllm.judge.benchmark.roofline import Roofline, needed_bytes
+from pytest_kernelllm.judge.benchmark.roofline import Flops, Roofline, count_flops, needed_bytes
 from pytest_kernelllm.judge.findings import Decision
 from pytest_kernelllm.judge.handle import WorkerDied
 from pytest_kernelllm.judge.policy import Policy
@@ -175,8 +174,8 @@ def measure(runner: CandidateRunner, roofline: Roofline, clock: GpuClock) -> Mea
             runner.loop, clock, single, flushes["kernel"], _agreement(policy, single)
         )
         eager_peak = _peak(eager)
-        flops = _flops(prepared, arguments)
-    needed = roofline.least(*needed_bytes(prepared), flops)
+        flops = count_flops(lambda: prepared.callable_module()(**arguments))
+    needed = roofline.least(*needed_bytes(prepared), flops.total)
     least = _roofline_us(prepared, flops, roofline)
     spreads = {name: timing.spread([x for r in s.cold for x in r]) for name, s in series.items()}
     warm = {name: timing.spread(s.warm) for name, s in series.items()}
@@ -195,7 +194,7 @@ def measure(runner: CandidateRunner, roofline: Roofline, clock: GpuClock) -> Mea
         judge_clock=round(judged, 3),
         event_clock=round(events, 3),
         bytes=prepared.bytes,
-        flops=flops,
+        flops=flops.total,
         roofline=round(least, 3),
         roofline_share=round(min(least / spreads["kernel"].p50, 9.99), 4),
         kernel_peak=runner.peak,
@@ -222,7 +221,7 @@ def measure_alone(runner: CandidateRunner, roofline: Roofline, clock: GpuClock) 
         count = max(5, min(policy.timing_calls * policy.timing_rounds, int(ALONE_US / runner.cold(flushes))))
         single = statistics.median(runner.cold(flushes) for _ in range(count))
         judged, events = timing.by_the_judge(runner.loop, clock, single, flushes, _agreement(policy, single))
-        flops = _flops(prepared, runner.uploaded.placed(prepared))
+        flops = count_flops(lambda: prepared.callable_module()(**runner.uploaded.placed(prepared)))
     if judged - min(events, single) > allowed_difference(policy, judged):
         raise Decision(
             "inconclusive",
@@ -262,12 +261,6 @@ def _peak(implementation: timing.Implementation) -> int:
     return max(int(torch.cuda.max_memory_allocated() - held), 0)
 
 
-def _roofline_us(prepared: PreparedProbe, flops: int, roofline: Roofline) -> float:
+def _roofline_us(prepared: PreparedProbe, flops: Flops, roofline: Roofline) -> float:
     dtype = next((str(t.dtype) for t in prepared.expected.original if t.is_floating_point()), "float32")
     return roofline.microseconds(prepared.bytes, flops, dtype.removeprefix("torch."))
-
-
-def _flops(prepared: PreparedProbe, arguments: dict[str, Any]) -> int:
-    with FlopCounterMode(display=False) as counter:
-        prepared.callable_module()(**arguments)
-    return int(counter.get_total_flops())

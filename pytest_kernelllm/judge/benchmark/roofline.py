@@ -4,16 +4,33 @@ from __future__ import annotations
 
 import functools
 import statistics
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from pytest_kernelllm.judge.reference.prepared import PreparedProbe
 from pytest_kernelllm.judge.shared.clock import GpuClock
 from pytest_kernelllm.judge.shared.structure import flatten
 
+CONVOLUTIONS = "float32 convolutions"
+
 DIFFERENTIABLE_BYTES = 1 << 31
 """Bytes; larger probes are not differentiated to find out which inputs a call must read."""
+
+
+@dataclass(frozen=True)
+class Flops:
+    """Floating-point operations of one call."""
+
+    total: int
+    convolutions: int
+    """Those of them that are in convolutions."""
+
+
+NO_FLOPS = Flops(0, 0)
 
 
 @dataclass(frozen=True)
@@ -21,14 +38,17 @@ class Roofline:
     """Measured ceilings of one GPU."""
 
     bytes_per_us: float
-    flops_per_us: dict[str, float]
+    flops_per_us: Mapping[str, float]
+    """Of matrix products by dtype, and under ``CONVOLUTIONS`` of float32 convolutions: these use TF32 by default."""
     cache_bytes: int
     """Size of L2: writes up to this size need not reach memory before a call ends."""
 
-    def microseconds(self, moved: int, flops: int, dtype: str) -> float:
+    def microseconds(self, moved: int, flops: Flops, dtype: str) -> float:
         """Returns the µs that moving these bytes and computing these FLOPs takes at the ceilings."""
         rate = self.flops_per_us.get(dtype, self.flops_per_us["float32"])
-        return max(moved / self.bytes_per_us, flops / rate)
+        convolutions = self.flops_per_us.get(CONVOLUTIONS, rate) if dtype == "float32" else rate
+        computing = (flops.total - flops.convolutions) / rate + flops.convolutions / convolutions
+        return max(moved / self.bytes_per_us, computing)
 
     def least(self, read: int, written: int, flops: int) -> float:
         """Returns the µs that a call needs at least, whatever precision it computes in."""
@@ -47,8 +67,23 @@ def measure_roofline(clock: GpuClock) -> Roofline:
         square = functools.partial(torch.matmul, a, a)
         clock.many([square], 3)  # the first call sets the library up
         rates[name] = 2 * 4096**3 / clock.many([square], 10)[1][0]
+    pixels = torch.randn(1, 4096, 64, 64, device="cuda").to(memory_format=torch.channels_last)
+    weights = torch.randn(4096, 4096, 1, 1, device="cuda").to(memory_format=torch.channels_last)
+    convolve = functools.partial(torch.nn.functional.conv2d, pixels, weights)
+    clock.many([convolve], 3)
+    # As fast as a product in TF32, if convolutions may use it.
+    rates[CONVOLUTIONS] = max(rates["float32"], 2 * 4096**3 / clock.many([convolve], 10)[1][0])
     moved = 2 * source.numel() * source.itemsize / statistics.median(copied)
     return Roofline(moved, rates, int(torch.cuda.get_device_properties(0).L2_cache_size))
+
+
+def count_flops(call: Callable[[], Any]) -> Flops:
+    """Runs a call and counts its operations."""
+    with FlopCounterMode(display=False) as counter:
+        call()
+    counts = counter.get_flop_counts().get("Global", {})
+    convolutions = sum(int(count) for operation, count in counts.items() if "convolution" in str(operation))
+    return Flops(int(counter.get_total_flops()), convolutions)
 
 
 def needed_bytes(prepared: PreparedProbe) -> tuple[int, int]:

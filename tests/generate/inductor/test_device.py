@@ -88,6 +88,26 @@ def test_rows_that_are_read_twice_may_lie_in_one_block(width: int, whole: bool, 
     assert (max(blocks) > 8192) == whole
 
 
+@pytest.mark.slow
+def test_blocks_move_whole_lines_of_what_is_read_and_of_what_is_written() -> None:
+    """A convolution's output lies channels-last, and the norm's result does not."""
+    module = nn.Sequential(nn.Conv2d(64, 128, 3), nn.InstanceNorm2d(128))
+    found = lowered("sm_90", module, 128, 64, 128, 128)
+    [norm] = [options for options in found.configurations.values() if "R0_BLOCK" in options[0]]
+    assert min(norm[0]["XBLOCK"], norm[0]["R0_BLOCK"]) >= 32
+    assert any(option["XBLOCK"] == 1 for option in norm)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("window", "few"), [(4, False), (8, True)])
+def test_elements_for_which_many_values_are_read_are_few_a_thread(window: int, few: bool) -> None:
+    found = lowered("sm_90", nn.AvgPool1d(window), 64, 16, 1 << 12)
+    [options] = found.configurations.values()
+    elements = [option["XBLOCK"] / option["num_warps"] for option in options]
+    assert len(options) > 1
+    assert (elements[0] == min(elements)) == few
+
+
 @pytest.fixture
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def refuse(*_: object) -> None:

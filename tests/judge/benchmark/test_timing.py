@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from torch import nn
 
 from pytest_kernelllm.judge.benchmark import timing
-from pytest_kernelllm.judge.benchmark.roofline import Roofline, needed_bytes
+from pytest_kernelllm.judge.benchmark.roofline import CONVOLUTIONS, Flops, Roofline, count_flops, needed_bytes
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.numerics import Expected
 from pytest_kernelllm.judge.reference.prepared import PreparedProbe
@@ -190,3 +191,16 @@ def test_writes_that_fit_the_cache_are_not_counted_and_the_fastest_precision_cou
     assert roofline.least(read=500, written=900, flops=0) == 5.0
     assert roofline.least(read=500, written=1500, flops=0) == 10.0
     assert roofline.least(read=0, written=0, flops=10_000) == 100.0
+
+
+def test_float32_convolutions_count_at_the_rate_of_tf32():
+    roofline = Roofline(100.0, {"float32": 10.0, "bfloat16": 100.0, CONVOLUTIONS: 50.0}, cache_bytes=0)
+    assert roofline.microseconds(100, Flops(2000, 1000), "float32") == 120.0
+    assert roofline.microseconds(100, Flops(2000, 1000), "bfloat16") == 20.0
+    assert roofline.microseconds(1_000_000, Flops(2000, 1000), "float32") == 10_000.0
+
+
+def test_the_flops_of_convolutions_are_known_apart():
+    module = nn.Sequential(nn.Conv2d(2, 4, 3), nn.Flatten(), nn.Linear(16, 5))
+    found = count_flops(lambda: module(torch.randn(3, 2, 4, 4)))
+    assert found == Flops(total=3 * 2 * (4 * 4 * 2 * 9 + 16 * 5), convolutions=3 * 2 * 4 * 4 * 2 * 9)
