@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pytest_kernelllm.core.records import Check
@@ -94,7 +94,7 @@ class _Probes:
         kept: ProbeRun | None = None
         for probe in probes:
             self.before_each()
-            with self.sharing():
+            with self._shared():
                 run = self._run(probe)
             if run is not None:
                 self.ran.append((run.where, run.prepared.trivial))
@@ -124,9 +124,19 @@ class _Probes:
     def check_case(self, run: ProbeRun | None) -> None:
         """Applies every rule to the case, whose probe of the main sizes always runs."""
         assert run is not None
-        with self.sharing(), self.judging.findings.durations.part("further calls"):
+        with self._shared(), self.judging.findings.durations.part("further calls"):
             for rule in self.rules:
                 rule.check_case(CaseRun(run))
+
+    @contextlib.contextmanager
+    def _shared(self) -> Iterator[None]:
+        """Holds the GPU together with others; notes how long somebody timed on it meanwhile."""
+        durations = self.judging.findings.durations
+        waiting = durations.part("waiting for the GPU") if self.judging.on_gpu else contextlib.nullcontext()
+        with contextlib.ExitStack() as held:
+            with waiting:
+                held.enter_context(self.sharing())
+            yield
 
 
 def _discriminating(run: ProbeRun | None) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.judge.reference import fused
 from pytest_kernelllm.judge.reference.rows import (
     ROW,
     as_rows,
@@ -18,6 +19,7 @@ from pytest_kernelllm.judge.reference.rows import (
     group_rms,
     group_sizes,
     largest,
+    least_unit,
     rms,
     row_scale,
     unit_of,
@@ -102,7 +104,10 @@ def derive_bounds(
     errs = truth.new_zeros(rows, 1)
     sensitivity = torch.zeros(rows, width, dtype=torch.float32, device=truth.device) if nearby else None
     finite = not rows or bool(finite_sum(original) & (torch.linalg.vector_norm(truth, math.inf) <= most))
-    for start, stop in chunks(as_rows(truth), policy):
+    at_once = finite and not nearby and not others and fused.rows_fit(as_rows(truth), as_rows(original))
+    if at_once:
+        scale, errs = fused.row_bounds(as_rows(original), as_rows(truth), least_unit(original.dtype))
+    for start, stop in () if at_once else chunks(as_rows(truth), policy):
         o, t = as_rows(original)[start:stop], as_rows(truth)[start:stop]
         wide = o.double()
         if not finite:  # e.g. a mask filled with the dtype's lowest value
@@ -128,7 +133,11 @@ def derive_bounds(
     usual = (factor * typical_row).clamp_min(floor)
     highest, lowest = torch.stack([errs.max() if rows else errs.sum(), usual]).tolist()
     exceeding = errs.new_zeros(())
-    for start, stop in chunks(as_rows(truth), policy) if highest > lowest else ():
+    if at_once and highest > lowest:
+        every = usual.expand(rows, 1).contiguous()
+        least = least_unit(original.dtype)
+        exceeding = fused.errors(as_rows(original), as_rows(truth), scale, every, None, least)[0]
+    for start, stop in chunks(as_rows(truth), policy) if highest > lowest and not at_once else ():
         o, t = as_rows(original)[start:stop], as_rows(truth)[start:stop]
         unit = unit_of(t, scale[start:stop], original.dtype, finite)
         bound = usual if sensitivity is None else torch.maximum(usual, sensitivity[start:stop])
@@ -164,15 +173,18 @@ def _together(
     peak = float(largest(truth))
     found = []
     for dim in together_dims(truth) if peak else ():
-        matrix = truth.reshape(-1, truth.shape[-1])
-        size = group_sizes(truth, dim, peak, policy, finite=finite)
-        own = group_rms(truth, original, dim, peak, policy, finite=finite)
+        matrix, value = (x.reshape(-1, x.shape[-1]) for x in (truth, original))
+        if not dim and finite and fused.columns_fit(matrix, value):
+            size, own, spread = fused.column_rms(value, matrix, peak)
+        else:
+            size = group_sizes(truth, dim, peak, policy, finite=finite)
+            own = group_rms(truth, original, dim, peak, policy, finite=finite)
+            first = matrix.narrow(dim, 0, 1).expand_as(matrix)
+            spread = group_rms(matrix, first, dim, peak, policy, finite=finite)
         for leaf, exactly in others:
             own = torch.maximum(own, group_rms(exactly, leaf, dim, peak, policy))
         # Elements that are all equal have one error, which is small by chance now and then.
-        first = matrix.narrow(dim, 0, 1).expand_as(matrix)
-        one = group_rms(matrix, first, dim, peak, policy, finite=finite) <= floor * size
-        own = torch.where(one & (own > 0), torch.maximum(own, own.median()), own)
+        own = torch.where((spread <= floor * size) & (own > 0), torch.maximum(own, own.median()), own)
         own = own * torch.where(own > policy.noise * size, policy.noise_factor, policy.own_error_factor)
         allowed = torch.maximum(floor * size, own)
         for other in nearby:

@@ -146,11 +146,12 @@ class LargeCalls:
             def pairs(each: Iterable[slice]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
                 return in_slices(each, outputs, lambda rows: run_all(slicing.cut(dict(placed), rows)))
 
-            def alike(agree: Agree) -> bool:
-                each = [piece.rows for piece in pieces]
-                return every(a.shape == b.shape and agree(a, b, policy) for a, b in pairs(each))
+            def alike(agree: Agree) -> Iterator[torch.Tensor | bool]:
+                each = (piece.rows for piece in pieces)
+                return (a.shape == b.shape and agree(a, b, policy) for a, b in pairs(each))
 
-            if alike(each_agrees) or alike(agrees_together):
+            # The first at little expense and read at once, the second until one differs: in TF32 the first one does.
+            if every(alike(each_agrees)) or all(map(bool, alike(agrees_together))):
                 return
             # Where all inputs are equal, say, a stripe may hold nothing but rounding errors; a slice holds more.
             if not every(equal_to_half(leaf, whole) for leaf, whole in pairs(slicing.slices())):

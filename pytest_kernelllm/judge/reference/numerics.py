@@ -14,12 +14,14 @@ from typing import Any
 import torch
 
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference.bounds import ErrorBounds, derive_bounds
+from pytest_kernelllm.judge.reference import fused
+from pytest_kernelllm.judge.reference.bounds import ErrorBounds, Together, derive_bounds
 from pytest_kernelllm.judge.reference.rows import (
     all_finite,
     as_rows,
     chunks,
     group_rms,
+    least_unit,
     unit_of,
 )
 
@@ -142,7 +144,12 @@ def compare(
     base = bounds.own.clamp_min(floor)
     finite = bounds.finite and all_finite(got)
     parts: list[torch.Tensor] = []
-    for start, stop in chunks(as_rows(exact), policy):
+    rows = as_rows(exact), as_rows(got)
+    at_once = finite and fused.rows_fit(*rows)
+    if at_once:
+        least = least_unit(got.dtype)
+        parts = [fused.errors(rows[1], rows[0], bounds.scale, base, bounds.sensitivity, least)]
+    for start, stop in () if at_once else chunks(as_rows(exact), policy):
         g, o, t = (as_rows(x)[start:stop] for x in (got, original, exact))
         allowed = base[start:stop]
         if bounds.sensitivity is not None:
@@ -216,10 +223,14 @@ def _off_together(
     finite: bool,
 ) -> Difference | None:
     """Returns the worst group whose errors are larger than they may be, if there is one."""
-    found = [
-        (group, group_rms(truth, got, group.dim, group.peak, policy, finite=finite))
-        for group in bounds.together
-    ]
+    matrix, value = (x.reshape(-1, x.shape[-1]) if x.dim() else x for x in (truth, got))
+
+    def errors_of(group: Together) -> torch.Tensor:
+        if not group.dim and finite and fused.columns_fit(matrix, value):
+            return fused.column_rms(value, matrix, group.peak)[1]
+        return group_rms(truth, got, group.dim, group.peak, policy, finite=finite)
+
+    found = [(group, errors_of(group)) for group in bounds.together]
     allowed = [torch.maximum(group.allowed, tolerance * group.size) for group, _ in found]
     off = [(errors > most).any() for (_, errors), most in zip(found, allowed, strict=True)]
     for (group, errors), most, wrong in zip(

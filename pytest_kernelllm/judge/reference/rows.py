@@ -16,6 +16,9 @@ ROW = 32
 """Fewest elements of a row, whose errors are taken together; shorter last dimensions are merged with those before them."""
 
 
+ALIKE = 0.999
+"""Share of a row's largest magnitude from which on elements are as large, see ``row_scale``."""
+
 ALONE = 8
 """An output of fewer elements is no row: each element, such as one of several losses, has a scale of its own."""
 
@@ -79,7 +82,7 @@ def rms(values: torch.Tensor, dim: int) -> torch.Tensor:
     return peak * norm / math.sqrt(values.shape[dim])
 
 
-def row_scale(rows: torch.Tensor, alike: float = 0.999) -> torch.Tensor:
+def row_scale(rows: torch.Tensor, alike: float = ALIKE) -> torch.Tensor:
     """Returns the root mean square of each row, in which elements as large as the largest count as at most 1.
 
     So a fill value such as -1e9 does not hide the other elements. Where all others are tails of a
@@ -112,13 +115,17 @@ def finite_sum(tensor: torch.Tensor) -> torch.Tensor:
 
 def unit_of(truth: torch.Tensor, row: torch.Tensor, dtype: torch.dtype, finite: bool) -> torch.Tensor:
     """Returns what errors are relative to: an element's magnitude plus its row's, or a tiny number."""
-    info = torch.finfo(dtype)
-    # GPUs and fast exponentials flush subnormal float32 to zero. float16's subnormals are ordinary numbers.
-    least = info.tiny if dtype == torch.float16 else info.tiny * 2.0**26
     size = truth.abs()
     if not finite:
         size = size.nan_to_num_(0.0, 0.0, 0.0)
-    return size.add_(row).clamp_min_(least)
+    return size.add_(row).clamp_min_(least_unit(dtype))
+
+
+def least_unit(dtype: torch.dtype) -> float:
+    """Returns what errors are relative to at least."""
+    tiny = torch.finfo(dtype).tiny
+    # GPUs and fast exponentials flush subnormal float32 to zero. float16's subnormals are ordinary numbers.
+    return tiny if dtype == torch.float16 else tiny * 2.0**26
 
 
 def as_rows(tensor: torch.Tensor) -> torch.Tensor:

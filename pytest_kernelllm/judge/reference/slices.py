@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from pytest_kernelllm.judge.reference import fused
 from pytest_kernelllm.judge.reference.agreement import every
 from pytest_kernelllm.judge.reference.rows import largest
 from pytest_kernelllm.judge.reference.tf32 import allowed_operations
@@ -174,6 +175,8 @@ def _close(value: torch.Tensor, expected: torch.Tensor, within: float) -> torch.
         return torch.zeros((), dtype=torch.bool, device=value.device)
     if not (value.is_floating_point() and value.numel()):
         return (value == expected).all()
+    if fused.fits(value, expected, dtypes=(torch.float32, torch.float64)):
+        return fused.close(value, expected, within)
     scale = within * largest(expected)
     pairs = zip(value.reshape(-1).split(CHUNK), expected.reshape(-1).split(CHUNK), strict=True)
     return torch.stack([_all_close(a, b, within, scale) for a, b in pairs]).all()
