@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pytest_kernelllm.core.records import Check
 from pytest_kernelllm.judge.plans import Plan
@@ -46,13 +46,19 @@ def examine(
     # Rules such as `decoy` need a probe that can tell right from wrong.
     kept = probes.run_all(plan.main)
     given = _discriminating(kept)
-    if not given:
-        drawn = probes.run_all(plan.substitutes)
-        kept = drawn if _discriminating(drawn) else kept
+    further, others = plan.further, ""
+    for substitute in () if given else plan.substitutes:
+        drawn = probes.run_all([substitute])
+        if _discriminating(drawn):
+            # Where it takes other weights to tell right from wrong, it does so at every probe.
+            further = tuple(replace(probe, state=probe.state or substitute.state) for probe in further)
+            kept, others = drawn, "other weights" if substitute.state else "others"
+            break
+        del drawn  # before the next one is prepared
     if found := _discriminating(kept):
         probes.check_case(kept)
         kept = None  # its inputs may be large
-    later = probes.run_all(judging.references.merged(plan.further))
+    later = probes.run_all(judging.references.merged(further))
     if not found:
         probes.check_case(later if _discriminating(later) else kept)
     indistinct = [f"{name} would pass as its output at {where}" for where, name in probes.ran if name]
@@ -65,12 +71,12 @@ def examine(
             else "give inputs whose outputs differ"
         )
         detail = (
-            f"the inputs of case {plan.case.name} cannot tell right from wrong: {indistinct[-1]}; {advice}"
+            f"the inputs of case {plan.case.name} cannot tell right from wrong: {indistinct[0]}; {advice}"
         )
     elif not given:
         detail = (
-            f"the given inputs of case {plan.case.name} cannot tell right from wrong, so the judge drew others "
-            f"that the original accepts, such as {discriminating[0]}"
+            f"the given inputs of case {plan.case.name} cannot tell right from wrong, so the judge drew "
+            f"{others or 'others'} that the original accepts, such as {discriminating[0]}"
         )
     counts = bool(discriminating)
     check = Check("discriminating inputs", counts, indistinct[-1] if indistinct else None, None, detail)

@@ -12,6 +12,7 @@ from pytest_kernelllm.judge.findings import Decision
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.probes import Limits, Probe, fit
 from pytest_kernelllm.judge.reference.variations import OTHERS_THAN_GIVEN
+from pytest_kernelllm.judge.reference.weights import NORMALIZED
 from pytest_kernelllm.judge.rules.rule import Rule, SupportedCase
 
 SUBSTITUTE_SEED = 130
@@ -34,7 +35,8 @@ class Plan:
     interpreted: tuple[Probe, ...] = ()
     """Small probes for Triton's interpreter, where the others run on a GPU."""
     substitutes: tuple[Probe, ...] = ()
-    """Probes with other inputs than those given, for where none of ``main`` can tell right from wrong."""
+    """Probes with other inputs than those given, and with other weights, for where none of ``main`` can tell right from
+    wrong."""
 
     @property
     def probes(self) -> tuple[Probe, ...]:
@@ -158,8 +160,11 @@ def plan_case(supported: SupportedCase, rules: Sequence[Rule]) -> Plan:
         for name, size in supported.case.sizes.items()
     }
     interpreted = [probe for rule in rules for probe in rule.interpreted_probes(supported)]
-    # As `values`: such inputs may come when the kernel is used.
-    substitute = supported.probe("values", supported.main, SUBSTITUTE_SEED, stress=OTHERS_THAN_GIVEN)
+    # As `values`: such inputs and weights may come when the kernel is used.
+    substitutes = (
+        supported.probe("values", supported.main, SUBSTITUTE_SEED, stress=OTHERS_THAN_GIVEN),
+        supported.probe("values", supported.main, SUBSTITUTE_SEED, state=NORMALIZED),
+    )
     return Plan(
         supported.case,
         tuple(main),
@@ -167,5 +172,5 @@ def plan_case(supported: SupportedCase, rules: Sequence[Rule]) -> Plan:
         supported.ranges,
         sizes,
         tuple(interpreted),
-        (substitute,),
+        substitutes,
     )

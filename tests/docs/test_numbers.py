@@ -47,6 +47,7 @@ STATED = {
         f"{P.half_eps} eps. One rounding",
         f"{P.own_error_factor:.0f} times the largest error of its row",
         f"moves by {0.5 * P.conditioning_eps:.0f} to {1.5 * P.conditioning_eps:.0f} float32 eps",
+        f"by {0.5 * P.rounding_eps:.0f} to {1.5 * P.rounding_eps:.0f} eps",
         f"At most one element in {1 / P.outlier_share:.0f} may err more",
         f"| {P.seeds} seeds at the main sizes",
         f"up to {P.gpu_stress_elements:,} elements",

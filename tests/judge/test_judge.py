@@ -72,6 +72,19 @@ class Positive(nn.Module):
     def forward(self, x):
         return x.relu()
 
+
+@triton_candidate(inputs=rows, dims={"n": (1, 64)})
+class Faint(nn.Module):
+    """Nothing but a bias is left, unless the layer gets the statistics of its inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(64).eval()
+        self.norm.running_var.fill_(1e24)
+
+    def forward(self, x):
+        return self.norm(x)
+
 '''
 )
 
@@ -95,6 +108,38 @@ def norm_kernel(x_ptr, out_ptr, eps, WIDTH: tl.constexpr):
 def forward(self, x):
     out = torch.empty_like(x)
     norm_kernel[(x.shape[0],)](x, out, self.eps, WIDTH=64)
+    return out
+"""
+
+
+FAINT = """
+import torch
+import triton
+import triton.language as tl
+
+SUPPORTS = ({"inputs": {"x": ("float32", ("n", 64))}, "dims": {"n": (1, 64)}, 
+             "attributes": {"norm.eps": 1e-5, "norm.track_running_stats": True, "norm.affine": True,
+                            "norm.__class__": "torch.nn.modules.batchnorm.BatchNorm1d",
+                            "norm.num_features": 64, "norm.momentum": 0.1,
+                            "norm.weight": ("float32", (64,)), "norm.bias": ("float32", (64,)),
+                            "norm.running_mean": ("float32", (64,)), "norm.running_var": ("float32", (64,)),
+                            "norm.num_batches_tracked": ("int64", ())},
+             "training": False, "grad": False},)
+
+
+@triton.jit
+def norm_kernel(x_ptr, mean_ptr, variance_ptr, weight_ptr, bias_ptr, out_ptr, WIDTH: tl.constexpr):
+    row = tl.program_id(0) * WIDTH
+    columns = tl.arange(0, WIDTH)
+    x = tl.load(x_ptr + row + columns) - tl.load(mean_ptr + columns)
+    scale = tl.load(weight_ptr + columns) / tl.sqrt(tl.load(variance_ptr + columns) + 1e-5)
+    tl.store(out_ptr + row + columns, x * scale + tl.load(bias_ptr + columns))
+
+
+def forward(self, x):
+    out = torch.empty_like(x)
+    n = self.norm
+    norm_kernel[(x.shape[0],)](x, n.running_mean, n.running_var, n.weight, n.bias, out, WIDTH=64)
     return out
 """
 
@@ -204,6 +249,16 @@ def test_inputs_that_do_not_discriminate_are_inconclusive(decide):
 RELU = GOOD.replace("x * tl.load(weight_ptr + columns) + 1", "tl.where(x < 0, 0.0, x)").replace(
     "self.weight", "x"
 )
+
+
+def test_where_no_inputs_reach_the_outputs_the_judge_takes_other_weights_and_says_so(decide):
+    verdict = decide("Faint", FAINT)
+    assert verdict.accepted, verdict.reason
+    [check] = [check for check in verdict.checks if check.name == "discriminating inputs"]
+    assert "the judge drew other weights that the original accepts" in check.detail
+    verdict = decide("Faint", FAINT.replace("x * scale + tl", "x * 0.0 + tl"))
+    assert verdict.verdict == "rejected"
+    assert "normalized weights" in verdict.reason
 
 
 def test_where_the_given_inputs_tell_nothing_the_judge_draws_others_and_says_so(decide):

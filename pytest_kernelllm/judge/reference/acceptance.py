@@ -27,7 +27,10 @@ USUAL = 4.0
 """How many times its usual error the original may make at what it accepts…"""
 
 ROUGH = 16.0
-"""…and the largest usual error that counts."""
+"""…and the largest usual error that counts so often…"""
+
+ALIKE = 1.25
+"""…of which any may be made as often as this."""
 
 TRIED_ELEMENTS = 1 << 22
 """Most elements of an input that is tried on the CPU first."""
@@ -69,6 +72,20 @@ class Trial:
         """The original's own error for the unchanged inputs, see ``_error``: TF32, for example, has few digits."""
         return _error(self.usual[0], self.in_float64(self.exact(self.module), self.arguments))
 
+    def accepts_own(self) -> bool:
+        """Whether the original is exact at all, to be found out before the module changes: ``accepts`` compares with that.
+
+        Raises:
+            torch.cuda.OutOfMemoryError: there is too little memory to find out.
+        """
+        try:
+            with self.in_stage(RUNNING):
+                return math.isfinite(self.usual_error)
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except Exception:  # the user's code may raise anything
+            return False
+
     def accepts_inputs(self, arguments: dict[str, Any], names: Collection[str], nonfinite: bool) -> bool:
         """Whether the original accepts other arguments.
 
@@ -90,8 +107,16 @@ class Trial:
                 return False
         return self.accepts(self.module, arguments, nonfinite)
 
-    def accepts(self, module: nn.Module, arguments: dict[str, Any], nonfinite: bool) -> bool:
+    def accepts(
+        self, module: nn.Module, arguments: dict[str, Any], nonfinite: bool, rough: bool = False
+    ) -> bool:
         """Whether ``module`` gives outputs of the usual form, as finite and as exact as usual.
+
+        Args:
+            module: the original, perhaps changed.
+            arguments: by parameter name.
+            nonfinite: whether outputs may be NaN or infinite where they are usually finite.
+            rough: whether they may be as rough as any that count as usual.
 
         Raises:
             torch.cuda.OutOfMemoryError: there is too little memory to find out.
@@ -107,7 +132,8 @@ class Trial:
             if not _as_finite(leaves, usual):
                 return False
             error = _error(leaves, self.in_float64(self.exact(module), arguments))
-            return error <= 1 or error <= USUAL * min(self.usual_error, ROUGH)
+            usual_error = ROUGH if rough else self.usual_error if error > 1 else 1.0
+            return error <= max(1.0, USUAL * min(usual_error, ROUGH), ALIKE * usual_error)
         except torch.cuda.OutOfMemoryError:
             raise  # with more memory it might accept them
         except Exception:  # the user's code may raise anything
@@ -139,7 +165,7 @@ def _error(leaves: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]) -> flo
 
 
 def _error_of(leaf: torch.Tensor, truth: torch.Tensor) -> float:
-    """Compares errors with each number's magnitude plus the root mean square of all, in chunks."""
+    """Compares errors with each number's magnitude plus the root mean square of those that are not 0, in chunks."""
 
     def chunks() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         for some, exactly in zip(leaf.split(CHUNK), truth.split(CHUNK), strict=True):
@@ -148,7 +174,8 @@ def _error_of(leaf: torch.Tensor, truth: torch.Tensor) -> float:
 
     peak = max(float(wide.abs().amax()) for _, wide in chunks()) or 1e-300
     squares = sum(float((wide / peak).square().sum()) for _, wide in chunks())
-    scale = peak * (squares / leaf.numel()) ** 0.5
+    numbers = sum(int(wide.count_nonzero()) for _, wide in chunks())
+    scale = peak * (squares / max(numbers, 1)) ** 0.5
     errors = [
         float(((some - wide).abs() / (wide.abs() + scale).clamp_min(1e-300)).amax())
         for some, wide in chunks()

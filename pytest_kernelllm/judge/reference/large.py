@@ -129,9 +129,9 @@ class LargeCalls:
                 return [leaf[rows].to(self._originals.device) for leaf in kept]
             return run_all(self._cut(slicing, arguments, rows))
 
-        def expect(rows: slice) -> Expected:
+        def expect(rows: slice, directions: int) -> Expected:
             some = self._cut(slicing, arguments, rows)
-            expected, _ = self._truth.expected(sliced.structure, run(rows), modules, some, probe)
+            expected, _ = self._truth.expected(sliced.structure, run(rows), modules, some, probe, directions)
             return replace(expected, start=rows.start)
 
         def expect_strictly(rows: slice) -> Expected | None:
@@ -168,7 +168,7 @@ class LargeCalls:
         few_changes = probe.stress and probe.stress not in TRANSFORMS and probe.stress not in PLANTED
         others = unchanged if few_changes else self._cut(slicing, arguments, second)
         other = calls.run_original(modules.perturbed, others)[1]
-        trivial = self._truth.passing_trivial(modules.perturbed, some, expect(first), other, True)
+        trivial = self._truth.passing_trivial(modules.perturbed, some, expect(first, 1), other, True)
         expected = Sliced(sliced.structure, sliced.forms, pieces, expect, expect_strictly, run, confirm)
         on_host = self._originals.on_host
         return PreparedProbe(probe, modules.perturbed, arguments, expected, trivial, on_host=on_host)

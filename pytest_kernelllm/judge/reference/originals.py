@@ -19,9 +19,11 @@ from pytest_kernelllm.core.stages import RUNNING, InStage
 from pytest_kernelllm.judge.memory import CallBytes, most
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import calls, weights
-from pytest_kernelllm.judge.reference.acceptance import Trial
+from pytest_kernelllm.judge.reference.acceptance import Trial, Unasked
 from pytest_kernelllm.judge.reference.needs import call_bytes
+from pytest_kernelllm.judge.reference.prepared import bytes_of, tensors_of_call
 from pytest_kernelllm.judge.reference.probes import Probe
+from pytest_kernelllm.judge.reference.rounded import Rounded
 from pytest_kernelllm.judge.reference.subject import Subject
 from pytest_kernelllm.judge.reference.variations import Change, Span
 
@@ -52,7 +54,8 @@ class Modules:
 
     def nearby(self, directions: int) -> Iterator[torch.nn.Module]:
         """Yields it in float64 with slightly perturbed weights, see ``Originals.perturbations``."""
-        if not self.kept:
+        many = directions > 1 and bytes_of(tensors_of_call(self.perturbed, {}, ())) > LARGE
+        if many or not self.kept:
             return map(self._copied, self.changes(directions))
         if directions not in self._nearby:
             self._nearby[directions] = [self._copied(change) for change in self.changes(directions)]
@@ -114,11 +117,18 @@ class Originals:
             trial = self.trial(case, module, drawn, _exact_copy)
 
             def accepts(other: torch.nn.Module) -> bool:
-                return trial.accepts(other, drawn, nonfinite=probe.state == weights.WITH_NAN)
+                # Where nothing but biases reaches the outputs, these say nothing of how exact others are, in TF32 for example.
+                rough = probe.state == weights.NORMALIZED
+                return trial.accepts(other, drawn, probe.state == weights.WITH_NAN, rough)
 
+            exact = not (probe.perturbed or probe.state) or trial.accepts_own()
             if probe.perturbed:
                 weights.change_attributes(module, probe.perturbed, probe.values, accepts)
-            if probe.state:
+            if probe.state and not exact:
+                raise Unasked("the original is not exact with any weights")
+            if probe.state == weights.NORMALIZED:
+                weights.normalize(module, self.placed(drawn), accepts)
+            elif probe.state:
                 weights.change_weights(module, probe.state, seed, accepts)
             self._modules[key] = Modules(module, partial(self.perturbations, seed, self.device), not few)
             while len(self._modules) > KEPT:
@@ -213,6 +223,11 @@ class Originals:
         for further in range(1, directions):
             yield calls.perturbation(step, seed + further, torch.device(device))
 
+    def rounding(self, seed: int, device: str) -> Rounded:
+        """Returns a context that perturbs each result by some roundings."""
+        step = self.policy.rounding_eps * torch.finfo(torch.float32).eps
+        return Rounded(step, seed, torch.device(device))
+
     def _on_cpu(self, case: Case) -> torch.nn.Module:
         if case.name not in self._built_on_cpu:
             self._built_on_cpu[case.name] = self.subject.build(case)
@@ -221,15 +236,10 @@ class Originals:
     def _fresh(self, case: Case) -> torch.nn.Module:
         """Returns a module of its own with initial weights, as a copy where copies work."""
         if self.on_host and self.call.state > LARGE:
-            on_cpu = self._on_cpu(case)
-            if calls.holds_closures(on_cpu):
-                return self.subject.build(case, device=self.device)
-            return calls.moved(on_cpu, self.device)
+            return calls.moved(self._on_cpu(case), self.device)
         built = self._built.get(case.name)
         if built is None:
             built = self._built[case.name] = self.subject.build(case, device=self.device)
-        if calls.holds_closures(built):
-            return self.subject.build(case, device=self.device)
         return calls.copied(built, torch.clone)
 
 

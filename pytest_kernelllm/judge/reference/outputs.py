@@ -17,11 +17,12 @@ from pytest_kernelllm.judge.reference.acceptance import Unasked as Unasked
 from pytest_kernelllm.judge.reference.gradients import Gradients, expected_gradients
 from pytest_kernelllm.judge.reference.inputs import Inputs
 from pytest_kernelllm.judge.reference.large import LargeCalls
+from pytest_kernelllm.judge.reference.numerics import Expected
 from pytest_kernelllm.judge.reference.originals import Modules, Originals
-from pytest_kernelllm.judge.reference.prepared import PreparedProbe, Updates
+from pytest_kernelllm.judge.reference.prepared import PreparedProbe, Updates, bytes_of, tensors_of_call
 from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.reference.subject import Subject as Subject
-from pytest_kernelllm.judge.reference.truth import Truth
+from pytest_kernelllm.judge.reference.truth import DIRECTIONS, Truth
 from pytest_kernelllm.judge.reference.unsupported import OriginalError as OriginalError
 from pytest_kernelllm.judge.reference.unsupported import (
     original_errors,
@@ -217,8 +218,21 @@ class ReferenceOutputs:
         other = self._inputs.other(modules.perturbed, probe, changes, drawn) if enough_memory else None
         trivial = self._truth.passing_trivial(modules.perturbed, arguments, expected, other, enough_memory)
         updates = self._updates(modules, arguments, probe)
-        on_host = self._originals.on_host
-        return PreparedProbe(probe, modules.perturbed, arguments, expected, trivial, updates, on_host)
+
+        def closely() -> Expected:
+            return self._truth.expected(structure, original, modules, arguments, probe, DIRECTIONS)[0]
+
+        large = bytes_of(tensors_of_call(modules.perturbed, arguments, original)) > SMALL
+        return PreparedProbe(
+            probe,
+            modules.perturbed,
+            arguments,
+            expected,
+            trivial,
+            updates,
+            closely if large and enough_memory else None,
+            self._originals.on_host,
+        )
 
     def comparable(
         self, probe: Probe, modules: Modules, arguments: dict[str, Any], output: Any

@@ -28,7 +28,7 @@ PRODUCTS: Mapping[Any, tuple[int, ...]] = {
 DROPPED = 13
 """Last bits of a float32 number that TF32 lacks."""
 
-RARE = 8.0
+RARE = 12.0
 """Standard deviations that no error exceeds."""
 
 
@@ -98,11 +98,14 @@ def _deviations(rounded: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
     """Returns the root mean square of the errors of each index of the first dimension, or of all where they are few.
 
     It is relative to what is there, so that large samples do not hide errors in small ones, and at least the median
-    share of it: all elements of a sample may have one error, which is small by chance now and then.
+    share of it: all elements of a sample may have one error, which is small by chance now and then. Elements without any
+    error do not count: what `relu` sets to zero says nothing of the others.
     """
     alone = exact.dim() > 1 and exact[0].numel() >= ROW
     shape = (len(exact), -1) if alone else (1, -1)
-    off = rms(distance(rounded, exact).reshape(shape), 1)
+    errors = distance(rounded, exact).reshape(shape)
+    erring = errors.count_nonzero(1).reshape(-1, 1).clamp_min(1) / max(errors.shape[1], 1)
+    off = rms(errors, 1) / erring.sqrt()
     size = rms(only_finite(exact).reshape(shape), 1).clamp_min(1e-300)
     by_sample = torch.maximum(off, size * (off / size).median())
     return by_sample.reshape([-1, *[1] * exact.dim()][: exact.dim()])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator
 from functools import partial
@@ -38,7 +39,7 @@ DIRECTIONS = 4
 """Random directions in which inputs and weights are perturbed: one alone hardly changes some elements, and where all elements
 of a row share a factor, none of the row…"""
 
-MODERATE = 1 << 22
+MODERATE = 1 << 24
 """…where they have no more elements together than this, and one where they have more."""
 
 
@@ -60,15 +61,24 @@ class Truth:
         modules: Modules,
         arguments: dict[str, Any],
         probe: Probe,
+        directions: int = 0,
     ) -> tuple[Expected, bool]:
-        """Returns what is expected of a candidate, and whether there was enough memory to find all of it out."""
+        """Returns what is expected of a candidate, and whether there was enough memory to find all of it out.
+
+        Inputs and weights are perturbed in ``directions`` random directions if there is memory for so many, else in one; by
+        default in as many as their size allows.
+        """
         exact, note = self._exact(modules, arguments, original)
         enough_memory = self._fits(modules.perturbed, arguments, original, runs=4)
         if not enough_memory:
             note += (
                 "; there was too little memory to try small perturbations of the inputs and half precision"
             )
-        nearby = self._nearby(modules, arguments, exact, probe.seed) if enough_memory else []
+        small = sum(t.numel() for t in tensors_of_call(modules.perturbed, arguments, ())) <= MODERATE
+        directions = directions or (DIRECTIONS if small else 1)
+        if directions > 1 and not self._fits(modules.perturbed, arguments, original, runs=4 + directions):
+            directions = 1
+        nearby = self._nearby(modules, arguments, exact, probe.seed, directions) if enough_memory else []
         if probe.stress == WHOLE_HALVES and exact and numerics.unrounded(original, exact):
             nearby = []  # a step then lies at the same place for every kernel
         note = note.removeprefix("; ")
@@ -148,17 +158,23 @@ class Truth:
             return None, f"compared with the original as it is: {why}"
 
     def _nearby(
-        self, modules: Modules, arguments: dict[str, Any], exact: list[Any] | None, seed: int
+        self,
+        modules: Modules,
+        arguments: dict[str, Any],
+        exact: list[Any] | None,
+        seed: int,
+        directions: int,
     ) -> list[list[torch.Tensor]]:
-        """Returns the leaves in float64 for each perturbation of weights and inputs."""
+        """Returns the leaves in float64 for each perturbation of weights and inputs; in further directions, of results as well."""
         nearby = []
         where = "cpu" if self._originals.lie_on_host(arguments) else self._originals.device
-        small = sum(t.numel() for t in tensors_of_call(modules.perturbed, arguments, ())) <= MODERATE
-        directions = DIRECTIONS if small else 1
         changes = self._originals.perturbations(seed, where, directions)
-        for module, change in zip(modules.nearby(directions), changes, strict=True):
+        single = all(t.dtype != torch.float64 for t in tensors_of_call(modules.perturbed, arguments, ()))
+        for number, (module, change) in enumerate(zip(modules.nearby(directions), changes, strict=True)):
+            rounds = single and number > 1
+            rounding = self._originals.rounding(seed + number, where) if rounds else contextlib.nullcontext()
             try:
-                with self._originals.in_stage(RUNNING):
+                with self._originals.in_stage(RUNNING), rounding:
                     leaves = self._originals.run_in_float64(module, arguments, change) if exact else []
             except torch.cuda.OutOfMemoryError:
                 raise  # without the sensitivity, honest kernels would be rejected

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from pytest_kernelllm.judge.reference.acceptance import Unasked
 
@@ -17,6 +18,8 @@ SIGNED = "negative and zero"
 WITH_NAN = "NaN"
 """Kind of weights: one NaN in each parameter, or one filter of NaN in a convolution's. Where a single tap of it meets
 padding, implementations differ: some multiply NaN with a zero there, others leave it out."""
+NORMALIZED = "normalized"
+"""Kind of weights: such that the signal neither dies out nor explodes on its way through the layers, see ``normalize``."""
 
 OTHER = "other"
 """Kind of attribute values: near the module's own, but different enough to matter…"""
@@ -37,8 +40,6 @@ def change_weights(module: nn.Module, kind: str, seed: int, accepts: Accepts) ->
     parameters, buffers = _floating(module.parameters()), _floating(module.buffers())
     if not parameters and not (buffers and kind == SIGNED):
         raise Unasked
-    if not accepts(module):
-        raise Unasked("the original is not exact with any weights")
     for chosen in ([*parameters, *buffers], parameters) if kind == SIGNED else (parameters,):
         before = [tensor.data for tensor in chosen]
         generator = torch.Generator(before[0].device).manual_seed(seed) if chosen else None
@@ -49,6 +50,65 @@ def change_weights(module: nn.Module, kind: str, seed: int, accepts: Accepts) ->
         for tensor, value in zip(chosen, before, strict=True):
             tensor.data = value
     raise Unasked("the original is not finite, or not exact, with such weights")
+
+
+def normalize(module: nn.Module, arguments: dict[str, Any], accepts: Accepts) -> None:
+    """Gives a deep module weights at which its outputs depend on its inputs, in place.
+
+    With the weights that it is built with, each layer may shrink what differs between inputs, until nothing but biases is
+    left of it in the outputs. So each layer's weight is divided by the standard deviation of its outputs over the batch,
+    in the order in which they run (layer-sequential unit-variance initialisation, Mishkin and Matas, 2016), and batch norms
+    get the statistics of their inputs, as after training.
+
+    Args:
+        module: a module in evaluation mode.
+        arguments: inputs by parameter name, on its device.
+        accepts: whether the original accepts such weights.
+
+    Raises:
+        Unasked: it has no such layers, or does not accept the weights.
+    """
+    layers = [part for part in module.modules() if not list(part.children())]
+    norms = [part for part in layers if isinstance(part, _BatchNorm) and part.track_running_stats]
+    scaled: list[torch.Tensor] = []
+
+    def scale(layer: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any], output: Any) -> Any:
+        weight = layer._parameters.get("weight")
+        if weight is None or any(weight is other for other in scaled) or not isinstance(output, torch.Tensor):
+            return None
+        scaled.append(weight)
+        spread = (
+            float((output - output.mean(0, keepdim=True)).square().mean().sqrt()) if output.dim() else 0.0
+        )
+        if not 0 < spread < math.inf:
+            return None
+        weight.data = weight.data / spread
+        return layer.forward(*inputs, **named)
+
+    before: list[tuple[torch.Tensor, torch.Tensor]] = [(p, p.data) for p in module.parameters()]
+    before += [(buffer, buffer.data.clone()) for part in norms for buffer in part.buffers()]
+    changed = [(part, part.training, part.momentum) for part in norms]
+    hooks = [layer.register_forward_hook(scale, with_kwargs=True) for layer in layers]
+    try:
+        for part in norms:
+            part.train()
+            part.momentum = 1.0  # the running statistics become those of this batch
+        with torch.no_grad():
+            module(**arguments)
+    except torch.cuda.OutOfMemoryError:
+        raise
+    except Exception:  # such as a batch norm that needs more than one value for each channel
+        scaled.clear()
+    finally:
+        for hook in hooks:
+            hook.remove()
+        for part, training, momentum in changed:
+            part.train(training)
+            part.momentum = momentum
+    if not scaled or not accepts(module):
+        for holder, data in before:
+            holder.data = data
+        raise Unasked("the original accepts no normalized weights")
 
 
 def _floating(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
@@ -73,7 +133,6 @@ def change_attributes(module: nn.Module, names: tuple[str, ...], kind: str, acce
         Unasked: every attribute stays.
         ValueError: the kind is ``ACROSS_ONE`` and an attribute stays, so nothing shows that a kernel reads it.
     """
-    accepts(module)  # what is usual is what it does with its own values
     kept = []
     for name in names:
         owner, _, attribute = name.rpartition(".")

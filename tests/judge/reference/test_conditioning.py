@@ -86,3 +86,30 @@ def test_updated_buffers_have_bounds_of_their_own():
     assert output.sensitivity.shape == (8, 64)
     assert update.sensitivity.numel() == 64
     assert update.sensitivity.min() > 0
+
+
+class Decayed(nn.Module):
+    """What is left at each step of a decay: a difference of running sums, which lose digits as they grow."""
+
+    def forward(self, x):
+        sums = x.cumsum(-1)
+        return torch.exp(sums - sums[..., -1:])
+
+
+def in_a_tree(x):
+    """Running sums as a GPU computes them, each from two sums of half as many terms (Kogge and Stone, 1973)."""
+    distance = 1
+    while distance < x.shape[-1]:
+        x = torch.cat([x[..., :distance], x[..., distance:] + x[..., :-distance]], -1)
+        distance *= 2
+    return x
+
+
+def test_what_running_sums_lose_in_another_order_may_be_lost():
+    target = references(Decayed, lambda n: torch.randn(n, 256), POLICY)
+    for seed in range(40):
+        prepared = target.prepare(Probe("default", (("n", 6),), seed, stress="mixed-row", rule="stress"))
+        sums = in_a_tree(prepared.arguments["x"])
+        decayed = torch.exp(sums - sums[..., -1:])
+        assert passes(decayed, prepared), seed
+        assert not passes(decayed * (1 + 1e-4), prepared), seed

@@ -1,5 +1,7 @@
 """TF32 is emulated where PyTorch may use it."""
 
+import contextlib
+
 import pytest
 import torch
 from torch import nn
@@ -73,6 +75,34 @@ def test_a_large_sample_hides_no_errors_of_small_ones():
     rough = convolve(x.bfloat16().float(), weight.bfloat16().float())
     rough[3] = convolve(x[3], weight)
     assert compare(convolve(x, weight), expected, 0, Policy(), None).passed
+    assert not compare(rough, expected, 0, Policy(), None).passed
+
+
+def test_one_convolution_may_truncate_and_the_next_round_where_most_outputs_are_zero():
+    torch.manual_seed(0)
+    layers = nn.Conv2d(3, 6, 1), nn.Conv2d(6, 64, 1)
+    biased, x = torch.linspace(-0.6, 0.1, 64).reshape(64, 1, 1), torch.rand(8, 3, 64, 64)
+
+    @torch.no_grad()
+    def run(first, second, convolve=convolve, of=lambda tensor: tensor):
+        x_, (one, two) = of(x), ((of(layer.weight), of(layer.bias)) for layer in layers)
+        with first:
+            hidden = convolve(x_, *one).relu()
+        with second:
+            return (convolve(hidden, *two) + of(biased)).relu()
+
+    def tf32(truncated):
+        return InTf32(CONVOLUTIONS, truncated=truncated)
+
+    nothing = contextlib.nullcontext()
+    exact = run(nothing, nothing, of=torch.Tensor.double)
+    rounded, truncated = (run(tf32(how), tf32(how)) for how in (False, True))
+    assert float((exact == 0).double().mean()) > 0.5
+    nearby = [farthest([rounded], [truncated], [exact])]
+    expected = expect(None, [rounded], [exact], nearby, Policy(), others=[([rounded], [exact])])
+    for mixed in (run(tf32(True), tf32(False)), run(tf32(False), tf32(True)), run(tf32(True), nothing)):
+        assert compare(mixed, expected, 0, Policy(), None).passed
+    rough = run(nothing, nothing, of=lambda tensor: tensor.bfloat16().float())
     assert not compare(rough, expected, 0, Policy(), None).passed
 
 

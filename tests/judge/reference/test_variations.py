@@ -9,16 +9,25 @@ from torch import nn
 
 from pytest_kernelllm.core.records import Case, Domain
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference.acceptance import Unasked
+from pytest_kernelllm.judge.reference import calls
+from pytest_kernelllm.judge.reference.acceptance import Trial, Unasked
 from pytest_kernelllm.judge.reference.outputs import OriginalError, ReferenceOutputs
 from pytest_kernelllm.judge.reference.probes import Probe
+from pytest_kernelllm.judge.reference.tf32 import _cut
 from pytest_kernelllm.judge.reference.variations import (
     OTHERS_FOR_FIXED,
     OTHERS_THAN_GIVEN,
     OUT_OF_RANGE,
     REPEATED,
 )
-from pytest_kernelllm.judge.reference.weights import ACROSS_ONE, NEGATIVE, SIGNED, WITH_NAN
+from pytest_kernelllm.judge.reference.weights import (
+    ACROSS_ONE,
+    NEGATIVE,
+    NORMALIZED,
+    SIGNED,
+    WITH_NAN,
+    normalize,
+)
 
 
 class Target:
@@ -242,6 +251,44 @@ def test_a_variance_stays_positive_while_the_weights_change_sign():
     assert bool((prepared.module.weight < 0).any())
 
 
+def deep():
+    """Layers that shrink what differs between inputs, as in a network that nobody has trained yet."""
+    blocks = [nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU()) for _ in range(16)]
+    return nn.Sequential(*blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4)).eval()
+
+
+def images():
+    return (torch.rand(4, 8, 8, 8),)
+
+
+def test_normalized_weights_let_what_differs_between_inputs_through_all_layers():
+    assert ask(deep, images, rule="values").trivial == "another input's output"
+    prepared = ask(deep, images, rule="values", state=NORMALIZED)
+    assert prepared.trivial is None
+    assert not any(part.training for part in prepared.module.modules())
+    convolution, norm, _ = prepared.module[0]
+    assert norm.momentum == 0.1
+    convolved = convolution(prepared.arguments["input"]).detach()
+    torch.testing.assert_close(norm.running_mean, convolved.mean((0, 2, 3)))
+
+
+@pytest.mark.parametrize("build", [lambda: nn.BatchNorm1d(8).eval(), lambda: nn.ReLU()])
+def test_a_module_that_cannot_have_normalized_weights_is_not_asked(build):
+    with pytest.raises(Unasked, match="no normalized weights"):
+        ask(build, lambda: (torch.randn(1, 8),), rule="values", state=NORMALIZED)
+
+
+def test_weights_that_are_refused_stay_as_they_were():
+    module, seen = nn.BatchNorm1d(8).eval(), []
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    with pytest.raises(Unasked):
+        normalize(
+            module, {"input": torch.randn(4, 8)}, lambda other: bool(seen.append(other.running_mean.clone()))
+        )
+    assert not torch.equal(seen[0], before["running_mean"])
+    torch.testing.assert_close(module.state_dict(), before, rtol=0, atol=0)
+
+
 class Slope(nn.Module):
     """An attribute that can be any number, and one that must lie between 0 and 1."""
 
@@ -282,3 +329,78 @@ def test_a_part_that_a_lambda_holds_has_the_weights_that_are_judged():
     expected = prepared.module.part(prepared.arguments["x"]).detach()
     torch.testing.assert_close(prepared.expected.original[0], expected)
     torch.testing.assert_close(prepared.expected.exact[0].float(), expected)
+
+
+def test_copies_of_what_a_lambda_holds_are_perturbed_with_the_rest():
+    copy = calls.copied(Held(), calls.to_float64)
+    x = torch.randn(4, 8, dtype=torch.float64)
+    torch.testing.assert_close(copy(x), copy.part(x), rtol=0, atol=0)
+
+
+def test_a_function_that_calls_itself_is_copied_with_the_parts_in_its_list():
+    class Recursive(nn.Module):
+        def __init__(self):
+            super().__init__()
+            parts = [nn.Linear(8, 8), nn.Linear(8, 8)]
+            self.first, self.second = parts
+
+            def call(x, depth=0, *, most=2):
+                return call(parts[depth](x), depth + 1) if depth < most else never if depth > 2 else x
+
+            self.call = call
+            self.default = lambda x, part=self.first: part(x)
+            self.plain = nn.functional.relu
+            if not parts:
+                never = None
+
+        def forward(self, x):
+            return self.call(x)
+
+    copy = calls.copied(Recursive(), calls.to_float64)
+    x = torch.randn(4, 8, dtype=torch.float64)
+    torch.testing.assert_close(copy(x), copy.second(copy.first(x)), rtol=0, atol=0)
+    torch.testing.assert_close(copy.default(x), copy.first(x), rtol=0, atol=0)
+    assert copy.plain is nn.functional.relu
+
+
+class Sparse(nn.Module):
+    """Only few of its outputs are not 0, and these are small."""
+
+    def __init__(self):
+        super().__init__()
+        self.shift, self.factor = 0.5, 2.0
+
+    def forward(self, x):
+        return (x + self.shift).clamp(max=0.0) * self.factor
+
+
+@pytest.mark.parametrize("share", [1e-2, 1e-5])
+def test_an_original_that_is_rough_as_it_is_may_be_as_rough_with_other_attributes(share):
+    def inputs():
+        x = torch.rand(1 << 10, 1 << 10)
+        rare = torch.rand(x.shape) < share
+        return (torch.where(rare, -0.5 - 1e-3 * x, x),)
+
+    def rough(run):
+        def running(module, arguments, place=torch.clone):
+            return run(module, {name: _cut(value, 0) for name, value in arguments.items()}, place)
+
+        return running
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(calls, "run_original", rough(calls.run_original))  # as in TF32
+        changed = ask(Sparse, inputs, rule="attributes", perturbed=("factor",), values=ACROSS_ONE).module
+    assert changed.factor == 0.4
+
+
+def test_what_is_usual_is_what_the_original_did_with_its_own_weights():
+    trial = Trial(
+        layer := nn.Linear(8, 8),
+        lambda module: calls.copied(module, calls.to_float64),
+        {"input": torch.randn(4, 8)},
+        None,
+    )
+    assert trial.accepts_own()
+    usual = trial.usual_error
+    layer.weight.data = layer.weight.data * 2
+    assert trial.usual_error == usual < 0.1
