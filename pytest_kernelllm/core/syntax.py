@@ -11,6 +11,7 @@ import copy
 import math
 import operator
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
@@ -147,6 +148,20 @@ def read_names(node: ast.AST) -> set[str]:
 def stored_names(node: ast.AST) -> set[str]:
     """Returns every plain name that is assigned anywhere in a tree."""
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+def assigned_once(function: ast.FunctionDef) -> dict[str, ast.expr]:
+    """Returns the values of names that exactly one statement assigns."""
+    stores = Counter(
+        n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    )
+    return {
+        node.targets[0].id: node.value
+        for node in ast.walk(function)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and stores[node.targets[0].id] == 1
+    }
 
 
 def bound_names(node: ast.AST, *, imports: bool = True) -> set[str]:

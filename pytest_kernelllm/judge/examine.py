@@ -51,8 +51,8 @@ def examine(
         drawn = probes.run_all([substitute])
         if _discriminating(drawn):
             # Where it takes other weights to tell right from wrong, it does so at every probe.
-            further = tuple(replace(probe, state=probe.state or substitute.state) for probe in further)
-            kept, others = drawn, "other weights" if substitute.state else "others"
+            further = tuple(replace(probe, normalized=substitute.normalized) for probe in further)
+            kept, others = drawn, "other weights" if substitute.normalized else "others"
             break
         del drawn  # before the next one is prepared
     if found := _discriminating(kept):

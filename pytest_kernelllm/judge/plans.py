@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytest_kernelllm.core.domains import beyond, covers, interpretable, reached
 from pytest_kernelllm.core.kernel_module import KernelModuleError, read_supports
@@ -12,7 +12,6 @@ from pytest_kernelllm.judge.findings import Decision
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.probes import Limits, Probe, fit
 from pytest_kernelllm.judge.reference.variations import OTHERS_THAN_GIVEN
-from pytest_kernelllm.judge.reference.weights import NORMALIZED
 from pytest_kernelllm.judge.rules.rule import Rule, SupportedCase
 
 SUBSTITUTE_SEED = 130
@@ -163,7 +162,7 @@ def plan_case(supported: SupportedCase, rules: Sequence[Rule]) -> Plan:
     # As `values`: such inputs and weights may come when the kernel is used.
     substitutes = (
         supported.probe("values", supported.main, SUBSTITUTE_SEED, stress=OTHERS_THAN_GIVEN),
-        supported.probe("values", supported.main, SUBSTITUTE_SEED, state=NORMALIZED),
+        replace(supported.probe("values", supported.main, SUBSTITUTE_SEED), normalized=True),
     )
     return Plan(
         supported.case,

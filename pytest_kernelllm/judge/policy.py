@@ -33,9 +33,7 @@ class Policy:
     """…or this many ``eps``, for float16 and bfloat16 outputs: one rounding of a float32 result is half
     an eps."""
     conditioning_eps: float = 8.0
-    """…or as much as the exact result changes when the inputs are perturbed by this many float32 ``eps``…"""
-    rounding_eps: float = 4.0
-    """…and what each operation gives by this many, as an operation of several steps may be rounded."""
+    """…or as much as the exact result changes when the inputs are perturbed by this many float32 ``eps``."""
     outlier_share: float = 1e-3
     """Share of elements that may err more, where the original has such elements too: at steps, as in
     rounding."""

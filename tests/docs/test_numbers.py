@@ -10,7 +10,7 @@ from pytest_kernelllm.judge import judge
 from pytest_kernelllm.judge.benchmark import timing
 from pytest_kernelllm.judge.isolation.processes import ResourceBounds
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference import reordered, sums, truth
+from pytest_kernelllm.judge.reference import reordered, scans, sums, truth
 from pytest_kernelllm.judge.reference.tf32 import RARE
 from pytest_kernelllm.judge.rules.device_time import DeviceTime
 from pytest_kernelllm.judge.rules.recheck import Recheck
@@ -41,13 +41,13 @@ STATED = {
         f"but at most {P.most_terms:,}",
         f"in {sums.FEWEST} to {sums.MOST} parts",
         f"in up to {reordered.PARTS} parts",
+        f"in {scans.BLOCKS[0]:,} blocks, in {scans.BLOCKS[1]}, and as one tree",
         f"Up to {truth.MODERATE >> 20} million elements",
         f"they move in {WORDS[truth.DIRECTIONS - 1]} other directions",
         f"{RARE:.0f} standard deviations",
         f"{P.half_eps} eps. One rounding",
         f"{P.own_error_factor:.0f} times the largest error of its row",
         f"moves by {0.5 * P.conditioning_eps:.0f} to {1.5 * P.conditioning_eps:.0f} float32 eps",
-        f"by {0.5 * P.rounding_eps:.0f} to {1.5 * P.rounding_eps:.0f} eps",
         f"At most one element in {1 / P.outlier_share:.0f} may err more",
         f"| {P.seeds} seeds at the main sizes",
         f"up to {P.gpu_stress_elements:,} elements",

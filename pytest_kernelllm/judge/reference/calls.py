@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 from collections.abc import Callable, Collection, Sequence
-from types import CellType, FunctionType
-from typing import Any, cast
+from types import FunctionType
+from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from pytest_kernelllm.core.seeding import seed_torch
 from pytest_kernelllm.judge.shared.dispatch_mode import DispatchMode
@@ -57,46 +56,7 @@ def copied(module: nn.Module, change: Change, change_buffer: Change | None = Non
         changed[id(parameter)] = nn.Parameter(change(parameter.detach()), parameter.requires_grad)
     for buffer in module.buffers():
         changed[id(buffer)] = (change_buffer or change)(buffer.detach())
-    copy_of_it = copy.deepcopy(module, changed)
-    for part in copy_of_it.modules():
-        for name, value in vars(part).items():
-            if isinstance(value, FunctionType):
-                vars(part)[name] = _held(value, changed)
-    return copy_of_it
-
-
-def _rebound(function: FunctionType, copies: dict[int, Any]) -> FunctionType:
-    """Returns a function that holds the copies of what it holds; ``copies`` are ``copy.deepcopy``'s, by ``id``.
-
-    ``copy.deepcopy`` leaves functions as they are, so ``self.mlp = lambda x: fc(act(x))`` would go on calling the old parts.
-    """
-    if id(function) in copies:
-        return cast(FunctionType, copies[id(function)])
-    cells = tuple(CellType() for _ in function.__closure__ or ())
-    rebound = FunctionType(function.__code__, function.__globals__, function.__name__, None, cells)
-    copies[id(function)] = rebound  # a function may hold itself
-    for cell, old in zip(cells, function.__closure__ or (), strict=True):
-        with contextlib.suppress(ValueError):  # the variable has no value
-            cell.cell_contents = _held(old.cell_contents, copies)
-    rebound.__defaults__ = _held(function.__defaults__, copies)
-    rebound.__kwdefaults__ = _held(function.__kwdefaults__, copies)
-    vars(rebound).update(vars(function))
-    return rebound
-
-
-def _held(value: Any, copies: dict[int, Any]) -> Any:
-    """Returns a copy of what a function holds, where that may hold parts."""
-    if isinstance(value, FunctionType):
-        return _rebound(value, copies) if _may_hold_parts(value) else value
-    if isinstance(value, nn.Module | torch.Tensor | list | tuple | dict):
-        return copy.deepcopy(value, copies)
-    return value
-
-
-def _may_hold_parts(function: FunctionType) -> bool:
-    """Whether it is no plain function of a library, which a module may know by its identity."""
-    defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
-    return bool(function.__closure__) or any(isinstance(value, nn.Module) for value in defaults)
+    return copy.deepcopy(module, changed)
 
 
 def moved(module: nn.Module, device: str) -> nn.Module:
@@ -123,6 +83,15 @@ class Updating(nn.Module):
         self.module(**arguments)
         buffers = dict(self.module.named_buffers(remove_duplicate=False))
         return [buffers[name] for name in self.names]
+
+
+def holds_closures(module: nn.Module) -> bool:
+    """Whether some part has a function as an attribute, or in one, that may hold parts: its copies would still hold those."""
+    return any(
+        isinstance(leaf, FunctionType) and leaf.__closure__
+        for part in module.modules()
+        for leaf in tree_leaves(vars(part))
+    )
 
 
 def perturb(module: nn.Module, seed: int) -> nn.Module:
@@ -174,23 +143,19 @@ def perturbation(step: float, seed: int, device: torch.device) -> Change:
         wide = to_float64(tensor)
         if not tensor.is_floating_point() or not tensor.numel():
             return wide
+        count = min(wide.numel(), _NOISE)
+        drawn = 2 * torch.rand(count, generator=generator, device=wide.device, dtype=torch.float64) - 1
+        # Between half and one and a half steps, up or down: no two perturbations cancel each other exactly.
         finer = torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps
-        return scatter(wide, step * finer if tensor.dtype == torch.float64 else step, generator)
+        size = step * finer if tensor.dtype == torch.float64 else step
+        factors = 1 + size * (drawn + 0.5 * drawn.sign())
+        flat = wide.view(-1)
+        whole = flat.numel() // count * count
+        flat[:whole].view(-1, count).mul_(factors)
+        flat[whole:].mul_(factors[: flat.numel() - whole])
+        return wide
 
     return perturb
-
-
-def scatter(wide: torch.Tensor, step: float, generator: torch.Generator) -> torch.Tensor:
-    """Perturbs the elements of a contiguous float64 tensor by a relative ``step``, in place; returns it."""
-    count = min(wide.numel(), _NOISE)
-    drawn = 2 * torch.rand(count, generator=generator, device=wide.device, dtype=torch.float64) - 1
-    # Between half and one and a half steps, up or down: no two perturbations cancel each other exactly.
-    factors = 1 + step * (drawn + 0.5 * drawn.sign())
-    flat = wide.view(-1)
-    whole = flat.numel() // count * count
-    flat[:whole].view(-1, count).mul_(factors)
-    flat[whole:].mul_(factors[: flat.numel() - whole])
-    return wide
 
 
 def call_original(

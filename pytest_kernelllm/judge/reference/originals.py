@@ -23,7 +23,6 @@ from pytest_kernelllm.judge.reference.acceptance import Trial, Unasked
 from pytest_kernelllm.judge.reference.needs import call_bytes
 from pytest_kernelllm.judge.reference.prepared import bytes_of, tensors_of_call
 from pytest_kernelllm.judge.reference.probes import Probe
-from pytest_kernelllm.judge.reference.rounded import Rounded
 from pytest_kernelllm.judge.reference.subject import Subject
 from pytest_kernelllm.judge.reference.variations import Change, Span
 
@@ -88,6 +87,8 @@ class Originals:
         self._built: dict[str, torch.nn.Module] = {}
         self._built_on_cpu: dict[str, torch.nn.Module] = {}
         self._modules: OrderedDict[Any, Modules] = OrderedDict()
+        self._normalized: dict[tuple[str, int], dict[str, torch.Tensor]] = {}
+        """By case and seed: the module's tensors once its weights are normalized."""
 
     @cached_property
     def call(self) -> CallBytes:
@@ -106,7 +107,7 @@ class Originals:
         ``drawn`` are arguments with which other weights are tried.
         """
         seed = probe.seed if probe.weights is None else probe.weights
-        key = (case.name, seed, probe.perturbed, probe.values, probe.state)
+        key = (case.name, seed, probe.perturbed, probe.values, probe.normalized, probe.state)
         if key not in self._modules:
             few = self.on_host and self.call.state > LARGE
             while few and self._modules:
@@ -114,32 +115,48 @@ class Originals:
             module = calls.perturb(self._fresh(case), seed)
             pinned = case.domain.attributes
             calls.count_on(module, [name for name in pinned if f"value:{name}" not in pinned], seed)
+            if probe.normalized:
+                self._normalize(case, seed, module, drawn)
             trial = self.trial(case, module, drawn, _exact_copy)
-
-            def accepts(other: torch.nn.Module) -> bool:
-                # Where nothing but biases reaches the outputs, these say nothing of how exact others are, in TF32 for example.
-                rough = probe.state == weights.NORMALIZED
-                return trial.accepts(other, drawn, probe.state == weights.WITH_NAN, rough)
-
-            exact = not (probe.perturbed or probe.state) or trial.accepts_own()
+            if probe.perturbed or probe.state:
+                exact = trial.accepts_own()
+            accepts = partial(trial.accepts, arguments=drawn, nonfinite=probe.state == weights.WITH_NAN)
             if probe.perturbed:
                 weights.change_attributes(module, probe.perturbed, probe.values, accepts)
-            if probe.state and not exact:
-                raise Unasked("the original is not exact with any weights")
-            if probe.state == weights.NORMALIZED:
-                weights.normalize(module, self.placed(drawn), accepts)
-            elif probe.state:
+            if probe.state:
+                if not exact:
+                    raise Unasked("the original is not exact with any weights")
                 weights.change_weights(module, probe.state, seed, accepts)
             self._modules[key] = Modules(module, partial(self.perturbations, seed, self.device), not few)
             while len(self._modules) > KEPT:
                 self._modules.popitem(last=False)
         return self._modules[key]
 
+    def _normalize(self, case: Case, seed: int, module: torch.nn.Module, drawn: dict[str, Any]) -> None:
+        """Gives a module its normalized weights, which the first probe with these weights determines for all others.
+
+        Raises:
+            Unasked: see ``weights.normalize``.
+        """
+        if (case.name, seed) not in self._normalized:
+            trial = self.trial(case, module, drawn, _exact_copy)
+            if not trial.accepts_own():
+                raise Unasked("the original is not exact with any weights")
+            # Where nothing but biases reaches the outputs, these say nothing of how exact others are, in TF32 for example.
+            accepts = partial(trial.accepts, arguments=drawn, nonfinite=False, rough=True)
+            weights.normalize(module, self.placed(drawn), accepts)
+            self._normalized[case.name, seed] = {
+                name: tensor.detach().clone() for name, tensor in _tensors(module).items()
+            }
+        for name, tensor in _tensors(module).items():
+            tensor.data = self._normalized[case.name, seed][name].clone()
+
     def forget(self) -> None:
         """Drops modules whose weights are large: what is kept between verdicts has no lease."""
         if self.call.state > LARGE:
             self._modules.clear()
             self._built.clear()
+            self._normalized.clear()
 
     def draw(self, case: Case, probe: Probe, seed: int) -> dict[str, Any]:
         """Returns the arguments of a call at the probe's sizes, drawn with ``seed``."""
@@ -223,11 +240,6 @@ class Originals:
         for further in range(1, directions):
             yield calls.perturbation(step, seed + further, torch.device(device))
 
-    def rounding(self, seed: int, device: str) -> Rounded:
-        """Returns a context that perturbs each result by some roundings."""
-        step = self.policy.rounding_eps * torch.finfo(torch.float32).eps
-        return Rounded(step, seed, torch.device(device))
-
     def _on_cpu(self, case: Case) -> torch.nn.Module:
         if case.name not in self._built_on_cpu:
             self._built_on_cpu[case.name] = self.subject.build(case)
@@ -236,11 +248,20 @@ class Originals:
     def _fresh(self, case: Case) -> torch.nn.Module:
         """Returns a module of its own with initial weights, as a copy where copies work."""
         if self.on_host and self.call.state > LARGE:
-            return calls.moved(self._on_cpu(case), self.device)
+            on_cpu = self._on_cpu(case)
+            if calls.holds_closures(on_cpu):
+                return self.subject.build(case, device=self.device)
+            return calls.moved(on_cpu, self.device)
         built = self._built.get(case.name)
         if built is None:
             built = self._built[case.name] = self.subject.build(case, device=self.device)
+        if calls.holds_closures(built):
+            return self.subject.build(case, device=self.device)
         return calls.copied(built, torch.clone)
+
+
+def _tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 
 def to_host(tensor: torch.Tensor) -> torch.Tensor:

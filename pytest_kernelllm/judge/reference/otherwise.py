@@ -8,17 +8,19 @@ from dataclasses import dataclass, field
 import torch
 
 from pytest_kernelllm.judge.reference.reordered import Reordered
+from pytest_kernelllm.judge.reference.scans import BLOCKS, Scanned
 from pytest_kernelllm.judge.reference.tf32 import InTf32, allowed_operations, farthest
 
-Mode = Reordered | InTf32
+Mode = Reordered | Scanned | InTf32
 Tensors = list[torch.Tensor]
 
 
 def modes(*, on_gpu: bool) -> list[Mode]:
     """Returns the contexts in which an original computes as another implementation may."""
+    orders: list[Mode] = [Reordered(), *map(Scanned, BLOCKS)]
     if not on_gpu:
-        return [Reordered()]
-    return [Reordered(), *(InTf32(allowed_operations(), truncated=how) for how in (False, True))]
+        return orders
+    return [*orders, *(InTf32(allowed_operations(), truncated=how) for how in (False, True))]
 
 
 @dataclass
@@ -47,6 +49,6 @@ def collect(found: Iterable[tuple[Mode, Tensors]], exact: Tensors) -> Otherwise:
         collected.others.append((leaves, exact))
         if isinstance(mode, InTf32):
             rounded = leaves
-        else:
+        elif isinstance(mode, Reordered):
             collected.terms = mode.terms
     return collected

@@ -32,6 +32,8 @@ class Probe:
     """Name of the rule that a wrong output at this probe breaks."""
     stripes: tuple[str, ...] = ()
     """Kinds of stress, each for as many rows, instead of ``stress``."""
+    normalized: bool = False
+    """Whether the weights are normalized, see ``weights.normalize``."""
 
     def describe(self) -> str:
         """Returns the probe in words: ``default-float32, batch=7, seq=13, seed 3, ×0.01 inputs``."""
@@ -44,8 +46,8 @@ class Probe:
             parts.append(f"{self.values} {', '.join(self.perturbed)}")
         if self.incoming:
             parts.append(f"{self.incoming} gradients of outputs")
-        if self.state:
-            parts.append(f"{self.state} weights")
+        if kinds := [*["normalized"][: self.normalized], *filter(None, [self.state])]:
+            parts.append(f"{', '.join(kinds)} weights")
         return ", ".join(parts)
 
 

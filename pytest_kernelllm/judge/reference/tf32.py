@@ -106,7 +106,8 @@ def _deviations(rounded: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
     errors = distance(rounded, exact).reshape(shape)
     erring = errors.count_nonzero(1).reshape(-1, 1).clamp_min(1) / max(errors.shape[1], 1)
     off = rms(errors, 1) / erring.sqrt()
-    size = rms(only_finite(exact).reshape(shape), 1).clamp_min(1e-300)
+    there = torch.where(errors > 0, only_finite(exact).reshape(shape), 0.0)
+    size = (rms(there, 1) / erring.sqrt()).clamp_min(1e-300)
     by_sample = torch.maximum(off, size * (off / size).median())
     return by_sample.reshape([-1, *[1] * exact.dim()][: exact.dim()])
 

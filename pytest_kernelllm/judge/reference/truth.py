@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Iterator
 from functools import partial
@@ -165,16 +164,13 @@ class Truth:
         seed: int,
         directions: int,
     ) -> list[list[torch.Tensor]]:
-        """Returns the leaves in float64 for each perturbation of weights and inputs; in further directions, of results as well."""
+        """Returns the leaves in float64 for each perturbation of weights and inputs."""
         nearby = []
         where = "cpu" if self._originals.lie_on_host(arguments) else self._originals.device
         changes = self._originals.perturbations(seed, where, directions)
-        single = all(t.dtype != torch.float64 for t in tensors_of_call(modules.perturbed, arguments, ()))
-        for number, (module, change) in enumerate(zip(modules.nearby(directions), changes, strict=True)):
-            rounds = single and number > 1
-            rounding = self._originals.rounding(seed + number, where) if rounds else contextlib.nullcontext()
+        for module, change in zip(modules.nearby(directions), changes, strict=True):
             try:
-                with self._originals.in_stage(RUNNING), rounding:
+                with self._originals.in_stage(RUNNING):
                     leaves = self._originals.run_in_float64(module, arguments, change) if exact else []
             except torch.cuda.OutOfMemoryError:
                 raise  # without the sensitivity, honest kernels would be rejected

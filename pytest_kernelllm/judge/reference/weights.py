@@ -18,8 +18,6 @@ SIGNED = "negative and zero"
 WITH_NAN = "NaN"
 """Kind of weights: one NaN in each parameter, or one filter of NaN in a convolution's. Where a single tap of it meets
 padding, implementations differ: some multiply NaN with a zero there, others leave it out."""
-NORMALIZED = "normalized"
-"""Kind of weights: such that the signal neither dies out nor explodes on its way through the layers, see ``normalize``."""
 
 OTHER = "other"
 """Kind of attribute values: near the module's own, but different enough to matter…"""
@@ -68,8 +66,11 @@ def normalize(module: nn.Module, arguments: dict[str, Any], accepts: Accepts) ->
     Raises:
         Unasked: it has no such layers, or does not accept the weights.
     """
-    layers = [part for part in module.modules() if not list(part.children())]
-    norms = [part for part in layers if isinstance(part, _BatchNorm) and part.track_running_stats]
+    layers = [
+        part
+        for part in module.modules()
+        if not list(part.children()) and not isinstance(part, torch.jit.ScriptModule)  # which takes no hooks
+    ]
     scaled: list[torch.Tensor] = []
 
     def scale(layer: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any], output: Any) -> Any:
@@ -77,38 +78,50 @@ def normalize(module: nn.Module, arguments: dict[str, Any], accepts: Accepts) ->
         if weight is None or any(weight is other for other in scaled) or not isinstance(output, torch.Tensor):
             return None
         scaled.append(weight)
-        spread = (
-            float((output - output.mean(0, keepdim=True)).square().mean().sqrt()) if output.dim() else 0.0
-        )
+        center = output.mean(0, keepdim=True) if output.dim() and len(output) > 1 else output.mean()
+        spread = float((output - center).square().mean().sqrt())
         if not 0 < spread < math.inf:
             return None
         weight.data = weight.data / spread
         return layer.forward(*inputs, **named)
 
-    before: list[tuple[torch.Tensor, torch.Tensor]] = [(p, p.data) for p in module.parameters()]
-    before += [(buffer, buffer.data.clone()) for part in norms for buffer in part.buffers()]
-    changed = [(part, part.training, part.momentum) for part in norms]
+    tensors = [*module.parameters(), *module.buffers()]
+    before = [tensor.data.clone() for tensor in tensors]
     hooks = [layer.register_forward_hook(scale, with_kwargs=True) for layer in layers]
+    hooks += [
+        layer.register_forward_pre_hook(_standardize, with_kwargs=True)
+        for layer in layers
+        if _averages(layer)
+    ]
     try:
-        for part in norms:
-            part.train()
-            part.momentum = 1.0  # the running statistics become those of this batch
         with torch.no_grad():
             module(**arguments)
     except torch.cuda.OutOfMemoryError:
         raise
-    except Exception:  # such as a batch norm that needs more than one value for each channel
+    except Exception:  # the user's code may raise anything
         scaled.clear()
     finally:
         for hook in hooks:
             hook.remove()
-        for part, training, momentum in changed:
-            part.train(training)
-            part.momentum = momentum
     if not scaled or not accepts(module):
-        for holder, data in before:
-            holder.data = data
+        for tensor, data in zip(tensors, before, strict=True):
+            tensor.data = data
         raise Unasked("the original accepts no normalized weights")
+
+
+def _averages(layer: nn.Module) -> bool:
+    """Whether a layer is a batch norm that uses running statistics."""
+    return isinstance(layer, _BatchNorm) and layer.running_mean is not None and not layer.training
+
+
+def _standardize(norm: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
+    """Sets a batch norm's running statistics to those of its input, where it has more than one value for each channel."""
+    [x] = [*inputs, *named.values()]
+    others = [dim for dim in range(x.dim()) if dim != 1]
+    variance = x.var(others, correction=0)
+    if bool((variance > 0).all()):
+        norm.running_mean.copy_(x.mean(others))
+        norm.running_var.copy_(variance)
 
 
 def _floating(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:

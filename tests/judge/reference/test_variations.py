@@ -23,7 +23,6 @@ from pytest_kernelllm.judge.reference.variations import (
 from pytest_kernelllm.judge.reference.weights import (
     ACROSS_ONE,
     NEGATIVE,
-    NORMALIZED,
     SIGNED,
     WITH_NAN,
     normalize,
@@ -263,19 +262,38 @@ def images():
 
 def test_normalized_weights_let_what_differs_between_inputs_through_all_layers():
     assert ask(deep, images, rule="values").trivial == "another input's output"
-    prepared = ask(deep, images, rule="values", state=NORMALIZED)
+    prepared = ask(deep, images, rule="values", normalized=True)
     assert prepared.trivial is None
     assert not any(part.training for part in prepared.module.modules())
     convolution, norm, _ = prepared.module[0]
-    assert norm.momentum == 0.1
     convolved = convolution(prepared.arguments["input"]).detach()
     torch.testing.assert_close(norm.running_mean, convolved.mean((0, 2, 3)))
 
 
-@pytest.mark.parametrize("build", [lambda: nn.BatchNorm1d(8).eval(), lambda: nn.ReLU()])
-def test_a_module_that_cannot_have_normalized_weights_is_not_asked(build):
+def test_a_module_without_weights_has_no_normalized_ones():
     with pytest.raises(Unasked, match="no normalized weights"):
-        ask(build, lambda: (torch.randn(1, 8),), rule="values", state=NORMALIZED)
+        ask(nn.ReLU, lambda: (torch.randn(1, 8),), rule="values", normalized=True)
+
+
+def test_a_single_row_is_normalized_over_its_elements():
+    def build():
+        return nn.Sequential(*(nn.Linear(8, 8) for _ in range(12)))
+
+    prepared = ask(build, lambda: (torch.rand(1, 8),), rule="values", normalized=True)
+    assert 0.5 < prepared.expected.original[0].std() < 2.0  # biases are not scaled
+
+
+@pytest.mark.parametrize("state", [SIGNED, WITH_NAN])
+def test_other_weights_come_on_top_of_those_that_every_probe_shares(state):
+    target = ReferenceOutputs(Target(deep, images), "cpu", Policy(), None)
+    probes = {"rule": "weights", "normalized": True, "weights": 1}
+    first = target.prepare(Probe("default", (), 1, **probes))
+    shared = target.prepare(Probe("default", (), 2, **probes))
+    torch.testing.assert_close(first.module.state_dict(), shared.module.state_dict(), rtol=0, atol=0)
+    other = target.prepare(Probe("default", (), 3, state=state, **probes))
+    torch.testing.assert_close(first.module[0][1].running_mean, other.module[0][1].running_mean)
+    weight = other.module[0][0].weight
+    assert bool(weight.isnan().any() if state == WITH_NAN else (weight <= 0).any())
 
 
 def test_weights_that_are_refused_stay_as_they_were():
@@ -331,36 +349,22 @@ def test_a_part_that_a_lambda_holds_has_the_weights_that_are_judged():
     torch.testing.assert_close(prepared.expected.exact[0].float(), expected)
 
 
-def test_copies_of_what_a_lambda_holds_are_perturbed_with_the_rest():
-    copy = calls.copied(Held(), calls.to_float64)
-    x = torch.randn(4, 8, dtype=torch.float64)
-    torch.testing.assert_close(copy(x), copy.part(x), rtol=0, atol=0)
+class Listed(nn.Module):
+    """Keeps functions that hold parts in a list."""
+
+    def __init__(self):
+        super().__init__()
+        self.part = nn.Linear(8, 8)
+        self.calls = [lambda x: self.part(x)]
+
+    def forward(self, x):
+        return self.calls[0](x)
 
 
-def test_a_function_that_calls_itself_is_copied_with_the_parts_in_its_list():
-    class Recursive(nn.Module):
-        def __init__(self):
-            super().__init__()
-            parts = [nn.Linear(8, 8), nn.Linear(8, 8)]
-            self.first, self.second = parts
-
-            def call(x, depth=0, *, most=2):
-                return call(parts[depth](x), depth + 1) if depth < most else never if depth > 2 else x
-
-            self.call = call
-            self.default = lambda x, part=self.first: part(x)
-            self.plain = nn.functional.relu
-            if not parts:
-                never = None
-
-        def forward(self, x):
-            return self.call(x)
-
-    copy = calls.copied(Recursive(), calls.to_float64)
-    x = torch.randn(4, 8, dtype=torch.float64)
-    torch.testing.assert_close(copy(x), copy.second(copy.first(x)), rtol=0, atol=0)
-    torch.testing.assert_close(copy.default(x), copy.first(x), rtol=0, atol=0)
-    assert copy.plain is nn.functional.relu
+def test_a_part_that_a_function_in_a_list_holds_has_the_weights_that_are_judged():
+    prepared = ask(Listed, lambda: (torch.randn(4, 8),), rule="values")
+    expected = prepared.module.part(prepared.arguments["x"]).detach()
+    torch.testing.assert_close(prepared.expected.original[0], expected)
 
 
 class Sparse(nn.Module):

@@ -13,19 +13,27 @@ import triton.language as tl
 
 @triton.jit
 def log1p(x):
-    """log(1 + x); near zero corrected by the rounding error of u = 1 + x."""
-    u = 1.0 + x
-    corrected = tl.log(u) * (x / (u - 1.0))
-    return tl.where((u == 1.0) | (u == float("inf")), x, corrected)
+    """log(1 + x). With 1 + x = 2**e * (1 + m), where m keeps all digits of x, it is e * log(2) + log(1 + m).
+
+    The polynomial is the minimax approximation of (log(1 + m) - m) / m**2 for m from -1/4 to 1/2.
+    """
+    x = x.to(tl.float32)
+    e = ((1.0 + x).to(tl.int32, bitcast=True) - 0x3F400000) & -0x800000  # times 2**23, as in a float's bits
+    four = (0x40800000 - e).to(tl.float32, bitcast=True)  # times 2**-e
+    m = (x.to(tl.int32, bitcast=True) - e).to(tl.float32, bitcast=True) + (0.25 * four - 1.0)
+    series = -0.16822818 + m * (0.14983916 + m * (-0.12067317 + m * 0.054131854))
+    series = -0.5000006 + m * (0.3333355 + m * (-0.24993442 + m * (0.19977078 + m * series)))
+    result = e.to(tl.float32) * 8.262958e-08 + (m + m * m * series)
+    result = tl.where(x < float("inf"), result, x)
+    return tl.where(x > -1.0, result, tl.where(x == -1.0, float("-inf"), float("nan")))
 
 
 @triton.jit
 def expm1(x):
-    """exp(x) - 1; near zero u - 1 is corrected by x / log(u), u = exp(x)."""
-    u = tl.exp(x)
-    corrected = (u - 1.0) * (x / tl.log(u))
-    plain = (u == float("inf")) | (u - 1.0 == -1.0)
-    return tl.where(u == 1.0, x, tl.where(plain, u - 1.0, corrected))
+    """exp(x) - 1; near zero its series, as subtracting 1 cancels."""
+    series = 1 / 24 + x * (1 / 120 + x * (1 / 720 + x * (1 / 5040 + x * (1 / 40320))))
+    series = x * (1.0 + x * (1 / 2 + x * (1 / 6 + x * series)))
+    return tl.where(tl.abs(x) < 0.5, series, tl.exp(x) - 1.0)
 
 
 @triton.jit
@@ -35,6 +43,24 @@ def tanh(x):
     series = 1.0 + square * (-1 / 3 + square * (2 / 15 + square * (-17 / 315 + square * (62 / 2835))))
     far = 1.0 - 2.0 / (tl.exp(2.0 * tl.abs(x)) + 1.0)
     return tl.where(tl.abs(x) < 0.25, x * series, tl.where(x < 0, -far, far))
+
+
+@triton.jit
+def tanh_softplus(x):
+    """tanh(log(1 + exp(x))) as a quotient; beyond 20 it is 1."""
+    e = tl.exp(tl.where(x > 20.0, 20.0, x))
+    product = e * (e + 2.0)
+    return product / (product + 2.0)
+
+
+@triton.jit
+def normal_cdf(x):
+    """(1 + erf(x / sqrt(2))) / 2. For x < 0 it is 2**-s; s is nearly a polynomial, fitted so that GELU is accurate."""
+    size = tl.abs(x)
+    s = 0.00035977070 + size * (8.7299471e-05 + size * (-1.7411952e-05 + size * 9.2051209e-07))
+    s = 0.45916352 + size * (0.052658331 + size * (-0.0073290220 + size * s))
+    tail = tl.exp2(-1.0 - size * (1.1511091 + size * s))
+    return tl.where(x < 0, tail, 1.0 - tail)
 
 
 @triton.jit
@@ -74,12 +100,9 @@ def trunc(x):
 
 @triton.jit
 def round_half_even(x):
-    """Round to the nearest integer, halves to the even one."""
-    low = tl.floor(x)
-    rest = x - low
-    odd = low - 2.0 * tl.floor(0.5 * low) != 0
-    rounded = tl.where((rest > 0.5) | ((rest == 0.5) & odd), low + 1.0, low)
-    return tl.where(tl.abs(x) < 8388608.0, rounded, x)
+    """Round to the nearest integer, halves to the even one: 2**23 is where float32 has no digits behind the point."""
+    rounded = (tl.abs(x) + 8388608.0) - 8388608.0
+    return tl.where(tl.abs(x) < 8388608.0, copysign(rounded, x), x)
 
 
 @triton.jit
@@ -164,25 +187,19 @@ def floor_remainder(a, b):
 @triton.jit
 def maximum(a, b):
     """The larger one; NaN wins, as in torch."""
-    larger = a > b
-    if a.dtype.is_floating():
-        larger |= a != a
-    return tl.where(larger, a, b)
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
 def minimum(a, b):
     """The smaller one; NaN wins, as in torch."""
-    smaller = a < b
-    if a.dtype.is_floating():
-        smaller |= a != a
-    return tl.where(smaller, a, b)
+    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
 def relu(x):
     """The larger of x and 0; NaN stays, as in torch."""
-    return tl.where(x < 0, 0.0, x)
+    return maximum(x, 0.0)
 
 
 @triton.jit

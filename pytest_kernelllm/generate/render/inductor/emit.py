@@ -11,6 +11,7 @@ from pytest_kernelllm.core.records import Domain, TensorSpec
 from pytest_kernelllm.core.syntax import constant_int, expression, read_names, rename, stored_names
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.inductor import launch, torch_calls
+from pytest_kernelllm.generate.render.inductor.identities import with_identities
 from pytest_kernelllm.generate.render.inductor.int64_offsets import (
     needs_int64,
     with_int32_offsets,
@@ -122,9 +123,10 @@ class _Emitter:
         }
         for name, function in lowered.items():
             if self.program.kernels[name].kind == "template":
-                lowered[name] = without_decided_branches(function)
+                simpler = without_decided_branches(function)
             else:
-                lowered[name] = simplified(function, arguments_of(self.program, name))
+                simpler = simplified(function, arguments_of(self.program, name))
+            lowered[name] = with_identities(simpler, self.program.kernels[name].types or {})
         if needs_int64(self.program, self.binding, self.domain):
             lowered = {name: with_int64_offsets(function) for name, function in lowered.items()}
         else:

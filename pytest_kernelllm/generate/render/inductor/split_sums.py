@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from pytest_kernelllm.core.syntax import Substitute, call_name, read_names
+from pytest_kernelllm.core.syntax import Substitute, assigned_once, call_name, read_names
 from pytest_kernelllm.generate.render.inductor.program import Launch, Program
 from pytest_kernelllm.generate.render.inductor.wrapper import runtime_parameters
 
@@ -39,7 +38,7 @@ def simplified(function: ast.FunctionDef, launches: Sequence[Values]) -> ast.Fun
         function: the kernel.
         launches: the arguments of each launch, by parameter.
     """
-    result: ast.FunctionDef = _Loads(_assigned_once(function)).visit(copy.deepcopy(function))
+    result: ast.FunctionDef = _Loads(assigned_once(function)).visit(copy.deepcopy(function))
     lengths = {_length(arguments) for arguments in launches}
     if len(lengths) == 1 and (length := lengths.pop()):
         result = _Length(length).visit(result)
@@ -140,17 +139,3 @@ def _conditions(mask: ast.expr, values: Values) -> Iterator[ast.expr]:
             waiting.append(values[each.id])
         else:
             yield each
-
-
-def _assigned_once(function: ast.FunctionDef) -> Values:
-    """Returns the values of names that exactly one statement assigns."""
-    stores = Counter(
-        n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    )
-    return {
-        node.targets[0].id: node.value
-        for node in ast.walk(function)
-        if isinstance(node, ast.Assign)
-        and isinstance(node.targets[0], ast.Name)
-        and stores[node.targets[0].id] == 1
-    }
