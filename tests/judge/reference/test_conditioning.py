@@ -113,3 +113,34 @@ def test_what_running_sums_lose_in_another_order_may_be_lost():
         decayed = torch.exp(sums - sums[..., -1:])
         assert passes(decayed, prepared), seed
         assert not passes(decayed * (1 + 1e-4), prepared), seed
+
+
+class Peaks(nn.Module):
+    """Tells by equality: what perturbed the largest element, but not the row, would find no peaks at all."""
+
+    def forward(self, x):
+        return (x == x.amax(-1, keepdim=True)).float()
+
+
+def test_what_is_only_handed_on_is_compared_as_it_is():
+    target = references(Peaks, lambda n: torch.randn(n, 64), POLICY)
+    for seed in range(8):
+        prepared = target.prepare(Probe("default", (("n", 6),), seed, rule="values"))
+        assert not passes(torch.zeros(6, 64), prepared)
+
+
+class Masked(nn.Module):
+    """Scores beside a mask's large fill."""
+
+    def forward(self, x):
+        far = torch.arange(x.shape[-1]) >= 48
+        return 30 * torch.tanh(x / 30) + far * -1e9
+
+
+def test_a_masks_fill_allows_no_errors_beside_it():
+    target = references(Masked, lambda n: 20 * torch.randn(n, 64), POLICY)
+    for seed in range(8):
+        prepared = target.prepare(Probe("default", (("n", 6),), seed, rule="values"))
+        x = prepared.arguments["x"]
+        assert passes(Masked()(x), prepared)
+        assert not passes(x.clamp(-30, 30) + (torch.arange(64) >= 48) * -1e9, prepared)

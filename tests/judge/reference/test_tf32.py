@@ -106,6 +106,24 @@ def test_one_convolution_may_truncate_and_the_next_round_where_most_outputs_are_
     assert not compare(rough, expected, 0, Policy(), None).passed
 
 
+def test_samples_of_which_little_is_left_allow_no_errors_in_others():
+    torch.manual_seed(0)
+    x, weight = torch.randn(8, 32, 12, 12), torch.randn(24, 32, 3, 3) / 17
+    kept = torch.ones(8, 1, 10, 10)
+    kept[:5].view(5, -1)[:, 1:] = 0  # one pixel of five samples
+    exact, found = convolve(x.double(), weight.double()) * kept, []
+    for truncated in (False, True):
+        with InTf32(CONVOLUTIONS, truncated=truncated):
+            found.append([convolve(x, weight) * kept])
+    original, nearby = [convolve(x, weight) * kept], [farthest(*found, [exact])]
+    expected = expect(None, original, [exact], nearby, Policy(), others=[(found[0], [exact])])
+    assert all(compare(leaf, expected, 0, Policy(), None).passed for [leaf] in found)
+    rough = convolve(x.bfloat16().float(), weight.bfloat16().float()) * kept
+    for wrong in (rough, original[0] * 1.01):
+        wrong[:5] = original[0][:5]
+        assert not compare(wrong, expected, 0, Policy(), None).passed
+
+
 @pytest.mark.parametrize("shape", [(), (3,), (4, 2), (0, 64), (4, 64)])
 def test_results_of_every_shape_may_be_off(shape):
     exact = torch.randn(shape, dtype=torch.float64)
