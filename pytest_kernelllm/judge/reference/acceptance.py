@@ -133,7 +133,8 @@ class Trial:
                 return False
             error = _error(leaves, self.in_float64(self.exact(module), arguments))
             usual_error = ROUGH if rough else self.usual_error if error > 1 else 1.0
-            return error <= max(1.0, USUAL * min(usual_error, ROUGH), ALIKE * usual_error)
+            alike = ALIKE * usual_error if math.isfinite(usual_error) else 0.0
+            return error <= max(1.0, USUAL * min(usual_error, ROUGH), alike)
         except torch.cuda.OutOfMemoryError:
             raise  # with more memory it might accept them
         except Exception:  # the user's code may raise anything
