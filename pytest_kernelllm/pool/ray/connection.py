@@ -20,7 +20,10 @@ _DEFAULTS = {
 """Environment variables that Ray reads when it is imported."""
 
 _NOT_STARTED = "Starting Ray client server failed"
-"""What Ray's proxy says if the process that it starts for each client ended at once. For the next client it starts another."""
+"""What Ray's proxy says if the process that it starts for each client ended at once. For the next client it starts another…"""
+
+TRIES = 4
+"""…and a busy machine may end more than one."""
 
 
 @contextlib.contextmanager
@@ -48,12 +51,7 @@ def connected(address: str) -> Iterator[Any]:
         return
     with _silent():
         try:
-            try:
-                _join(ray, address)
-            except Exception as error:
-                if _NOT_STARTED not in str(error):
-                    raise
-                _join(ray, address)
+            _join(ray, address)
         except Exception as error:  # of many kinds: Ray's own, its client's, gRPC's
             raise PoolFailed(
                 f"There is no Ray cluster to use at {address}: {' '.join(str(error).split())[:300].rstrip('.')}; "
@@ -66,8 +64,14 @@ def connected(address: str) -> Iterator[Any]:
 
 
 def _join(ray: Any, address: str) -> None:
-    with warnings.catch_warnings(action="ignore"):
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    for left in reversed(range(TRIES)):
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+            return
+        except Exception as error:
+            if _NOT_STARTED not in str(error) or not left:
+                raise
 
 
 def reason(error: Exception) -> str:
