@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from pytest_kernelllm.core.syntax import stored_names
 from pytest_kernelllm.generate.render.inductor.tidy import tidy
 from pytest_kernelllm.generate.render.lower import device_functions, device_names, lower
 from pytest_kernelllm.generate.render.render import RenderError
@@ -27,6 +28,8 @@ assert VALUES.numel() == 64
 UNARY = {
     "log1p": torch.log1p,
     "expm1": torch.expm1,
+    "expm1_float64": torch.expm1,
+    "log1p_float64": torch.log1p,
     "tanh": torch.tanh,
     "sinh": torch.sinh,
     "cosh": torch.cosh,
@@ -203,6 +206,11 @@ def test_functions_come_with_those_they_call() -> None:
     text = "\n".join(device_functions(["sinh"]))
     assert "def expm1" in text and text.index("def expm1") < text.index("def sinh")
     compile(text, "<device>", "exec")
+
+
+def test_no_variable_of_a_device_function_has_the_name_of_another_one() -> None:
+    for source in device_functions(device_names()):
+        assert not stored_names(ast.parse(source)) & device_names()
 
 
 def test_every_device_function_is_tested() -> None:

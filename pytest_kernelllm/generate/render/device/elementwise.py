@@ -37,6 +37,23 @@ def expm1(x):
 
 
 @triton.jit
+def log1p_float64(x):
+    """log(1 + x), accurate to float64; near zero corrected by the rounding error of u = 1 + x."""
+    u = 1.0 + x
+    corrected = tl.log(u) * (x / (u - 1.0))
+    return tl.where((u == 1.0) | (u == float("inf")), x, corrected)
+
+
+@triton.jit
+def expm1_float64(x):
+    """exp(x) - 1, accurate to float64; near zero u - 1 is corrected by x / log(u), u = exp(x)."""
+    u = tl.exp(x)
+    corrected = (u - 1.0) * (x / tl.log(u))
+    plain = (u == float("inf")) | (u - 1.0 == -1.0)
+    return tl.where(u == 1.0, x, tl.where(plain, u - 1.0, corrected))
+
+
+@triton.jit
 def tanh(x):
     """Hyperbolic tangent; near zero its series, as exponentials cancel."""
     square = x * x
@@ -49,8 +66,8 @@ def tanh(x):
 def tanh_softplus(x):
     """tanh(log(1 + exp(x))) as a quotient; beyond 20 it is 1."""
     e = tl.exp(tl.where(x > 20.0, 20.0, x))
-    product = e * (e + 2.0)
-    return product / (product + 2.0)
+    odds = e * (e + 2.0)
+    return odds / (odds + 2.0)
 
 
 @triton.jit

@@ -17,7 +17,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 
-from pytest_kernelllm.core.syntax import assigned_once, call_name
+from pytest_kernelllm.core.syntax import assigned_once, call_name, read_names, rename, stored_names
 from pytest_kernelllm.generate.render.inductor.constants import full_number
 
 SOFTPLUS_IS_LINEAR = 20.0
@@ -29,18 +29,22 @@ def with_identities(function: ast.FunctionDef, types: Mapping[str, str]) -> ast.
 
     Args:
         function: the kernel.
-        types: the known Triton types of its parameters. One that reads or writes float64 stays as it is, because the equals
-            are accurate to float32.
+        types: the known Triton types of its parameters. One that computes in float64 keeps its functions, in their forms for
+            float64, because the equals are accurate to float32.
     """
-    if any("fp64" in kind for kind in types.values()):
-        return function
-    result: ast.FunctionDef = _Identities(function).visit(copy.deepcopy(function))
+    result: ast.FunctionDef = copy.deepcopy(function)
+    if any("fp64" in kind for kind in types.values()) or "tl.float64" in ast.unparse(function):
+        rename(result, {name: f"{name}_float64" for name in ("expm1", "log1p")})
+    else:
+        result = _Identities(function).visit(result)
     return ast.fix_missing_locations(result)
 
 
 class _Identities(ast.NodeTransformer):
     def __init__(self, function: ast.FunctionDef) -> None:
         self._values = assigned_once(function)
+        # The target may have a number of the same name as one of the functions.
+        self._taken = read_names(function) | stored_names(function) | {a.arg for a in function.args.args}
         self._reads = Counter(
             n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
         )
@@ -54,7 +58,11 @@ class _Identities(ast.NodeTransformer):
         return self.generic_visit(found or node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        if call_name(node) == "tanh" and (argument := self._softplus(node.args[0])) is not None:
+        if (
+            call_name(node) == "tanh"
+            and "tanh_softplus" not in self._taken
+            and (argument := self._softplus(node.args[0])) is not None
+        ):
             return ast.Call(ast.Name("tanh_softplus", ast.Load()), [argument], [])
         return self.generic_visit(node)
 
@@ -62,7 +70,7 @@ class _Identities(ast.NodeTransformer):
         """Returns the product of ``other``, which holds a factor 0.5, and of a sum of 1 and tanh or erf."""
         if (argument := self._one_plus(sum_, "tanh")) is not None:
             share = _sigmoid_of_twice(argument)
-        elif (argument := self._one_plus(sum_, "tl.erf")) is not None:
+        elif (argument := self._one_plus(sum_, "tl.erf")) is not None and "normal_cdf" not in self._taken:
             share = ast.Call(ast.Name("normal_cdf", ast.Load()), [self._times_root_of_two(argument)], [])
         else:
             return None

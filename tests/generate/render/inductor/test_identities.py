@@ -83,6 +83,16 @@ def test_what_only_looks_like_it_stays(lines, value):
     assert not any(name in text for name in ("sigmoid", "normal_cdf", "tanh_softplus"))
 
 
-def test_float64_stays():
-    types = {"in_ptr0": "*fp64", "out_ptr0": "*fp64", "xnumel": "i32"}
-    assert "tl.erf(tmp0 * 0.7071067811865476)" in stored(ERF, "tmp2 * tmp7", types)
+@pytest.mark.parametrize("name", ["normal_cdf", "tanh_softplus"])
+def test_a_number_of_the_target_may_have_the_name_of_a_function(name):
+    lines = [line.replace("tmp0", f"(tmp0 * {name})") for line in ERF]
+    assert ("tl.erf" in stored(lines, "tmp2 * tmp7")) == (name == "normal_cdf")
+    assert "tanh_softplus(tmp0)" not in stored(MISH, f"tmp0 * tmp6 * {name}") or name == "normal_cdf"
+
+
+@pytest.mark.parametrize("load", ["tl.load(in_ptr0 + x0)", "tl.load(in_ptr0 + x0).to(tl.float64)"])
+def test_float64_stays(load):
+    types = {"in_ptr0": "*fp64" if load.endswith("x0)") else "*fp32", "out_ptr0": "*fp64", "xnumel": "i32"}
+    lines = [f"tmp0 = {load}", *ERF, "tmp8 = log1p(expm1(tmp7))"]
+    text = stored(lines, "tmp2 * tmp8", types)
+    assert "log1p_float64(expm1_float64(tl.erf(tmp0 * 0.7071067811865476) + 1.0))" in text
