@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from pytest_kernelllm.generate.inductor.trace import TraceError
 from pytest_kernelllm.generate.render.inductor.names import as_identifier
+from pytest_kernelllm.generate.render.lower import device_names
 
 _MOST = 6
 """More float attributes than this are not tried one by one: each costs another trace."""
@@ -44,7 +45,7 @@ def free_scalars(
     if places is None and 1 < len(values) <= _MOST:
         each = (_places(source, {k: values[k]}, {k: others[k]}, again) for k in values)
         places = {number: path for found in each for number, path in (found or {}).items()}
-    taken = set(re.findall(r"\w+", source))
+    taken = {*re.findall(r"\w+", source), *device_names()}
     names: dict[str, str] = {}
     for path in values:
         if path in (places or {}).values():

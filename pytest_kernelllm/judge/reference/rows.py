@@ -77,7 +77,8 @@ def largest(tensor: torch.Tensor) -> torch.Tensor:
 
 def rms(values: torch.Tensor, dim: int) -> torch.Tensor:
     """Returns root mean squares along ``dim``, which is kept; squares do not overflow."""
-    peak: torch.Tensor = torch.linalg.vector_norm(values, math.inf, dim, keepdim=True).clamp_min(1e-300)
+    least = torch.finfo(values.dtype).tiny
+    peak: torch.Tensor = torch.linalg.vector_norm(values, math.inf, dim, keepdim=True).clamp_min(least)
     norm: torch.Tensor = torch.linalg.vector_norm(values / peak, dim=dim, keepdim=True)
     return peak * norm / math.sqrt(values.shape[dim])
 

@@ -34,7 +34,7 @@ class Scanned(DispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one operation."""
         dtype = (kwargs or {}).get("dtype") or args[0].dtype if func in SCANS else None
-        if dtype != torch.float32 or not args[0].dim():
+        if dtype != torch.float32 or not args[0].dim() or not args[0].numel():
             return func(*args, **(kwargs or {}))
         self.used = True
         x, dim = args[0].float(), args[1]
@@ -44,7 +44,7 @@ class Scanned(DispatchMode):
             if scanned:
                 here = SCANS[func](scanned[-1].narrow(dim, -1, 1), here)
             scanned.append(here)
-        return torch.cat(scanned, dim)
+        return torch.cat(scanned, dim).contiguous()  # as PyTorch's own results are
 
 
 def _in_a_tree(

@@ -82,6 +82,14 @@ def test_an_ordinary_probe_tells_right_from_wrong():
     assert not compare(out + 1e-3, prepared.expected, 0, POLICY, None).passed
 
 
+@pytest.mark.parametrize("function", [lambda x: x / 3, lambda x: x.abs().sqrt()])
+def test_whole_numbers_may_give_others(function):
+    prepared = prepare(references(of(function), lambda n: torch.randint(-9, 9, (n, 64))))
+    [out] = prepared.expected.original
+    assert compare(out, prepared.expected, 0, POLICY, None).passed
+    assert not compare(out + 1e-3, prepared.expected, 0, POLICY, None).passed
+
+
 def test_luck_of_the_original_does_not_refuse_another_way_to_a_single_number():
     def divergence(x):
         return nn.functional.kl_div(x[1].log_softmax(-1), x[0].softmax(-1), reduction="batchmean")

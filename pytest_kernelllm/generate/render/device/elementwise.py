@@ -91,6 +91,15 @@ def sinh(x):
 
 
 @triton.jit
+def sinh_float64(x):
+    """Hyperbolic sine, accurate to float64 near zero."""
+    e = expm1_float64(tl.abs(x))
+    half = tl.exp(0.5 * tl.abs(x))
+    magnitude = tl.where(tl.abs(x) > 20.0, 0.5 * half * half, 0.5 * (e + e / (e + 1.0)))
+    return tl.where(x < 0, -magnitude, tl.where(x == 0, x, magnitude))
+
+
+@triton.jit
 def cosh(x):
     """Hyperbolic cosine."""
     half = tl.exp(0.5 * tl.abs(x))
@@ -118,8 +127,19 @@ def trunc(x):
 @triton.jit
 def round_half_even(x):
     """Round to the nearest integer, halves to the even one: 2**23 is where float32 has no digits behind the point."""
-    rounded = (tl.abs(x) + 8388608.0) - 8388608.0
-    return tl.where(tl.abs(x) < 8388608.0, copysign(rounded, x), x)
+    size = tl.abs(x).to(tl.float32)
+    rounded = (size + 8388608.0) - 8388608.0
+    return tl.where(size < 8388608.0, copysign(rounded, x), x).to(x.dtype)
+
+
+@triton.jit
+def round_half_even_float64(x):
+    """Round float64 to the nearest integer, halves to the even one."""
+    low = tl.floor(x)
+    rest = x - low
+    odd = low - 2.0 * tl.floor(0.5 * low) != 0
+    rounded = tl.where((rest > 0.5) | ((rest == 0.5) & odd), low + 1.0, low)
+    return tl.where(tl.abs(x) < 4503599627370496.0, rounded, x)
 
 
 @triton.jit

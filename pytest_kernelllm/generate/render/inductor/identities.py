@@ -16,12 +16,17 @@ import copy
 import math
 from collections import Counter
 from collections.abc import Mapping
+from typing import TypeGuard
 
-from pytest_kernelllm.core.syntax import assigned_once, call_name, read_names, rename, stored_names
+from pytest_kernelllm.core.syntax import assigned_once, call_name, read_names, rename
 from pytest_kernelllm.generate.render.inductor.constants import full_number
 
 SOFTPLUS_IS_LINEAR = 20.0
 """From there on PyTorch's softplus gives its argument."""
+
+
+FLOAT64 = ("expm1", "log1p", "sinh", "round_half_even")
+"""Functions of ``device`` that have a form for float64."""
 
 
 def with_identities(function: ast.FunctionDef, types: Mapping[str, str]) -> ast.FunctionDef:
@@ -34,7 +39,7 @@ def with_identities(function: ast.FunctionDef, types: Mapping[str, str]) -> ast.
     """
     result: ast.FunctionDef = copy.deepcopy(function)
     if any("fp64" in kind for kind in types.values()) or "tl.float64" in ast.unparse(function):
-        rename(result, {name: f"{name}_float64" for name in ("expm1", "log1p")})
+        rename(result, {name: f"{name}_float64" for name in FLOAT64})
     else:
         result = _Identities(function).visit(result)
     return ast.fix_missing_locations(result)
@@ -42,9 +47,16 @@ def with_identities(function: ast.FunctionDef, types: Mapping[str, str]) -> ast.
 
 class _Identities(ast.NodeTransformer):
     def __init__(self, function: ast.FunctionDef) -> None:
-        self._values = assigned_once(function)
-        # The target may have a number of the same name as one of the functions.
-        self._taken = read_names(function) | stored_names(function) | {a.arg for a in function.args.args}
+        stores = Counter(
+            n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        )
+        stores.update(a.arg for a in function.args.args)
+        self._values = {
+            name: value
+            for name, value in assigned_once(function).items()
+            # What changes later, or is in memory, cannot be computed later.
+            if all(stores[read] < 2 for read in (name, *read_names(value))) and not _reads_memory(value)
+        }
         self._reads = Counter(
             n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
         )
@@ -58,11 +70,7 @@ class _Identities(ast.NodeTransformer):
         return self.generic_visit(found or node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        if (
-            call_name(node) == "tanh"
-            and "tanh_softplus" not in self._taken
-            and (argument := self._softplus(node.args[0])) is not None
-        ):
+        if _calls(node, "tanh") and (argument := self._softplus(node.args[0])) is not None:
             return ast.Call(ast.Name("tanh_softplus", ast.Load()), [argument], [])
         return self.generic_visit(node)
 
@@ -70,7 +78,7 @@ class _Identities(ast.NodeTransformer):
         """Returns the product of ``other``, which holds a factor 0.5, and of a sum of 1 and tanh or erf."""
         if (argument := self._one_plus(sum_, "tanh")) is not None:
             share = _sigmoid_of_twice(argument)
-        elif (argument := self._one_plus(sum_, "tl.erf")) is not None and "normal_cdf" not in self._taken:
+        elif (argument := self._one_plus(sum_, "tl.erf")) is not None:
             share = ast.Call(ast.Name("normal_cdf", ast.Load()), [self._times_root_of_two(argument)], [])
         else:
             return None
@@ -86,7 +94,7 @@ class _Identities(ast.NodeTransformer):
         for one, other in self._operands(node, ast.Add):
             called = self._value(other)
             shared = isinstance(other, ast.Name) and self._reads[other.id] > 1
-            if self._number(one) == 1.0 and isinstance(called, ast.Call) and call_name(called) == name:
+            if self._number(one) == 1.0 and _calls(called, name):
                 return None if shared else copy.deepcopy(called.args[0])
         return None
 
@@ -128,6 +136,18 @@ class _Identities(ast.NodeTransformer):
         value = full_number(value) or value
         number = value.value if isinstance(value, ast.Constant) else None
         return number if isinstance(number, float) else None
+
+
+def _calls(node: ast.expr, name: str) -> TypeGuard[ast.Call]:
+    """Whether an expression calls a function with one argument, which has no name."""
+    if not isinstance(node, ast.Call):
+        return False
+    return call_name(node) == name and len(node.args) == 1 and not node.keywords
+
+
+def _reads_memory(node: ast.expr) -> bool:
+    calls = (call_name(inner) for inner in ast.walk(node) if isinstance(inner, ast.Call))
+    return any(name.startswith(("tl.load", "tl.atomic")) for name in calls)
 
 
 def _sigmoid_of_twice(argument: ast.expr) -> ast.expr:
