@@ -1,6 +1,6 @@
 """Replaces what a kernel computes by its equal that takes fewer instructions.
 
-A kernel over numbers of 16 bits moves so few bytes that GELU's 30 to 40 instructions an element take longer than its memory.
+A kernel over numbers of 16 bits moves few bytes, so that GELU's 30 to 40 instructions an element may take longer than its memory.
 
 - ``1 + tanh(u)``, as in GELU's approximation, is ``2 * sigmoid(2 * u)``.
 - ``0.5 * (1 + erf(u))``, as in GELU, is the normal distribution's cumulative function at ``u * sqrt(2)``.
