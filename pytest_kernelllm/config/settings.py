@@ -147,7 +147,8 @@ class Settings:
     """What ``min_speedup`` is measured against: the module as it runs (``eager``), the module compiled by ``torch.compile``
     (``compile``), or on each case the faster of both (``best``). Reports show both speedups whatever is set here."""
     deadline: float = option(60.0, JUDGING, "seconds that one candidate may take (default 60)", "S")
-    """Seconds that one candidate may take before it is rejected."""
+    """Seconds that one candidate of a few kernels may take before it is rejected. One of many gets more, up to ten times as
+    many seconds, because each kernel has to be compiled."""
     gpu_memory: str = option(
         "", JUDGING, "GPU memory that judging may take, such as 24GiB (default: nearly all of it)", "SIZE"
     )

@@ -62,8 +62,8 @@ class Timer:
             with durations.part("checks"):
                 for rule in rules:
                     rule.check_run(run)
-            with durations.part("torch.compile"):
-                references.compiled(prepared[0], run.uploaded.placed(prepared[0]))
+        with durations.part("torch.compile"):
+            references.compiled.compile(prepared[0], run.uploaded.placed(prepared[0]), self.sharing)
         with contextlib.ExitStack() as stack:
             with durations.part("waiting for the GPU"):
                 stack.enter_context(hold_gpu(self._gpu_uuid, alone=True))

@@ -26,6 +26,13 @@ from pytest_kernelllm.judge.run.call import Judging, error_text
 from pytest_kernelllm.judge.shared.buffers import Allocator, GpuBlockPool
 from pytest_kernelllm.judge.supervisor import ForkServer
 
+KERNELS = 30
+"""Kernels for which a worker's seconds are meant. It gets as much again for as many more, because Triton compiles each, often for
+several constants, when it is first launched: a deep network has hundreds…"""
+
+LONGEST = 10
+"""…but no more than so many times its seconds."""
+
 
 @dataclass(frozen=True)
 class Workers:
@@ -35,7 +42,7 @@ class Workers:
     device: torch.device
     """Device of the shared buffers."""
     seconds: float
-    """Seconds that all replies of a worker may take together."""
+    """Seconds that all replies of a worker may take together, for a module of a few kernels."""
     pool: GpuBlockPool | None = None
     """Allocates shared memory on a GPU; None on a CPU."""
 
@@ -64,7 +71,8 @@ class Workers:
         """
         allocator = Allocator(self.device, self.pool)
         try:
-            with self.server.worker(self.seconds, allocator.fd, allocator.close) as worker:
+            seconds = self.seconds * min(1 + source.count("@triton.jit") / KERNELS, LONGEST)
+            with self.server.worker(seconds, allocator.fd, allocator.close) as worker:
                 with findings.durations.part("starting a worker"):
                     try:
                         # Before the GPU is locked: drivers create contexts one after the other, for all GPUs

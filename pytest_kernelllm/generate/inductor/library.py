@@ -10,6 +10,7 @@ operations, which the renderer writes as ``torch.nn.functional.scaled_dot_produc
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Sequence
 from typing import Any
@@ -21,6 +22,7 @@ from torch.export import exported_program
 from torch.overrides import TorchFunctionMode
 
 _DECOMPOSE = {"ep", "cia_to_decomp", "python_decomp_table", "joint_loss_index", "decompose_custom_triton_ops"}
+_ATTENTION = torch.ops.aten.scaled_dot_product_attention.default
 _LIBRARY = torch.library.Library("kernelllm", "FRAGMENT")
 
 
@@ -53,12 +55,24 @@ for _name, _fake in (
     torch.library.register_fake(f"kernelllm::{_name}", _fake, lib=_LIBRARY)
 
 
+def attention_in_order() -> contextlib.AbstractContextManager[None]:
+    """Inside, attention is traced with the strides that it has in ``decomposed``, but as PyTorch's own operation.
+
+    The CPU's attention writes in its query's order. Traced like that, ``contiguous`` after it might leave no operation, and
+    a ``view`` of that would be impossible, or an output in another order, once attention is one of those above.
+    """
+    override = getattr(exported_program, "_override_composite_implicit_decomp", None)
+    if override is None:
+        return contextlib.nullcontext()
+    inside: contextlib.AbstractContextManager[None] = override({_ATTENTION: _traced_attention})
+    return inside
+
+
 def decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """Decomposes a program for TorchInductor, except for attention, which becomes an operation above."""
     aten = torch.ops.aten
-    attention = aten.scaled_dot_product_attention.default
-    table = {key: value for key, value in select_decomp_table().items() if key is not attention}
-    kept = {attention: _traced_attention, aten.pad.default: _padded}
+    table = {key: value for key, value in select_decomp_table().items() if key is not _ATTENTION}
+    kept = {_ATTENTION: _traced_attention, aten.pad.default: _padded}
     result: torch.export.ExportedProgram
     decompose = getattr(exported_program, "_decompose_exported_program", None)
     if decompose is None or inspect.signature(decompose).parameters.keys() != _DECOMPOSE:

@@ -17,7 +17,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
-from pytest_kernelllm.generate.inductor.library import decomposed, drops_out, keep_strides
+from pytest_kernelllm.generate.inductor.library import attention_in_order, decomposed, drops_out, keep_strides
 from pytest_kernelllm.generate.inductor.literals import NumbersAsOperations
 
 MOST_STEPS = 128
@@ -89,7 +89,7 @@ def exported_program(
         TraceError: the module cannot be exported.
     """
     try:
-        with torch.no_grad(), NumbersAsOperations():
+        with torch.no_grad(), attention_in_order(), NumbersAsOperations():
             program = torch.export.export(module, args, dict(kwargs), dynamic_shapes=dynamic, strict=False)
     except Exception as error:  # torch.export raises many kinds
         if "doesn't match mode" in str(error):  # the module was built without data, the tensor with it

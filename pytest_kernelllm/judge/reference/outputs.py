@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from pytest_kernelllm.judge.memory import CallBytes, make_room
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import calls, numerics
 from pytest_kernelllm.judge.reference.acceptance import Unasked as Unasked
+from pytest_kernelllm.judge.reference.compiled import CompiledOriginals
 from pytest_kernelllm.judge.reference.gradients import Gradients, expected_gradients
 from pytest_kernelllm.judge.reference.inputs import Inputs
 from pytest_kernelllm.judge.reference.large import LargeCalls
@@ -64,18 +65,17 @@ class ReferenceOutputs:
         self.device = device
         self.policy = policy
         self.tolerance = tolerance
+        self.compiled = CompiledOriginals()
         self._keeping = threading.Lock()
         self._preparing = preparing or threading.Lock()
         self._originals = Originals(subject, device, policy, in_stage, budget)
         self._inputs = Inputs(self._originals)
         self._truth = Truth(self._originals, tolerance)
         self._large = LargeCalls(self._originals, self._inputs, self._truth, self.comparable)
-        self._compiling = threading.Lock()
         self._kept: OrderedDict[Probe, PreparedProbe] = OrderedDict()
         self._gradients: OrderedDict[Probe, Gradients] = OrderedDict()
         self._updated: dict[str, tuple[str, ...]] = {}
         self._unasked: dict[Probe, str] = {}
-        self._compiled: dict[str, Callable[..., Any] | None] = {}
 
     @property
     def call(self) -> CallBytes:
@@ -158,31 +158,11 @@ class ReferenceOutputs:
                     self._gradients.popitem(last=False)
             return gradients
 
-    def compiled(self, prepared: PreparedProbe, arguments: dict[str, Any]) -> Callable[..., Any] | None:
-        """Returns ``torch.compile`` of the original, cached by case; None if it does not compile.
-
-        ``arguments`` are the probe's, where the original runs.
-        """
-        case = prepared.probe.case
-        with self._compiling:
-            if case not in self._compiled:
-                compiled = torch.compile(prepared.callable_module())
-                try:
-                    with torch.no_grad():
-                        compiled(**arguments)
-                except torch.cuda.OutOfMemoryError:
-                    raise  # it may run at smaller sizes
-                except Exception:  # a baseline that cannot run is left out of the report
-                    self._compiled[case] = None
-                else:
-                    self._compiled[case] = compiled
-            return self._compiled[case]
-
     def forget(self) -> None:
         """Drops what takes much memory of the GPU, at the end of a verdict."""
-        with self._preparing, self._compiling:
+        with self._preparing:
             if self._originals.call.state > SMALL:
-                self._compiled.clear()
+                self.compiled.clear()
             self._originals.forget()
 
     def merged(self, probes: Sequence[Probe]) -> list[Probe]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from pytest_kernelllm.judge.reference.originals import Modules, Originals
 from pytest_kernelllm.judge.reference.otherwise import Mode, Otherwise, collect, modes
 from pytest_kernelllm.judge.reference.prepared import tensors_of_call
 from pytest_kernelllm.judge.reference.probes import Probe
+from pytest_kernelllm.judge.reference.reordered import Reordered
 from pytest_kernelllm.judge.reference.stress import WHOLE_HALVES
 from pytest_kernelllm.judge.reference.trivial import passing_trivial_output
 from pytest_kernelllm.judge.reference.unsupported import shape_and_kind
@@ -73,6 +75,7 @@ class Truth:
             note += (
                 "; there was too little memory to try small perturbations of the inputs and half precision"
             )
+        times = max(1, directions)
         small = sum(t.numel() for t in tensors_of_call(modules.perturbed, arguments, ())) <= MODERATE
         directions = directions or (DIRECTIONS if small else 1)
         if directions > 1 and not self._fits(modules.perturbed, arguments, original, runs=4 + directions):
@@ -83,7 +86,7 @@ class Truth:
         note = note.removeprefix("; ")
         free = probe.rule == "stress"
         elements = _elements(arguments)
-        others = list(self._elsewhere(modules, arguments, original, probe)) if exact and nearby else []
+        others = list(self._elsewhere(modules, arguments, original, probe, times)) if exact and nearby else []
         otherwise = collect(self._otherwise(modules, arguments, probe), exact) if exact else Otherwise()
         expected = numerics.expect(
             structure,
@@ -183,12 +186,18 @@ class Truth:
         return nearby
 
     def _elsewhere(
-        self, modules: Modules, arguments: dict[str, Any], original: list[torch.Tensor], probe: Probe
+        self,
+        modules: Modules,
+        arguments: dict[str, Any],
+        original: list[torch.Tensor],
+        probe: Probe,
+        times: int,
     ) -> Iterator[tuple[list[torch.Tensor], list[torch.Tensor]]]:
         """Yields the leaves for slightly perturbed inputs, as the original computes them and in float64.
 
-        Where inputs are equal numbers, the original's errors may cancel by chance, and there they do not. Where
-        outputs have few elements, each error is small by chance now and then, and several are not.
+        Where inputs are equal numbers, the original's errors may cancel by chance, in its own order of summation or in
+        another, and there they do not. Where outputs have few elements, each error is small by chance now and then, and
+        several are not.
         """
         few = any(leaf.numel() <= FEW for leaf in original)
         if not (few or EQUAL & {probe.stress, *probe.stripes}):
@@ -196,18 +205,28 @@ class Truth:
         where = "cpu" if self._originals.lie_on_host(arguments) else self._originals.device
         there = calls.mapped(arguments, lambda tensor: tensor.to(where))
         elements = _elements(arguments)
-        for further in range(TRIES if few and elements <= SMALL else 1):
+        for further in range(TRIES if few and elements <= SMALL else times):
             change = next(self._originals.perturbations(probe.seed + further, where))
-            with self._originals.in_stage(RUNNING):
-                near = calls.mapped(there, partial(_near, change=change))
-                try:
-                    leaves = calls.run_original(modules.perturbed, near, self._originals.place)[1]
-                    exact = self._originals.run_in_float64(modules.exact, near)
-                except torch.cuda.OutOfMemoryError:
-                    raise
-                except Exception:  # user code may check its inputs
-                    continue
-            yield leaves, exact
+            near = calls.mapped(there, partial(_near, change=change))
+            if exact := self._attempt(partial(self._originals.run_in_float64, modules.exact, near)):
+                orders = (contextlib.nullcontext(), Reordered())
+                found = [self._attempt(partial(self._run, modules, near), order) for order in orders]
+                yield from ((leaves, exact) for leaves in found if leaves)
+
+    def _run(self, modules: Modules, arguments: dict[str, Any]) -> list[torch.Tensor]:
+        return calls.run_original(modules.perturbed, arguments, self._originals.place)[1]
+
+    def _attempt(
+        self, run: Callable[[], list[Any]], way: contextlib.AbstractContextManager[Any] | None = None
+    ) -> list[torch.Tensor]:
+        """Returns the leaves that a run in a context gives; none where it fails."""
+        try:
+            with self._originals.in_stage(RUNNING), way or contextlib.nullcontext():
+                return run()
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except Exception:  # user code may check its inputs, and not everything can be done in another way
+            return []
 
     def _otherwise(
         self, modules: Modules, arguments: dict[str, Any], probe: Probe
@@ -217,15 +236,9 @@ class Truth:
             kind = probe.case, probe.sizes, type(mode)
             if self._used.get(kind) is False:
                 continue
-            try:
-                with self._originals.in_stage(RUNNING), mode:
-                    leaves = calls.run_original(modules.perturbed, arguments, self._originals.place)[1]
-            except torch.cuda.OutOfMemoryError:
-                raise
-            except Exception:  # the original runs, so it is the other way that fails
-                mode.used = False
-            self._used[kind] = mode.used
-            if mode.used:
+            leaves = self._attempt(partial(self._run, modules, arguments), mode)
+            self._used[kind] = mode.used and bool(leaves)
+            if self._used[kind]:
                 yield mode, leaves
 
     def _fits(

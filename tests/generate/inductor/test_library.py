@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
+import torch
 from survey import made
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional as F
 
+from pytest_kernelllm.generate.inductor import library
+from pytest_kernelllm.generate.inductor.trace import export
 from pytest_kernelllm.generate.render.render import render
 
 
@@ -44,3 +52,74 @@ def test_products_around_a_softmax_stay_products() -> None:
     """The judge allows attention's library only where the original calls it."""
     text = forward("EagerAttention")
     assert text.count("torch.bmm(") == 2 and "scaled_dot_product_attention" not in text
+
+
+class Computes(nn.Module):
+    """Calls a function with its input."""
+
+    def __init__(self, compute: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.compute = compute
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.compute(x)
+
+
+class SelfAttention(nn.Module):
+    """Calls ``nn.MultiheadAttention`` with one tensor as query, key and value."""
+
+    def __init__(self, batch_first: bool, need_weights: bool, masked: bool) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(16, 4, batch_first=batch_first)
+        self.need_weights = need_weights
+        self.register_buffer("mask", torch.ones(5, 5).tril() == 0 if masked else None)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        output: torch.Tensor
+        output, _ = self.attention(x, x, x, attn_mask=self.mask, need_weights=self.need_weights)
+        return output
+
+
+def traced(module: nn.Module, *shape: int) -> torch.Tensor:
+    """What the graph of a module returns, without data."""
+    with FakeTensorMode():
+        x = torch.empty(shape)
+    graph = export(module, ["x"], (x,), {}).graph.graph
+    [results] = graph.find_nodes(op="output")[0].args
+    value: torch.Tensor = results[0].meta["val"]
+    return value
+
+
+def by_heads(x: torch.Tensor) -> torch.Tensor:
+    return F.scaled_dot_product_attention(x, x, x).contiguous()
+
+
+def by_position(x: torch.Tensor) -> torch.Tensor:
+    """As in PyTorch 2.11's ``nn.MultiheadAttention``, whose queries lie in memory by position, then by batch."""
+    q = x.permute(1, 2, 0, 3)
+    return F.scaled_dot_product_attention(q, q, q).permute(2, 0, 1, 3).contiguous()
+
+
+@pytest.mark.parametrize("compute", [by_heads, by_position])
+def test_attention_is_copied_where_the_cpu_has_it_in_that_order(
+    compute: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
+    assert traced(Computes(compute), 2, 3, 4, 6).is_contiguous()
+    assert traced(Computes(lambda x: compute(x).view(6, 24)), 2, 3, 4, 6).shape == (6, 24)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("need_weights", [False, True])
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_multihead_attention_is_traced(
+    batch_first: bool, need_weights: bool, masked: bool, training: bool
+) -> None:
+    module = SelfAttention(batch_first, need_weights, masked).train(training)
+    shape = (3, 5, 16) if batch_first else (5, 3, 16)
+    assert traced(module, *shape).shape == shape
+
+
+def test_attention_is_traced_without_the_private_parts_of_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "exported_program", SimpleNamespace())
+    assert traced(Computes(lambda x: by_heads(x.relu()).tanh()), 2, 3, 4, 6).shape == (2, 3, 4, 6)

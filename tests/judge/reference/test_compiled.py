@@ -1,0 +1,114 @@
+"""``torch.compile`` of originals: nobody waits while one compiles."""
+
+import contextlib
+
+import pytest
+import torch
+import torch._inductor
+from torch import nn
+
+from pytest_kernelllm.core.records import Case, Domain
+from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.judge.reference.outputs import ReferenceOutputs
+from pytest_kernelllm.judge.reference.probes import Probe
+
+
+class TwoGraphs(nn.Module):
+    def forward(self, x):
+        doubled = (x + x).relu()
+        torch._dynamo.graph_break()
+        return doubled.sin() - 1
+
+
+class Target:
+    def __init__(self, module):
+        self.module = module
+        self.cases = (Case("default", None, Domain({}, {}), {"n": 6}),)
+
+    def case(self, name):
+        return self.cases[0]
+
+    def build(self, case, device="cpu"):
+        return self.module
+
+    def inputs(self, case, seed, sizes=None, device="cpu"):
+        return torch.randn({**case.sizes, **(sizes or {})}["n"], 64)
+
+    def bind(self, call):
+        return {"x": call}
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+def prepared_for(module, n=6):
+    references = ReferenceOutputs(Target(module), "cpu", Policy(), None)
+    return references.compiled, references.prepare(Probe("default", (("n", n),), 1))
+
+
+@pytest.fixture
+def events(monkeypatch):
+    """What happened in which order: the real compiler runs, and is noted."""
+    noted = []
+    compile_graph = torch._inductor.compile
+
+    def compiling(*args, **kwargs):
+        noted.append("compiles")
+        return compile_graph(*args, **kwargs)
+
+    monkeypatch.setattr(torch._inductor, "compile", compiling)
+    return noted
+
+
+def sharing(noted):
+    @contextlib.contextmanager
+    def held():
+        noted.append("holds the GPU")
+        try:
+            yield
+        finally:
+            noted.append("lets it go")
+
+    return held
+
+
+def test_the_gpu_is_held_while_a_graph_runs_and_not_while_one_is_compiled(events):
+    compiled, prepared = prepared_for(TwoGraphs())
+    compiled.compile(prepared, prepared.arguments, sharing(events))
+    assert events == 2 * ["compiles", "holds the GPU", "lets it go"]
+
+
+def test_a_later_call_holds_nothing_even_if_it_compiles_anew(events):
+    compiled, prepared = prepared_for(TwoGraphs())
+    compiled.compile(prepared, prepared.arguments, sharing(events))
+    del events[:]
+    call = compiled.get(prepared)
+    x = torch.randn(7, 64)
+    torch.testing.assert_close(call(x), TwoGraphs()(x))
+    assert set(events) == {"compiles"}
+
+
+def test_an_original_that_does_not_compile_has_no_baseline_and_keeps_nothing(events, monkeypatch):
+    compile_graph, failing = torch._inductor.compile, [False, True]
+
+    def compiling(graph, inputs):
+        if failing.pop(0):
+            raise NotImplementedError
+        return compile_graph(graph, inputs)
+
+    monkeypatch.setattr(torch._inductor, "compile", compiling)
+    compiled, prepared = prepared_for(TwoGraphs())
+    compiled.compile(prepared, prepared.arguments, sharing(events))
+    assert compiled.get(prepared) is None
+    assert events == ["compiles", "holds the GPU", "lets it go"]
+
+
+def test_an_original_is_compiled_once_for_its_sizes(events):
+    compiled, prepared = prepared_for(TwoGraphs())
+    for _ in range(2):
+        compiled.compile(prepared, prepared.arguments, sharing(events))
+    assert events.count("compiles") == 2
