@@ -32,6 +32,9 @@ ROUGH = 16.0
 ALIKE = 1.25
 """…of which any may be made as often as this."""
 
+ROUGHEST = 128.0
+"""Largest error where it need not be usual: 4 % for float32, with which values are no noise yet (``Policy.noise``)."""
+
 TRIED_ELEMENTS = 1 << 22
 """Most elements of an input that is tried on the CPU first."""
 
@@ -116,7 +119,7 @@ class Trial:
             module: the original, perhaps changed.
             arguments: by parameter name.
             nonfinite: whether outputs may be NaN or infinite where they are usually finite.
-            rough: whether they may be as rough as any that count as usual.
+            rough: whether they may be as rough as ``ROUGHEST``, whatever is usual.
 
         Raises:
             torch.cuda.OutOfMemoryError: there is too little memory to find out.
@@ -132,7 +135,9 @@ class Trial:
             if not _as_finite(leaves, usual):
                 return False
             error = _error(leaves, self.in_float64(self.exact(module), arguments))
-            usual_error = ROUGH if rough else self.usual_error if error > 1 else 1.0
+            if rough:
+                return error <= ROUGHEST
+            usual_error = self.usual_error if error > 1 else 1.0
             alike = ALIKE * usual_error if math.isfinite(usual_error) else 0.0
             return error <= max(1.0, USUAL * min(usual_error, ROUGH), alike)
         except torch.cuda.OutOfMemoryError:

@@ -190,5 +190,8 @@ def _together(
         for other in nearby:
             allowed = torch.maximum(allowed, group_rms(truth, other, dim, peak, policy))
         least = torch.finfo(original.dtype).tiny * 2.0**26 / peak
-        found.append(Together(dim, size, 2 * allowed.clamp_min(least), peak))
+        # Where float64 gives nothing but 0, it has no digits left either: 1 + erf(x) is 0 below -6, and 1e-17 in truth.
+        nothing = max(least, torch.finfo(torch.float64).eps)
+        allowed = torch.where(size > 0, allowed.clamp_min(least), allowed.clamp_min(nothing))
+        found.append(Together(dim, size, 2 * allowed, peak))
     return tuple(found)

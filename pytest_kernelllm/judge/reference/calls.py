@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from types import FunctionType
 from typing import Any
@@ -30,16 +31,14 @@ class Float64Mode(DispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one operation with every floating tensor and dtype argument as float64."""
 
-        def raise_dtype(value: Any) -> Any:
+        def raised(value: Any) -> Any:
+            # Constants made before the mode was entered still have low precision.
+            if isinstance(value, torch.Tensor):
+                return value.double() if value.dtype in LOW_PRECISION else value
             return torch.float64 if value in LOW_PRECISION else value
 
-        def raise_tensor(value: torch.Tensor) -> torch.Tensor:
-            return value.double() if value.dtype in LOW_PRECISION else value
-
-        args = tree_map_only(torch.dtype, raise_dtype, args)
-        kwargs = tree_map_only(torch.dtype, raise_dtype, kwargs or {})
-        # Constants made before the mode was entered still have low precision.
-        args, kwargs = tree_map_only(torch.Tensor, raise_tensor, (args, kwargs))
+        # In one pass: on a GPU, deep modules wait for this.
+        args, kwargs = tree_map_only((torch.dtype, torch.Tensor), raised, (args, kwargs or {}))
         return func(*args, **kwargs)
 
 
@@ -56,6 +55,10 @@ def copied(module: nn.Module, change: Change, change_buffer: Change | None = Non
         changed[id(parameter)] = nn.Parameter(change(parameter.detach()), parameter.requires_grad)
     for buffer in module.buffers():
         changed[id(buffer)] = (change_buffer or change)(buffer.detach())
+    for part in module.modules():
+        # Each has a dozen of these, for hooks, and most of the time of copying goes into them.
+        empty = (held for held in vars(part).values() if type(held) is OrderedDict and not held)
+        changed.update((id(held), OrderedDict()) for held in empty)
     return copy.deepcopy(module, changed)
 
 

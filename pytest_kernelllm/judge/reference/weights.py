@@ -26,6 +26,11 @@ ACROSS_ONE = "quite different"
 NEGATIVE = "negative"
 """…or of the other sign."""
 
+RAISED = 2.0
+"""Added to the biases of batch norms, in standard deviations of what they give. Where `relu` bends such numbers at their mean,
+a small difference grows by a fifth in each layer (by the square root of π / (π - 1)), and so do rounding errors: after some
+dozens of layers nothing else is left in TF32. Two standard deviations off, it grows by a hundredth."""
+
 Accepts = Callable[[nn.Module], bool]
 
 
@@ -56,7 +61,7 @@ def normalize(module: nn.Module, arguments: dict[str, Any], accepts: Accepts) ->
     With the weights that it is built with, each layer may shrink what differs between inputs, until nothing but biases is
     left of it in the outputs. So each layer's weight is divided by the standard deviation of its outputs over the batch,
     in the order in which they run (layer-sequential unit-variance initialisation, Mishkin and Matas, 2016), and batch norms
-    get the statistics of their inputs, as after training.
+    get the statistics of their inputs, as after training, and larger biases (``RAISED``).
 
     Args:
         module: a module in evaluation mode.
@@ -72,12 +77,15 @@ def normalize(module: nn.Module, arguments: dict[str, Any], accepts: Accepts) ->
         if not list(part.children()) and not isinstance(part, torch.jit.ScriptModule)  # which takes no hooks
     ]
     scaled: list[torch.Tensor] = []
+    norms = [layer for layer in layers if isinstance(layer, _BatchNorm)]
 
     def scale(layer: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any], output: Any) -> Any:
         weight = layer._parameters.get("weight")
         if weight is None or any(weight is other for other in scaled) or not isinstance(output, torch.Tensor):
             return None
         scaled.append(weight)
+        if isinstance(layer, _BatchNorm):
+            return None  # its outputs have their size already
         center = output.mean(0, keepdim=True) if output.dim() and len(output) > 1 else output.mean()
         spread = float((output - center).square().mean().sqrt())
         if not 0 < spread < math.inf:
@@ -89,11 +97,12 @@ def normalize(module: nn.Module, arguments: dict[str, Any], accepts: Accepts) ->
     before = [tensor.data.clone() for tensor in tensors]
     hooks = [layer.register_forward_hook(scale, with_kwargs=True) for layer in layers]
     hooks += [
-        layer.register_forward_pre_hook(_standardize, with_kwargs=True)
-        for layer in layers
-        if _averages(layer)
+        norm.register_forward_pre_hook(_standardize, with_kwargs=True) for norm in norms if _averages(norm)
     ]
     try:
+        for norm in norms:
+            if norm.affine:
+                norm.bias.data = norm.bias.data + RAISED * norm.weight.data.abs()
         with torch.no_grad():
             module(**arguments)
     except torch.cuda.OutOfMemoryError:
@@ -109,19 +118,24 @@ def normalize(module: nn.Module, arguments: dict[str, Any], accepts: Accepts) ->
         raise Unasked("the original accepts no normalized weights")
 
 
-def _averages(layer: nn.Module) -> bool:
-    """Whether a layer is a batch norm that uses running statistics."""
-    return isinstance(layer, _BatchNorm) and layer.running_mean is not None and not layer.training
+def _averages(norm: _BatchNorm) -> bool:
+    """Whether a batch norm uses running statistics."""
+    return norm.running_mean is not None and not norm.training
 
 
 def _standardize(norm: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
-    """Sets a batch norm's running statistics to those of its input, where it has more than one value for each channel."""
+    """Sets a batch norm's running statistics to those of its input, where it has more than one value for each channel.
+
+    Variances keep their proportions and get the size of the input's: the variance of a few values alone, of two samples for
+    example, may be tiny by chance, and dividing by it would leave rounding errors as large as what differs between inputs.
+    """
     [x] = [*inputs, *named.values()]
     others = [dim for dim in range(x.dim()) if dim != 1]
-    variance = x.var(others, correction=0)
-    if bool((variance > 0).all()):
+    variance = x.var(others, correction=0).mean()
+    own = norm.running_var.mean()
+    if bool((variance > 0) & (own > 0)):
         norm.running_mean.copy_(x.mean(others))
-        norm.running_var.copy_(variance)
+        norm.running_var.mul_(variance / own)
 
 
 def _floating(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:

@@ -384,6 +384,7 @@ def test_every_trivial_output_of_an_ordinary_module_is_caught():
         "ones",
         "the mean",
         "another input's output",
+        "the mean of two inputs' outputs",
         "`x` passed through",
         "the original at half precision",
     ]
@@ -394,6 +395,14 @@ def test_the_identity_cannot_be_distinguished_from_its_input():
     tried = trivial_outputs(expect(x), {"x": x}, [torch.randn(8, 8)], None)
     caught = {name: not compare(outputs[0], expect(x), 0, POLICY, None).passed for name, outputs in tried}
     assert caught["`x` passed through"] is False
+
+
+def test_one_output_may_not_pass_for_two_inputs():
+    x = torch.randn(32, 32)
+    other = x * 1.25  # neither passes for the other, and what lies between them passes for both
+    tried = passing_trivial_output(expect(x), {}, [other], None, POLICY, 0.15)
+    assert tried == "the mean of two inputs' outputs"
+    assert passing_trivial_output(expect(x), {}, [x * 1.6], None, POLICY, 0.15) is None
 
 
 def test_a_trivial_output_that_passes_is_named():
@@ -510,7 +519,7 @@ def test_a_single_number_is_distinguished_from_another_inputs():
     x, y = torch.randn(64, 64), torch.randn(64, 64)
     expected = expect(x.mean())
     tried = dict(trivial_outputs(expected, {"x": x}, [y.mean()], None))
-    assert set(tried) == {"zeros", "ones", "another input's output"}
+    assert set(tried) == {"zeros", "ones", "another input's output", "the mean of two inputs' outputs"}
     assert not compare(tried["another input's output"][0], expected, 0, POLICY, None).passed
 
 
@@ -542,9 +551,21 @@ def test_what_is_wrong_in_a_column_of_zeros_is_said_to_be_zero():
     x = columns()
     x[:, 5] = 0
     got = x.clone()
-    got[:, 5] = 1e-14
+    got[:, 5] = 1e-11
     detail = compare(got, expect(x), 0, POLICY, None).detail
     assert detail == "in column 5 as a whole, whose values are 0"
+
+
+def test_what_float64_rounds_to_zero_may_come_out():
+    x = columns()
+    x[:, 5] = -torch.arange(9.0, 13.0, 0.1)
+    original, exact = ((y * (1 + torch.erf(y / 2**0.5)) / 2) for y in (x, x.double()))
+    got = original.clone()
+    got[:, 5] = x[:, 5] * torch.special.erfc(-x[:, 5] / 2**0.5) / 2  # the same, and what it is in truth
+    assert not original[:, 5].any()
+    assert not exact[:, 5].any()
+    assert got[:, 5].all()
+    assert right(got, expect(original, exact))
 
 
 def test_a_short_row_is_judged_by_its_own_scale():

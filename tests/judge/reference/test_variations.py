@@ -1,6 +1,7 @@
 """Which other inputs, weights and attributes the original is asked for: all that it accepts."""
 
 import inspect
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,16 +10,18 @@ from torch import nn
 
 from pytest_kernelllm.core.records import Case, Domain
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference import calls
+from pytest_kernelllm.judge.reference import calls, truth
 from pytest_kernelllm.judge.reference.acceptance import Trial, Unasked
+from pytest_kernelllm.judge.reference.numerics import compare
 from pytest_kernelllm.judge.reference.outputs import OriginalError, ReferenceOutputs
 from pytest_kernelllm.judge.reference.probes import Probe
-from pytest_kernelllm.judge.reference.tf32 import _cut
+from pytest_kernelllm.judge.reference.tf32 import PRODUCTS, InTf32, _cut
 from pytest_kernelllm.judge.reference.variations import (
     OTHERS_FOR_FIXED,
     OTHERS_THAN_GIVEN,
     OUT_OF_RANGE,
     REPEATED,
+    UNEVEN,
 )
 from pytest_kernelllm.judge.reference.weights import (
     ACROSS_ONE,
@@ -268,6 +271,60 @@ def test_normalized_weights_let_what_differs_between_inputs_through_all_layers()
     convolution, norm, _ = prepared.module[0]
     convolved = convolution(prepared.arguments["input"]).detach()
     torch.testing.assert_close(norm.running_mean, convolved.mean((0, 2, 3)))
+
+
+@pytest.fixture
+def in_tf32(monkeypatch):
+    """Computes products as a GPU may, if PyTorch allows it."""
+    run = calls.call_original
+
+    def call_original(*arguments, **named):
+        with InTf32(PRODUCTS):
+            return run(*arguments, **named)
+
+    monkeypatch.setattr(calls, "call_original", call_original)
+    others = [InTf32(PRODUCTS, truncated=how) for how in (False, True)]
+    monkeypatch.setattr(truth, "modes", lambda on_gpu: others)
+
+
+def passes_for_all_samples(prepared):
+    """Whether the best output that ignores which sample it is would pass."""
+    [output] = prepared.expected.exact
+    same = output.mean(0, keepdim=True).expand_as(output).float()
+    return compare(same, prepared.expected, 0, Policy(), None).passed
+
+
+def block(width):
+    return nn.Sequential(nn.Linear(width, width), nn.BatchNorm1d(width), nn.ReLU())
+
+
+@pytest.mark.parametrize("samples", [2, 64])
+def test_rounding_errors_hardly_grow_through_normalized_layers(in_tf32, samples):
+    def build():
+        return nn.Sequential(*(block(64) for _ in range(30)), nn.Linear(64, 32)).eval()
+
+    prepared = ask(build, lambda: (torch.rand(samples, 64),), rule="values", normalized=True)
+    assert prepared.trivial is None
+    assert not passes_for_all_samples(prepared)
+    variances = prepared.module[0][1].running_var
+    assert 2 < float(variances.max() / variances.min()) < 3  # a kernel must read each
+
+
+def averaging():
+    """Layers that see nothing of an image but its average, which is nearly the same for all that are drawn."""
+    pool = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 32))
+    return nn.Sequential(pool, *(block(32) for _ in range(16)), nn.Linear(32, 32)).eval()
+
+
+def test_samples_of_different_sizes_are_told_apart_where_those_given_are_not(in_tf32):
+    target = ReferenceOutputs(Target(averaging, lambda: (torch.rand(2, 3, 256, 256),)), "cpu", Policy(), None)
+    probe = Probe("default", (), 1, normalized=True)
+    assert target.prepare(probe).trivial == "another input's output"
+    uneven = target.prepare(replace(probe, stress=UNEVEN))
+    assert uneven.trivial is None
+    assert not passes_for_all_samples(uneven)
+    largest = uneven.arguments["input"].amax((1, 2, 3))
+    assert sorted(largest.tolist()) == pytest.approx([0.25, 0.75], abs=0.01)
 
 
 def test_a_module_without_weights_has_no_normalized_ones():
