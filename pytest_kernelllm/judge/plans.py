@@ -11,7 +11,7 @@ from pytest_kernelllm.core.records import Case, Domain
 from pytest_kernelllm.judge.findings import Decision
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.probes import Limits, Probe, fit
-from pytest_kernelllm.judge.reference.variations import OTHERS_THAN_GIVEN, UNEVEN
+from pytest_kernelllm.judge.reference.variations import OTHERS_THAN_GIVEN
 from pytest_kernelllm.judge.rules.rule import Rule, SupportedCase
 
 SUBSTITUTE_SEED = 130
@@ -162,10 +162,7 @@ def plan_case(supported: SupportedCase, rules: Sequence[Rule]) -> Plan:
     # As `values`: such inputs and weights may come when the kernel is used.
     substitutes = (
         supported.probe("values", supported.main, SUBSTITUTE_SEED, stress=OTHERS_THAN_GIVEN),
-        *(
-            replace(supported.probe("values", supported.main, SUBSTITUTE_SEED, stress=kind), normalized=True)
-            for kind in (UNEVEN, "")  # whole numbers are the same for both
-        ),
+        replace(supported.probe("values", supported.main, SUBSTITUTE_SEED), normalized=True),
     )
     return Plan(
         supported.case,

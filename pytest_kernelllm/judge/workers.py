@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ from pytest_kernelllm.judge.reference.outputs import ReferenceOutputs
 from pytest_kernelllm.judge.run.call import Judging, error_text
 from pytest_kernelllm.judge.shared.buffers import Allocator, GpuBlockPool
 from pytest_kernelllm.judge.supervisor import ForkServer
+
+COMPILED = re.compile(r"^[ \t]*@(?:\w+\.)*jit\b", re.MULTILINE)
+"""The decorator of what Triton compiles."""
 
 KERNELS = 30
 """Kernels for which a worker's seconds are meant. It gets as much again for as many more, because Triton compiles each, often for
@@ -71,7 +75,7 @@ class Workers:
         """
         allocator = Allocator(self.device, self.pool)
         try:
-            seconds = self.seconds * min(1 + source.count("@triton.jit") / KERNELS, LONGEST)
+            seconds = self.seconds * min(1 + len(COMPILED.findall(source)) / KERNELS, LONGEST)
             with self.server.worker(seconds, allocator.fd, allocator.close) as worker:
                 with findings.durations.part("starting a worker"):
                     try:

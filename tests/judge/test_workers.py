@@ -8,7 +8,7 @@ import torch
 from pytest_kernelllm.judge.findings import Findings
 from pytest_kernelllm.judge.workers import Workers
 
-KERNEL = "@triton.jit\ndef kernel():\n    pass\n"
+KERNEL = "# @triton.jit\n@triton.jit\ndef kernel():\n    pass\n"
 
 
 class Asked(Exception):

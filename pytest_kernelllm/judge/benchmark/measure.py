@@ -142,24 +142,26 @@ class Baseline:
         return self.clock.many([self.call], count, flushes)[1]
 
 
-def measure(runner: CandidateRunner, roofline: Roofline, clock: GpuClock) -> Measurement:
+def measure(
+    runner: CandidateRunner, roofline: Roofline, clock: GpuClock, compiled: Callable[..., Any] | None
+) -> Measurement:
     """Times one case.
 
     Args:
         runner: the candidate; the first of its probes is uploaded and passed.
         roofline: this GPU's measured ceilings.
         clock: the judge's clock.
+        compiled: what ``torch.compile`` made of the original; None where it does not compile.
 
     Raises:
         Decision: a check after a timed call failed.
         WorkerDied: the worker process ended.
     """
     prepared, judging = runner.prepared[0], runner.judging
-    policy, references = judging.policy, judging.references
+    policy = judging.policy
     arguments, released = runner.uploaded.placed(prepared), prepared.on_host
     eager = Baseline("eager", _call(prepared.callable_module(), arguments), clock, released)
     implementations: list[timing.Implementation] = [runner, eager]
-    compiled = references.compiled.get(prepared)
     if compiled is not None:
         implementations.append(Baseline("compiled", _call(compiled, arguments), clock, released))
     with torch.no_grad():

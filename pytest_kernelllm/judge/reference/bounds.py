@@ -111,16 +111,20 @@ def derive_bounds(
         o, t = as_rows(original)[start:stop], as_rows(truth)[start:stop]
         wide = o.double()
         if not finite:  # e.g. a mask filled with the dtype's lowest value
-            t.copy_(torch.where(wide.isfinite() & ~(t.abs() <= most), wide, t))
+            t.copy_(_in_range(t, wide, most))
         scale[start:stop] = row_scale(t if finite else torch.where(t.abs() <= most, t, 0.0))
         unit = unit_of(t, scale[start:stop], original.dtype, finite)
         errs[start:stop] = distance(wide, t, finite=finite).div_(unit).amax(1, keepdim=True)
         for other in others:
             there, exactly = (as_rows(leaf)[start:stop].double() for leaf in other)
+            exactly = exactly if finite else _in_range(exactly, there, most)
             also = distance(there, exactly).div_(unit).amax(1, keepdim=True)
             errs[start:stop] = torch.maximum(errs[start:stop], also)
         if sensitivity is not None:
-            steps = torch.stack([distance(as_rows(m)[start:stop], t) for m in nearby]).amax(0)
+            near = (as_rows(m)[start:stop] for m in nearby)
+            steps = torch.stack([distance(m if finite else _in_range(m, wide, most), t) for m in near]).amax(
+                0
+            )
             # By chance a single element may not change; then its row's typical change counts.
             typical = rms(steps, 1)
             sensitivity[start:stop] = torch.maximum(steps, typical) / unit * (1 + 1e-6)  # float32 rounds
@@ -149,6 +153,11 @@ def derive_bounds(
     known &= not outlying
     together = _together(original, truth, nearby, others, floor, policy, finite) if known else ()
     return ErrorBounds(scale, own, sensitivity, outliers, worst, finite, floor, together, bool(outlying))
+
+
+def _in_range(exact: torch.Tensor, value: torch.Tensor, most: float) -> torch.Tensor:
+    """Returns float64 values; in their place the dtype's own where only those are in its range."""
+    return torch.where(value.isfinite() & ~(exact.abs() <= most), value, exact)
 
 
 def together_dims(output: torch.Tensor) -> list[int]:
@@ -190,8 +199,17 @@ def _together(
         for other in nearby:
             allowed = torch.maximum(allowed, group_rms(truth, other, dim, peak, policy))
         least = torch.finfo(original.dtype).tiny * 2.0**26 / peak
-        # Where float64 gives nothing but 0, it has no digits left either: 1 + erf(x) is 0 below -6, and 1e-17 in truth.
-        nothing = max(least, torch.finfo(torch.float64).eps)
-        allowed = torch.where(size > 0, allowed.clamp_min(least), allowed.clamp_min(nothing))
+        allowed = torch.where(size > 0, allowed.clamp_min(least), allowed.clamp_min(_unresolved(size, least)))
         found.append(Together(dim, size, 2 * allowed, peak))
     return tuple(found)
+
+
+def _unresolved(size: torch.Tensor, least: float) -> float:
+    """Returns how large groups may be that are nothing but 0 in float64, which may have no digits left for them.
+
+    So is 1 + erf(x) 0 below -6, and 1e-17 in truth. Most other groups are larger by 1 over float64's eps; a few are said to
+    be huge by a mask.
+    """
+    others = size[size > 0]
+    typical = float(others.kthvalue(1 + len(others) // 10).values) if len(others) else 0.0
+    return max(least, torch.finfo(torch.float64).eps * typical)

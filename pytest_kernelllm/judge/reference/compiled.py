@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -16,6 +17,9 @@ Sharing = Callable[[], contextlib.AbstractContextManager[None]]
 Sizes = tuple[str, tuple[tuple[str, int], ...]]
 """A case and its sizes."""
 
+RECOMPILATIONS = 64
+"""How often a class may be compiled anew for other sizes or parts."""
+
 
 class CompiledOriginals:
     """Compiles the original for each case and its sizes, once. Thread-safe."""
@@ -23,29 +27,34 @@ class CompiledOriginals:
     def __init__(self) -> None:
         """Compiles nothing yet."""
         self._lock = threading.Lock()
+        self._compiling: defaultdict[Sizes, threading.Lock] = defaultdict(threading.Lock)
         self._compiled: dict[Sizes, Callable[..., Any] | None] = {}
 
-    def compile(self, prepared: PreparedProbe, arguments: dict[str, Any], sharing: Sharing) -> None:
-        """Compiles the original, and calls it once.
+    def compile(
+        self, prepared: PreparedProbe, arguments: dict[str, Any], sharing: Sharing
+    ) -> Callable[..., Any] | None:
+        """Returns the compiled original, which has been called once; None where it does not compile.
 
         Args:
             prepared: a probe.
             arguments: the probe's, where the original runs.
-            sharing: returns a context that holds the GPU together with others. Only what runs there is in it: compiling a deep
-                network takes minutes on the CPU, for which nobody else should wait.
+            sharing: returns a context that holds the GPU together with others. It is left while Inductor compiles a graph:
+                that takes minutes on the CPU for a deep network, for which nobody else should wait.
 
         Raises:
             torch.cuda.OutOfMemoryError: there was too little memory; it may run at smaller sizes.
         """
-        sizes = _sizes(prepared)
+        sizes = prepared.probe.case, prepared.probe.sizes
         with self._lock:
-            if sizes not in self._compiled:
-                self._compiled[sizes] = _compiled(prepared.callable_module(), arguments, sharing)
-
-    def get(self, prepared: PreparedProbe) -> Callable[..., Any] | None:
-        """Returns the compiled original for a probe's case and sizes; None where it does not compile."""
-        with self._lock:
-            return self._compiled[_sizes(prepared)]
+            compiling = self._compiling[sizes]
+        with compiling:
+            with self._lock:
+                if sizes in self._compiled:
+                    return self._compiled[sizes]
+            compiled = _compiled(prepared.callable_module(), arguments, sharing)
+            with self._lock:
+                self._compiled[sizes] = compiled
+            return compiled
 
     def clear(self) -> None:
         """Drops everything."""
@@ -53,33 +62,58 @@ class CompiledOriginals:
             self._compiled.clear()
 
 
-def _sizes(prepared: PreparedProbe) -> Sizes:
-    return prepared.probe.case, prepared.probe.sizes
+class _Inductor:
+    """PyTorch's own backend, which leaves the GPU to others while it compiles.
+
+    Equal to all of its kind, as PyTorch's own is, so that what was compiled for one runs for another.
+    """
+
+    def __init__(self, sharing: Sharing) -> None:
+        self._sharing = sharing
+        self._held = contextlib.ExitStack()
+        self._calling = False
+
+    @contextlib.contextmanager
+    def calling(self) -> Iterator[None]:
+        """Holds the GPU, but while a graph is compiled. What is compiled later is compiled as it is called."""
+        self._held.enter_context(self._sharing())
+        self._calling = True
+        try:
+            yield
+        finally:
+            self._calling = False
+            self._held.close()
+
+    def __call__(self, graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        from torch._inductor import compile as compiled_by_inductor  # takes long to import
+
+        self._held.close()
+        try:
+            compiled: Callable[..., Any] = compiled_by_inductor(graph, inputs)
+            return compiled
+        finally:
+            if self._calling:
+                self._held.enter_context(self._sharing())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Inductor)
+
+    def __hash__(self) -> int:
+        return hash(_Inductor)
 
 
 def _compiled(
     module: torch.nn.Module, arguments: dict[str, Any], sharing: Sharing
 ) -> Callable[..., Any] | None:
-    held = contextlib.ExitStack()
-    calling = True
-
-    def inductor(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
-        from torch._inductor import compile as compiled_by_inductor  # takes long to import
-
-        held.close()  # an earlier graph of this call has run
-        compiled: Callable[..., Any] = compiled_by_inductor(graph, inputs)
-        if calling:
-            held.enter_context(sharing())
-        return compiled
-
+    inductor = _Inductor(sharing)
     compiled = torch.compile(module, backend=inductor)
+    # Beyond the limit a call would run as it is, and count as compiled.
+    limit = torch._dynamo.config.patch(recompile_limit=RECOMPILATIONS, fail_on_recompile_limit_hit=True)
     try:
-        with held, torch.no_grad():
+        with inductor.calling(), torch.no_grad(), limit:
             compiled(**arguments)
     except torch.cuda.OutOfMemoryError:
         raise
     except Exception:  # a baseline that cannot run is left out of the report
         return None
-    finally:
-        calling = False
     return compiled

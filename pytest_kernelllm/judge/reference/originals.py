@@ -24,7 +24,7 @@ from pytest_kernelllm.judge.reference.needs import call_bytes
 from pytest_kernelllm.judge.reference.prepared import bytes_of, tensors_of_call
 from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.reference.subject import Subject
-from pytest_kernelllm.judge.reference.variations import Change, Span, all_uneven
+from pytest_kernelllm.judge.reference.variations import Change, Span
 
 KEPT = 2
 """Sets of weights whose modules are kept for the next probe."""
@@ -139,24 +139,17 @@ class Originals:
             Unasked: see ``weights.normalize``.
         """
         if (case.name, seed) not in self._normalized:
-            try:
-                self._normalize_with(case, module, drawn)
-            except Unasked:
-                # What hardly differs between these inputs may drown in rounding errors.
-                self._normalize_with(case, module, all_uneven(drawn, seed))
+            trial = self.trial(case, module, drawn, _exact_copy)
+            if not trial.accepts_own():
+                raise Unasked("the original is not exact with any weights")
+            # Where nothing but biases reaches the outputs, these say nothing of how exact others are, in TF32 for example.
+            accepts = partial(trial.accepts, arguments=drawn, nonfinite=False, rough=True)
+            weights.normalize(module, self.placed(drawn), accepts)
             self._normalized[case.name, seed] = {
                 name: tensor.detach().clone() for name, tensor in _tensors(module).items()
             }
         for name, tensor in _tensors(module).items():
             tensor.data = self._normalized[case.name, seed][name].clone()
-
-    def _normalize_with(self, case: Case, module: torch.nn.Module, arguments: dict[str, Any]) -> None:
-        trial = self.trial(case, module, arguments, _exact_copy)
-        if not trial.accepts_own():
-            raise Unasked("the original is not exact with any weights")
-        # Where nothing but biases reaches the outputs, these say nothing of how exact others are, in TF32 for example.
-        accepts = partial(trial.accepts, arguments=arguments, nonfinite=False, rough=True)
-        weights.normalize(module, self.placed(arguments), accepts)
 
     def forget(self) -> None:
         """Drops modules whose weights are large: what is kept between verdicts has no lease."""

@@ -26,9 +26,6 @@ OTHERS_FOR_FIXED = "other values where they are always the same"
 """Changes inputs that have the same values at every seed."""
 OTHERS_THAN_GIVEN = "other values than those given"
 """Draws floating inputs anew, of both signs and larger; those that must keep their sign are only made larger."""
-UNEVEN = "samples of different sizes"
-"""Makes floating inputs smaller, each index of the first dimension by a factor of its own: what an average over all of
-an image's pixels tells apart, which is all alike where these are independent."""
 
 CHUNK = 1 << 26
 """Elements whose least and greatest are found at once."""
@@ -117,8 +114,8 @@ def vary(
 
     Args:
         arguments: by parameter name.
-        kind: a kind of ``stress``, ``REPEATED``, ``OUT_OF_RANGE``, ``NAMED``, ``OTHERS_FOR_FIXED``,
-            ``OTHERS_THAN_GIVEN`` or ``UNEVEN``.
+        kind: a kind of ``stress``, ``REPEATED``, ``OUT_OF_RANGE``, ``NAMED``, ``OTHERS_FOR_FIXED`` or
+            ``OTHERS_THAN_GIVEN``.
         seed: the judge's secret.
         fixed: names of inputs that have the same values at every seed.
         accepts: tries arguments. Real-valued inputs under ``stress`` are not tried: they take any value.
@@ -149,11 +146,6 @@ def vary(
     return found
 
 
-def all_uneven(arguments: Arguments, seed: int) -> Arguments:
-    """Returns arguments changed by ``UNEVEN``."""
-    return {name: _uneven(value, seed) if _has_samples(value) else value for name, value in arguments.items()}
-
-
 def _ways(value: torch.Tensor, kind: str, is_fixed: bool) -> list[Way]:
     """Returns the ways to change one input, the strongest first."""
     if kind == OTHERS_FOR_FIXED:
@@ -161,8 +153,6 @@ def _ways(value: torch.Tensor, kind: str, is_fixed: bool) -> list[Way]:
     if kind == OTHERS_THAN_GIVEN:
         larger: list[Way] = [lambda *given: 2 * _redrawn(*given), lambda tensor, *_: 3 * tensor]
         return larger if value.is_floating_point() else []
-    if kind == UNEVEN:
-        return [_uneven] if _has_samples(value) else []
     if kind == REPEATED:
         return [] if value.is_floating_point() else [_repeated]
     if kind == OUT_OF_RANGE:
@@ -260,18 +250,6 @@ def _permuted(tensor: torch.Tensor, seed: int, span: Span) -> torch.Tensor:
     generator = torch.Generator(tensor.device).manual_seed(seed)
     order = torch.randperm(tensor.numel(), generator=generator, device=tensor.device)
     return tensor.flatten()[order].reshape(tensor.shape)
-
-
-def _has_samples(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.is_floating_point() and value.dim() > 0
-
-
-def _uneven(tensor: torch.Tensor, seed: int, *_: Any) -> torch.Tensor:
-    """Multiplies each index of the first dimension by another number, from 0.25 to 0.75."""
-    generator = torch.Generator(tensor.device).manual_seed(seed)
-    order = torch.randperm(len(tensor), generator=generator, device=tensor.device)
-    factors = 0.25 + 0.5 * order / max(len(tensor) - 1, 1)
-    return tensor * factors.reshape(-1, *[1] * (tensor.dim() - 1)).to(tensor.dtype)
 
 
 def _repeated(tensor: torch.Tensor, seed: int, span: Span) -> torch.Tensor:

@@ -1,6 +1,9 @@
 """``torch.compile`` of originals: nobody waits while one compiles."""
 
 import contextlib
+import dataclasses
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -79,14 +82,14 @@ def sharing(noted):
 def test_the_gpu_is_held_while_a_graph_runs_and_not_while_one_is_compiled(events):
     compiled, prepared = prepared_for(TwoGraphs())
     compiled.compile(prepared, prepared.arguments, sharing(events))
-    assert events == 2 * ["compiles", "holds the GPU", "lets it go"]
+    held = ["holds the GPU", "lets it go"]
+    assert events == [*held, "compiles", *held, "compiles", *held]
 
 
 def test_a_later_call_holds_nothing_even_if_it_compiles_anew(events):
     compiled, prepared = prepared_for(TwoGraphs())
-    compiled.compile(prepared, prepared.arguments, sharing(events))
+    call = compiled.compile(prepared, prepared.arguments, sharing(events))
     del events[:]
-    call = compiled.get(prepared)
     x = torch.randn(7, 64)
     torch.testing.assert_close(call(x), TwoGraphs()(x))
     assert set(events) == {"compiles"}
@@ -102,9 +105,8 @@ def test_an_original_that_does_not_compile_has_no_baseline_and_keeps_nothing(eve
 
     monkeypatch.setattr(torch._inductor, "compile", compiling)
     compiled, prepared = prepared_for(TwoGraphs())
-    compiled.compile(prepared, prepared.arguments, sharing(events))
-    assert compiled.get(prepared) is None
-    assert events == ["compiles", "holds the GPU", "lets it go"]
+    assert compiled.compile(prepared, prepared.arguments, sharing(events)) is None
+    assert events.count("holds the GPU") == events.count("lets it go") == 3
 
 
 def test_an_original_is_compiled_once_for_its_sizes(events):
@@ -112,3 +114,30 @@ def test_an_original_is_compiled_once_for_its_sizes(events):
     for _ in range(2):
         compiled.compile(prepared, prepared.arguments, sharing(events))
     assert events.count("compiles") == 2
+
+
+def test_what_was_compiled_for_a_class_runs_for_its_other_targets(events):
+    for _ in range(10):  # as many as PyTorch would not compile anew
+        compiled, prepared = prepared_for(TwoGraphs())
+        assert compiled.compile(prepared, prepared.arguments, sharing(events)) is not None
+    assert events.count("compiles") == 2
+
+
+def test_a_baseline_is_at_hand_while_another_one_is_compiled():
+    compiled, prepared = prepared_for(TwoGraphs())
+    first = compiled.compile(prepared, prepared.arguments, contextlib.nullcontext)
+    running, done = threading.Event(), threading.Event()
+
+    @contextlib.contextmanager
+    def busy():
+        running.set()
+        assert done.wait(60)
+        yield
+
+    other = dataclasses.replace(prepared, probe=Probe("default", (("n", 7),), 1))
+    with ThreadPoolExecutor(1) as pool:
+        compiling = pool.submit(compiled.compile, other, prepared.arguments, busy)
+        assert running.wait(60)
+        assert compiled.compile(prepared, prepared.arguments, contextlib.nullcontext) is first
+        done.set()
+        assert compiling.result(60) is not None

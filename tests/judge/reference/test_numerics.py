@@ -568,6 +568,21 @@ def test_what_float64_rounds_to_zero_may_come_out():
     assert right(got, expect(original, exact))
 
 
+def test_a_mask_leaves_the_bounds_of_other_elements_as_they_are():
+    lowest = [torch.finfo(kind).min for kind in (torch.float32, torch.float64)]
+    original = torch.randn(32, 33)
+    original[:, 0] = 0
+    exact = original.double()
+    original[:, 29:], exact[:, 29:] = lowest
+    nearby = exact * (1 - 1e-6)
+    expected = expect(original, exact.clone(), nearby=[nearby])
+    assert right(original, expected)
+    for column, value in ((0, 1e-3), (0, 1e20), (1, 1e33)):
+        got = original.clone()
+        got[:, column] += value
+        assert not right(got, expected)
+
+
 def test_a_short_row_is_judged_by_its_own_scale():
     x = columns().t().contiguous()[:, :6]
     got = x.clone()

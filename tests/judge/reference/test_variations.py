@@ -1,7 +1,6 @@
 """Which other inputs, weights and attributes the original is asked for: all that it accepts."""
 
 import inspect
-from dataclasses import replace
 
 import pytest
 import torch
@@ -21,7 +20,6 @@ from pytest_kernelllm.judge.reference.variations import (
     OTHERS_THAN_GIVEN,
     OUT_OF_RANGE,
     REPEATED,
-    UNEVEN,
 )
 from pytest_kernelllm.judge.reference.weights import (
     ACROSS_ONE,
@@ -308,23 +306,6 @@ def test_rounding_errors_hardly_grow_through_normalized_layers(in_tf32, samples)
     assert not passes_for_all_samples(prepared)
     variances = prepared.module[0][1].running_var
     assert 2 < float(variances.max() / variances.min()) < 3  # a kernel must read each
-
-
-def averaging():
-    """Layers that see nothing of an image but its average, which is nearly the same for all that are drawn."""
-    pool = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 32))
-    return nn.Sequential(pool, *(block(32) for _ in range(16)), nn.Linear(32, 32)).eval()
-
-
-def test_samples_of_different_sizes_are_told_apart_where_those_given_are_not(in_tf32):
-    target = ReferenceOutputs(Target(averaging, lambda: (torch.rand(2, 3, 256, 256),)), "cpu", Policy(), None)
-    probe = Probe("default", (), 1, normalized=True)
-    assert target.prepare(probe).trivial == "another input's output"
-    uneven = target.prepare(replace(probe, stress=UNEVEN))
-    assert uneven.trivial is None
-    assert not passes_for_all_samples(uneven)
-    largest = uneven.arguments["input"].amax((1, 2, 3))
-    assert sorted(largest.tolist()) == pytest.approx([0.25, 0.75], abs=0.01)
 
 
 def test_a_module_without_weights_has_no_normalized_ones():
