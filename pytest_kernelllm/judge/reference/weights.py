@@ -61,7 +61,7 @@ def normalize(module: nn.Module, arguments: dict[str, Any], accepts: Accepts) ->
     With the weights that it is built with, each layer may shrink what differs between inputs, until nothing but biases is
     left of it in the outputs. So each layer's weight is divided by the standard deviation of its outputs over the batch,
     in the order in which they run (layer-sequential unit-variance initialisation, Mishkin and Matas, 2016), and batch norms
-    get the statistics of their inputs, as after training, and larger biases (``RAISED``).
+    get the means of their inputs, variances of the size of theirs, and larger biases (``RAISED``).
 
     Args:
         module: a module in evaluation mode.
@@ -124,7 +124,7 @@ def _averages(norm: _BatchNorm) -> bool:
 
 
 def _standardize(norm: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
-    """Sets a batch norm's running statistics to those of its input, where it has more than one value for each channel.
+    """Fits a batch norm's running statistics to its input, where that has more than one value for each channel.
 
     Variances keep their proportions and get the size of the input's: the variance of a few values alone, of two samples for
     example, may be tiny by chance, and dividing by it would leave rounding errors as large as what differs between inputs.
