@@ -3,7 +3,8 @@
 The ledger is a file whose bytes stand for units of memory; a lease locks as many bytes as it needs. The locks
 belong to open files (``F_OFD_SETLK``), so they hold between threads as between processes, and the system drops
 them when a process dies. The next in line holds a second lock, the turnstile, until it has its lease, so
-small leases do not overtake a large one for ever.
+small leases do not overtake a large one for ever. Leases of more than half the budget wait for each other before
+that: only one of them can be held, and others fit beside it meanwhile.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import fcntl
 import os
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 
 from pytest_kernelllm.judge.gpu_lock import FOLDER
 
@@ -48,8 +48,11 @@ class GpuLedger:
         """
         every = max(1, self.budget // UNIT)
         units = min(max(1, -(-needed // UNIT)), every)
-        with _opened(self._stem.with_suffix(".memory")) as ledger:
-            with _opened(self._stem.with_suffix(".memory-turnstile")) as turnstile:
+        with contextlib.ExitStack() as held:
+            if 2 * units > every:
+                fcntl.flock(held.enter_context(self._opened(".memory-large")), fcntl.LOCK_EX)
+            ledger = held.enter_context(self._opened(".memory"))
+            with self._opened(".memory-turnstile") as turnstile:
                 fcntl.flock(turnstile, fcntl.LOCK_EX)
                 free = [unit for unit in range(every) if _lock(ledger, unit, wait=False)]
                 for unit in free[units:]:
@@ -58,6 +61,15 @@ class GpuLedger:
                 for unit in taken:  # until those who have them are done
                     _lock(ledger, unit, wait=True)
             yield units * UNIT
+
+    @contextlib.contextmanager
+    def _opened(self, suffix: str) -> Iterator[int]:
+        path = self._stem.with_suffix(suffix)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            yield file
+        finally:
+            os.close(file)
 
 
 def _lock(file: int, unit: int, *, wait: bool) -> bool:
@@ -71,12 +83,3 @@ def _lock(file: int, unit: int, *, wait: bool) -> bool:
 
 def _unlock(file: int, unit: int) -> None:
     fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, fcntl.F_UNLCK, os.SEEK_SET, unit, 1, 0))
-
-
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        yield file
-    finally:
-        os.close(file)

@@ -146,6 +146,13 @@ class Judge:
             with self._leased(call, criteria, alone=True) as leased:
                 outcome = self._judged(candidate, criteria, leased)
                 waited += leased.waited
+        if outcome.out_of_memory and call is not None and call.rows and call.usual() <= leased.bytes:
+            # Its rows may depend on each other, and then a verdict takes more; less with inputs in the host's memory.
+            call = self._reference_outputs(criteria).expect_dependent_rows()
+            if call.least(self.policy) <= leased.bytes < call.usual():
+                with self._leased(call, criteria, alone=True) as leased:
+                    outcome = self._judged(candidate, criteria, leased)
+                    waited += leased.waited
         reason = outcome.reason
         if outcome.out_of_memory and call is not None and self._leases is not None:
             reason += self._leases.what_would_do(call)

@@ -19,8 +19,9 @@ from pytest_kernelllm.judge.memory import (
 )
 from pytest_kernelllm.judge.policy import Policy
 
-SHARE = 0.95
-"""Share of the GPU's memory that may be leased at most: processes without a lease hold a little, too."""
+SHARE = 0.92
+"""Share of the GPU's memory that may be leased at most: processes without a lease hold a little, too. Seven judges that wait
+hold about 6 GiB, contexts and caches; with 0.95 four verdicts over large inputs ran out of memory on a GPU of 80 GB."""
 
 CACHED = 1 << 28
 """Bytes of GPU memory that a judge may keep for its next candidate."""
@@ -32,6 +33,8 @@ class Lease:
 
     all: bool
     """Whether that is all that this judge may take."""
+    bytes: int = 0
+    """How much; 0: unknown."""
     worker: int | None = None
     """Bytes that a worker may allocate itself; None: no budget is set."""
     waited: float = 0.0
@@ -84,7 +87,7 @@ class Leases:
             if self._limited:
                 worker = max(UNIT, leased - OWN // 2 - (0 if call is None else call.shared))
             try:
-                yield Lease(leased + UNIT > self.budget, worker, waited)
+                yield Lease(leased + UNIT > self.budget, leased, worker, waited)
             finally:
                 release_cache(0 if self._limited else CACHED)
                 if call is not None and call.usual() > self.budget:

@@ -25,8 +25,8 @@ with GpuLedger(sys.argv[1], 8 * UNIT).lease(int(sys.argv[2]) * UNIT):
 def name():
     made = f"test-{uuid.uuid4()}"
     yield made
-    for suffix in ("memory", "memory-turnstile"):
-        Path(f"/tmp/kernelllm-{os.getuid()}-{made}.{suffix}").unlink()
+    for suffix in ("memory", "memory-turnstile", "memory-large"):
+        Path(f"/tmp/kernelllm-{os.getuid()}-{made}.{suffix}").unlink(missing_ok=True)
 
 
 @pytest.fixture
@@ -113,5 +113,20 @@ def test_a_large_lease_is_not_overtaken(name, hold):
     end_large.set()
     assert late.wait(30)
     end_late.set()
+    one.join(30)
+    two.join(30)
+
+
+def test_small_leases_pass_a_large_one_that_waits_for_another(name):
+    ledger = GpuLedger(name, 8 * UNIT)
+    first, end_first, one = lease_in_a_thread(ledger, 5)
+    assert first.wait(30)
+    second, end_second, two = lease_in_a_thread(ledger, 5)
+    assert not second.wait(0.2)
+    with ledger.lease(3 * UNIT):
+        assert not second.is_set()
+    end_first.set()
+    assert second.wait(30)
+    end_second.set()
     one.join(30)
     two.join(30)

@@ -83,6 +83,12 @@ class ReferenceOutputs:
         with self._preparing:
             return self._originals.call
 
+    def expect_dependent_rows(self) -> CallBytes:
+        """Counts from the next verdict on with rows that depend on each other, and returns the bytes of such a call."""
+        with self._preparing:
+            self._originals.expect_dependent_rows()
+            return self._originals.call
+
     @property
     def on_host(self) -> bool:
         """Whether large inputs lie in the host's memory, because the budget is too small for everything."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytest_kernelllm.core.records import Domain, TensorSpec
 from pytest_kernelllm.core.syntax import constant_int, expression, read_names, rename, stored_names
@@ -18,6 +18,7 @@ from pytest_kernelllm.generate.render.inductor.int64_offsets import (
     with_int64_offsets,
 )
 from pytest_kernelllm.generate.render.inductor.kernel_text import call_text, function_text
+from pytest_kernelllm.generate.render.inductor.named_parts import with_named_parts
 from pytest_kernelllm.generate.render.inductor.names import Names, as_identifier, kernel_names
 from pytest_kernelllm.generate.render.inductor.outputs import output_name, outputs, structure
 from pytest_kernelllm.generate.render.inductor.pipelined import with_pipelined_loops
@@ -66,7 +67,8 @@ def emit(
         RenderError: something has no form in a kernel module; the message names it.
     """
     emitter = _Emitter(program, binding, domain, tuning, kernel_name, parameters, taken)
-    return emitter.emit(ending or (lambda texts: [f"return {structure(binding.output, texts)}"]))
+    text = emitter.emit(ending or (lambda texts: [f"return {structure(binding.output, texts)}"]))
+    return replace(text, statements=with_named_parts(text.statements, emitter.locals))
 
 
 @dataclass(frozen=True)
