@@ -21,6 +21,8 @@ class LaunchRecorder:
     def __init__(self) -> None:
         """Starts with no launches counted."""
         self.count = 0
+        self._contexts = 0
+        """How many of the contexts below are entered. In none of them a launch costs almost nothing more, as calls are timed so."""
         self._left_out = False
         self._spans: list[tuple[Event, Event]] | None = None
         self._watch = OperationWatch()
@@ -45,7 +47,10 @@ class LaunchRecorder:
         def run(kernel: Any, *args: Any, **kwargs: Any) -> Any:
             if kwargs.get("warmup"):
                 return launch(kernel, *args, **kwargs)
-            return self._launch(launch, kernel, *args, **kwargs)
+            if self._contexts:
+                return self._launch(launch, kernel, *args, **kwargs)
+            self.count += 1
+            return launch(kernel, *args, **kwargs)
 
         cls.run = run
 
@@ -78,7 +83,7 @@ class LaunchRecorder:
         """A context in which ``watch`` counts torch's operations."""
         before, self._watch = self._watch, watch
         try:
-            with watch:
+            with watch, self._entered():
                 yield
         finally:
             self._watch = before  # the other one holds the memory that it guards
@@ -88,7 +93,8 @@ class LaunchRecorder:
         """A context in which launches do nothing."""
         self._left_out = True
         try:
-            yield
+            with self._entered():
+                yield
         finally:
             self._left_out = False
 
@@ -98,9 +104,18 @@ class LaunchRecorder:
         spans: list[tuple[Event, Event]] = []
         self._spans = spans
         try:
-            yield spans
+            with self._entered():
+                yield spans
         finally:
             self._spans = None
+
+    @contextlib.contextmanager
+    def _entered(self) -> Iterator[None]:
+        self._contexts += 1
+        try:
+            yield
+        finally:
+            self._contexts -= 1
 
 
 def milliseconds(spans: list[tuple[Event, Event]]) -> float:

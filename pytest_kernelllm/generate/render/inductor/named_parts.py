@@ -26,7 +26,9 @@ def with_named_parts(statements: Statements, names: Names) -> Statements:
         names: what is taken in it.
     """
     deepest = max((_steps(part) for each in statements for part in _parts(each)), default=0)
-    for steps in range(deepest, _STEPS - 1, -1):  # the longest first: their definitions then read the shorter ones
+    for steps in range(
+        deepest, _STEPS - 1, -1
+    ):  # the longest first: their definitions then read the shorter ones
         read = Counter(
             ast.unparse(part) for each in statements for part in _parts(each) if _steps(part) == steps
         )
@@ -69,8 +71,9 @@ def _parts(statement: str | Allocation) -> Iterator[ast.expr]:
 def _steps(node: ast.AST) -> int:
     """The attributes and literal subscripts after ``self``; 0 for any other expression."""
     match node:
-        case ast.Attribute(value=ast.Name(id="self")) | ast.Subscript(
-            value=ast.Name(id="self"), slice=ast.Constant()
+        case (
+            ast.Attribute(value=ast.Name(id="self"))
+            | ast.Subscript(value=ast.Name(id="self"), slice=ast.Constant())
         ):
             return 1
         case ast.Attribute(value=value) | ast.Subscript(value=value, slice=ast.Constant()):
