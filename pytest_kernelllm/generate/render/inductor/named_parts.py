@@ -1,8 +1,8 @@
 """Names the parts of ``self`` that a ``forward`` reads several times.
 
 ``nn.Module`` looks each attribute up in three dictionaries, and ``nn.Sequential`` counts its parts at each subscript:
-``self.blocks[9].expand_conv[1].running_mean`` takes 3.3 µs, where a launch takes about ten. A deep network, with four such
-attributes for each of its batch norms, spends most of its time in them.
+``self.blocks[9].expand_conv[1].running_mean`` takes 3.3 µs (on a CPU of 2026), about a third of a launch, and each batch norm of
+a deep network reads four such attributes.
 """
 
 from __future__ import annotations
