@@ -146,10 +146,10 @@ class Judge:
             with self._leased(call, criteria, alone=True) as leased:
                 outcome = self._judged(candidate, criteria, leased)
                 waited += leased.waited
-        if outcome.out_of_memory and call is not None and call.rows and call.usual() <= leased.bytes:
-            # Its rows may depend on each other, and then a verdict takes more; less with inputs in the host's memory.
-            call = self._reference_outputs(criteria).expect_dependent_rows()
-            if call.least(self.policy) <= leased.bytes < call.usual():
+        if outcome.out_of_memory and call is not None and call.usual() <= leased.bytes:
+            # A run without data tells neither what an operation allocates itself nor whether rows depend on each other.
+            call = self._reference_outputs(criteria).keep_on_host()
+            if call.least(self.policy) <= leased.bytes:
                 with self._leased(call, criteria, alone=True) as leased:
                     outcome = self._judged(candidate, criteria, leased)
                     waited += leased.waited

@@ -90,7 +90,7 @@ class Leases:
                 yield Lease(leased + UNIT > self.budget, leased, worker, waited)
             finally:
                 release_cache(0 if self._limited else CACHED)
-                if call is not None and call.usual() > self.budget:
+                if call is not None and (alone or call.usual() > self.budget):
                     release_host_cache()
 
     def what_would_do(self, call: CallBytes) -> str:

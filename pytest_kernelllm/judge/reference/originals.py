@@ -101,10 +101,10 @@ class Originals:
         """Whether large inputs are kept in the host's memory."""
         return self._budget is not None and self.call.usual() > self._budget
 
-    def expect_dependent_rows(self) -> None:
-        """Counts with rows that depend on each other: a call without data does not tell."""
+    def keep_on_host(self) -> None:
+        """Keeps them there from now on, and counts with rows that depend on each other."""
         self.call = replace(self.call, rows=False)
-        self.__dict__.pop("on_host", None)
+        self.on_host = True
 
     def with_weights(self, case: Case, probe: Probe, drawn: dict[str, Any]) -> Modules:
         """Returns the module with the probe's weights; built once for successive probes that share them.

@@ -83,10 +83,10 @@ class ReferenceOutputs:
         with self._preparing:
             return self._originals.call
 
-    def expect_dependent_rows(self) -> CallBytes:
-        """Counts from the next verdict on with rows that depend on each other, and returns the bytes of such a call."""
+    def keep_on_host(self) -> CallBytes:
+        """Keeps large inputs in the host's memory from the next verdict on, and returns the most that a call may take then."""
         with self._preparing:
-            self._originals.expect_dependent_rows()
+            self._originals.keep_on_host()
             return self._originals.call
 
     @property

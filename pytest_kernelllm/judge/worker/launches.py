@@ -22,7 +22,7 @@ class LaunchRecorder:
         """Starts with no launches counted."""
         self.count = 0
         self._contexts = 0
-        """How many of the contexts below are entered. In none of them a launch costs almost nothing more, as calls are timed so."""
+        """How many of the contexts below are entered. Outside of them calls are timed, so a launch costs little more."""
         self._left_out = False
         self._spans: list[tuple[Event, Event]] | None = None
         self._watch = OperationWatch()

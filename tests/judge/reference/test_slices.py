@@ -305,3 +305,14 @@ def test_a_tolerance_of_the_marker_may_be_stricter_than_the_rounding_bound():
     assert agrees(near, original, POLICY)
     assert agrees(near, original, POLICY, tolerance=1e-3)
     assert not agrees(near, original, POLICY, tolerance=1e-7)
+
+
+def test_inputs_are_kept_on_the_host_once_memory_ran_out():
+    target = references(of(lambda x: x / x.norm()), policy=SLICED, budget=1 << 40)
+    assert not prepare(target).on_host
+    assert target.call.rows  # what a run without data says
+    assert not target.keep_on_host().rows
+    prepared = target.prepare(Probe("default", (("n", 23),), 3))
+    assert prepared.on_host
+    assert passes(prepared, prepared.arguments["x"] / prepared.arguments["x"].norm())
+    assert not passes(prepared, prepared.arguments["x"] / prepared.arguments["x"].norm() * 1.01)
