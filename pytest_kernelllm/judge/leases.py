@@ -20,8 +20,8 @@ from pytest_kernelllm.judge.memory import (
 from pytest_kernelllm.judge.policy import Policy
 
 SHARE = 0.92
-"""Share of the GPU's memory that may be leased at most: processes without a lease hold a little, too. Eight judges that wait
-hold up to 6 GiB, contexts and caches; a verdict that leased 0.95 of 80 GB beside them ran out of memory."""
+"""Share of the GPU's memory that may be leased at most: processes without a lease hold a little, too. By estimate, eight
+judges that wait hold 6 GiB, contexts and caches."""
 
 CACHED = 1 << 28
 """Bytes of GPU memory that a judge may keep for its next candidate."""

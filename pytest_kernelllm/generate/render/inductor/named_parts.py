@@ -1,8 +1,8 @@
 """Names the parts of ``self`` that a ``forward`` reads several times.
 
 ``nn.Module`` looks each attribute up in three dictionaries, and ``nn.Sequential`` counts its parts at each subscript:
-``self.blocks[9].expand_conv[1].running_mean`` takes 3.3 µs (on a CPU of 2026), about a third of a launch, and each batch norm of
-a deep network reads four such attributes.
+``self.blocks[9].expand_conv[1].running_mean`` takes 3.3 µs, measured on a CPU, and each batch norm of a deep network
+reads four such attributes.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ def with_named_parts(statements: Statements, names: Names) -> Statements:
         names: what is taken in it.
     """
     deepest = max((_steps(part) for each in statements for part in _parts(each)), default=0)
-    for steps in range(
-        deepest, _STEPS - 1, -1
-    ):  # the longest first: their definitions then read the shorter ones
+    # The longest first: their definitions then read the shorter ones.
+    for steps in range(deepest, _STEPS - 1, -1):
         read = Counter(
             ast.unparse(part) for each in statements for part in _parts(each) if _steps(part) == steps
         )
