@@ -49,7 +49,7 @@ def main() -> int:
             print(f"{file.parent.name}/{file.stem}: {error}")
             counts["not"] += 1
             continue
-        figures = (call.usual(), call.least(Policy()), call.dependent())
+        figures = (call.usual(), call.least(Policy(), budget), call.dependent())
         fits = [figure <= budget for figure in figures]
         how = list(counts)[0 if fits[0] else 1 if fits[1] else 2]
         counts[how] += 1

@@ -149,7 +149,7 @@ class Judge:
         if outcome.out_of_memory and call is not None and call.usual() <= leased.bytes:
             # A run without data tells neither what an operation allocates itself nor whether rows depend on each other.
             call = self._reference_outputs(criteria).keep_on_host()
-            if call.least(self.policy) <= leased.bytes:
+            if call.least(self.policy, leased.bytes) <= leased.bytes:
                 with self._leased(call, criteria, alone=True) as leased:
                     outcome = self._judged(candidate, criteria, leased)
                     waited += leased.waited

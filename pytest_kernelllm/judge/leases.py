@@ -79,7 +79,7 @@ class Leases:
         """
         needed = self.budget
         if call is not None and not alone:
-            needed = call.usual() if call.usual() <= self.budget else call.least(self._policy)
+            needed = call.usual() if call.usual() <= self.budget else call.least(self._policy, self.budget)
         start = time.perf_counter()
         with self._ledger.lease(needed) as leased:
             waited = time.perf_counter() - start
@@ -95,7 +95,8 @@ class Leases:
 
     def what_would_do(self, call: CallBytes) -> str:
         """Says how much memory would do, if that is more than may be used; else empty."""
-        needed = next((n for n in (call.least(self._policy), call.usual()) if n > self.budget), 0)
+        least = call.least(self._policy, self.budget)
+        needed = next((n for n in (least, call.usual()) if n > self.budget), 0)
         if not needed:
             return ""
         return f"; about {needed / 2**30:.0f} GiB would do, and {self.budget / 2**30:.0f} GiB may be used"

@@ -74,14 +74,15 @@ class CallBytes:
         """Returns the bytes that may stay in the judge's cache while a worker runs: ``usual`` has room for them."""
         return self.inputs + self.outputs + ROOFLINE
 
-    def least(self, policy: Policy) -> int:
+    def least(self, policy: Policy, budget: int) -> int:
         """Returns the bytes of a verdict whose inputs lie in the host's memory, see ``reference.originals``.
 
         Always there: the memory shared with the worker, and the original's state. One at a time: inputs as they are
-        drawn, a call of the original or the candidate, and a slice in float64.
+        drawn, a call of the original or the candidate, and a slice in float64; or a whole call in float64, where rows
+        depend on each other and ``budget`` has room for it.
         """
         if not self.rows:
-            return self.dependent()
+            return self.in_float64() if self.in_float64() <= budget else self.dependent()
         elements = max(policy.slice_elements, self.row)
         part = min(1.0, elements * 4 / max(self.inputs, self.outputs, 1))
         elements = min(elements, max(self.inputs, self.outputs) // 2)
@@ -90,11 +91,15 @@ class CallBytes:
         whole = self.outputs + CONFIRM_BYTES * elements
         return OWN + self.shared + self.state + max(self.drawn, self.peak, cut, whole, ROOFLINE)
 
+    def in_float64(self) -> int:
+        """Returns the same where rows depend on each other, and float64 is computed on the GPU, with copies made in turn."""
+        call = max(3 * self.inputs, 2 * (self.inputs + self.peak)) + 2 * self.state
+        return OWN + self.shared + self.state + max(self.drawn, call, ROOFLINE)
+
     def dependent(self) -> int:
-        """Returns the same where rows depend on each other: then float64 is computed on the CPU."""
-        call = self.inputs + self.peak
-        errors = SLICE_BYTES // 4 * self.outputs  # of float32
-        return OWN + self.shared + self.state + max(self.drawn, call, errors, ROOFLINE)
+        """Returns the same where float64 is computed on the CPU."""
+        call = self.inputs + self.peak + self.outputs  # the original's are there while it is asked again
+        return OWN + self.shared + self.state + max(self.drawn, call, ROOFLINE)
 
 
 def most(calls: Iterable[CallBytes]) -> CallBytes:

@@ -181,14 +181,14 @@ def test_a_verdict_takes_no_more_than_its_lease(name, tmp_path):
     *_, text, budget = CALLS[name]
     live = live_of(tmp_path, name)
     call = ReferenceOutputs(live, "cuda", Policy(), None).call
-    assert call.least(Policy()) <= budget * GIB < call.usual()
+    assert call.least(Policy(), budget * GIB) <= budget * GIB < call.usual()
     with most_used() as used:
         verdict = verdict_on(live, IMPORTS + text, budget * GIB)
     assert verdict.accepted, verdict.reason
     [timing] = verdict.timing
     assert timing.note == ""
     assert timing.compiled is not None
-    assert used() <= call.least(Policy()), f"{used() / GIB:.2f} GiB"
+    assert used() <= call.least(Policy(), budget * GIB), f"{used() / GIB:.2f} GiB"
     if name == "large":
         assert verdict.seconds < 60, verdict.durations
 

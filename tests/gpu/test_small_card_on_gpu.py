@@ -85,7 +85,7 @@ def test_where_there_is_memory_it_is_timed_at_its_own_size(decide):
 
 
 def test_a_case_that_cannot_be_smaller_is_inconclusive_and_says_what_helps(decide):
-    with left(6 * GIB):
+    with left(4 * GIB):
         verdict = decide(FIXED, GOOD, min_speedup=0.0)
     assert verdict.verdict == "inconclusive"
     assert "memory" in verdict.reason
@@ -108,7 +108,7 @@ def test_a_candidate_that_finds_too_little_memory_is_timed_at_a_smaller_size_too
 
 
 def test_a_candidate_that_finds_too_little_memory_is_not_refused_for_it(decide):
-    with left(9 * GIB):
+    with left(7 * GIB):
         verdict = decide(FIXED.replace(str(N), str(N // 2)), HUNGRY, min_speedup=0.0)
     assert verdict.verdict == "inconclusive", verdict.reason
     assert "too little GPU memory" in verdict.reason

@@ -20,6 +20,9 @@ Change = Callable[[torch.Tensor], torch.Tensor]
 
 LOW_PRECISION = frozenset({torch.float32, torch.float16, torch.bfloat16})
 
+SPARED = 1 << 20
+"""Bytes that a tensor may hold beyond those it shows."""
+
 _NOISE = 65_537
 """Random numbers drawn per tensor. Larger tensors repeat them; a prime period is out of step with
 ordinary widths."""
@@ -70,6 +73,20 @@ def moved(module: nn.Module, device: str) -> nn.Module:
             if type(value) is torch.Tensor:
                 vars(part)[name] = value.to(device)
     return copied_module
+
+
+class Rows(nn.Module):
+    """Gives some rows of each of a module's outputs, in a list."""
+
+    def __init__(self, module: nn.Module, rows: slice) -> None:
+        """``rows`` are those of the outputs' first dimensions."""
+        super().__init__()
+        self.module = module
+        self.rows = rows
+
+    def forward(self, **arguments: Any) -> list[torch.Tensor]:
+        """Calls the module, and returns copies, so that the outputs are not kept."""
+        return [leaf[self.rows].clone() for leaf in flatten(self.module(**arguments))[1]]
 
 
 class Updating(nn.Module):
@@ -184,7 +201,15 @@ def run_original(
     module: nn.Module, arguments: dict[str, Any], place: Change = torch.clone
 ) -> tuple[Any, list[Any]]:
     """Returns the structure and leaves of ``call_original``'s outputs."""
-    return flatten(call_original(module, arguments, place=place))
+    structure, leaves = flatten(call_original(module, arguments, place=place))
+    return structure, list(map(compact, leaves))
+
+
+def compact(leaf: Any) -> Any:
+    """Returns a tensor that holds no more memory than it shows: that of a loss is the errors of all elements."""
+    if not isinstance(leaf, torch.Tensor) or not leaf.is_contiguous():
+        return leaf
+    return leaf.clone() if leaf.untyped_storage().nbytes() > 2 * leaf.nbytes + SPARED else leaf
 
 
 def mapped(arguments: dict[str, Any], change: Change) -> dict[str, Any]:
@@ -203,15 +228,15 @@ def run_in_float64(module: nn.Module, arguments: dict[str, Any], change: Change 
     exact = copied(module, lambda tensor: tensor, torch.clone)
     inputs = mapped(arguments, change)
     with torch.no_grad(), Float64Mode():
-        return flatten(exact(**inputs))[1]
+        return list(map(compact, flatten(exact(**inputs))[1]))
 
 
 def run_in_half(
-    module: nn.Module, arguments: dict[str, Any], placed: Callable[[dict[str, Any]], dict[str, Any]] = dict
+    module: nn.Module, arguments: dict[str, Any], place: Change = torch.Tensor.detach
 ) -> list[Any] | None:
     """Returns the outputs' leaves in bfloat16; None where nothing is float32, or the module fails at it.
 
-    ``placed`` returns arguments on the module's device.
+    ``place`` returns an argument on the module's device.
     """
     tensors = [*module.parameters(), *module.buffers(), *arguments.values()]
     if not any(isinstance(t, torch.Tensor) and t.dtype == torch.float32 for t in tensors):
@@ -221,10 +246,10 @@ def run_in_half(
         return tensor.to(torch.bfloat16) if tensor.dtype == torch.float32 else tensor.clone()
 
     half = copied(module, halve)
-    halved = mapped(arguments, halve)
+    halved = mapped(arguments, lambda tensor: halve(place(tensor)))
     try:
         with torch.no_grad():
-            return flatten(half(**placed(halved)))[1]
+            return list(map(compact, flatten(half(**halved))[1]))
     except Exception:  # e.g. an operation without a half-precision version; user code may raise anything
         return None
 

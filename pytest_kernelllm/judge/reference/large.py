@@ -22,6 +22,7 @@ from pytest_kernelllm.judge.reference.prepared import (
     PreparedProbe,
     Sliced,
     bytes_of,
+    form_of,
     tensors_of_call,
 )
 from pytest_kernelllm.judge.reference.probes import Probe
@@ -91,7 +92,7 @@ class LargeCalls:
             lambda arguments: calls.run_in_float64(modules.exact, self._originals.placed(arguments)),
             policy.slice_elements,
         )
-        return SlicedCase(slicing, structure, tuple(map(_form, leaves))) if slicing else None
+        return SlicedCase(slicing, structure, tuple(map(form_of, leaves))) if slicing else None
 
     def prepare_slices(
         self, probe: Probe, modules: Modules, drawn: dict[str, Any], sliced: SlicedCase
@@ -236,8 +237,3 @@ class LargeCalls:
     def _cut(self, slicing: Slicing, arguments: dict[str, Any], rows: slice) -> dict[str, Any]:
         """Returns the arguments of a call for some of the rows, where the original runs."""
         return self._originals.placed(slicing.cut(arguments, rows))
-
-
-def _form(leaf: torch.Tensor) -> torch.Tensor:
-    """Returns a tensor of the same shape, strides and dtype without data."""
-    return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device="meta")

@@ -24,7 +24,9 @@ from pytest_kernelllm.judge.reference.needs import call_bytes
 from pytest_kernelllm.judge.reference.prepared import bytes_of, tensors_of_call
 from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.reference.subject import Subject
-from pytest_kernelllm.judge.reference.variations import Change, Span
+from pytest_kernelllm.judge.reference.variations import Span
+
+ChangeOfPart = Callable[..., torch.Tensor]
 
 KEPT = 2
 """Sets of weights whose modules are kept for the next probe."""
@@ -59,6 +61,10 @@ class Modules:
         if directions not in self._nearby:
             self._nearby[directions] = [self._copied(change) for change in self.changes(directions)]
         return iter(self._nearby[directions])
+
+    def giving_rows(self, rows: slice) -> Modules:
+        """Returns the modules such that they give these rows of each output."""
+        return replace(self, perturbed=calls.Rows(self.perturbed, rows))
 
     def giving_buffers(self, names: tuple[str, ...]) -> Modules:
         """Returns the modules such that they give these buffers after a call instead of their outputs."""
@@ -182,7 +188,7 @@ class Originals:
         return tensor if self.on_host and tensor.is_pinned() else tensor.clone()
 
     def changed(
-        self, tensor: torch.Tensor, change: Change, rows: int = 0, *, own: bool = True
+        self, tensor: torch.Tensor, change: ChangeOfPart, rows: int = 0, *, own: bool = True
     ) -> torch.Tensor:
         """Returns a changed input.
 
@@ -190,7 +196,7 @@ class Originals:
 
         Args:
             tensor: the input.
-            change: how it is changed.
+            change: how it is changed; called with the number of the part, too, where it is in the host's memory.
             rows: how many at once; 0: as many as have the elements of a slice.
             own: whether the result is a tensor of its own. Otherwise an input in the host's memory is changed in place.
         """
@@ -210,12 +216,18 @@ class Originals:
     def run_in_float64(
         self, module: torch.nn.Module, arguments: dict[str, Any], change: calls.Change = calls.to_float64
     ) -> list[Any]:
-        """Runs a float64 module, see ``calls.run_in_float64``: on the CPU where large arguments lie there."""
-        if not self.lie_on_host(arguments):
-            return calls.run_in_float64(module, arguments, change)
+        """Runs a float64 module on ``float64_device``, see ``calls.run_in_float64``. Returns leaves where the original runs."""
+        device = self.float64_device(arguments)
+        if device == self.device:
+            return calls.run_in_float64(module, arguments, lambda tensor: change(tensor.to(device)))
         there = calls.mapped(arguments, torch.Tensor.cpu)
         leaves = calls.run_in_float64(calls.moved(module, "cpu"), there, change)
         return [leaf.to(self.device) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+
+    def float64_device(self, arguments: dict[str, Any]) -> str:
+        """Returns where the original runs in float64: on the CPU where large arguments lie there, and the GPU has no room."""
+        small = self._budget is not None and self.call.in_float64() > self._budget
+        return "cpu" if small and self.lie_on_host(arguments) else self.device
 
     def lie_on_host(self, arguments: dict[str, Any]) -> bool:
         """Whether arguments lie in the host's memory, and the original runs elsewhere."""

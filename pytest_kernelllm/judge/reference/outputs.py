@@ -15,6 +15,7 @@ from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import calls, numerics
 from pytest_kernelllm.judge.reference.acceptance import Unasked as Unasked
 from pytest_kernelllm.judge.reference.compiled import CompiledOriginals
+from pytest_kernelllm.judge.reference.dependent import DependentRows
 from pytest_kernelllm.judge.reference.gradients import Gradients, expected_gradients
 from pytest_kernelllm.judge.reference.inputs import Inputs
 from pytest_kernelllm.judge.reference.large import LargeCalls
@@ -72,6 +73,7 @@ class ReferenceOutputs:
         self._inputs = Inputs(self._originals)
         self._truth = Truth(self._originals, tolerance)
         self._large = LargeCalls(self._originals, self._inputs, self._truth, self.comparable)
+        self._dependent = DependentRows(self._originals, self._inputs, self._truth)
         self._kept: OrderedDict[Probe, PreparedProbe] = OrderedDict()
         self._gradients: OrderedDict[Probe, Gradients] = OrderedDict()
         self._updated: dict[str, tuple[str, ...]] = {}
@@ -200,6 +202,14 @@ class ReferenceOutputs:
             arguments = self._inputs.changed(drawn, changes)
             output = calls.call_original(modules.perturbed, arguments, place=self._originals.place)
         structure, original = self.comparable(probe, modules, arguments, output)
+        del output
+        if slicing := self._dependent.slicing(original):
+            rows = self._dependent.expected(probe, modules, arguments, structure, original, slicing)
+            trivial = self._dependent.passing_trivial(probe, modules, arguments, rows, changes, drawn)
+            updates = self._updates(modules, arguments, probe)
+            return PreparedProbe(
+                probe, modules.perturbed, arguments, rows, trivial, updates, on_host=self._originals.on_host
+            )
         expected, enough_memory = self._truth.expected(structure, original, modules, arguments, probe)
         other = self._inputs.other(modules.perturbed, probe, changes, drawn) if enough_memory else None
         trivial = self._truth.passing_trivial(modules.perturbed, arguments, expected, other, enough_memory)
@@ -227,6 +237,7 @@ class ReferenceOutputs:
         with self._originals.in_stage(RUNNING):
             refuse_incomparable(output, probe)
             structure, original = flatten(output)
+            original = list(map(calls.compact, original))
             if probe.case not in self._updated:
                 place = self._originals.place
                 updated = updated_buffers(modules.perturbed, arguments, probe, place)

@@ -120,3 +120,8 @@ def tensors_of_call(
 def bytes_of(tensors: Iterable[torch.Tensor]) -> int:
     """Returns the bytes of all elements."""
     return sum(t.numel() * t.itemsize for t in tensors)
+
+
+def form_of(leaf: torch.Tensor) -> torch.Tensor:
+    """Returns a tensor of the same shape, strides and dtype without data."""
+    return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device="meta")

@@ -129,14 +129,20 @@ class Truth:
         expected: Expected,
         other: list[torch.Tensor] | None,
         enough_memory: bool,
+        shown: dict[str, Any] | None = None,
     ) -> str | None:
-        """Returns the name of a trivial output that would pass, or None."""
+        """Returns the name of a trivial output that would pass, or None.
+
+        ``shown`` are the arguments of which one passed through would be such an output; None: all of them.
+        """
         with self._originals.in_stage(RUNNING):
             half = None
             # A user who sets a tolerance accepts such errors.
             if enough_memory and self._tolerance is None:
-                half = calls.run_in_half(module, arguments, self._originals.placed)
-            return passing_trivial_output(expected, arguments, other, half, self._policy, self._tolerance)
+                half = calls.run_in_half(module, arguments, self._originals.place)
+            return passing_trivial_output(
+                expected, arguments if shown is None else shown, other, half, self._policy, self._tolerance
+            )
 
     def _exact(
         self, modules: Modules, arguments: dict[str, Any], original: list[torch.Tensor]
@@ -169,7 +175,7 @@ class Truth:
     ) -> list[list[torch.Tensor]]:
         """Returns the leaves in float64 for each perturbation of weights and inputs."""
         nearby = []
-        where = "cpu" if self._originals.lie_on_host(arguments) else self._originals.device
+        where = self._originals.float64_device(arguments)
         changes = self._originals.perturbations(seed, where, directions)
         for module, change in zip(modules.nearby(directions), changes, strict=True):
             try:
@@ -202,12 +208,12 @@ class Truth:
         few = any(leaf.numel() <= FEW for leaf in original)
         if not (few or EQUAL & {probe.stress, *probe.stripes}):
             return
-        where = "cpu" if self._originals.lie_on_host(arguments) else self._originals.device
-        there = calls.mapped(arguments, lambda tensor: tensor.to(where))
+        where = self._originals.float64_device(arguments)
         elements = _elements(arguments)
         for further in range(TRIES if few and elements <= SMALL else times):
             change = next(self._originals.perturbations(probe.seed + further, where))
-            near = calls.mapped(there, partial(_near, change=change))
+            move = partial(_near, change=change, device=where)
+            near = calls.mapped(arguments, partial(self._originals.changed, change=move))
             if exact := self._attempt(partial(self._originals.run_in_float64, modules.exact, near)):
                 orders = (contextlib.nullcontext(), Reordered())
                 found = [self._attempt(partial(self._run, modules, near), order) for order in orders]
@@ -249,7 +255,7 @@ class Truth:
         if self._policy.judge_bytes is not None:
             room = self._policy.judge_bytes
         elif self._originals.lie_on_host(arguments):
-            return True  # float64 is computed on the CPU
+            return True  # their lease has room, or float64 is computed on the CPU
         elif self._originals.device.startswith("cuda"):
             free = torch.cuda.mem_get_info()[0]
             room = free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
@@ -260,8 +266,12 @@ def _elements(arguments: dict[str, Any]) -> int:
     return sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
 
 
-def _near(tensor: torch.Tensor, change: calls.Change) -> torch.Tensor:
-    """Returns a slightly perturbed tensor of the same dtype; tiny numbers grow to the steps of numbers about 1."""
+def _near(tensor: torch.Tensor, part: int = 0, *, change: calls.Change, device: str) -> torch.Tensor:
+    """Returns a slightly perturbed tensor of the same dtype; tiny numbers grow to the steps of numbers about 1.
+
+    ``part`` is the number of its rows' group, where it is changed some rows after the other.
+    """
+    tensor = tensor.to(device)
     near = change(tensor)
     if tensor.is_floating_point():
         tiny = tensor.abs() < torch.finfo(torch.float32).eps

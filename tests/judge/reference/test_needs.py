@@ -80,13 +80,20 @@ def test_a_small_call_is_not_tried():
 def test_an_elementwise_call_needs_its_input_twice_its_output_and_two_gib_at_least():
     call = call_of(of(torch.relu), ("n", 24576))
     assert call.inputs == 6 * GIB
-    assert call.least(Policy()) == pytest.approx(3 * 6 * GIB + OWN, rel=0.02)
-    assert call.usual() > 24 * GIB > call.least(Policy())
+    assert call.least(Policy(), 24 * GIB) == pytest.approx(3 * 6 * GIB + OWN, rel=0.02)
+    assert call.usual() > 24 * GIB > call.least(Policy(), 24 * GIB)
 
 
-def test_a_loss_needs_its_inputs_twice_and_what_its_call_takes():
+def test_a_loss_needs_its_inputs_twice_and_what_its_call_takes_more_in_float64():
     call = call_of(lambda: Two(lambda x, y: (x - y).mean()), ROWS, ROWS)
-    assert call.least(Policy()) == pytest.approx(2 * call.inputs + SIZE + OWN, rel=0.01)
+    on_cpu, on_gpu = 2 * call.inputs + SIZE + OWN, 3 * call.inputs + 2 * SIZE + OWN
+    assert call.least(Policy(), on_cpu) == call.dependent() == pytest.approx(on_cpu, rel=0.01)
+    assert call.least(Policy(), 2 * on_gpu) == call.in_float64() == pytest.approx(on_gpu, rel=0.01)
+
+
+def test_a_loss_holds_the_errors_of_all_elements_within_one_operation():
+    call = call_of(lambda: Two(nn.functional.smooth_l1_loss), ROWS, ROWS)
+    assert call.peak == SIZE + 4
 
 
 def test_of_several_cases_the_largest_numbers_count():

@@ -472,3 +472,14 @@ def test_large_weights_are_not_kept_between_verdicts(width):
     target.forget()
     kept = [t for m in target._originals._modules.values() for t in m.perturbed.parameters()]
     assert bool(kept) == (width == 64)
+
+
+def test_the_result_of_a_loss_does_not_hold_the_errors_of_all_elements():
+    def loss(x):
+        return nn.functional.smooth_l1_loss(x, x.flip(0))
+
+    target = references(of(loss), lambda n: torch.randn(n, 1 << 17))
+    expected = prepare(target).expected
+    leaves = [*expected.original, *expected.exact]
+    assert [leaf.numel() for leaf in leaves] == [1, 1]
+    assert all(leaf.untyped_storage().nbytes() <= 8 for leaf in leaves)

@@ -191,3 +191,26 @@ def test_another_probes_inputs_are_written(judged):
     for probe in (other, other, prepared):
         uploaded.write_inputs(probe)
         assert torch.equal(uploaded.inputs["x"], probe.arguments["x"])
+
+
+class Asked(Exception):
+    """A closer look was taken."""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "asked"), [(1.0, False), (float("nan"), False), (2e-5, True), (float("inf"), True)]
+)
+def test_only_what_might_be_right_is_looked_at_more_closely(wrong, asked):
+    def closely():
+        raise Asked
+
+    target = references(Watched)
+    prepared = replace(target.prepare(Probe("default", (("n", ROWS),), 1)), closely=closely)
+    output = prepared.module(**prepared.arguments)
+    output[3, 7] += wrong
+    allocator = Allocator(torch.device("cpu"))
+    judging = Judging(None, allocator, target, Findings({"values": "correctness"}), random.Random(1))
+    uploaded = Uploaded({}, {}, {}, [(output, {})], 7)
+    with pytest.raises(Asked if asked else Decision):
+        check_outputs(judging, uploaded, prepared, "values")
+    allocator.close()

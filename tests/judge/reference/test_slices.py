@@ -112,10 +112,31 @@ def test_independent_rows_are_compared_in_slices(name, sliced):
 
 
 @pytest.mark.parametrize("name", DEPENDENT)
-def test_rows_that_depend_on_others_are_compared_together(name, sliced):
-    prepared = prepare(sliced(DEPENDENT[name]))
+def test_rows_that_depend_on_others_are_compared_together(name):
+    prepared = prepare(references(DEPENDENT[name], policy=SLICED))
     assert not isinstance(prepared.expected, Sliced)
     assert passes(prepared, prepared.module(**prepared.arguments).detach())
+
+
+@pytest.mark.parametrize("name", DEPENDENT)
+def test_where_memory_is_scarce_rows_that_depend_on_others_are_computed_together_and_compared_in_slices(name):
+    target = references(DEPENDENT[name], policy=SLICED, budget=SCARCE)
+    prepared = prepare(target)
+    output = prepared.module(**prepared.arguments).detach()
+    rows = len(output) if output.dim() else 0
+    assert isinstance(prepared.expected, Sliced) == (rows > 1)
+    assert passes(prepared, output)
+    assert prepared.trivial is None
+    together = references(DEPENDENT[name], policy=SLICED).prepare(prepared.probe)
+    assert prepared.bytes == together.bytes
+    if rows > 1:
+        for piece, expected in parts(prepared):
+            torch.testing.assert_close(
+                expected.exact[0], together.expected.exact[0][piece], rtol=1e-12, atol=0
+            )
+    last = output.view(-1)[-1:]
+    last += 1e-3 * (1 + last.abs())
+    assert not passes(prepared, output)
 
 
 def test_a_kernel_may_err_as_the_original_does_for_all_rows_together(sliced):
