@@ -139,20 +139,19 @@ class Judge:
         """
         start = time.perf_counter()
         call = None if self._leases is None else self._call_bytes(criteria)
-        with self._leased(call, criteria, alone=False) as leased:
-            outcome = self._judged(candidate, criteria, leased)
-            waited = leased.waited
-        if outcome.out_of_memory and not leased.all:
-            with self._leased(call, criteria, alone=True) as leased:
+        waited, alone = 0.0, False
+        while True:
+            with self._leased(call, criteria, alone=alone) as leased:
                 outcome = self._judged(candidate, criteria, leased)
                 waited += leased.waited
-        if outcome.out_of_memory and call is not None and call.usual() <= leased.bytes:
-            # A run without data tells neither what an operation allocates itself nor whether rows depend on each other.
-            call = self._reference_outputs(criteria).keep_on_host()
-            if call.least(self.policy, leased.bytes) <= leased.bytes:
-                with self._leased(call, criteria, alone=True) as leased:
-                    outcome = self._judged(candidate, criteria, leased)
-                    waited += leased.waited
+            if not outcome.out_of_memory:
+                break
+            if call is not None and leased.nearly_all and (less := self._call_with_less(criteria)):
+                call, alone = less, False
+            elif not leased.all:
+                alone = True
+            else:
+                break
         reason = outcome.reason
         if outcome.out_of_memory and call is not None and self._leases is not None:
             reason += self._leases.what_would_do(call)
@@ -208,12 +207,24 @@ class Judge:
         except (Exception, SystemExit):  # which the first probe reports
             return None
 
+    def _call_with_less(self, criteria: Criteria) -> CallBytes | None:
+        """Returns the bytes of a call once inputs lie in the host's memory; None if they do, or it would take too much then.
+
+        A run without data tells neither what an operation allocates itself nor whether rows depend on each other.
+        """
+        references = self._reference_outputs(criteria)
+        if self._leases is None or references.on_host:
+            return None
+        call = references.keep_on_host()
+        return call if self._leases.fits(call) else None
+
     @contextlib.contextmanager
     def _leased(self, call: CallBytes | None, criteria: Criteria, *, alone: bool) -> Iterator[Lease]:
         if self._leases is None:
             yield EVERYTHING
             return
-        with self._leases.hold(call, alone) as lease:
+        on_host = call is not None and self._reference_outputs(criteria).on_host
+        with self._leases.hold(call, alone=alone, on_host=on_host) as lease:
             try:
                 yield lease
             finally:

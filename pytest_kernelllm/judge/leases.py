@@ -19,6 +19,9 @@ from pytest_kernelllm.judge.memory import (
 )
 from pytest_kernelllm.judge.policy import Policy
 
+NEARLY_ALL = 0.8
+"""Share of the memory with which a verdict that ran out of it hardly did so for its neighbours."""
+
 SHARE = 0.92
 """Share of the GPU's memory that may be leased at most: processes without a lease hold a little, too. By estimate, eight
 judges that wait hold 6 GiB, contexts and caches."""
@@ -33,8 +36,8 @@ class Lease:
 
     all: bool
     """Whether that is all that this judge may take."""
-    bytes: int = 0
-    """How much; 0: unknown."""
+    nearly_all: bool = True
+    """Whether more than that would hardly help."""
     worker: int | None = None
     """Bytes that a worker may allocate itself; None: no budget is set."""
     waited: float = 0.0
@@ -70,16 +73,17 @@ class Leases:
         return self._ledger.budget
 
     @contextlib.contextmanager
-    def hold(self, call: CallBytes | None, alone: bool) -> Iterator[Lease]:
+    def hold(self, call: CallBytes | None, *, alone: bool, on_host: bool) -> Iterator[Lease]:
         """Waits for a lease for a verdict on such calls, and holds it.
 
         Args:
             call: what a call takes; None: unknown, so everything is leased.
             alone: whether to lease everything.
+            on_host: whether the inputs of calls lie in the host's memory.
         """
         needed = self.budget
         if call is not None and not alone:
-            needed = call.usual() if call.usual() <= self.budget else call.least(self._policy, self.budget)
+            needed = call.least(self._policy, self.budget) if on_host else call.usual()
         start = time.perf_counter()
         with self._ledger.lease(needed) as leased:
             waited = time.perf_counter() - start
@@ -87,11 +91,15 @@ class Leases:
             if self._limited:
                 worker = max(UNIT, leased - OWN // 2 - (0 if call is None else call.shared))
             try:
-                yield Lease(leased + UNIT > self.budget, leased, worker, waited)
+                yield Lease(leased + UNIT > self.budget, leased > NEARLY_ALL * self.budget, worker, waited)
             finally:
                 release_cache(0 if self._limited else CACHED)
-                if call is not None and (alone or call.usual() > self.budget):
+                if on_host:
                     release_host_cache()
+
+    def fits(self, call: CallBytes) -> bool:
+        """Whether a verdict with its inputs in the host's memory would have enough."""
+        return call.least(self._policy, self.budget) <= self.budget
 
     def what_would_do(self, call: CallBytes) -> str:
         """Says how much memory would do, if that is more than may be used; else empty."""

@@ -19,6 +19,9 @@ OWN = 7 << 29
 ROOFLINE = 2 << 30
 """Bytes that measuring the GPU's roofline takes, once in a process."""
 
+LARGE_STATE = 1 << 30
+"""Bytes of parameters and buffers of which no copies are kept for the next probe."""
+
 WORKER_SHARE = 0.5
 """Share of the GPU's memory that a worker may take where no budget is set: other processes use it, too."""
 
@@ -65,7 +68,7 @@ class CallBytes:
         That is about the judge's inputs, the memory shared with the worker, what the worker allocates, and a
         baseline's outputs; in float64 three times as much, where the call cannot be cut.
         """
-        copies = 16 * self.state
+        copies = (8 if self.state > LARGE_STATE else 16) * self.state
         if self.rows:
             return OWN + ROOFLINE + copies + 4 * (self.inputs + self.outputs) + 2 * (self.peak - self.outputs)
         return OWN + ROOFLINE + copies + 8 * self.inputs + 4 * self.peak + 12 * self.outputs

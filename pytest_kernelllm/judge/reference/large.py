@@ -67,6 +67,11 @@ class LargeCalls:
         self._comparable = comparable
         self._sliced: dict[tuple[str, tuple[tuple[str, int], ...]], SlicedCase | None] = {}
 
+    @property
+    def cuts(self) -> bool:
+        """Whether calls were cut, each that was tried."""
+        return bool(self._sliced) and all(self._sliced.values())
+
     def sliced_case(self, probe: Probe, modules: Modules, drawn: dict[str, Any]) -> SlicedCase | None:
         """Returns how large calls are cut; None for small ones, and where rows are not independent."""
         key = probe.case, probe.sizes

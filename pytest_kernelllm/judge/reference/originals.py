@@ -16,7 +16,7 @@ import torch
 
 from pytest_kernelllm.core.records import Case
 from pytest_kernelllm.core.stages import RUNNING, InStage
-from pytest_kernelllm.judge.memory import CallBytes, most
+from pytest_kernelllm.judge.memory import LARGE_STATE, CallBytes, most
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import calls, weights
 from pytest_kernelllm.judge.reference.acceptance import Trial, Unasked
@@ -32,8 +32,8 @@ KEPT = 2
 """Sets of weights whose modules are kept for the next probe."""
 
 LARGE = 1 << 26
-"""Bytes of an input that is kept in the host's memory where GPU memory is scarce, and of weights of which as few copies as
-possible are kept there."""
+"""Bytes of an input that is kept in the host's memory where GPU memory is scarce, and of weights of which no copies are kept
+then."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +107,9 @@ class Originals:
         """Whether large inputs are kept in the host's memory."""
         return self._budget is not None and self.call.usual() > self._budget
 
-    def keep_on_host(self) -> None:
-        """Keeps them there from now on, and counts with rows that depend on each other."""
-        self.call = replace(self.call, rows=False)
+    def keep_on_host(self, rows: bool) -> None:
+        """Keeps them there from now on. ``rows`` says whether each row may be independent of others."""
+        self.call = replace(self.call, rows=self.call.rows and rows)
         self.on_host = True
 
     def with_weights(self, case: Case, probe: Probe, drawn: dict[str, Any]) -> Modules:
@@ -120,7 +120,8 @@ class Originals:
         seed = probe.seed if probe.weights is None else probe.weights
         key = (case.name, seed, probe.perturbed, probe.values, probe.normalized, probe.state)
         if key not in self._modules:
-            few = self.on_host and self.call.state > LARGE
+            large = LARGE if self.on_host else LARGE_STATE
+            few = self._budget is not None and self.call.state > large
             while few and self._modules:
                 self._modules.popitem()
             module = calls.perturb(self._fresh(case), seed)

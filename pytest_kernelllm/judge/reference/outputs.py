@@ -88,7 +88,7 @@ class ReferenceOutputs:
     def keep_on_host(self) -> CallBytes:
         """Keeps large inputs in the host's memory from the next verdict on, and returns the most that a call may take then."""
         with self._preparing:
-            self._originals.keep_on_host()
+            self._originals.keep_on_host(self._large.cuts)
             return self._originals.call
 
     @property

@@ -133,7 +133,9 @@ def vary(
         if kind == NAMED:
             changes = _named(value, numbers, seed, _with_other(accepts, varied, name, [*found, name]))
         else:
-            changes = (Change(way, own, spans.get(name)) for way in _ways(value, kind, name in fixed))
+            span = spans.get(name)
+            ways = _ways(value, kind, name in fixed, None if span is None else span.device)
+            changes = (Change(way, own, span) for way in ways)
         for change in changes:
             other = apply(change, value)
             if torch.equal(other, value):
@@ -146,8 +148,8 @@ def vary(
     return found
 
 
-def _ways(value: torch.Tensor, kind: str, is_fixed: bool) -> list[Way]:
-    """Returns the ways to change one input, the strongest first."""
+def _ways(value: torch.Tensor, kind: str, is_fixed: bool, device: str | torch.device | None) -> list[Way]:
+    """Returns the ways to change one input, the strongest first. ``device`` is where it is read, see ``Span``."""
     if kind == OTHERS_FOR_FIXED:
         return [_redrawn, partial(_near, step=1), partial(_near, step=-1), _permuted] if is_fixed else []
     if kind == OTHERS_THAN_GIVEN:
@@ -163,9 +165,15 @@ def _ways(value: torch.Tensor, kind: str, is_fixed: bool) -> list[Way]:
         return [partial(_with, values=values) for values in within]
     if kind in NEAR_DUPLICATES and not real_valued(value):
         return [] if is_fixed else [partial(_few_redrawn, parity=NEAR_DUPLICATES.index(kind))]
-    if value.is_floating_point() and value.sum(dtype=torch.float64).isfinite():  # as all of them are then
+    if value.is_floating_point() and _is_finite(value, device):
         return [lambda tensor, seed, _: changed(tensor, kind, seed)]
     return []
+
+
+def _is_finite(value: torch.Tensor, device: str | torch.device | None) -> bool:
+    """Whether all numbers are finite, as their sum is then."""
+    parts = [value] if device is None else value.reshape(-1).split(CHUNK)
+    return all(bool(part.to(device or part.device).sum(dtype=torch.float64).isfinite()) for part in parts)
 
 
 def _with_other(

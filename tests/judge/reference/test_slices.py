@@ -337,3 +337,25 @@ def test_inputs_are_kept_on_the_host_once_memory_ran_out():
     assert prepared.on_host
     assert passes(prepared, prepared.arguments["x"] / prepared.arguments["x"].norm())
     assert not passes(prepared, prepared.arguments["x"] / prepared.arguments["x"].norm() * 1.01)
+
+
+def test_inputs_are_kept_on_the_host_and_cut_where_they_were_before():
+    target = references(of(torch.relu), policy=SLICED, budget=1 << 40)
+    prepare(target)
+    assert target.keep_on_host().rows
+    prepared = target.prepare(Probe("default", (("n", 23),), 3))
+    assert prepared.on_host
+    assert isinstance(prepared.expected, Sliced)
+
+
+def test_large_weights_are_copied_for_each_use(monkeypatch):
+    probes = [Probe("default", (("n", 23),), seed) for seed in (1, 2)]
+    kept = references(lambda: nn.Linear(64, 16))
+    usual = [kept.prepare(probe) for probe in probes]
+    monkeypatch.setattr("pytest_kernelllm.judge.reference.originals.LARGE_STATE", 1)
+    copied = references(lambda: nn.Linear(64, 16), budget=1 << 40)
+    for probe, before in zip(probes, usual, strict=True):
+        after = copied.prepare(probe)
+        assert not copied._originals.with_weights(copied.subject.cases[0], probe, {}).kept
+        assert torch.equal(after.expected.exact[0], before.expected.exact[0])
+        assert torch.equal(after.expected.bounds[0].sensitivity, before.expected.bounds[0].sensitivity)
