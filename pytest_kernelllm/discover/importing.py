@@ -53,9 +53,8 @@ def import_file(path: Path, root: Path) -> ModuleType:
 
 
 def _import_alone(path: Path) -> ModuleType:
-    name = path.stem
-    if not name.isidentifier() or name in sys.modules or name in sys.stdlib_module_names:
-        name = f"kernelllm_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{path.stem}"
+    names = _names_alone(path)
+    name = next((name for name in names if name not in sys.modules), names[-1])
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None  # it ends in .py
     module = importlib.util.module_from_spec(spec)
@@ -66,6 +65,17 @@ def _import_alone(path: Path) -> ModuleType:
         sys.modules.pop(name, None)
         raise
     return module
+
+
+def _names_alone(path: Path) -> list[str]:
+    """Returns names for a file outside packages.
+
+    The first one that is free is the same in every checkout: what is stored of a kernel may name its target's classes.
+    """
+    short = path.stem.isidentifier() and path.stem not in sys.stdlib_module_names
+    unique = hashlib.sha256(str(path).encode()).hexdigest()[:8]
+    others = [f"kernelllm_{where}_{path.stem}".replace(".", "_") for where in (path.parent.name, unique)]
+    return [path.stem, *others] if short else others
 
 
 def _forget(package: str, names: Iterable[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -28,8 +28,8 @@ from pytest_kernelllm.judge.examine import examine
 from pytest_kernelllm.judge.findings import Decision, Findings, OutOfMemory
 from pytest_kernelllm.judge.isolation.isolation import Isolation, probe_isolation
 from pytest_kernelllm.judge.kept import KeptReferences
-from pytest_kernelllm.judge.leases import EVERYTHING, Lease, Leases
-from pytest_kernelllm.judge.memory import CallBytes
+from pytest_kernelllm.judge.leases import Lease, Leases
+from pytest_kernelllm.judge.lending import Lending
 from pytest_kernelllm.judge.outcome import Outcome, in_fresh_processes, outcome_of
 from pytest_kernelllm.judge.plans import Plan, make_plans, sizes_asked
 from pytest_kernelllm.judge.policy import Policy
@@ -138,23 +138,23 @@ class Judge:
             launching.ServerFailed: the judge's own processes cannot start.
         """
         start = time.perf_counter()
-        call = None if self._leases is None else self._call_bytes(criteria)
+        lending = Lending(self._leases, self._reference_outputs(criteria))
         waited, alone = 0.0, False
         while True:
-            with self._leased(call, criteria, alone=alone) as leased:
+            with lending.lease(alone=alone) as leased:
                 outcome = self._judged(candidate, criteria, leased)
                 waited += leased.waited
             if not outcome.out_of_memory:
                 break
-            if call is not None and leased.nearly_all and (less := self._call_with_less(criteria)):
-                call, alone = less, False
+            if leased.nearly_all and lending.take_less():
+                alone = False
             elif not leased.all:
                 alone = True
             else:
                 break
         reason = outcome.reason
-        if outcome.out_of_memory and call is not None and self._leases is not None:
-            reason += self._leases.what_would_do(call)
+        if outcome.out_of_memory:
+            reason += lending.what_would_do()
         findings = outcome.findings
         if waited:
             findings.durations.add("waiting for memory", waited)
@@ -184,52 +184,37 @@ class Judge:
         findings = Findings({})
         times: tuple[CaseTime, ...] = ()
         error = ""
-        try:
-            references = self._reference_outputs(criteria)
-            cases = criteria.subject.cases
-            plans = make_plans(
-                candidate.source, cases, (), self.policy, on_gpu=True, seed=PUBLIC_SEED, nonfinite=False
-            )
-            with (
-                self._leased(self._call_bytes(criteria), criteria, alone=False) as leased,
-                self._workers.loaded(candidate.source, references, findings, leased) as judging,
-            ):
-                times = tuple(self._timer.time_alone(judging, plan.case.name, plan.sizes) for plan in plans)
-        except (Decision, OriginalError, torch.cuda.OutOfMemoryError) as end:
-            error = " ".join(str(end).split())[:300] or type(end).__name__
+        lending = Lending(self._leases, self._reference_outputs(criteria))
+        for alone in (False, True):
+            try:
+                with lending.lease(alone=alone, only_timed=True) as leased:
+                    times = self._times(candidate, criteria, findings, leased)
+            except (Decision, OriginalError, torch.cuda.OutOfMemoryError) as end:
+                error = " ".join(str(end).split())[:300] or type(end).__name__
+                if isinstance(end, OutOfMemory | torch.cuda.OutOfMemoryError) and not leased.all:
+                    continue
+            else:
+                error = ""
+            break
         spent = sum(findings.durations.seconds.get(part, 0.0) for part in ("calls", "timing"))
         return Measured(times, error, round(spent, 3))
 
-    def _call_bytes(self, criteria: Criteria) -> CallBytes | None:
-        """Returns the bytes of a call of the original; None where it cannot be built."""
-        try:
-            return self._reference_outputs(criteria).call
-        except (Exception, SystemExit):  # which the first probe reports
-            return None
-
-    def _call_with_less(self, criteria: Criteria) -> CallBytes | None:
-        """Returns the bytes of a call once inputs lie in the host's memory; None if they do, or it would take too much then.
-
-        A run without data tells neither what an operation allocates itself nor whether rows depend on each other.
-        """
+    def _times(
+        self, candidate: Candidate, criteria: Criteria, findings: Findings, leased: Lease
+    ) -> tuple[CaseTime, ...]:
+        """Returns a candidate's times, one for each case. Raises as ``Timer.time_alone``."""
+        plans = make_plans(
+            candidate.source,
+            criteria.subject.cases,
+            (),
+            self.policy,
+            on_gpu=True,
+            seed=PUBLIC_SEED,
+            nonfinite=False,
+        )
         references = self._reference_outputs(criteria)
-        if self._leases is None or references.on_host:
-            return None
-        call = references.keep_on_host()
-        return call if self._leases.fits(call) else None
-
-    @contextlib.contextmanager
-    def _leased(self, call: CallBytes | None, criteria: Criteria, *, alone: bool) -> Iterator[Lease]:
-        if self._leases is None:
-            yield EVERYTHING
-            return
-        on_host = call is not None and self._reference_outputs(criteria).on_host
-        with self._leases.hold(call, alone=alone, on_host=on_host) as lease:
-            try:
-                yield lease
-            finally:
-                if call is not None:
-                    self._reference_outputs(criteria).forget()
+        with self._workers.loaded(candidate.source, references, findings, leased) as judging:
+            return tuple(self._timer.time_alone(judging, plan.case.name, plan.sizes) for plan in plans)
 
     def _judged(self, candidate: Candidate, criteria: Criteria, leased: Lease) -> Outcome:
         last: Stage = "timing" if criteria.timing and self.device.type == "cuda" else "correctness"

@@ -64,7 +64,7 @@ class Leases:
         self._limited = gpu_memory > 0
         if self._limited:
             torch.cuda.set_per_process_memory_fraction(min(1.0, gpu_memory / total))
-            register_host_memory()
+        register_host_memory()
         self._ledger = GpuLedger(gpu_uuid, gpu_memory or min(total - OWN, int(SHARE * total)))
 
     @property
@@ -73,17 +73,21 @@ class Leases:
         return self._ledger.budget
 
     @contextlib.contextmanager
-    def hold(self, call: CallBytes | None, *, alone: bool, on_host: bool) -> Iterator[Lease]:
+    def hold(
+        self, call: CallBytes | None, *, alone: bool, on_host: bool, only_timed: bool = False
+    ) -> Iterator[Lease]:
         """Waits for a lease for a verdict on such calls, and holds it.
 
         Args:
             call: what a call takes; None: unknown, so everything is leased.
             alone: whether to lease everything.
             on_host: whether the inputs of calls lie in the host's memory.
+            only_timed: whether the candidate is not judged.
         """
         needed = self.budget
         if call is not None and not alone:
-            needed = call.least(self._policy, self.budget) if on_host else call.usual()
+            usual = call.to_time() if only_timed else call.usual()
+            needed = call.least(self._policy, self.budget) if on_host else usual
         start = time.perf_counter()
         with self._ledger.lease(needed) as leased:
             waited = time.perf_counter() - start

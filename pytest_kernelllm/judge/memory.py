@@ -73,6 +73,14 @@ class CallBytes:
             return OWN + ROOFLINE + copies + 4 * (self.inputs + self.outputs) + 2 * (self.peak - self.outputs)
         return OWN + ROOFLINE + copies + 8 * self.inputs + 4 * self.peak + 12 * self.outputs
 
+    def to_time(self) -> int:
+        """Returns the bytes of timing a candidate that is not judged.
+
+        That is about the judge's inputs, the memory shared with the worker, and a call of each; weights three times.
+        """
+        at_once = max(2 * self.inputs + self.outputs + 2 * self.peak, self.drawn)
+        return OWN + ROOFLINE + 3 * self.state + at_once
+
     def spare(self) -> int:
         """Returns the bytes that may stay in the judge's cache while a worker runs: ``usual`` has room for them."""
         return self.inputs + self.outputs + ROOFLINE

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from pytest_kernelllm.core.records import Domain, TensorSpec
+from pytest_kernelllm.discover.importing import import_file
 from pytest_kernelllm.discover.live import Call, LiveTarget, TargetError, load_target
 from pytest_kernelllm.discover.scan import scan
 
@@ -560,3 +561,16 @@ def test_sizes_that_offsets_of_32_bits_reach(project, forward, shape, dims, with
     )
     (case,) = load(project.write(a=text)).cases
     assert case.dims_within_32_bits == within
+
+
+def test_a_file_whose_name_is_no_identifier_has_the_same_name_in_every_checkout(project):
+    text = "import torch\n\nclass Model(torch.nn.Module): ...\n"
+    root = project.write_files(
+        {"a/level3/1_Net.py": text, "b/level3/1_Net.py": text, "c/level3/1_Net.py": text}
+    )
+    first, second, third = (import_file(root / f"{name}/level3/1_Net.py", root) for name in "abc")
+    assert first.__name__ == "kernelllm_level3_1_Net"
+    assert len({first.__name__, second.__name__, third.__name__}) == 3  # they are loaded at once
+    del sys.modules[first.__name__]
+    again = import_file(root / "a/level3/1_Net.py", root)
+    assert (again.__name__, again.Model.__module__) == ("kernelllm_level3_1_Net",) * 2

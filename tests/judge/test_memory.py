@@ -33,6 +33,14 @@ def test_a_lease_has_room_for_what_stays_cached(inputs, outputs, peak, rows):
     assert OWN + at_once + call.spare() <= call.usual()
 
 
+@pytest.mark.parametrize(("inputs", "outputs", "peak"), [(6, 6, 6), (0, 4, 4), (8, 0, 8), (1, 4, 9)])
+def test_timing_alone_takes_less_than_a_verdict(inputs, outputs, peak):
+    """Beside the judge's call: its inputs, the memory shared with the worker, and what the worker keeps of its own call."""
+    gib = 1 << 30
+    call = CallBytes(inputs * gib, 0, outputs * gib, peak * gib, inputs * gib, 1 << 20, True)
+    assert OWN + 2 * call.inputs + call.outputs + 2 * call.peak <= call.to_time() < call.usual()
+
+
 @pytest.mark.parametrize(("free", "cached", "emptied"), [(100, 50, False), (10, 50, True), (10, 3, False)])
 def test_a_small_cache_stays_where_memory_is_short(monkeypatch, free, cached, emptied):
     gib, done = 1 << 30, []

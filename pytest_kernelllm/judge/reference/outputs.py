@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from pytest_kernelllm.core.stages import RUNNING, InStage, unwatched
-from pytest_kernelllm.judge.memory import CallBytes, make_room
+from pytest_kernelllm.judge.memory import CallBytes, make_room, release_cache
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import calls, numerics
 from pytest_kernelllm.judge.reference.acceptance import Unasked as Unasked
@@ -21,7 +21,13 @@ from pytest_kernelllm.judge.reference.inputs import Inputs
 from pytest_kernelllm.judge.reference.large import LargeCalls
 from pytest_kernelllm.judge.reference.numerics import Expected
 from pytest_kernelllm.judge.reference.originals import Modules, Originals
-from pytest_kernelllm.judge.reference.prepared import PreparedProbe, Updates, bytes_of, tensors_of_call
+from pytest_kernelllm.judge.reference.prepared import (
+    PreparedProbe,
+    Updates,
+    bytes_of,
+    form_of,
+    tensors_of_call,
+)
 from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.reference.subject import Subject as Subject
 from pytest_kernelllm.judge.reference.truth import DIRECTIONS, Truth
@@ -78,6 +84,8 @@ class ReferenceOutputs:
         self._gradients: OrderedDict[Probe, Gradients] = OrderedDict()
         self._updated: dict[str, tuple[str, ...]] = {}
         self._unasked: dict[Probe, str] = {}
+        self._forms: dict[Probe, Expected] = {}
+        """Of the outputs of probes that are timed only: tensors on the meta device."""
 
     @property
     def call(self) -> CallBytes:
@@ -124,7 +132,7 @@ class ReferenceOutputs:
         return prepared
 
     def prepare_to_time(self, probe: Probe) -> PreparedProbe:
-        """Returns a probe to be timed only: nothing is known about which outputs are right. Not cached.
+        """Returns a probe to be timed only: nothing is known about its outputs but their forms. Not cached.
 
         Raises:
             OriginalError: the original fails at this probe.
@@ -133,11 +141,15 @@ class ReferenceOutputs:
             case = self.subject.case(probe.case)
             arguments = self._originals.draw(case, probe, probe.seed)
             modules = self._originals.with_weights(case, probe, arguments)
-            output = calls.call_original(modules.perturbed, arguments, place=self._originals.place)
-        structure, original = flatten(output)
-        unknown = numerics.Expected(structure, tuple(original), (), ())
+            if probe not in self._forms:
+                output = calls.call_original(modules.perturbed, arguments, place=self._originals.place)
+                structure, original = flatten(output)
+                self._forms[probe] = numerics.Expected(structure, tuple(map(form_of, original)), (), ())
+                del output, original
+                if self.device.startswith("cuda"):
+                    release_cache(0)  # a lease to time in has no room for what that call left
         on_host = self._originals.on_host
-        return PreparedProbe(probe, modules.perturbed, arguments, unknown, None, on_host=on_host)
+        return PreparedProbe(probe, modules.perturbed, arguments, self._forms[probe], None, on_host=on_host)
 
     def gradients(self, prepared: PreparedProbe) -> Gradients:
         """Returns the reference gradients of a prepared probe.

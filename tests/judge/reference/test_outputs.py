@@ -483,3 +483,24 @@ def test_the_result_of_a_loss_does_not_hold_the_errors_of_all_elements():
     leaves = [*expected.original, *expected.exact]
     assert [leaf.numel() for leaf in leaves] == [1, 1]
     assert all(leaf.untyped_storage().nbytes() <= 8 for leaf in leaves)
+
+
+def test_the_original_runs_once_for_all_candidates_that_are_only_timed():
+    ran = []
+
+    class Watched(nn.Module):
+        def forward(self, x):
+            ran.append(x)
+            return x.sum(-1), x + 1
+
+    target = references(Watched)
+    probe = Probe("default", (("n", 6),), 1)
+    first, second = target.prepare_to_time(probe), target.prepare_to_time(probe)
+    assert len(ran) == 1
+    for prepared in (first, second):
+        assert [(leaf.shape, leaf.device.type) for leaf in prepared.expected.original] == [
+            ((6,), "meta"),
+            ((6, 64), "meta"),
+        ]
+        assert prepared.bytes == 4 * (6 * 64 + 6 + 6 * 64)
+    assert torch.equal(first.arguments["x"], second.arguments["x"])

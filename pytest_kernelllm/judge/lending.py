@@ -1,0 +1,58 @@
+"""Leases GPU memory for the candidates of one target, by what its calls take."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from pytest_kernelllm.judge.leases import EVERYTHING, Lease, Leases
+from pytest_kernelllm.judge.memory import CallBytes
+from pytest_kernelllm.judge.reference.outputs import ReferenceOutputs
+
+
+class Lending:
+    """What a target's calls take, and leases for that."""
+
+    def __init__(self, leases: Leases | None, references: ReferenceOutputs) -> None:
+        """``leases`` is None where nothing is leased, as without a GPU."""
+        self._leases = leases
+        self._references = references
+        self._call = None if leases is None else self._find_call()
+
+    def _find_call(self) -> CallBytes | None:
+        """Returns the bytes of a call of the original; None where it cannot be built."""
+        try:
+            return self._references.call
+        except (Exception, SystemExit):  # which the first probe reports
+            return None
+
+    @contextlib.contextmanager
+    def lease(self, *, alone: bool, only_timed: bool = False) -> Iterator[Lease]:
+        """Waits for a lease and holds it, see ``Leases.hold``. What takes much memory of the GPU is dropped at its end."""
+        if self._leases is None:
+            yield EVERYTHING
+            return
+        call = self._call
+        on_host = call is not None and self._references.on_host
+        with self._leases.hold(call, alone=alone, on_host=on_host, only_timed=only_timed) as lease:
+            try:
+                yield lease
+            finally:
+                if call is not None:
+                    self._references.forget()
+
+    def take_less(self) -> bool:
+        """Keeps large inputs in the host's memory; returns whether that is new, and is enough.
+
+        A run without data tells neither what an operation allocates itself nor whether rows depend on each other.
+        """
+        if self._leases is None or self._call is None or self._references.on_host:
+            return False
+        self._call = self._references.keep_on_host()
+        return self._leases.fits(self._call)
+
+    def what_would_do(self) -> str:
+        """Says how much memory would do, see ``Leases.what_would_do``; empty where that is not known."""
+        if self._leases is None or self._call is None:
+            return ""
+        return self._leases.what_would_do(self._call)
