@@ -207,7 +207,7 @@ def run_original(
 
 def compact(leaf: Any) -> Any:
     """Returns a tensor that holds no more memory than it shows: that of a loss is the errors of all elements."""
-    if not isinstance(leaf, torch.Tensor) or not leaf.is_contiguous():
+    if not isinstance(leaf, torch.Tensor) or leaf.layout != torch.strided or not leaf.is_contiguous():
         return leaf
     return leaf.clone() if leaf.untyped_storage().nbytes() > 2 * leaf.nbytes + SPARED else leaf
 

@@ -64,11 +64,16 @@ class DependentRows:
 
         def expect(rows: slice, directions: int) -> Expected:
             some = modules.giving_rows(rows)
-            expected, _ = self._truth.expected(structure, run(rows), some, arguments, probe, directions)
+            own = run(rows)
+            expected, _ = self._truth.expected(
+                structure, own, some, arguments, probe, directions, len(own[0]) / slicing.rows
+            )
             return replace(expected, start=rows.start)
 
         def expect_strictly(rows: slice) -> Expected | None:
-            return self._truth.strictly(structure, run(rows), modules.giving_rows(rows), arguments, probe)
+            own, some = run(rows), modules.giving_rows(rows)
+            share = len(own[0]) / slicing.rows
+            return self._truth.strictly(structure, own, some, arguments, probe, share)
 
         def confirm(placed: Mapping[str, Any]) -> None:
             """Has nothing to do: the original's outputs are those for all rows together."""
@@ -85,9 +90,10 @@ class DependentRows:
         changes: Mapping[str, Change],
         drawn: dict[str, Any],
     ) -> str | None:
-        """Returns the name of a trivial output that would pass in the first slice, if one would in the last one, too."""
-        found = None
-        for piece in (expected.pieces[0], expected.pieces[-1]):
+        """Returns the name of a trivial output that would pass in the first slice, the middle one, and the last one, or None."""
+        names = set()
+        pieces = expected.pieces
+        for piece in (pieces[0], pieces[len(pieces) // 2], pieces[-1]):
             some = modules.giving_rows(piece.rows).perturbed
             found = self._truth.passing_trivial(
                 some,
@@ -97,9 +103,10 @@ class DependentRows:
                 enough_memory=True,
                 shown=self._rows_of(arguments, piece.rows, len(expected.original[0])),
             )
-            if found is None:
-                break
-        return found
+            names.add(found)
+            if found is None or len(names) > 1:
+                return None
+        return names.pop()
 
     def _rows_of(self, arguments: dict[str, Any], rows: slice, count: int) -> dict[str, Any]:
         """Returns these rows of the arguments that have ``count``, where the original runs."""

@@ -63,11 +63,12 @@ class Truth:
         arguments: dict[str, Any],
         probe: Probe,
         directions: int = 0,
+        share: float = 1.0,
     ) -> tuple[Expected, bool]:
         """Returns what is expected of a candidate, and whether there was enough memory to find all of it out.
 
         Inputs and weights are perturbed in ``directions`` random directions if there is memory for so many, else in one; by
-        default in as many as their size allows.
+        default in as many as their size allows. ``share`` is that of the outputs which the modules give.
         """
         exact, note = self._exact(modules, arguments, original)
         enough_memory = self._fits(modules.perturbed, arguments, original, runs=4)
@@ -85,7 +86,7 @@ class Truth:
             nearby = []  # a step then lies at the same place for every kernel
         note = note.removeprefix("; ")
         free = probe.rule == "stress"
-        elements = _elements(arguments)
+        elements = int(share * _elements(arguments))
         others = list(self._elsewhere(modules, arguments, original, probe, times)) if exact and nearby else []
         otherwise = collect(self._otherwise(modules, arguments, probe), exact) if exact else Otherwise()
         expected = numerics.expect(
@@ -109,6 +110,7 @@ class Truth:
         modules: Modules,
         arguments: dict[str, Any],
         probe: Probe,
+        share: float = 1.0,
     ) -> Expected | None:
         """Returns what is expected by one run in float64: nothing is allowed but rounding and the original's own error.
 
@@ -118,7 +120,7 @@ class Truth:
         exact, _ = self._exact(modules, arguments, original)
         if exact is None:
             return None
-        elements, free = _elements(arguments), probe.rule == "stress"
+        elements, free = int(share * _elements(arguments)), probe.rule == "stress"
         expected = numerics.expect(structure, original, exact, [], self._policy, elements=elements, free=free)
         return None if any(isinstance(b, ErrorBounds) and b.steps for b in expected.bounds) else expected
 

@@ -57,6 +57,8 @@ def refuse_incomparable(output: Any, probe: Probe) -> None:
         raise OriginalError(f"the original must return tensors, but returns a {kind.__name__} at {where}")
     elif output.is_complex():
         raise OriginalError(f"the original returns complex numbers at {where}, which are not supported")
+    elif output.layout != torch.strided:
+        raise OriginalError(f"the original returns a sparse tensor at {where}, which is not supported")
 
 
 def refuse_random(

@@ -504,3 +504,8 @@ def test_the_original_runs_once_for_all_candidates_that_are_only_timed():
         ]
         assert prepared.bytes == 4 * (6 * 64 + 6 + 6 * 64)
     assert torch.equal(first.arguments["x"], second.arguments["x"])
+
+
+def test_a_sparse_output_is_refused_in_a_sentence():
+    with pytest.raises(OriginalError, match="returns a sparse tensor"):
+        prepare(references(of(lambda x: x.to_sparse())))

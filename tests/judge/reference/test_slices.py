@@ -359,3 +359,25 @@ def test_large_weights_are_copied_for_each_use(monkeypatch):
         assert not copied._originals.with_weights(copied.subject.cases[0], probe, {}).kept
         assert torch.equal(after.expected.exact[0], before.expected.exact[0])
         assert torch.equal(after.expected.bounds[0].sensitivity, before.expected.bounds[0].sensitivity)
+
+
+def test_what_is_always_allowed_in_a_slice_is_what_all_rows_together_allow():
+    build = of(lambda x: x - x.mean())
+    floors = {
+        expected.bounds[0].floor
+        for _, expected in parts(prepare(references(build, policy=SLICED, budget=SCARCE)))
+    }
+    [floor] = prepare(references(build)).expected.bounds
+    assert floors == {floor.floor}
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.cat([torch.zeros_like(x[:11]), x[11:]]) + 0 * x.mean(),
+        lambda x: nn.functional.pad(x - x.mean(), (0, 0, 8, 8)),
+    ],
+    ids=["another at each end", "zeros at both ends"],
+)
+def test_a_trivial_output_would_pass_everywhere(function):
+    assert prepare(references(of(function), policy=SLICED, budget=SCARCE)).trivial is None
