@@ -40,7 +40,7 @@ def import_file(path: Path, root: Path) -> ModuleType:
         if len(path.relative_to(top).parts) > 1 and all(part.isidentifier() for part in parts):
             module = importlib.import_module(".".join(parts))
         else:
-            module = _import_alone(path)
+            module = _import_alone(path, root)
     except (Exception, SystemExit) as error:
         _forget(parts[0], set(sys.modules) - before)
         raise TargetError(f"{label(path, root)} cannot be imported: {in_one_line(error)}.") from error
@@ -52,8 +52,8 @@ def import_file(path: Path, root: Path) -> ModuleType:
     return module
 
 
-def _import_alone(path: Path) -> ModuleType:
-    names = _names_alone(path)
+def _import_alone(path: Path, root: Path) -> ModuleType:
+    names = _names_alone(path, root)
     name = next((name for name in names if name not in sys.modules), names[-1])
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None  # it ends in .py
@@ -67,14 +67,17 @@ def _import_alone(path: Path) -> ModuleType:
     return module
 
 
-def _names_alone(path: Path) -> list[str]:
-    """Returns names for a file outside packages.
+def _names_alone(path: Path, root: Path) -> list[str]:
+    """Returns names for a file outside packages, of which the first that is free is taken.
 
-    The first one that is free is the same in every checkout: what is stored of a kernel may name its target's classes.
+    They are the same in every checkout: what is stored of a kernel may name its target's classes.
     """
     short = path.stem.isidentifier() and path.stem not in sys.stdlib_module_names
-    unique = hashlib.sha256(str(path).encode()).hexdigest()[:8]
-    others = [f"kernelllm_{where}_{path.stem}".replace(".", "_") for where in (path.parent.name, unique)]
+    root = root.resolve()
+    within = path.relative_to(root) if path.is_relative_to(root) else path
+    readable = "_".join(within.with_suffix("").parts[-2:])
+    unique = hashlib.sha256(str(within).encode()).hexdigest()[:8]
+    others = [f"kernelllm_{name}".replace(".", "_") for name in (readable, f"{readable}_{unique}")]
     return [path.stem, *others] if short else others
 
 

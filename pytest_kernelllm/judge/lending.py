@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pytest_kernelllm.judge.leases import EVERYTHING, Lease, Leases
 from pytest_kernelllm.judge.memory import CallBytes
@@ -32,7 +33,7 @@ class Lending:
         if self._leases is None:
             yield EVERYTHING
             return
-        call = self._call
+        call = self._known_call()
         on_host = call is not None and self._references.on_host
         with self._leases.hold(call, alone=alone, on_host=on_host, only_timed=only_timed) as lease:
             try:
@@ -40,6 +41,12 @@ class Lending:
             finally:
                 if call is not None:
                     self._references.forget()
+
+    def _known_call(self) -> CallBytes | None:
+        """Returns what a call takes: until calls were cut, rows of inputs in the host's memory may depend on each other."""
+        if self._call is None or not self._references.on_host or self._references.cuts:
+            return self._call
+        return replace(self._call, rows=False)
 
     def take_less(self) -> bool:
         """Keeps large inputs in the host's memory; returns whether that is new, and is enough.
@@ -53,6 +60,5 @@ class Lending:
 
     def what_would_do(self) -> str:
         """Says how much memory would do, see ``Leases.what_would_do``; empty where that is not known."""
-        if self._leases is None or self._call is None:
-            return ""
-        return self._leases.what_would_do(self._call)
+        call = self._known_call()
+        return "" if self._leases is None or call is None else self._leases.what_would_do(call)

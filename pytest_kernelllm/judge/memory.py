@@ -56,6 +56,10 @@ class CallBytes:
     """Elements of the widest row of inputs and outputs; 0 where calls cannot be cut."""
     rows: bool
     """Whether inputs and outputs have equally many rows, so that the call may be compared in slices."""
+    at_once: int = 0
+    """Bytes of outputs that are compared at once at least: of a row; of all where they have differently many rows."""
+    wider: int = 2
+    """How many times as large the call's tensors are in float64, at most."""
 
     @property
     def shared(self) -> int:
@@ -66,12 +70,13 @@ class CallBytes:
         """Returns the bytes of a verdict that keeps everything on the GPU.
 
         That is about the judge's inputs, the memory shared with the worker, what the worker allocates, and a
-        baseline's outputs; in float64 three times as much, where the call cannot be cut.
+        baseline's outputs; and two calls in float64, with their outputs twice more, where the call cannot be cut.
         """
-        copies = (8 if self.state > LARGE_STATE else 16) * self.state
+        copies = (4 if self.state > LARGE_STATE else 8) * self.wider * self.state
         if self.rows:
             return OWN + ROOFLINE + copies + 4 * (self.inputs + self.outputs) + 2 * (self.peak - self.outputs)
-        return OWN + ROOFLINE + copies + 8 * self.inputs + 4 * self.peak + 12 * self.outputs
+        wide = 2 * self.wider * (self.inputs + self.peak + 2 * self.outputs)
+        return OWN + ROOFLINE + copies + 4 * (self.inputs + self.outputs) + wide
 
     def to_time(self) -> int:
         """Returns the bytes of timing a candidate that is not judged.
@@ -98,19 +103,26 @@ class CallBytes:
         part = min(1.0, elements * 4 / max(self.inputs, self.outputs, 1))
         elements = min(elements, max(self.inputs, self.outputs) // 2)
         compared = elements + min(elements, policy.chunk_elements)
-        cut = int(SLICE_BYTES * compared + 2 * part * self.peak) + 2 * self.state
+        cut = int(SLICE_BYTES * compared + self.wider * part * self.peak) + self.wider * self.state
         whole = self.outputs + CONFIRM_BYTES * elements
         return OWN + self.shared + self.state + max(self.drawn, self.peak, cut, whole, ROOFLINE)
 
     def in_float64(self) -> int:
         """Returns the same where rows depend on each other, and float64 is computed on the GPU, with copies made in turn."""
-        call = max(3 * self.inputs, 2 * (self.inputs + self.peak)) + 2 * self.state
-        return OWN + self.shared + self.state + max(self.drawn, call, ROOFLINE)
+        call = (
+            max((1 + self.wider) * self.inputs, self.wider * (self.inputs + self.peak))
+            + self.wider * self.state
+        )
+        return OWN + self.shared + self.state + max(self.drawn, call + self._compared(), ROOFLINE)
 
     def dependent(self) -> int:
         """Returns the same where float64 is computed on the CPU."""
         call = self.inputs + self.peak + self.outputs  # the original's are there while it is asked again
-        return OWN + self.shared + self.state + max(self.drawn, call, ROOFLINE)
+        return OWN + self.shared + self.state + max(self.drawn, call + self._compared(), ROOFLINE)
+
+    def _compared(self) -> int:
+        """Returns the bytes of outputs that are compared at once: the original's, and those of four calls in float64."""
+        return 4 * (1 + self.wider) * self.at_once
 
 
 def most(calls: Iterable[CallBytes]) -> CallBytes:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pickle
+import shutil
 import sys
 import textwrap
 
@@ -563,14 +564,19 @@ def test_sizes_that_offsets_of_32_bits_reach(project, forward, shape, dims, with
     assert case.dims_within_32_bits == within
 
 
-def test_a_file_whose_name_is_no_identifier_has_the_same_name_in_every_checkout(project):
+def test_a_file_whose_name_is_no_identifier_has_the_same_name_in_every_checkout(project, tmp_path):
     text = "import torch\n\nclass Model(torch.nn.Module): ...\n"
     root = project.write_files(
         {"a/level3/1_Net.py": text, "b/level3/1_Net.py": text, "c/level3/1_Net.py": text}
     )
-    first, second, third = (import_file(root / f"{name}/level3/1_Net.py", root) for name in "abc")
-    assert first.__name__ == "kernelllm_level3_1_Net"
-    assert len({first.__name__, second.__name__, third.__name__}) == 3  # they are loaded at once
-    del sys.modules[first.__name__]
-    again = import_file(root / "a/level3/1_Net.py", root)
-    assert (again.__name__, again.Model.__module__) == ("kernelllm_level3_1_Net",) * 2
+    shutil.copytree(root, elsewhere := tmp_path / "elsewhere")
+    files = [f"{name}/level3/1_Net.py" for name in "abc"]
+    modules = [import_file(root / file, root) for file in files]
+    names = [module.__name__ for module in modules]
+    assert names[0] == modules[0].Model.__module__ == "kernelllm_level3_1_Net"
+    assert len(set(names)) == 3  # they are loaded at once
+    for name in names:
+        del sys.modules[name]
+    assert [import_file(elsewhere / file, elsewhere).__name__ for file in files] == names
+    alone = (elsewhere / files[0]).rename(elsewhere / "1_Net.py")
+    assert import_file(alone, elsewhere).__name__ == "kernelllm_1_Net"

@@ -66,11 +66,13 @@ class LargeCalls:
         self._truth = truth
         self._comparable = comparable
         self._sliced: dict[tuple[str, tuple[tuple[str, int], ...]], SlicedCase | None] = {}
+        self._uncut = False
+        """Whether there was a large call that cannot be cut."""
 
     @property
     def cuts(self) -> bool:
-        """Whether calls were cut, each that was tried."""
-        return bool(self._sliced) and all(self._sliced.values())
+        """Whether calls were cut, each large one that was tried."""
+        return any(self._sliced.values()) and not self._uncut
 
     def sliced_case(self, probe: Probe, modules: Modules, drawn: dict[str, Any]) -> SlicedCase | None:
         """Returns how large calls are cut; None for small ones, and where rows are not independent."""
@@ -88,15 +90,16 @@ class LargeCalls:
         # Two small matrices may have a large product.
         if bytes_of(tensors_of_call(modules.perturbed, drawn, leaves)) < policy.slice_bytes:
             return None
-        if updated_buffers(modules.perturbed, drawn, probe, place):
-            return None
-        slicing = find_slicing(
-            drawn,
-            leaves,
-            lambda arguments: calls.run_original(modules.perturbed, arguments, place)[1],
-            lambda arguments: calls.run_in_float64(modules.exact, self._originals.placed(arguments)),
-            policy.slice_elements,
-        )
+        slicing = None
+        if not updated_buffers(modules.perturbed, drawn, probe, place):
+            slicing = find_slicing(
+                drawn,
+                leaves,
+                lambda arguments: calls.run_original(modules.perturbed, arguments, place)[1],
+                lambda arguments: calls.run_in_float64(modules.exact, self._originals.placed(arguments)),
+                policy.slice_elements,
+            )
+        self._uncut |= slicing is None
         return SlicedCase(slicing, structure, tuple(map(form_of, leaves))) if slicing else None
 
     def prepare_slices(

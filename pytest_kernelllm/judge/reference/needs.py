@@ -36,7 +36,15 @@ def call_bytes(subject: Subject, case: Case, module: nn.Module) -> CallBytes:
         for name, spec in case.domain.inputs.items()
     }
     size, state = bytes_of(_tensors(inputs.values())), bytes_of(tensors_of_call(module, {}, ()))
-    unknown = CallBytes(size, state, size, size, size, 0, True)
+    wider = max(
+        (
+            torch.float64.itemsize // t.itemsize
+            for t in tensors_of_call(module, inputs, ())
+            if t.is_floating_point()
+        ),
+        default=1,
+    )
+    unknown = CallBytes(size, state, size, size, size, 0, True, size, wider)
     widest, any_tensor = (
         max((t.numel() for t in tensors), default=1)
         for tensors in (_tensors(inputs.values()), tensors_of_call(module, inputs, ()))
@@ -63,7 +71,8 @@ def call_bytes(subject: Subject, case: Case, module: nn.Module) -> CallBytes:
     cut = [t for t in _tensors(inputs.values()) if t.dim() and len(t) == rows]
     row = max((t.numel() // rows for t in (*outputs, *cut)), default=0) if rows > 1 else 0
     written = bytes_of(outputs)
-    return CallBytes(size, state, written, max(call.peak, written), drawn, row, bool(cut) and rows > 1)
+    peak, at_once = max(call.peak, written), written // max(rows, 1)
+    return CallBytes(size, state, written, peak, drawn, row, bool(cut) and rows > 1, at_once, wider)
 
 
 def _empty(spec: TensorSpec, case: Case) -> torch.Tensor:
@@ -88,7 +97,8 @@ class _Peak(DispatchMode):
         """Runs one operation and counts."""
         made = func(*args, **(kwargs or {}))
         # A loss holds the errors of all elements before it has their mean.
-        inner = max((t.nbytes for t in _tensors(args)), default=0) if "loss" in func.__name__ else 0
+        is_loss = any(part in func.__name__ for part in ("loss", "cross_entropy"))
+        inner = max((t.nbytes for t in _tensors(args)), default=0) if is_loss else 0
         for leaf in _tensors(tree_leaves(made)):
             storage = leaf.untyped_storage()
             if storage._cdata not in self._alive:

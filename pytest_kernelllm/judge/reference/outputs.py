@@ -104,6 +104,11 @@ class ReferenceOutputs:
         """Whether large inputs lie in the host's memory, because the budget is too small for everything."""
         return self._originals.on_host
 
+    @property
+    def cuts(self) -> bool:
+        """Whether calls were cut, each large one that was tried."""
+        return self._large.cuts
+
     def prepare(self, probe: Probe) -> PreparedProbe:
         """Returns a probe with its inputs and reference outputs, from the cache if it is there.
 

@@ -176,22 +176,17 @@ class Truth:
         directions: int,
     ) -> list[list[torch.Tensor]]:
         """Returns the leaves in float64 for each perturbation of weights and inputs."""
-        nearby = []
+        if not exact:
+            return []
         where = self._originals.float64_device(arguments)
-        changes = self._originals.perturbations(seed, where, directions)
-        for module, change in zip(modules.nearby(directions), changes, strict=True):
-            try:
-                with self._originals.in_stage(RUNNING):
-                    leaves = self._originals.run_in_float64(module, arguments, change) if exact else []
-            except torch.cuda.OutOfMemoryError:
-                raise  # without the sensitivity, honest kernels would be rejected
-            except Exception:  # user code may check its inputs
-                continue
-            if exact and [shape_and_kind(leaf) for leaf in leaves] == [
-                shape_and_kind(leaf) for leaf in exact
-            ]:
-                nearby.append(leaves)
-        return nearby
+        copies = modules.nearby(directions)
+        found = [
+            # No name for a copy of large weights: it is gone when the next one is made.
+            self._attempt(partial(self._originals.run_in_float64, next(copies), arguments, change))
+            for change in self._originals.perturbations(seed, where, directions)
+        ]
+        forms = [shape_and_kind(leaf) for leaf in exact]
+        return [leaves for leaves in found if [shape_and_kind(leaf) for leaf in leaves] == forms]
 
     def _elsewhere(
         self,
@@ -227,7 +222,10 @@ class Truth:
     def _attempt(
         self, run: Callable[[], list[Any]], way: contextlib.AbstractContextManager[Any] | None = None
     ) -> list[torch.Tensor]:
-        """Returns the leaves that a run in a context gives; none where it fails."""
+        """Returns the leaves that a run in a context gives; none where it fails.
+
+        It must not lack memory: without the sensitivity, honest kernels would be rejected.
+        """
         try:
             with self._originals.in_stage(RUNNING), way or contextlib.nullcontext():
                 return run()
@@ -257,7 +255,8 @@ class Truth:
         if self._policy.judge_bytes is not None:
             room = self._policy.judge_bytes
         elif self._originals.lie_on_host(arguments):
-            return True  # their lease has room, or float64 is computed on the CPU
+            # Their lease has room for outputs of two directions, or float64 is computed on the CPU.
+            return runs <= 4 or runs * 8 * sum(t.numel() for t in original) <= self._policy.slice_bytes
         elif self._originals.device.startswith("cuda"):
             free = torch.cuda.mem_get_info()[0]
             room = free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()

@@ -30,6 +30,9 @@ OTHERS_THAN_GIVEN = "other values than those given"
 CHUNK = 1 << 26
 """Elements whose least and greatest are found at once."""
 
+REDRAWN = 500_000_003
+"""Added to seeds: with the probe's own, ``torch.randn`` would draw what it drew for the user."""
+
 PART_SEED = 1_000_033
 """Between the seeds of two parts of an input: more than those of inputs and probes differ by."""
 
@@ -210,7 +213,7 @@ def _ends(part: torch.Tensor) -> tuple[Any, Any] | None:
 
 def _redrawn(tensor: torch.Tensor, seed: int, span: Span) -> torch.Tensor:
     """Returns random values: normal ones, integers in the input's own range or from 0, or booleans."""
-    generator = torch.Generator(tensor.device).manual_seed(seed)
+    generator = torch.Generator(tensor.device).manual_seed(seed + REDRAWN)
     if not tensor.is_floating_point():
         return _drawn_like(tensor, tensor.shape, generator, span)
     scale = max(map(abs, span.ends))

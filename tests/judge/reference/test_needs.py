@@ -1,5 +1,7 @@
 """How many bytes of GPU memory a verdict takes, found out without data."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from test_outputs import Target, of
@@ -41,9 +43,17 @@ ROWS = ("n", 4096)
 @pytest.mark.parametrize(
     ("build", "shapes", "expected"),
     [
-        (of(torch.relu), [ROWS], CallBytes(SIZE, 0, SIZE, SIZE, SIZE, 4096, True)),
-        (of(lambda x: x * torch.sigmoid(x)), [ROWS], CallBytes(SIZE, 0, SIZE, 2 * SIZE, SIZE, 4096, True)),
-        (of(lambda x: x.view(-1).view_as(x) + 1), [ROWS], CallBytes(SIZE, 0, SIZE, SIZE, SIZE, 4096, True)),
+        (of(torch.relu), [ROWS], CallBytes(SIZE, 0, SIZE, SIZE, SIZE, 4096, True, 4 * 4096)),
+        (
+            of(lambda x: x * torch.sigmoid(x)),
+            [ROWS],
+            CallBytes(SIZE, 0, SIZE, 2 * SIZE, SIZE, 4096, True, 4 * 4096),
+        ),
+        (
+            of(lambda x: x.view(-1).view_as(x) + 1),
+            [ROWS],
+            CallBytes(SIZE, 0, SIZE, SIZE, SIZE, 4096, True, 4 * 4096),
+        ),
         (lambda: Two(lambda x, y: x @ y), [ROWS, (4096, 64)], None),
         (lambda: Two(lambda x, y: (x - y).mean()), [ROWS, ROWS], None),
     ],
@@ -67,7 +77,7 @@ def test_weights_count_once_though_views_of_them_are_made():
 
 def test_what_does_not_run_without_data_is_taken_to_give_as_much_as_it_gets():
     call = call_of(of(lambda x: x * float(x.max())), ROWS)
-    assert call == CallBytes(SIZE, 0, SIZE, SIZE, SIZE, 0, True)
+    assert call == CallBytes(SIZE, 0, SIZE, SIZE, SIZE, 0, True, SIZE)
 
 
 def test_a_small_call_is_not_tried():
@@ -91,9 +101,33 @@ def test_a_loss_needs_its_inputs_twice_and_what_its_call_takes_more_in_float64()
     assert call.least(Policy(), 2 * on_gpu) == call.in_float64() == pytest.approx(on_gpu, rel=0.01)
 
 
-def test_a_loss_holds_the_errors_of_all_elements_within_one_operation():
-    call = call_of(lambda: Two(nn.functional.smooth_l1_loss), ROWS, ROWS)
+@pytest.mark.parametrize("loss", [nn.functional.smooth_l1_loss, nn.functional.binary_cross_entropy])
+def test_a_loss_holds_the_errors_of_all_elements_within_one_operation(loss):
+    call = call_of(lambda: Two(loss), ROWS, ROWS)
     assert call.peak == SIZE + 4
+
+
+@pytest.mark.parametrize(
+    ("function", "at_once"),
+    [
+        (lambda x: (x / x.norm())[None], SIZE),
+        (lambda x: (x / x.norm(), x[:9] + 1), SIZE + 9 * 4096 * 4),
+        (lambda x: x / x.norm(), 4096 * 4),
+    ],
+)
+def test_outputs_without_equally_many_rows_are_compared_at_once(function, at_once):
+    call = call_of(of(function), ROWS)
+    assert call.at_once == at_once
+    part = replace(call, at_once=0)
+    for bytes_of in (CallBytes.in_float64, CallBytes.dependent):
+        assert bytes_of(call) - bytes_of(part) == 12 * at_once
+
+
+@pytest.mark.parametrize(("dtype", "times"), [("float64", 1), ("float32", 2), ("bfloat16", 4)])
+def test_what_is_narrow_is_so_much_wider_in_float64(dtype, times):
+    call = call_of(of(torch.relu), ROWS, dtype=dtype)
+    assert call.wider == times
+    assert call.in_float64() == pytest.approx(OWN + (2 + 2 * times) * call.inputs, rel=0.01)
 
 
 def test_of_several_cases_the_largest_numbers_count():

@@ -1,5 +1,7 @@
 """Large calls are compared slice by slice where rows are independent, with the same result."""
 
+import contextlib
+import weakref
 from dataclasses import replace
 from functools import partial
 
@@ -9,8 +11,12 @@ from test_outputs import POLICY, of, references
 from torch import nn
 
 from pytest_kernelllm.core.records import TensorSpec
+from pytest_kernelllm.judge.leases import EVERYTHING
+from pytest_kernelllm.judge.lending import Lending
+from pytest_kernelllm.judge.reference import calls
 from pytest_kernelllm.judge.reference.agreement import agrees
 from pytest_kernelllm.judge.reference.numerics import compare
+from pytest_kernelllm.judge.reference.originals import Modules
 from pytest_kernelllm.judge.reference.outputs import OriginalError
 from pytest_kernelllm.judge.reference.prepared import Sliced
 from pytest_kernelllm.judge.reference.probes import Probe
@@ -346,6 +352,43 @@ def test_inputs_are_kept_on_the_host_and_cut_where_they_were_before():
     prepared = target.prepare(Probe("default", (("n", 23),), 3))
     assert prepared.on_host
     assert isinstance(prepared.expected, Sliced)
+
+
+class Recorded:
+    """Leases that only note what they are asked for."""
+
+    def __init__(self):
+        self.rows = []
+
+    @contextlib.contextmanager
+    def hold(self, call, **how):
+        self.rows.append(call.rows)
+        yield EVERYTHING
+
+
+@pytest.mark.parametrize(("function", "independent"), [(torch.relu, True), (lambda x: x / x.norm(), False)])
+def test_rows_on_the_host_count_as_dependent_until_calls_were_cut(function, independent):
+    target, leases = references(of(function), policy=SLICED, budget=SCARCE), Recorded()
+    lending = Lending(leases, target)
+    for _ in range(2):
+        with lending.lease(alone=False):
+            prepare(target)
+    assert target.call.rows  # what a run without data says
+    assert leases.rows == [False, independent]
+
+
+def test_one_copy_of_large_weights_is_alive_at_once(monkeypatch):
+    monkeypatch.setattr("pytest_kernelllm.judge.reference.originals.LARGE_STATE", 1)
+    alive, most = weakref.WeakSet(), []
+
+    def perturbed(self, change):
+        alive.add(module := calls.copied(self.perturbed, change))
+        most.append(len(alive))
+        return module
+
+    monkeypatch.setattr(Modules, "_copied", perturbed)
+    prepare(references(lambda: nn.Linear(64, 16), budget=1 << 40))
+    assert len(most) >= 3 and set(most) == {1}
 
 
 def test_large_weights_are_copied_for_each_use(monkeypatch):

@@ -105,6 +105,15 @@ def test_inputs_that_are_drawn_instead_differ_from_each_other():
     assert (drawn["x"] < 0).any() and not torch.allclose(drawn["x"], drawn["y"], rtol=0.3)
 
 
+def test_inputs_that_are_drawn_instead_are_no_multiple_of_normal_ones():
+    built = module(lambda x: x * 2)
+    given, drawn = (
+        ask(built, lambda: (torch.randn(8, 32),), kind, "values").arguments["x"]
+        for kind in ("", OTHERS_THAN_GIVEN)
+    )
+    assert abs(torch.corrcoef(torch.stack([given.flatten(), drawn.flatten()]))[0, 1]) < 0.5
+
+
 def test_probabilities_that_are_drawn_instead_keep_their_sign():
     def divergence(p, q):
         return F.kl_div(p.log(), q, reduction="batchmean")
