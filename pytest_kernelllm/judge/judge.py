@@ -139,6 +139,7 @@ class Judge:
         """
         start = time.perf_counter()
         lending = Lending(self._leases, self._reference_outputs(criteria))
+        compiler = self._timer.warm_up() if criteria.timing and self._leases else 0.0
         waited, alone = 0.0, False
         while True:
             with lending.lease(alone=alone) as leased:
@@ -156,8 +157,9 @@ class Judge:
         if outcome.out_of_memory:
             reason += lending.what_would_do()
         findings = outcome.findings
-        if waited:
-            findings.durations.add("waiting for memory", waited)
+        for part, seconds in (("waiting for memory", waited), ("torch.compile", compiler)):
+            if seconds:
+                findings.durations.add(part, seconds)
         return Verdict(
             verdict=outcome.verdict,
             stage=outcome.stage,

@@ -13,6 +13,7 @@ from pytest_kernelllm.core.records import Timing
 from pytest_kernelllm.judge.benchmark.measure import CandidateRunner, measure, measure_alone
 from pytest_kernelllm.judge.benchmark.roofline import Roofline, measure_roofline
 from pytest_kernelllm.judge.gpu_lock import hold_gpu
+from pytest_kernelllm.judge.reference.compiled import WarmCompiler
 from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.rules.rule import Rule, TimedCall
 from pytest_kernelllm.judge.run.call import Judging, ProbeRun, run_probe, upload
@@ -34,6 +35,11 @@ class Timer:
         self._seed = seed
         self._clock = GpuClock()
         self._roofline: Roofline | None = None
+        self._compiler = WarmCompiler(torch.device("cuda", 0))
+
+    def warm_up(self) -> float:
+        """Does once what timing needs and takes no memory, so that nobody waits for a lease meanwhile; returns its seconds."""
+        return self._compiler.warm_up(self.sharing)
 
     def sharing(self) -> contextlib.AbstractContextManager[None]:
         """Holds the GPU together with others that check but do not time."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -60,6 +61,26 @@ class CompiledOriginals:
         """Drops everything."""
         with self._lock:
             self._compiled.clear()
+
+
+class WarmCompiler:
+    """Compiles something small once in a process: what the compiler imports for that takes seconds. Thread-safe."""
+
+    def __init__(self, device: torch.device) -> None:
+        """``device`` is where originals run."""
+        self._device = device
+        self._lock = threading.Lock()
+        self._warm = False
+
+    def warm_up(self, sharing: Sharing) -> float:
+        """Returns the seconds that it took; 0.0 where it was done before. ``sharing`` as for ``CompiledOriginals.compile``."""
+        with self._lock:
+            if self._warm:
+                return 0.0
+            start = time.perf_counter()
+            _compiled(torch.nn.ReLU(), {"input": torch.ones(1, device=self._device)}, sharing)
+            self._warm = True
+            return time.perf_counter() - start
 
 
 class _Inductor:

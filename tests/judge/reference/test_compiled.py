@@ -12,6 +12,7 @@ from torch import nn
 
 from pytest_kernelllm.core.records import Case, Domain
 from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.judge.reference.compiled import WarmCompiler
 from pytest_kernelllm.judge.reference.outputs import ReferenceOutputs
 from pytest_kernelllm.judge.reference.probes import Probe
 
@@ -141,3 +142,12 @@ def test_a_baseline_is_at_hand_while_another_one_is_compiled():
         assert compiled.compile(prepared, prepared.arguments, contextlib.nullcontext) is first
         done.set()
         assert compiling.result(60) is not None
+
+
+def test_the_compiler_is_warmed_up_once(events):
+    compiler = WarmCompiler(torch.device("cpu"))
+    assert compiler.warm_up(sharing(events)) > 0
+    assert "compiles" in events
+    events.clear()
+    assert compiler.warm_up(sharing(events)) == 0
+    assert not events
