@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_leaves
 
 from pytest_kernelllm.core.seeding import seed_torch
 from pytest_kernelllm.judge.shared.dispatch_mode import DispatchMode
@@ -33,16 +33,17 @@ class Float64Mode(DispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one operation with every floating tensor and dtype argument as float64."""
+        return func(*map(_raised, args), **{name: _raised(value) for name, value in (kwargs or {}).items()})
 
-        def raised(value: Any) -> Any:
-            # Constants made before the mode was entered still have low precision.
-            if isinstance(value, torch.Tensor):
-                return value.double() if value.dtype in LOW_PRECISION else value
-            return torch.float64 if value in LOW_PRECISION else value
 
-        # In one pass: on a GPU, deep modules wait for this.
-        args, kwargs = tree_map_only((torch.dtype, torch.Tensor), raised, (args, kwargs or {}))
-        return func(*args, **kwargs)
+def _raised(value: Any) -> Any:
+    # Not by PyTorch's pytree, which takes longer than most operations of a deep network.
+    if isinstance(value, torch.Tensor):
+        # Constants made before the mode was entered still have low precision.
+        return value.double() if value.dtype in LOW_PRECISION else value
+    if isinstance(value, torch.dtype):
+        return torch.float64 if value in LOW_PRECISION else value
+    return type(value)(map(_raised, value)) if isinstance(value, list | tuple) else value
 
 
 def copied(module: nn.Module, change: Change, change_buffer: Change | None = None) -> nn.Module:
@@ -90,19 +91,21 @@ class Rows(nn.Module):
 
 
 class Updating(nn.Module):
-    """Gives a module's buffers after a call instead of its outputs."""
+    """Gives a module's buffers after a call, behind its outputs or alone."""
 
-    def __init__(self, module: nn.Module, names: Sequence[str]) -> None:
-        """``names`` are those of the buffers, dotted."""
+    def __init__(self, module: nn.Module, names: Sequence[str], outputs: bool) -> None:
+        """``names`` are those of the buffers, dotted; ``outputs`` says whether to give the leaves of the outputs, too."""
         super().__init__()
         self.module = module
         self.names = tuple(names)
+        self.outputs = outputs
 
     def forward(self, **arguments: Any) -> list[torch.Tensor]:
-        """Calls the module, and returns the buffers."""
-        self.module(**arguments)
+        """Calls the module, and returns leaves and buffers in a list."""
+        output = self.module(**arguments)
         buffers = dict(self.module.named_buffers(remove_duplicate=False))
-        return [buffers[name] for name in self.names]
+        leaves = flatten(output)[1] if self.outputs else []
+        return [*leaves, *(buffers[name] for name in self.names)]
 
 
 def holds_closures(module: nn.Module) -> bool:

@@ -45,16 +45,24 @@ class Modules:
     """Yields the perturbations of ``nearby``."""
     kept: bool
     """Whether the copies are kept. Those of large weights are made for each use, one at a time."""
+    _of: Modules | None = field(default=None, repr=False)
+    """Whose copies are wrapped…"""
+    _wrap: Callable[[torch.nn.Module], torch.nn.Module] | None = field(default=None, repr=False)
+    """…by this."""
     _nearby: dict[int, list[torch.nn.Module]] = field(default_factory=dict, init=False, repr=False)
     """By the number of directions."""
 
     @property
     def exact(self) -> torch.nn.Module:
         """The same in float64."""
+        if self._of and self._wrap:
+            return self._wrap(self._of.exact)
         return self._exact if self.kept else self._copied(calls.to_float64)
 
     def nearby(self, directions: int) -> Iterator[torch.nn.Module]:
         """Yields it in float64 with slightly perturbed weights, see ``Originals.perturbations``."""
+        if self._of and self._wrap:
+            return map(self._wrap, self._of.nearby(directions))
         many = directions > 1 and bytes_of(tensors_of_call(self.perturbed, {}, ())) > LARGE
         if many or not self.kept:
             return map(self._copied, self.changes(directions))
@@ -64,11 +72,14 @@ class Modules:
 
     def giving_rows(self, rows: slice) -> Modules:
         """Returns the modules such that they give these rows of each output."""
-        return replace(self, perturbed=calls.Rows(self.perturbed, rows))
+        return self._wrapped(partial(calls.Rows, rows=rows))
 
-    def giving_buffers(self, names: tuple[str, ...]) -> Modules:
-        """Returns the modules such that they give these buffers after a call instead of their outputs."""
-        return replace(self, perturbed=calls.Updating(self.perturbed, names))
+    def giving_buffers(self, names: tuple[str, ...], *, outputs: bool = False) -> Modules:
+        """Returns the modules such that they give these buffers after a call, behind their outputs or instead of them."""
+        return self._wrapped(partial(calls.Updating, names=names, outputs=outputs))
+
+    def _wrapped(self, wrap: Callable[[torch.nn.Module], torch.nn.Module]) -> Modules:
+        return replace(self, perturbed=wrap(self.perturbed), _of=self, _wrap=wrap)
 
     @cached_property
     def _exact(self) -> torch.nn.Module:

@@ -227,10 +227,17 @@ class ReferenceOutputs:
             return PreparedProbe(
                 probe, modules.perturbed, arguments, rows, trivial, updates, on_host=self._originals.on_host
             )
-        expected, enough_memory = self._truth.expected(structure, original, modules, arguments, probe)
+        names = self._updated[probe.case]
+        every, count = modules, len(original)
+        if names:  # in the same runs as outputs, of which each takes long for a deep network
+            every = modules.giving_buffers(names, outputs=True)
+            original += self._after(every, arguments, probe)[count:]
+        all_expected, enough_memory = self._truth.expected(structure, original, every, arguments, probe)
+        expected = all_expected.leaves(structure, slice(count))
         other = self._inputs.other(modules.perturbed, probe, changes, drawn) if enough_memory else None
         trivial = self._truth.passing_trivial(modules.perturbed, arguments, expected, other, enough_memory)
-        updates = self._updates(modules, arguments, probe)
+        updates = self._shown(modules, probe, all_expected.leaves(None, slice(count, None)))
+        del original[count:]
 
         def closely() -> Expected:
             return self._truth.expected(structure, original, modules, arguments, probe, DIRECTIONS)[0]
@@ -263,18 +270,26 @@ class ReferenceOutputs:
             return structure, original
 
     def _updates(self, modules: Modules, arguments: dict[str, Any], probe: Probe) -> Updates:
-        """Returns what the buffers that the original updates hold after the call.
+        """Returns what the buffers that the original updates hold after the call. Raises as ``_shown``."""
+        names = self._updated[probe.case]
+        if not names:
+            return Updates()
+        after = modules.giving_buffers(names)
+        original = self._after(after, arguments, probe)
+        expected, _ = self._truth.expected(None, original, after, arguments, probe)
+        return self._shown(modules, probe, expected)
+
+    def _after(self, modules: Modules, arguments: dict[str, Any], probe: Probe) -> list[torch.Tensor]:
+        with original_errors(probe), self._originals.in_stage(RUNNING):
+            return calls.run_original(modules.perturbed, arguments, self._originals.place)[1]
+
+    def _shown(self, modules: Modules, probe: Probe, expected: Expected) -> Updates:
+        """Returns the updates of buffers.
 
         Raises:
             OriginalError: they change so little that nothing shows whether they are updated.
         """
         names = self._updated[probe.case]
-        if not names:
-            return Updates()
-        after = modules.giving_buffers(names)
-        with original_errors(probe):
-            structure, original = calls.run_original(after.perturbed, arguments, self._originals.place)
-        expected, _ = self._truth.expected(structure, original, after, arguments, probe)
         before = dict(modules.perturbed.named_buffers(remove_duplicate=False))
         for i, name in enumerate(names):
             kept = numerics.compare(before[name], expected, i, self.policy, self.tolerance)
