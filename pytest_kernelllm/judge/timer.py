@@ -80,7 +80,8 @@ class Timer:
             run = ProbeRun(judging, prepared[0], uploaded, {})
             for rule in rules:
                 rule.check_device_work(run)
-            runner = CandidateRunner(judging, uploaded, prepared, _Checks(tuple(rules)))
+            checks, flush_us = _Checks(tuple(rules)), self._clock.flush_us()
+            runner = CandidateRunner(judging, uploaded, prepared, checks, flush_us)
             measured = measure(runner, roofline, self._clock, compiled)
             for rule in rules:
                 rule.check_measurement(run, measured)
@@ -104,7 +105,8 @@ class Timer:
             with durations.part("waiting for the GPU"):
                 stack.enter_context(hold_gpu(self._gpu_uuid, alone=True))
             stack.enter_context(durations.part("timing"))
-            runner = CandidateRunner(judging, run.uploaded, [prepared], lambda run, looped: None)
+            flush_us = self._clock.flush_us()
+            runner = CandidateRunner(judging, run.uploaded, [prepared], lambda run, looped: None, flush_us)
             return measure_alone(runner, self._measured_roofline(), self._clock)
 
     def _measured_roofline(self) -> Roofline:

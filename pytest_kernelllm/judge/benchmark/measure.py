@@ -51,6 +51,8 @@ class Measurement:
     """Median µs of singly timed calls by the worker's CUDA events."""
     needed_us: float
     """µs that the GPU needs at least for such a call, see ``Roofline.least``."""
+    disturbed: bool = False
+    """Whether the two clocks do not agree about the original either, which hides nothing: something else uses the GPU."""
 
 
 @dataclass
@@ -63,6 +65,8 @@ class CandidateRunner:
     """Probes of equal sizes; the first is uploaded."""
     check: Callable[[ProbeRun, bool], None]
     """Called after every timed call (False) and loop (True)."""
+    flush_us: float
+    """µs that an overwrite of L2 takes."""
     name: str = "kernel"
     peak: int = 0
     """Most bytes allocated during a call, outputs included."""
@@ -76,8 +80,8 @@ class CandidateRunner:
     def cold(self, flushes: int) -> float:
         """Times one call behind ``flushes`` overwrites of L2, in µs by the worker's CUDA events."""
         self._write_fresh_values()
-        release = self.written.on_host
-        reply = call(self.judging, self.uploaded, self.written, "timed", flushes=flushes, release=release)
+        how = {"flushes": flushes, "release": self.written.on_host, "flush_us": self.flush_us}
+        reply = call(self.judging, self.uploaded, self.written, "timed", **how)
         took, peak = reply.get("microseconds"), reply.get("peak")
         if not (isinstance(took, float) and 0 < took < 1e9 and isinstance(peak, int)):
             raise WorkerDied("its reply has no valid times")
@@ -97,6 +101,7 @@ class CandidateRunner:
             count=count,
             flushes=flushes,
             release=self.written.on_host,
+            flush_us=self.flush_us,
         )
         run = self._run(reply)
         refuse_failure(self.judging, reply, self.written, f"in the timed loop at {run.where}")
@@ -127,19 +132,24 @@ class Baseline:
     clock: GpuClock
     released: bool = False
     """Whether memory is scarce, so that its cache is released while others are timed: calls that are timed follow one
-    that allocates anew."""
+    that allocates anew, and wait until what others gave back is cleared."""
+    flush_us: float = 0.0
+    """µs that an overwrite of L2 takes."""
 
     def cold(self, flushes: int) -> float:
         """Times one call behind ``flushes`` overwrites of L2, in µs."""
-        if self.released:
-            self.call()
+        self._allocate_anew()
         return self.clock.one(self.call, flushes)[1]
 
     def loop(self, count: int, flushes: int = 0) -> list[float]:
         """Times ``count`` calls in a row, in µs, see ``GpuClock.many``."""
+        self._allocate_anew()
+        return self.clock.many([self.call], count, flushes)[1]
+
+    def _allocate_anew(self) -> None:
         if self.released:
             self.call()
-        return self.clock.many([self.call], count, flushes)[1]
+            self.clock.settle(self.flush_us)
 
 
 def measure(
@@ -160,12 +170,13 @@ def measure(
     prepared, judging = runner.prepared[0], runner.judging
     policy = judging.policy
     arguments, released = runner.uploaded.placed(prepared), prepared.on_host
-    eager = Baseline("eager", _call(prepared.callable_module(), arguments), clock, released)
+    flush_us = runner.flush_us
+    eager = Baseline("eager", _call(prepared.callable_module(), arguments), clock, released, flush_us)
     implementations: list[timing.Implementation] = [runner, eager]
     if compiled is not None:
-        implementations.append(Baseline("compiled", _call(compiled, arguments), clock, released))
+        implementations.append(Baseline("compiled", _call(compiled, arguments), clock, released, flush_us))
     with torch.no_grad():
-        flushes = timing.flushes_to_hide(implementations, clock.flush_us())
+        flushes = timing.flushes_to_hide(implementations, flush_us)
         # Fresh values have a long way from the host's memory, and calls on so many vary little.
         calls = 1 if released else policy.timing_calls
         rounds = replace(policy, timing_calls=calls)
@@ -175,6 +186,8 @@ def measure(
         judged, events = timing.by_the_judge(
             runner.loop, clock, single, flushes["kernel"], _agreement(policy, single)
         )
+        hidden = judged - min(events, single) > allowed_difference(policy, judged)
+        disturbed = hidden and _is_disturbed(policy, clock, eager, series["eager"].median, flushes["eager"])
         eager_peak = _peak(eager)
         flops = count_flops(lambda: prepared.callable_module()(**arguments))
     needed = roofline.least(*needed_bytes(prepared), flops.total)
@@ -202,7 +215,7 @@ def measure(
         kernel_peak=runner.peak,
         eager_peak=eager_peak,
     )
-    return Measurement(figures, judged, events, single, needed)
+    return Measurement(figures, judged, events, single, needed, disturbed)
 
 
 def measure_alone(runner: CandidateRunner, roofline: Roofline, clock: GpuClock) -> CaseTime:
@@ -219,7 +232,7 @@ def measure_alone(runner: CandidateRunner, roofline: Roofline, clock: GpuClock) 
     """
     prepared, policy = runner.prepared[0], runner.judging.policy
     with torch.no_grad():
-        flushes = timing.flushes_to_hide([runner], clock.flush_us())[runner.name]
+        flushes = timing.flushes_to_hide([runner], runner.flush_us)[runner.name]
         count = max(5, min(policy.timing_calls * policy.timing_rounds, int(ALONE_US / runner.cold(flushes))))
         single = statistics.median(runner.cold(flushes) for _ in range(count))
         judged, events = timing.by_the_judge(runner.loop, clock, single, flushes, _agreement(policy, single))
@@ -246,6 +259,12 @@ def _agreement(policy: Policy, single: float) -> Callable[[float, float], bool]:
         return -2 * allowed_difference(policy, events) <= difference <= allowed_difference(policy, judged)
 
     return agree
+
+
+def _is_disturbed(policy: Policy, clock: GpuClock, eager: Baseline, median: float, flushes: int) -> bool:
+    """Whether the judge's clock and CUDA events do not agree about the original, either."""
+    agree = _agreement(policy, median)
+    return not agree(*timing.by_the_judge(eager.loop, clock, median, flushes, agree))
 
 
 def _call(module: Callable[..., Any], arguments: dict[str, Any]) -> Callable[[], Any]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pytest_kernelllm.core.records import Check
 from pytest_kernelllm.judge.benchmark.measure import Measurement, allowed_difference
+from pytest_kernelllm.judge.findings import Decision
 from pytest_kernelllm.judge.rules.rule import Rule
 from pytest_kernelllm.judge.run.call import ProbeRun
 
@@ -29,5 +30,11 @@ class Clocks(Rule):
             f"the worker's clock reports {reported:.1f} µs a call, the judge's {measured.judge_us:.1f} µs, "
             f"at {run.where}"
         )
+        if not agree and measured.disturbed:
+            raise Decision(
+                "inconclusive",
+                self.stage,
+                f"{broken}; nor do they agree about the original: something else uses the GPU",
+            )
         check = Check("clocks agree", agree, round(difference, 3), round(allowed, 3), "" if agree else broken)
         run.judging.findings.record(self.name, check)

@@ -11,6 +11,15 @@ from torch.cuda import Event, synchronize
 FLUSH_BYTES = 256 * 1024 * 1024
 """Bytes written between cold calls: several times the L2 of any current GPU."""
 
+SETTLING = 4
+"""Overwrites of L2 that are timed together while memory is cleared…"""
+
+SETTLED = 1.05
+"""…until they take no longer than usual, times this…"""
+
+TRIES = 100
+"""…or have been timed as often as this."""
+
 
 class GpuClock:
     """Times calls on the current CUDA device, in µs by CUDA events."""
@@ -27,8 +36,18 @@ class GpuClock:
             self._buffer.fill_(i)
 
     def flush_us(self) -> float:
-        """Measures the µs that one overwrite of L2 takes."""
-        return self.many([lambda: self.flush(1)], 20)[1][0]
+        """Measures the µs that one overwrite of L2 takes where nothing else runs: the least of several means."""
+        return min(self.many([lambda: self.flush(1)], 5)[1][0] for _ in range(5))
+
+    def settle(self, flush_us: float) -> None:
+        """Waits until an overwrite of L2 takes no more than its usual µs, within bounds.
+
+        The driver clears memory that a process has given back, which takes bandwidth from what runs meanwhile: on an H100 a
+        call of 1,400 µs took 120 µs more after one GiB was given back, and as long as usual 5 ms later.
+        """
+        for _ in range(TRIES):
+            if self.many([lambda: self.flush(SETTLING)], 1)[1][0] <= SETTLED * SETTLING * flush_us:
+                return
 
     def one(self, call: Callable[[], Any], flushes: int) -> tuple[Any, float]:
         """Makes one call behind ``flushes`` overwrites of L2. Returns its result, and its time in µs."""

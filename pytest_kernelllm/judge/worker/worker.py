@@ -119,7 +119,8 @@ class Worker:
         with programs in reverse order in the interpreter), ``elsewhere`` (watched, in the surroundings of
         ``surroundings.as_elsewhere``), ``no kernels`` (watched, with launches skipped), or ``timed`` (on a GPU,
         behind ``flushes`` overwrites of L2). With ``release``, as in ``loop`` and ``share``, the cache of GPU
-        memory is released afterwards, so an untimed call comes first, which allocates it anew.
+        memory is released afterwards, so an untimed call comes first, which allocates it anew; what is
+        timed then waits for memory that is being cleared, see ``GpuClock.settle``.
         """
         call, inputs = self._call(request["inputs"])
         if "grad" in request:
@@ -131,6 +132,7 @@ class Worker:
         if request["how"] == "timed":
             if request["release"]:
                 self._allocate_anew(call)
+                self.clock.settle(request["flush_us"])
             torch.cuda.reset_peak_memory_stats()
             held = torch.cuda.memory_allocated()
             outputs, report["microseconds"] = self.clock.one(call, request["flushes"])
@@ -172,6 +174,7 @@ class Worker:
         calls = [self._call(inputs)[0] for inputs in request["inputs"]]
         if request["release"]:
             self._allocate_anew(calls[0])
+            self.clock.settle(request["flush_us"])
         outputs, events = self.clock.many(calls, request["count"], request["flushes"])
         structure, flat = flatten(outputs)
         self._write(flat, request["outputs"])

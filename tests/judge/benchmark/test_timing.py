@@ -4,17 +4,22 @@ import itertools
 import math
 import random
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
 from pytest_kernelllm.judge.benchmark import timing
+from pytest_kernelllm.judge.benchmark.measure import Measurement
 from pytest_kernelllm.judge.benchmark.roofline import CONVOLUTIONS, Flops, Roofline, count_flops, needed_bytes
+from pytest_kernelllm.judge.findings import Decision, Findings
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.numerics import Expected
 from pytest_kernelllm.judge.reference.prepared import PreparedProbe
 from pytest_kernelllm.judge.reference.probes import Probe
+from pytest_kernelllm.judge.rules.clocks import Clocks
+from pytest_kernelllm.judge.shared.clock import TRIES, GpuClock
 
 
 def series(*rounds):
@@ -159,6 +164,55 @@ def test_one_disturbance_does_not_make_the_clocks_agree(monkeypatch, disturbed, 
         lambda count, flushes: [5.0 for _ in machine.loop(count, flushes)], machine, 5.0, 8, agree
     )
     assert judged == pytest.approx(40.0) and events == 5.0
+
+
+@pytest.mark.parametrize(
+    ("judged", "disturbed", "verdict"),
+    [(15500.0, True, None), (24000.0, False, "rejected"), (24000.0, True, "inconclusive")],
+)
+def test_hidden_time_is_held_against_a_kernel_where_the_clocks_agree_about_the_original(
+    judged, disturbed, verdict
+):
+    judging = SimpleNamespace(policy=Policy(), findings=Findings({"clocks": "timing"}))
+    measured = Measurement(None, judged, 15400.0, 15400.0, 1.0, disturbed)
+    run = SimpleNamespace(judging=judging, where="default")
+    if verdict is None:
+        Clocks().check_measurement(run, measured)
+        return
+    with pytest.raises(Decision) as decision:
+        Clocks().check_measurement(run, measured)
+    assert decision.value.verdict == verdict
+
+
+class Clearing(GpuClock):
+    """A GPU whose overwrites of L2 take 60 µs each, and longer while memory is cleared."""
+
+    def __init__(self, *longer):
+        super().__init__()
+        self.longer = longer
+        self.timed = 0
+
+    def flush(self, times):
+        self.times = times
+
+    def many(self, calls, count, flushes=0):
+        calls[0]()
+        self.timed += 1
+        factor = self.longer[min(self.timed, len(self.longer)) - 1]
+        return None, [60.0 * self.times * factor]
+
+
+@pytest.mark.parametrize(
+    ("longer", "timed"), [((1.0,), 1), ((1.4, 1.3, 1.1, 1.01), 4), ((1.2, 1.0, 1.5), 2), ((1.3,), TRIES)]
+)
+def test_timed_calls_wait_until_memory_given_back_is_cleared(longer, timed):
+    clock = Clearing(*longer)
+    clock.settle(60.0)
+    assert clock.timed == timed
+
+
+def test_an_overwrite_takes_what_the_least_disturbed_ones_do():
+    assert Clearing(1.3, 1.2, 1.0, 1.1, 1.2).flush_us() == 60.0
 
 
 def test_a_call_must_read_what_its_outputs_depend_on_and_write_them():
