@@ -173,27 +173,26 @@ class HubStore:
         Nothing of the server's answer is repeated: it could hold what it was sent.
         """
         try:
-            from huggingface_hub import HfApi
-            from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+            from huggingface_hub import HfApi, errors
         except ImportError:
             raise HubError(
                 "huggingface_hub is not installed; run `pip install 'pytest-kernelllm[endpoint]'`."
             ) from None
-        from httpx2 import HTTPError
-
+        # Of httpx until huggingface_hub 2, then of httpx2.
+        http_error: type[Exception] = vars(errors)["HTTPError"]
         try:
             yield HfApi(library_name=CLIENT)
         except HubError:
             raise
-        except OfflineModeIsEnabled:
+        except errors.OfflineModeIsEnabled:
             raise HubError(f"{self.repository} cannot be {what}: HF_HUB_OFFLINE is set.") from None
-        except HfHubHTTPError as error:
+        except errors.HfHubHTTPError as error:
             status = error.response.status_code
             advice = (
                 "; is it there, and is HF_TOKEN, or `hf auth login`, allowed to?" if status < 500 else "."
             )
             raise HubError(f"{self.repository} cannot be {what}: the Hub answered {status}{advice}") from None
-        except (HTTPError, OSError, ValueError, KeyError, TypeError) as error:
+        except (http_error, OSError, ValueError, KeyError, TypeError) as error:
             raise HubError(
                 f"{self.repository} cannot be {what}: {type(error).__name__} on the way; try again."
             ) from None
