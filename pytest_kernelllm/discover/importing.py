@@ -70,15 +70,17 @@ def _import_alone(path: Path, root: Path) -> ModuleType:
 def _names_alone(path: Path, root: Path) -> list[str]:
     """Returns names for a file outside packages, of which the first that is free is taken.
 
-    They are the same in every checkout: what is stored of a kernel may name its target's classes.
+    All but the last are the same in every checkout: what is stored of a kernel may name its target's classes.
     """
     short = path.stem.isidentifier() and path.stem not in sys.stdlib_module_names
     root = root.resolve()
     within = path.relative_to(root) if path.is_relative_to(root) else path
     readable = "_".join(within.with_suffix("").parts[-2:])
-    unique = hashlib.sha256(str(within).encode()).hexdigest()[:8]
-    others = [f"kernelllm_{name}".replace(".", "_") for name in (readable, f"{readable}_{unique}")]
-    return [path.stem, *others] if short else others
+    # The last is free unless the file itself changed: several checkouts may be loaded at once.
+    unique = (hashlib.sha256(str(name).encode()).hexdigest()[:8] for name in (within, path))
+    others = [readable, *(f"{readable}_{digest}" for digest in unique)]
+    named = [f"kernelllm_{name}".replace(".", "_") for name in others]
+    return [path.stem, *named] if short else named
 
 
 def _forget(package: str, names: Iterable[str]) -> None:

@@ -578,5 +578,8 @@ def test_a_file_whose_name_is_no_identifier_has_the_same_name_in_every_checkout(
     for name in names:
         del sys.modules[name]
     assert [import_file(elsewhere / file, elsewhere).__name__ for file in files] == names
+    third = shutil.copytree(root, tmp_path / "third")
+    roots = [root, third]
+    assert len({id(sys.modules[import_file(where / files[0], where).__name__]) for where in roots}) == 2
     alone = (elsewhere / files[0]).rename(elsewhere / "1_Net.py")
     assert import_file(alone, elsewhere).__name__ == "kernelllm_1_Net"

@@ -101,7 +101,6 @@ class CandidateRunner:
             count=count,
             flushes=flushes,
             release=self.written.on_host,
-            flush_us=self.flush_us,
         )
         run = self._run(reply)
         refuse_failure(self.judging, reply, self.written, f"in the timed loop at {run.where}")
@@ -132,24 +131,22 @@ class Baseline:
     clock: GpuClock
     released: bool = False
     """Whether memory is scarce, so that its cache is released while others are timed: calls that are timed follow one
-    that allocates anew, and wait until what others gave back is cleared."""
+    that allocates anew, and single ones wait until what others gave back is cleared."""
     flush_us: float = 0.0
     """µs that an overwrite of L2 takes."""
 
     def cold(self, flushes: int) -> float:
         """Times one call behind ``flushes`` overwrites of L2, in µs."""
-        self._allocate_anew()
+        if self.released:
+            self.call()
+            self.clock.settle(self.flush_us)
         return self.clock.one(self.call, flushes)[1]
 
     def loop(self, count: int, flushes: int = 0) -> list[float]:
         """Times ``count`` calls in a row, in µs, see ``GpuClock.many``."""
-        self._allocate_anew()
-        return self.clock.many([self.call], count, flushes)[1]
-
-    def _allocate_anew(self) -> None:
         if self.released:
             self.call()
-            self.clock.settle(self.flush_us)
+        return self.clock.many([self.call], count, flushes)[1]
 
 
 def measure(

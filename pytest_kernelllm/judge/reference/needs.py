@@ -42,7 +42,7 @@ def call_bytes(subject: Subject, case: Case, module: nn.Module) -> CallBytes:
             for t in tensors_of_call(module, inputs, ())
             if t.is_floating_point()
         ),
-        default=1,
+        default=CallBytes.wider,
     )
     unknown = CallBytes(size, state, size, size, size, 0, True, size, wider)
     widest, any_tensor = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -45,11 +45,6 @@ class Expected:
     """Explains in which way the comparison is weaker than usual; empty if it is not."""
     start: int = 0
     """Where these are some rows of the outputs: the number of the first one."""
-
-    def leaves(self, structure: Any, which: slice) -> Expected:
-        """Returns what is expected of some of the leaves, which nest as ``structure`` says."""
-        some = {name: getattr(self, name)[which] for name in ("original", "exact", "bounds")}
-        return replace(self, structure=structure, **some)
 
 
 @dataclass(frozen=True)

@@ -228,16 +228,14 @@ class ReferenceOutputs:
                 probe, modules.perturbed, arguments, rows, trivial, updates, on_host=self._originals.on_host
             )
         names = self._updated[probe.case]
-        every, count = modules, len(original)
+        every, groups = modules, [(structure, original)]
         if names:  # in the same runs as outputs, of which each takes long for a deep network
             every = modules.giving_buffers(names, outputs=True)
-            original += self._after(every, arguments, probe)[count:]
-        all_expected, enough_memory = self._truth.expected(structure, original, every, arguments, probe)
-        expected = all_expected.leaves(structure, slice(count))
+            groups.append((None, self._after(every, arguments, probe)[len(original) :]))
+        [expected, *after], enough_memory = self._truth.expected_apart(groups, every, arguments, probe)
         other = self._inputs.other(modules.perturbed, probe, changes, drawn) if enough_memory else None
         trivial = self._truth.passing_trivial(modules.perturbed, arguments, expected, other, enough_memory)
-        updates = self._shown(modules, probe, all_expected.leaves(None, slice(count, None)))
-        del original[count:]
+        updates = self._shown(modules, probe, after[0]) if names else Updates()
 
         def closely() -> Expected:
             return self._truth.expected(structure, original, modules, arguments, probe, DIRECTIONS)[0]

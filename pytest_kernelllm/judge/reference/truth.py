@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,13 +16,12 @@ from pytest_kernelllm.judge.reference import calls, numerics
 from pytest_kernelllm.judge.reference.bounds import ErrorBounds
 from pytest_kernelllm.judge.reference.numerics import Expected
 from pytest_kernelllm.judge.reference.originals import Modules, Originals
-from pytest_kernelllm.judge.reference.otherwise import Mode, Otherwise, collect, modes
+from pytest_kernelllm.judge.reference.otherwise import Mode, modes
 from pytest_kernelllm.judge.reference.prepared import tensors_of_call
 from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.reference.reordered import Reordered
-from pytest_kernelllm.judge.reference.stress import WHOLE_HALVES
+from pytest_kernelllm.judge.reference.runs import Runs, as_it_is, forms_of
 from pytest_kernelllm.judge.reference.trivial import passing_trivial_output
-from pytest_kernelllm.judge.reference.unsupported import shape_and_kind
 
 EQUAL = frozenset({"equal-row", "equal-value", "two-value", "mixed-row", "low-row", "zero"})
 """Kinds of stress that make inputs equal to each other."""
@@ -70,7 +69,25 @@ class Truth:
         Inputs and weights are perturbed in ``directions`` random directions if there is memory for so many, else in one; by
         default in as many as their size allows. ``share`` is that of the outputs which the modules give.
         """
-        exact, note = self._exact(modules, arguments, original)
+        groups = [(structure, original)]
+        [expected], enough = self.expected_apart(groups, modules, arguments, probe, directions, share)
+        return expected, enough
+
+    def expected_apart(
+        self,
+        groups: Sequence[tuple[Any, list[torch.Tensor]]],
+        modules: Modules,
+        arguments: dict[str, Any],
+        probe: Probe,
+        directions: int = 0,
+        share: float = 1.0,
+    ) -> tuple[list[Expected], bool]:
+        """Returns the same for groups of leaves, each with its structure, that the modules give one after the other.
+
+        They have the runs in common, and nothing else: what one group cannot be asked, or may be off by, says nothing of another.
+        """
+        original = [leaf for _, leaves in groups for leaf in leaves]
+        every, note = self._exact(modules, arguments, original)
         enough_memory = self._fits(modules.perturbed, arguments, original, runs=4)
         if not enough_memory:
             note += (
@@ -81,26 +98,19 @@ class Truth:
         directions = directions or (DIRECTIONS if small else 1)
         if directions > 1 and not self._fits(modules.perturbed, arguments, original, runs=4 + directions):
             directions = 1
-        nearby = self._nearby(modules, arguments, exact, probe.seed, directions) if enough_memory else []
-        if probe.stress == WHOLE_HALVES and exact and numerics.unrounded(original, exact):
-            nearby = []  # a step then lies at the same place for every kernel
-        note = note.removeprefix("; ")
-        free = probe.rule == "stress"
-        elements = int(share * _elements(arguments))
-        others = list(self._elsewhere(modules, arguments, original, probe, times)) if exact and nearby else []
-        otherwise = collect(self._otherwise(modules, arguments, probe), exact) if exact else Otherwise()
-        expected = numerics.expect(
-            structure,
-            original,
-            exact,
-            [*nearby, *otherwise.nearby],
-            self._policy,
-            elements=elements,
-            terms=otherwise.terms,
-            free=free,
-            note=note,
-            others=[*others, *otherwise.others],
+        nearby = self._nearby(modules, arguments, probe.seed, directions) if every and enough_memory else []
+        few = [any(t.numel() <= FEW and t.is_floating_point() for t in leaves) for _, leaves in groups]
+        equal = bool(EQUAL & {probe.stress, *probe.stripes})
+        most = TRIES if any(few) and _elements(arguments) <= SMALL else times
+        others = (
+            list(self._elsewhere(modules, arguments, probe, most)) if nearby and (equal or any(few)) else []
         )
+        runs = Runs(every, nearby, others, list(self._otherwise(modules, arguments, probe)) if every else [])
+        elements, expected, start = int(share * _elements(arguments)), [], 0
+        for (structure, own), is_few in zip(groups, few, strict=True):
+            which = slice(start, start := start + len(own))
+            some = runs.leaves(which, len(others) if is_few else 2 * times * equal)
+            expected.append(some.expect(structure, own, probe, self._policy, elements, note))
         return expected, enough_memory
 
     def strictly(
@@ -118,7 +128,7 @@ class Truth:
         float64 is not available.
         """
         exact, _ = self._exact(modules, arguments, original)
-        if exact is None:
+        if exact is None or forms_of(exact) != forms_of(original):
             return None
         elements, free = int(share * _elements(arguments)), probe.rule == "stress"
         expected = numerics.expect(structure, original, exact, [], self._policy, elements=elements, free=free)
@@ -160,24 +170,15 @@ class Truth:
                 except Exception as error:  # e.g. an operation that asks for float32
                     why = f"it fails in float64 ({type(error).__name__})"
                 else:
-                    if [shape_and_kind(leaf) for leaf in exact] == [
-                        shape_and_kind(leaf) for leaf in original
-                    ]:
+                    if len(exact) == len(original):
                         return exact, ""
-                    why = "its outputs have other shapes or types in float64"
-            return None, f"compared with the original as it is: {why}"
+                    why = "it has another number of outputs in float64"
+            return None, as_it_is(why)
 
     def _nearby(
-        self,
-        modules: Modules,
-        arguments: dict[str, Any],
-        exact: list[Any] | None,
-        seed: int,
-        directions: int,
+        self, modules: Modules, arguments: dict[str, Any], seed: int, directions: int
     ) -> list[list[torch.Tensor]]:
-        """Returns the leaves in float64 for each perturbation of weights and inputs."""
-        if not exact:
-            return []
+        """Returns the leaves in float64 for each perturbation of weights and inputs at which the original runs."""
         where = self._originals.float64_device(arguments)
         copies = modules.nearby(directions)
         found = [
@@ -185,14 +186,12 @@ class Truth:
             self._attempt(partial(self._originals.run_in_float64, next(copies), arguments, change))
             for change in self._originals.perturbations(seed, where, directions)
         ]
-        forms = [shape_and_kind(leaf) for leaf in exact]
-        return [leaves for leaves in found if [shape_and_kind(leaf) for leaf in leaves] == forms]
+        return [leaves for leaves in found if leaves]
 
     def _elsewhere(
         self,
         modules: Modules,
         arguments: dict[str, Any],
-        original: list[torch.Tensor],
         probe: Probe,
         times: int,
     ) -> Iterator[tuple[list[torch.Tensor], list[torch.Tensor]]]:
@@ -202,12 +201,8 @@ class Truth:
         another, and there they do not. Where outputs have few elements, each error is small by chance now and then, and
         several are not.
         """
-        few = any(leaf.numel() <= FEW and leaf.is_floating_point() for leaf in original)
-        if not (few or EQUAL & {probe.stress, *probe.stripes}):
-            return
         where = self._originals.float64_device(arguments)
-        elements = _elements(arguments)
-        for further in range(TRIES if few and elements <= SMALL else times):
+        for further in range(times):
             change = next(self._originals.perturbations(probe.seed + further, where))
             move = partial(_near, change=change, device=where)
             near = calls.mapped(arguments, partial(self._originals.changed, change=move))

@@ -119,8 +119,8 @@ class Worker:
         with programs in reverse order in the interpreter), ``elsewhere`` (watched, in the surroundings of
         ``surroundings.as_elsewhere``), ``no kernels`` (watched, with launches skipped), or ``timed`` (on a GPU,
         behind ``flushes`` overwrites of L2). With ``release``, as in ``loop`` and ``share``, the cache of GPU
-        memory is released afterwards, so an untimed call comes first, which allocates it anew; what is
-        timed then waits for memory that is being cleared, see ``GpuClock.settle``.
+        memory is released afterwards, so an untimed call comes first, which allocates it anew. A single
+        call waits for memory that is being cleared, see ``GpuClock.settle``; in loops that is the same for N and 2N calls.
         """
         call, inputs = self._call(request["inputs"])
         if "grad" in request:
@@ -174,7 +174,6 @@ class Worker:
         calls = [self._call(inputs)[0] for inputs in request["inputs"]]
         if request["release"]:
             self._allocate_anew(calls[0])
-            self.clock.settle(request["flush_us"])
         outputs, events = self.clock.many(calls, request["count"], request["flushes"])
         structure, flat = flatten(outputs)
         self._write(flat, request["outputs"])

@@ -281,6 +281,59 @@ def test_what_buffers_hold_after_the_call_is_computed_with_all_digits():
     assert prepare(references(lambda: nn.BatchNorm1d(64).eval())).updates.names == ()
 
 
+class Keeping(nn.Module):
+    """Keeps what a function gives in a buffer, and gives what another does."""
+
+    def __init__(self, kept, given):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros_like(kept(torch.zeros(6, 64))))
+        self.kept, self.given = kept, given
+
+    def forward(self, x):
+        self.seen = self.kept(x)
+        return self.given(x)
+
+
+def running(x):
+    return x.mean(0) / 3
+
+
+@pytest.mark.parametrize(
+    ("kept", "given"), [(running, torch.round), (torch.round, torch.tanh), (running, running)]
+)
+def test_what_rounds_says_nothing_of_where_steps_lie(kept, given):
+    prepared = prepare(references(lambda: Keeping(kept, given)), "half-integer", "stress")
+    x = prepared.arguments["x"]
+
+    def passes(function, expected):
+        right = function(x)
+        other = (x + 0.5).floor() if function is torch.round else right * 1.01
+        return [compare(value, expected, 0, POLICY, None).passed for value in (right, other)]
+
+    assert passes(given, prepared.expected) == [True, False]
+    assert passes(kept, prepared.updates.expected) == [True, False]
+
+
+def test_a_buffer_of_another_form_in_float64_leaves_float64_to_the_outputs():
+    def centred(x):
+        x = x + 1000
+        return x - x.mean(-1, keepdim=True)
+
+    prepared = prepare(references(lambda: Keeping(torch.fft.rfft, centred)))
+    x = prepared.arguments["x"].double() + 1000
+    best = (x - x.mean(-1, keepdim=True)).float()
+    assert prepared.expected.note == "" and "in float64" in prepared.updates.expected.note
+    assert compare(best, prepared.expected, 0, POLICY, None).passed
+
+
+def test_few_elements_of_a_buffer_leave_the_bounds_of_outputs_as_they_are():
+    def bounds(kept):
+        return prepare(references(lambda: Keeping(kept, torch.tanh))).expected.bounds[0]
+
+    few, many = bounds(lambda x: x.mean(0)[:1]), bounds(lambda x: x * 2)
+    assert torch.equal(few.own, many.own) and few.steps == many.steps
+
+
 def test_an_update_that_nothing_shows_is_refused():
     with pytest.raises(OriginalError, match="updates its buffer `running_mean` so little"):
         prepare(references(lambda: nn.BatchNorm1d(64, momentum=1e-9).train()))

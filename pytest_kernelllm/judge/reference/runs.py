@@ -1,0 +1,75 @@
+"""What runs of the original gave for some of its leaves, and what is expected of a candidate by that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pytest_kernelllm.judge.policy import Policy
+from pytest_kernelllm.judge.reference import numerics
+from pytest_kernelllm.judge.reference.numerics import Expected
+from pytest_kernelllm.judge.reference.otherwise import Mode, Otherwise, collect
+from pytest_kernelllm.judge.reference.probes import Probe
+from pytest_kernelllm.judge.reference.stress import WHOLE_HALVES
+from pytest_kernelllm.judge.reference.unsupported import shape_and_kind
+
+Leaves = list[torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The leaves that each run gave."""
+
+    exact: list[Any] | None
+    """In float64; None where that is unavailable."""
+    nearby: list[Leaves]
+    """In float64, for slightly perturbed inputs and weights."""
+    others: list[tuple[Leaves, Leaves]]
+    """For inputs beside these, as the original computes them and in float64."""
+    otherwise: list[tuple[Mode, Leaves]]
+    """As other honest implementations might compute them, and in which way."""
+
+    def leaves(self, which: slice, others: int) -> Runs:
+        """Returns what the runs gave for some of the leaves, with the first so many of ``others``."""
+        return Runs(
+            self.exact and self.exact[which],
+            [leaves[which] for leaves in self.nearby],
+            [(leaves[which], exact[which]) for leaves, exact in self.others[:others]],
+            [(mode, leaves[which]) for mode, leaves in self.otherwise],
+        )
+
+    def expect(
+        self, structure: Any, original: Leaves, probe: Probe, policy: Policy, elements: int, note: str
+    ) -> Expected:
+        """Returns what is expected of a candidate, see ``numerics.expect``."""
+        exact, forms = self.exact, forms_of(original)
+        if exact is not None and forms_of(exact) != forms:
+            exact, note = None, as_it_is("its outputs have other shapes or types in float64") + note
+        nearby = [leaves for leaves in self.nearby if exact and forms_of(leaves) == forms]
+        if probe.stress == WHOLE_HALVES and exact and numerics.unrounded(original, exact):
+            nearby = []  # a step then lies at the same place for every kernel
+        otherwise = collect(self.otherwise, exact) if exact else Otherwise()
+        return numerics.expect(
+            structure,
+            original,
+            exact,
+            [*nearby, *otherwise.nearby],
+            policy,
+            elements=elements,
+            terms=otherwise.terms,
+            free=probe.rule == "stress",
+            note=note.removeprefix("; "),
+            others=[*(self.others if nearby else []), *otherwise.others],
+        )
+
+
+def forms_of(leaves: list[Any]) -> list[Any]:
+    """Returns the shapes and kinds of leaves, by which those of runs are compared."""
+    return list(map(shape_and_kind, leaves))
+
+
+def as_it_is(why: str) -> str:
+    """Returns the note of what cannot be compared with float64."""
+    return f"compared with the original as it is: {why}"
