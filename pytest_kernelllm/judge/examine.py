@@ -100,8 +100,7 @@ class _Probes:
         kept: ProbeRun | None = None
         for probe in probes:
             self.before_each()
-            with self._shared():
-                run = self._run(probe)
+            run = self._run(probe)
             if run is not None:
                 self.ran.append((run.where, run.prepared.trivial))
                 if kept is None or (not _discriminating(kept) and _discriminating(run)):
@@ -112,7 +111,7 @@ class _Probes:
     def _run(self, probe: Probe) -> ProbeRun | None:
         findings = self.judging.findings
         try:
-            with findings.durations.part("reference outputs"):
+            with self._shared("reference outputs"):
                 prepared = self.judging.references.prepare(probe)
         except Unasked as nothing:
             if f"{nothing}":
@@ -120,29 +119,33 @@ class _Probes:
                     Check(f"not asked: {probe.describe()}", True, None, None, f"{nothing}")
                 )
             return None
-        with findings.durations.part("calls"):
+        with self._shared("calls"):
             run = run_probe(self.judging, prepared)
-        with findings.durations.part("checks"):
-            for rule in self.rules:
+        for rule in self.rules:
+            with self._shared("checks"):
                 rule.check_run(run)
         return run
 
     def check_case(self, run: ProbeRun | None) -> None:
         """Applies every rule to the case, whose probe of the main sizes always runs."""
         assert run is not None
-        with self._shared(), self.judging.findings.durations.part("further calls"):
-            for rule in self.rules:
+        for rule in self.rules:
+            with self._shared("further calls"):
                 rule.check_case(CaseRun(run))
 
     @contextlib.contextmanager
-    def _shared(self) -> Iterator[None]:
-        """Holds the GPU together with others; notes how long somebody timed on it meanwhile."""
+    def _shared(self, part: str) -> Iterator[None]:
+        """Holds the GPU together with others for a part of the verdict; notes how long somebody timed on it before.
+
+        Short parts: whoever wants to time waits for them, and all others for him.
+        """
         durations = self.judging.findings.durations
         waiting = durations.part("waiting for the GPU") if self.judging.on_gpu else contextlib.nullcontext()
         with contextlib.ExitStack() as held:
             with waiting:
                 held.enter_context(self.sharing())
-            yield
+            with durations.part(part):
+                yield
 
 
 def _discriminating(run: ProbeRun | None) -> bool:

@@ -60,14 +60,15 @@ class Timer:
         weights = first if references.on_host else None
         probes = [Probe(case, tuple(sizes.items()), first + i, weights=weights) for i in range(2)]
         durations = judging.findings.durations
-        with self.sharing():
-            with durations.part("reference outputs"):
-                prepared = [references.prepare(probe) for probe in probes]
-            with durations.part("calls"):
-                run = run_probe(judging, prepared[0])
-            with durations.part("checks"):
-                for rule in rules:
-                    rule.check_run(run)
+        prepared = []
+        for probe in probes:
+            with self.sharing(), durations.part("reference outputs"):
+                prepared.append(references.prepare(probe))
+        with self.sharing(), durations.part("calls"):
+            run = run_probe(judging, prepared[0])
+        for rule in rules:
+            with self.sharing(), durations.part("checks"):
+                rule.check_run(run)
         with durations.part("torch.compile"):
             placed = run.uploaded.placed(prepared[0])
             compiled = references.compiled.compile(prepared[0], placed, self.sharing)
