@@ -31,6 +31,15 @@ class Runs:
     otherwise: list[tuple[Mode, Leaves]]
     """As other honest implementations might compute them, and in which way."""
 
+    def giving(self, count: int) -> Runs:
+        """Returns those that gave so many leaves: it may depend on values how many there are."""
+        return Runs(
+            self.exact,
+            [leaves for leaves in self.nearby if len(leaves) == count],
+            [pair for pair in self.others if {len(leaves) for leaves in pair} == {count}],
+            [(mode, leaves) for mode, leaves in self.otherwise if len(leaves) == count],
+        )
+
     def leaves(self, which: slice, others: int) -> Runs:
         """Returns what the runs gave for some of the leaves, with the first so many of ``others``."""
         return Runs(

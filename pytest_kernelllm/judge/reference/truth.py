@@ -105,7 +105,8 @@ class Truth:
         others = (
             list(self._elsewhere(modules, arguments, probe, most)) if nearby and (equal or any(few)) else []
         )
-        runs = Runs(every, nearby, others, list(self._otherwise(modules, arguments, probe)) if every else [])
+        otherwise = list(self._otherwise(modules, arguments, probe)) if every else []
+        runs = Runs(every, nearby, others, otherwise).giving(len(original))
         elements, expected, start = int(share * _elements(arguments)), [], 0
         for (structure, own), is_few in zip(groups, few, strict=True):
             which = slice(start, start := start + len(own))
