@@ -179,7 +179,7 @@ class HubStore:
                 "huggingface_hub is not installed; run `pip install 'pytest-kernelllm[endpoint]'`."
             ) from None
         # Of httpx until huggingface_hub 2, then of httpx2.
-        http_error: type[Exception] = vars(errors)["HTTPError"]
+        http_error: type[Exception] = getattr(errors, "HTTPError", OSError)
         try:
             yield HfApi(library_name=CLIENT)
         except HubError:

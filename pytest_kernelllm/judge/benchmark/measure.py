@@ -183,7 +183,7 @@ def measure(
         judged, events = timing.by_the_judge(
             runner.loop, clock, single, flushes["kernel"], _agreement(policy, single)
         )
-        hidden = judged - min(events, single) > allowed_difference(policy, judged)
+        hidden = _hides_time(policy, judged, min(events, single))
         disturbed = hidden and _is_disturbed(policy, clock, eager, series["eager"].median, flushes["eager"])
         eager_peak = _peak(eager)
         flops = count_flops(lambda: prepared.callable_module()(**arguments))
@@ -234,7 +234,7 @@ def measure_alone(runner: CandidateRunner, roofline: Roofline, clock: GpuClock) 
         single = statistics.median(runner.cold(flushes) for _ in range(count))
         judged, events = timing.by_the_judge(runner.loop, clock, single, flushes, _agreement(policy, single))
         flops = count_flops(lambda: prepared.callable_module()(**runner.uploaded.placed(prepared)))
-    if judged - min(events, single) > allowed_difference(policy, judged):
+    if _hides_time(policy, judged, min(events, single)):
         raise Decision(
             "inconclusive",
             "timing",
@@ -246,6 +246,10 @@ def measure_alone(runner: CandidateRunner, roofline: Roofline, clock: GpuClock) 
 def allowed_difference(policy: Policy, judged: float) -> float:
     """Returns by how many µs the worker's clock may report less than the judge's."""
     return policy.clock_tolerance * judged + 3.0
+
+
+def _hides_time(policy: Policy, judged: float, reported: float) -> bool:
+    return judged - reported > allowed_difference(policy, judged)
 
 
 def _agreement(policy: Policy, single: float) -> Callable[[float, float], bool]:

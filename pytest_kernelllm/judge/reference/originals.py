@@ -45,24 +45,26 @@ class Modules:
     """Yields the perturbations of ``nearby``."""
     kept: bool
     """Whether the copies are kept. Those of large weights are made for each use, one at a time."""
-    _of: Modules | None = field(default=None, repr=False)
-    """Whose copies are wrapped…"""
-    _wrap: Callable[[torch.nn.Module], torch.nn.Module] | None = field(default=None, repr=False)
-    """…by this."""
+    _wraps: tuple[Modules, Callable[[torch.nn.Module], torch.nn.Module]] | None = field(
+        default=None, repr=False
+    )
+    """Whose copies are wrapped, and by what."""
     _nearby: dict[int, list[torch.nn.Module]] = field(default_factory=dict, init=False, repr=False)
     """By the number of directions."""
 
     @property
     def exact(self) -> torch.nn.Module:
         """The same in float64."""
-        if self._of and self._wrap:
-            return self._wrap(self._of.exact)
+        if self._wraps:
+            modules, wrap = self._wraps
+            return wrap(modules.exact)
         return self._exact if self.kept else self._copied(calls.to_float64)
 
     def nearby(self, directions: int) -> Iterator[torch.nn.Module]:
         """Yields it in float64 with slightly perturbed weights, see ``Originals.perturbations``."""
-        if self._of and self._wrap:
-            return map(self._wrap, self._of.nearby(directions))
+        if self._wraps:
+            modules, wrap = self._wraps
+            return map(wrap, modules.nearby(directions))
         many = directions > 1 and bytes_of(tensors_of_call(self.perturbed, {}, ())) > LARGE
         if many or not self.kept:
             return map(self._copied, self.changes(directions))
@@ -79,7 +81,7 @@ class Modules:
         return self._wrapped(partial(calls.Updating, names=names, outputs=outputs))
 
     def _wrapped(self, wrap: Callable[[torch.nn.Module], torch.nn.Module]) -> Modules:
-        return replace(self, perturbed=wrap(self.perturbed), _of=self, _wrap=wrap)
+        return replace(self, perturbed=wrap(self.perturbed), _wraps=(self, wrap))
 
     @cached_property
     def _exact(self) -> torch.nn.Module:
