@@ -47,6 +47,8 @@ from pytest_kernelllm.judge.workers import Workers
 HALVINGS = 6
 """How often a case's elements are halved, at most, until there is enough GPU memory to time it."""
 
+NOT_COMPILED = "timed without torch.compile: there was no memory for it"
+
 RELEASE_SECONDS = 10.0
 """Seconds to wait for an ended worker's memory to be freed."""
 
@@ -294,15 +296,19 @@ class Judge:
             return contextlib.nullcontext()
         return self._timer.sharing()
 
-    def _time(self, judging: Judging, plan: Plan, sizes: dict[str, int]) -> str:
-        """Times a case at these sizes. Returns whose process there was too little memory for; nothing if there was enough."""
+    def _time(self, judging: Judging, plan: Plan, sizes: dict[str, int], *, compiled: bool = True) -> str:
+        """Times a case at these sizes. Returns whose process there was too little memory for; nothing if there was enough.
+
+        ``compiled`` says whether ``torch.compile`` is timed, too.
+        """
         try:
-            timing = self._timer.time(judging, plan.case.name, sizes, self.rules)
+            timing = self._timer.time(judging, plan.case.name, sizes, self.rules, compiled=compiled)
         except OutOfMemory:
             return "the candidate's process"
         except torch.cuda.OutOfMemoryError:
             return "the judge's process"
-        judging.findings.timing.append(replace(timing, note=plan.note(sizes)))
+        note = plan.note(sizes) if compiled else NOT_COMPILED
+        judging.findings.timing.append(replace(timing, note=note))
         return ""
 
     def _time_smaller(
@@ -314,17 +320,19 @@ class Judge:
         leased: Lease,
         who: str,
     ) -> None:
-        """Times a case at the largest smaller sizes that fit into memory.
+        """Times a case at the largest smaller sizes that fit into memory; one that has none without ``torch.compile``.
 
-        Each try gets a fresh worker, because one that ran out of memory may still hold some.
+        That may copy inputs and outputs for a layout of its own. Each try gets a fresh worker, because one that ran out of
+        memory may still hold some.
 
         Raises:
             OutOfMemory: no sizes fit.
         """
-        for sizes in islice(smaller(plan.case, plan.ranges, plan.sizes), HALVINGS):
+        others = list(islice(smaller(plan.case, plan.ranges, plan.sizes), HALVINGS))
+        for sizes in others or [plan.sizes]:
             torch.cuda.empty_cache()
             with self._workers.loaded(candidate.source, references, findings, leased) as judging:
-                who = self._time(judging, plan, sizes)
+                who = self._time(judging, plan, sizes, compiled=bool(others))
             if not who:
                 return
             judging.allocator.closed.wait(RELEASE_SECONDS)

@@ -70,12 +70,12 @@ class CallBytes:
         """Returns the bytes of a verdict that keeps everything on the GPU.
 
         That is about the judge's inputs, the memory shared with the worker, what the worker allocates, and a
-        baseline's outputs; and two calls in float64, with their outputs twice more, where the call cannot be cut.
+        baseline's outputs; and a call in float64, with the outputs of four, where the call cannot be cut.
         """
         copies = (4 if self.state > LARGE_STATE else 8) * self.wider * self.state
         if self.rows:
             return OWN + ROOFLINE + copies + 4 * (self.inputs + self.outputs) + 2 * (self.peak - self.outputs)
-        wide = 2 * self.wider * (self.inputs + self.peak + 2 * self.outputs)
+        wide = self.wider * (self.inputs + self.peak + 4 * self.outputs)
         return OWN + ROOFLINE + copies + 4 * (self.inputs + self.outputs) + wide
 
     def to_time(self) -> int:

@@ -45,8 +45,16 @@ class Timer:
         """Holds the GPU together with others that check but do not time."""
         return hold_gpu(self._gpu_uuid, alone=False)
 
-    def time(self, judging: Judging, case: str, sizes: Mapping[str, int], rules: Sequence[Rule]) -> Timing:
-        """Times one case at these sizes.
+    def time(
+        self,
+        judging: Judging,
+        case: str,
+        sizes: Mapping[str, int],
+        rules: Sequence[Rule],
+        *,
+        compiled: bool = True,
+    ) -> Timing:
+        """Times one case at these sizes; ``compiled`` says whether what ``torch.compile`` makes of the original is timed, too.
 
         Raises:
             Decision: an output is wrong, the clocks do not agree, or the worker ran out of memory
@@ -69,9 +77,11 @@ class Timer:
         for rule in rules:
             with self.sharing(), durations.part("checks"):
                 rule.check_run(run)
+        compiled_original = None
         with durations.part("torch.compile"):
-            placed = run.uploaded.placed(prepared[0])
-            compiled = references.compiled.compile(prepared[0], placed, self.sharing)
+            if compiled:
+                placed = run.uploaded.placed(prepared[0])
+                compiled_original = references.compiled.compile(prepared[0], placed, self.sharing)
         with contextlib.ExitStack() as stack:
             with durations.part("waiting for the GPU"):
                 stack.enter_context(hold_gpu(self._gpu_uuid, alone=True))
@@ -83,7 +93,7 @@ class Timer:
                 rule.check_device_work(run)
             checks, flush_us = _Checks(tuple(rules)), self._clock.flush_us()
             runner = CandidateRunner(judging, uploaded, prepared, checks, flush_us)
-            measured = measure(runner, roofline, self._clock, compiled)
+            measured = measure(runner, roofline, self._clock, compiled_original)
             for rule in rules:
                 rule.check_measurement(run, measured)
             return measured.timing

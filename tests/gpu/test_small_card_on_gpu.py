@@ -85,11 +85,22 @@ def test_where_there_is_memory_it_is_timed_at_its_own_size(decide):
 
 
 def test_a_case_that_cannot_be_smaller_is_inconclusive_and_says_what_helps(decide):
-    with left(4 * GIB):
+    with left(3 * GIB // 2):
         verdict = decide(FIXED, GOOD, min_speedup=0.0)
     assert verdict.verdict == "inconclusive"
     assert "memory" in verdict.reason
     assert "`dims`" in verdict.reason
+
+
+def test_a_case_that_cannot_be_smaller_is_timed_without_torch_compile_if_only_that_takes_too_much(decide):
+    more = "        if torch.compiler.is_compiling():\n            x = x + torch.rand(1 << 36, device=x.device).sort()[0][0] * 0\n"
+    wasteful = FIXED.replace("    def forward(self, x):\n", f"    def forward(self, x):\n{more}")
+    assert more in wasteful
+    verdict = decide(wasteful.replace(f"n={N}", "n=8192"), GOOD, min_speedup=0.0)
+    assert verdict.accepted, verdict.reason
+    [timing] = verdict.timing
+    assert (timing.compiled, timing.speedup_compiled) == (None, None)
+    assert timing.note == "timed without torch.compile: there was no memory for it"
 
 
 def test_a_candidate_that_asks_for_what_no_gpu_has_is_rejected(decide):

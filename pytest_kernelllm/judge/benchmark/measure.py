@@ -79,7 +79,7 @@ class CandidateRunner:
 
     def cold(self, flushes: int) -> float:
         """Times one call behind ``flushes`` overwrites of L2, in µs by the worker's CUDA events."""
-        self._write_fresh_values()
+        self._write()
         how = {"flushes": flushes, "release": self.written.on_host, "flush_us": self.flush_us}
         reply = call(self.judging, self.uploaded, self.written, "timed", **how)
         took, peak = reply.get("microseconds"), reply.get("peak")
@@ -89,10 +89,13 @@ class CandidateRunner:
         self.check(self._run(reply), False)
         return took
 
-    def loop(self, count: int, flushes: int = 0) -> list[float]:
-        """Times ``count`` calls in a row, in µs, see ``GpuClock.many``."""
-        self._write_fresh_values()
+    def renew(self) -> None:
+        """Writes fresh values for the next loop."""
+        self._write()
         hand_over(self.judging, self.written)
+
+    def loop(self, count: int, flushes: int = 0) -> list[float]:
+        """Times ``count`` calls in a row, in µs, see ``GpuClock.many``; checks the last one's outputs."""
         outputs = [description for _, description in self.uploaded.outputs]
         reply = self.judging.worker.request(
             "loop",
@@ -115,7 +118,7 @@ class CandidateRunner:
     def _run(self, reply: Reply) -> ProbeRun:
         return ProbeRun(self.judging, self.written, self.uploaded, reply)
 
-    def _write_fresh_values(self) -> None:
+    def _write(self) -> None:
         self.written = self.judging.rng.choice(self.prepared)
         refill(self.uploaded, self.written)
         for buffer, _ in self.uploaded.outputs:
@@ -142,10 +145,13 @@ class Baseline:
             self.clock.settle(self.flush_us)
         return self.clock.one(self.call, flushes)[1]
 
-    def loop(self, count: int, flushes: int = 0) -> list[float]:
-        """Times ``count`` calls in a row, in µs, see ``GpuClock.many``."""
+    def renew(self) -> None:
+        """Makes a call that allocates anew, where memory is scarce."""
         if self.released:
             self.call()
+
+    def loop(self, count: int, flushes: int = 0) -> list[float]:
+        """Times ``count`` calls in a row, in µs, see ``GpuClock.many``."""
         return self.clock.many([self.call], count, flushes)[1]
 
 
@@ -181,7 +187,7 @@ def measure(
         single = series["kernel"].median
 
         judged, events = timing.by_the_judge(
-            runner.loop, clock, single, flushes["kernel"], _agreement(policy, single)
+            runner, clock, single, flushes["kernel"], _agreement(policy, single)
         )
         hidden = _hides_time(policy, judged, min(events, single))
         disturbed = hidden and _is_disturbed(policy, clock, eager, series["eager"].median, flushes["eager"])
@@ -232,7 +238,7 @@ def measure_alone(runner: CandidateRunner, roofline: Roofline, clock: GpuClock) 
         flushes = timing.flushes_to_hide([runner], runner.flush_us)[runner.name]
         count = max(5, min(policy.timing_calls * policy.timing_rounds, int(ALONE_US / runner.cold(flushes))))
         single = statistics.median(runner.cold(flushes) for _ in range(count))
-        judged, events = timing.by_the_judge(runner.loop, clock, single, flushes, _agreement(policy, single))
+        judged, events = timing.by_the_judge(runner, clock, single, flushes, _agreement(policy, single))
         flops = count_flops(lambda: prepared.callable_module()(**runner.uploaded.placed(prepared)))
     if _hides_time(policy, judged, min(events, single)):
         raise Decision(
@@ -265,7 +271,7 @@ def _agreement(policy: Policy, single: float) -> Callable[[float, float], bool]:
 def _is_disturbed(policy: Policy, clock: GpuClock, eager: Baseline, median: float, flushes: int) -> bool:
     """Whether the judge's clock and CUDA events do not agree about the original, either."""
     agree = _agreement(policy, median)
-    return not agree(*timing.by_the_judge(eager.loop, clock, median, flushes, agree))
+    return not agree(*timing.by_the_judge(eager, clock, median, flushes, agree))
 
 
 def _call(module: Callable[..., Any], arguments: dict[str, Any]) -> Callable[[], Any]:

@@ -45,6 +45,9 @@ class Implementation(Protocol):
     def cold(self, flushes: int) -> float:
         """Times one call behind ``flushes`` overwrites of L2, in µs."""
 
+    def renew(self) -> None:
+        """Does what must come before a loop and is no part of it, such as writing fresh values."""
+
     def loop(self, count: int, flushes: int = 0) -> list[float]:
         """Times ``count`` calls in a row, in µs, see ``GpuClock.many``."""
 
@@ -69,10 +72,10 @@ def flushes_to_hide(implementations: Sequence[Implementation], flush_us: float) 
     """
     flushes = {}
     for implementation in implementations:
-        one_us = implementation.loop(1)[0]
+        one_us = _renewed(implementation, 1)
         if one_us < CALLS_US:
-            implementation.loop(3)
-            one_us = implementation.loop(5)[0]
+            _renewed(implementation, 3)
+            one_us = _renewed(implementation, 5)
         flushes[implementation.name] = min(1 + math.ceil(one_us / flush_us), MOST_FLUSHES)
     return flushes
 
@@ -93,8 +96,14 @@ def interleave(
         for implementation in rng.sample(implementations, len(implementations)):
             name = implementation.name
             cold[name].append(tuple(implementation.cold(flushes[name]) for _ in range(calls)))
-            warm[name].append(implementation.loop(calls)[0])
+            warm[name].append(_renewed(implementation, calls))
     return {c.name: Series(tuple(cold[c.name]), tuple(warm[c.name])) for c in implementations}
+
+
+def _renewed(implementation: Implementation, count: int) -> float:
+    """Returns the mean µs of a call in a loop with fresh values."""
+    implementation.renew()
+    return implementation.loop(count)[0]
 
 
 def spread(values: Sequence[float]) -> Spread:
@@ -121,7 +130,7 @@ def ratio(slow: Series, fast: Series, between_runs: float) -> Ratio:
 
 
 def by_the_judge(
-    loop: Callable[[int, int], list[float]],
+    implementation: Implementation,
     clock: GpuClock,
     expected_us: float,
     flushes: int,
@@ -131,18 +140,24 @@ def by_the_judge(
 
     The judge requests N and then 2N calls. The difference cancels the overhead of a request; the time of
     the L2 overwrites, measured in its own process, is subtracted. Of each of these four times the smallest counts,
-    because anything else that the machine does can only add to it. It is measured again until both clocks ``agree``,
-    at least twice, so that no single disturbance makes them; further attempts hide more of what the CPU does behind
-    overwrites.
+    because anything else that the machine does can only add to it. Fresh values are written before that time begins:
+    from the host's memory that takes many times as long as a call, now more and now less. It is measured again until
+    both clocks ``agree``, at least twice, so that no single disturbance makes them; further attempts hide more of what
+    the CPU does behind overwrites.
     """
     judged: list[float] = []
     events: list[float] = []
 
-    def candidate(calls: int, flushes: int) -> None:
-        events.extend(loop(calls, flushes))
+    def candidate(calls: int, flushes: int) -> float:
+        implementation.renew()
+        start = time.perf_counter()
+        events.extend(implementation.loop(calls, flushes))
+        return time.perf_counter() - start
 
-    def overwrites(calls: int, flushes: int) -> None:
+    def overwrites(calls: int, flushes: int) -> float:
+        start = time.perf_counter()
         clock.many([], calls, flushes)
+        return time.perf_counter() - start
 
     flush_us = clock.flush_us()
     for attempt in range(CLOCK_ATTEMPTS):
@@ -152,9 +167,7 @@ def by_the_judge(
         fastest = dict.fromkeys(itertools.product((candidate, overwrites), (count, 2 * count)), math.inf)
         for tries in range(1, CLOCK_TRIES + 1):
             for run, calls in fastest:
-                start = time.perf_counter()
-                run(calls, flushes)
-                fastest[run, calls] = min(fastest[run, calls], time.perf_counter() - start)
+                fastest[run, calls] = min(fastest[run, calls], run(calls, flushes))
             once, twice, once_alone, twice_alone = fastest.values()
             # Below 0 if something else ran beside the shorter loop.
             took = (twice - once - (twice_alone - once_alone)) * 1e6 / count

@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from pytest_kernelllm.core.seeding import seed_torch
+from pytest_kernelllm.judge.reference.transposed import convolve_transposed
 from pytest_kernelllm.judge.shared.dispatch_mode import DispatchMode
 from pytest_kernelllm.judge.shared.structure import flatten
 
@@ -33,7 +34,13 @@ class Float64Mode(DispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one operation with every floating tensor and dtype argument as float64."""
-        return func(*map(_raised, args), **{name: _raised(value) for name, value in (kwargs or {}).items()})
+        args = tuple(map(_raised, args))
+        if func is torch.ops.aten.convolution.default and args[6] and args[0].dtype == torch.float64:
+            inputs, weight, bias, stride, padding, dilation, _, output_padding, groups = args
+            return convolve_transposed(
+                inputs, weight, bias, stride, padding, dilation, output_padding, groups
+            )
+        return func(*args, **{name: _raised(value) for name, value in (kwargs or {}).items()})
 
 
 def _raised(value: Any) -> Any:

@@ -266,12 +266,18 @@ def _elements(arguments: dict[str, Any]) -> int:
 def _near(tensor: torch.Tensor, part: int = 0, *, change: calls.Change, device: str) -> torch.Tensor:
     """Returns a slightly perturbed tensor of the same dtype; tiny numbers grow to the steps of numbers about 1.
 
-    ``part`` is the number of its rows' group, where it is changed some rows after the other.
+    ``part`` is the number of its rows' group, where it is changed some rows after the other. Some at a time are here, too:
+    what lies between takes several times their memory.
     """
     tensor = tensor.to(device)
-    near = change(tensor)
-    if tensor.is_floating_point():
-        tiny = tensor.abs() < torch.finfo(torch.float32).eps
-        if bool(tiny.any()):
-            near = torch.where(tiny, near + change(torch.ones_like(tensor)) - 1, near)
-    return near.to(tensor.dtype)
+    near = torch.empty(tensor.shape, dtype=tensor.dtype, device=device)
+    step = max(1, MODERATE * tensor.shape[0] // max(1, tensor.numel())) if tensor.dim() else 1
+    pairs = (t.split(step) if t.dim() else (t,) for t in (near, tensor))
+    for target, rows in zip(*pairs, strict=True):
+        moved = change(rows)
+        if rows.is_floating_point():
+            tiny = rows.abs() < torch.finfo(torch.float32).eps
+            if bool(tiny.any()):
+                moved = torch.where(tiny, moved + change(torch.ones_like(rows)) - 1, moved)
+        target.copy_(moved)
+    return near

@@ -1,0 +1,24 @@
+"""What an original's outputs may be off by: inputs that are moved a little."""
+
+import pytest
+import torch
+
+from pytest_kernelllm.judge.reference import calls, truth
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (7,), (5, 3), (2, 3, 4)])
+@pytest.mark.parametrize("at_once", [2, 1 << 24])
+def test_inputs_are_moved_some_rows_at_a_time_each_element_a_little(monkeypatch, shape, at_once):
+    monkeypatch.setattr(truth, "MODERATE", at_once)
+    values = torch.rand(shape, generator=torch.Generator().manual_seed(0)) + 0.5
+    if len(shape) == 2:
+        values[1, 1] = 0.0
+    step = 8 * torch.finfo(torch.float32).eps
+    near = truth._near(values, change=calls.perturbation(step, 1, torch.device("cpu")), device="cpu")
+    assert (near.shape, near.dtype) == (values.shape, values.dtype)
+    assert bool((near != values).all())
+    torch.testing.assert_close(near, values, rtol=2 * step, atol=2 * step)
+    whole = torch.arange(6).reshape(2, 3)
+    assert torch.equal(
+        truth._near(whole, change=calls.perturbation(step, 1, torch.device("cpu")), device="cpu"), whole
+    )
