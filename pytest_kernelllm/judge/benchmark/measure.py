@@ -80,7 +80,7 @@ class CandidateRunner:
     def cold(self, flushes: int) -> float:
         """Times one call behind ``flushes`` overwrites of L2, in µs by the worker's CUDA events."""
         self._write()
-        how = {"flushes": flushes, "release": self.written.on_host, "flush_us": self.flush_us}
+        how = {"flushes": flushes, "release": self.written.on_host}
         reply = call(self.judging, self.uploaded, self.written, "timed", **how)
         took, peak = reply.get("microseconds"), reply.get("peak")
         if not (isinstance(took, float) and 0 < took < 1e9 and isinstance(peak, int)):
@@ -133,22 +133,18 @@ class Baseline:
     call: Callable[[], Any]
     clock: GpuClock
     released: bool = False
-    """Whether memory is scarce, so that its cache is released while others are timed: calls that are timed follow one
-    that allocates anew, and single ones wait until what others gave back is cleared."""
-    flush_us: float = 0.0
-    """µs that an overwrite of L2 takes."""
+    """Whether memory is scarce, so that its cache is released while others are timed."""
 
     def cold(self, flushes: int) -> float:
         """Times one call behind ``flushes`` overwrites of L2, in µs."""
-        if self.released:
-            self.call()
-            self.clock.settle(self.flush_us)
+        self.renew()
         return self.clock.one(self.call, flushes)[1]
 
     def renew(self) -> None:
-        """Makes a call that allocates anew, where memory is scarce."""
+        """Makes a call that allocates anew where memory is scarce, and waits until what others gave back is cleared."""
         if self.released:
             self.call()
+            self.clock.settle()
 
     def loop(self, count: int, flushes: int = 0) -> list[float]:
         """Times ``count`` calls in a row, in µs, see ``GpuClock.many``."""
@@ -174,16 +170,15 @@ def measure(
     policy = judging.policy
     arguments, released = runner.uploaded.placed(prepared), prepared.on_host
     flush_us = runner.flush_us
-    eager = Baseline("eager", _call(prepared.callable_module(), arguments), clock, released, flush_us)
+    eager = Baseline("eager", _call(prepared.callable_module(), arguments), clock, released)
     implementations: list[timing.Implementation] = [runner, eager]
     if compiled is not None:
-        implementations.append(Baseline("compiled", _call(compiled, arguments), clock, released, flush_us))
+        implementations.append(Baseline("compiled", _call(compiled, arguments), clock, released))
     with torch.no_grad():
         flushes = timing.flushes_to_hide(implementations, flush_us)
         # Fresh values have a long way from the host's memory, and calls on so many vary little.
-        calls = 1 if released else policy.timing_calls
-        rounds = replace(policy, timing_calls=calls)
-        series = timing.interleave(implementations, flushes, rounds, judging.rng)
+        fewer = replace(policy, timing_calls=1, timing_rounds=timing.FEWEST_ROUNDS)
+        series = timing.interleave(implementations, flushes, fewer if released else policy, judging.rng)
         single = series["kernel"].median
 
         judged, events = timing.by_the_judge(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,14 +12,8 @@ from torch.cuda import Event, synchronize
 FLUSH_BYTES = 256 * 1024 * 1024
 """Bytes written between cold calls: several times the L2 of any current GPU."""
 
-SETTLING = 4
-"""Overwrites of L2 that are timed together while memory is cleared…"""
-
-SETTLED = 1.05
-"""…until they take no longer than usual, times this…"""
-
-TRIES = 100
-"""…or have been timed as often as this."""
+CLEARING = 0.1
+"""Seconds in which the driver clears memory that processes have given back, also where it is a lot."""
 
 
 class GpuClock:
@@ -39,15 +34,14 @@ class GpuClock:
         """Measures the µs that one overwrite of L2 takes where nothing else runs: the least of several means."""
         return min(self.many([lambda: self.flush(1)], 5)[1][0] for _ in range(5))
 
-    def settle(self, flush_us: float) -> None:
-        """Waits until an overwrite of L2 takes no more than its usual µs, within bounds.
+    def settle(self) -> None:
+        """Waits until memory that was given back is cleared, which takes bandwidth from what runs meanwhile.
 
-        The driver clears memory that a process has given back, which takes bandwidth from what runs meanwhile: on an H100 a
-        call of 1,400 µs took 120 µs more after one GiB was given back, and as long as usual 5 ms later.
+        On an H100 a call of 1,400 µs took 120 µs more after one GiB was given back, and as long as usual 5 ms later; one of
+        4,260 µs took 650 µs more after 6 GiB. Overwrites of L2 do not show it: they took as long as usual.
         """
-        for _ in range(TRIES):
-            if self.many([lambda: self.flush(SETTLING)], 1)[1][0] <= SETTLED * SETTLING * flush_us:
-                return
+        torch.cuda.synchronize()
+        time.sleep(CLEARING)
 
     def one(self, call: Callable[[], Any], flushes: int) -> tuple[Any, float]:
         """Makes one call behind ``flushes`` overwrites of L2. Returns its result, and its time in µs."""

@@ -119,8 +119,7 @@ class Worker:
         with programs in reverse order in the interpreter), ``elsewhere`` (watched, in the surroundings of
         ``surroundings.as_elsewhere``), ``no kernels`` (watched, with launches skipped), or ``timed`` (on a GPU,
         behind ``flushes`` overwrites of L2). With ``release``, as in ``loop`` and ``share``, the cache of GPU
-        memory is released afterwards, so an untimed call comes first, which allocates it anew. A single
-        call waits for memory that is being cleared, see ``GpuClock.settle``; in loops that is the same for N and 2N calls.
+        memory is released afterwards, so an untimed call comes first, which allocates it anew.
         """
         call, inputs = self._call(request["inputs"])
         if "grad" in request:
@@ -132,7 +131,6 @@ class Worker:
         if request["how"] == "timed":
             if request["release"]:
                 self._allocate_anew(call)
-                self.clock.settle(request["flush_us"])
             torch.cuda.reset_peak_memory_stats()
             held = torch.cuda.memory_allocated()
             outputs, report["microseconds"] = self.clock.one(call, request["flushes"])
@@ -217,9 +215,10 @@ class Worker:
         return both_ways
 
     def _allocate_anew(self, call: Callable[[], Any]) -> None:
-        """Makes an untimed call, which leaves its memory to the next one."""
+        """Makes an untimed call, which leaves its memory to the next one, and waits, see ``GpuClock.settle``."""
         self.clock.flush(1)  # now: its buffer must not lie in that memory
         call()
+        self.clock.settle()
 
     def _condition(self, how: str, inputs: dict[str, Any]) -> contextlib.AbstractContextManager[None]:
         if how == "elsewhere":

@@ -19,7 +19,7 @@ from pytest_kernelllm.judge.reference.numerics import Expected
 from pytest_kernelllm.judge.reference.prepared import PreparedProbe
 from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.rules.clocks import Clocks
-from pytest_kernelllm.judge.shared.clock import TRIES, GpuClock
+from pytest_kernelllm.judge.shared.clock import GpuClock
 
 
 def series(*rounds):
@@ -197,35 +197,19 @@ def test_hidden_time_is_held_against_a_kernel_where_the_clocks_agree_about_the_o
     assert decision.value.verdict == verdict
 
 
-class Clearing(GpuClock):
-    """A GPU whose overwrites of L2 take 60 µs each, and longer while memory is cleared."""
+class Overwriting(GpuClock):
+    """A GPU whose overwrites of L2 take 60 µs each, or as many times longer as given."""
 
     def __init__(self, *longer):
         super().__init__()
-        self.longer = longer
-        self.timed = 0
-
-    def flush(self, times):
-        self.times = times
+        self.longer = iter(longer)
 
     def many(self, calls, count, flushes=0):
-        calls[0]()
-        self.timed += 1
-        factor = self.longer[min(self.timed, len(self.longer)) - 1]
-        return None, [60.0 * self.times * factor]
-
-
-@pytest.mark.parametrize(
-    ("longer", "timed"), [((1.0,), 1), ((1.4, 1.3, 1.1, 1.01), 4), ((1.2, 1.0, 1.5), 2), ((1.3,), TRIES)]
-)
-def test_timed_calls_wait_until_memory_given_back_is_cleared(longer, timed):
-    clock = Clearing(*longer)
-    clock.settle(60.0)
-    assert clock.timed == timed
+        return None, [60.0 * next(self.longer)]
 
 
 def test_an_overwrite_takes_what_the_least_disturbed_ones_do():
-    assert Clearing(1.3, 1.2, 1.0, 1.1, 1.2).flush_us() == 60.0
+    assert Overwriting(1.3, 1.2, 1.0, 1.1, 1.2).flush_us() == 60.0
 
 
 def test_a_call_must_read_what_its_outputs_depend_on_and_write_them():
