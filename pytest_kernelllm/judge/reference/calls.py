@@ -165,7 +165,8 @@ def to_float64(tensor: torch.Tensor) -> torch.Tensor:
 def perturbation(step: float, seed: int, device: torch.device) -> Change:
     """Returns a function that converts tensors to float64 and perturbs elements by a relative ``step``.
 
-    Tensors that are float64 already are perturbed by as much less as their precision is higher.
+    Its numbers are drawn on ``device``, where most tensors lie. Tensors that are float64 already are perturbed by as much
+    less as their precision is higher.
     """
     generator = torch.Generator(device).manual_seed(seed)
 
@@ -174,7 +175,9 @@ def perturbation(step: float, seed: int, device: torch.device) -> Change:
         if not tensor.is_floating_point() or not tensor.numel():
             return wide
         count = min(wide.numel(), _NOISE)
-        drawn = 2 * torch.rand(count, generator=generator, device=wide.device, dtype=torch.float64) - 1
+        drawn = (
+            2 * torch.rand(count, generator=generator, device=device, dtype=torch.float64).to(wide.device) - 1
+        )
         # Between half and one and a half steps, up or down: no two perturbations cancel each other exactly.
         finer = torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps
         size = step * finer if tensor.dtype == torch.float64 else step

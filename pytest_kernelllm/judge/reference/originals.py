@@ -20,6 +20,7 @@ from pytest_kernelllm.judge.memory import LARGE_STATE, CallBytes, most
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import calls, weights
 from pytest_kernelllm.judge.reference.acceptance import Trial, Unasked
+from pytest_kernelllm.judge.reference.float64 import Float64Runs
 from pytest_kernelllm.judge.reference.needs import call_bytes
 from pytest_kernelllm.judge.reference.prepared import bytes_of, tensors_of_call
 from pytest_kernelllm.judge.reference.probes import Probe
@@ -102,6 +103,7 @@ class Originals:
         self.device = device
         self.policy = policy
         self.in_stage = in_stage
+        self.in_float64 = Float64Runs(device, policy.slice_elements, self._lacks_room)
         self._budget = budget
         self._built: dict[str, torch.nn.Module] = {}
         self._built_on_cpu: dict[str, torch.nn.Module] = {}
@@ -152,7 +154,7 @@ class Originals:
                 if not exact:
                     raise Unasked("the original is not exact with any weights")
                 weights.change_weights(module, probe.state, seed, accepts)
-            self._modules[key] = Modules(module, partial(self.perturbations, seed, self.device), not few)
+            self._modules[key] = Modules(module, partial(self.perturbations, seed), not few)
             while len(self._modules) > KEPT:
                 self._modules.popitem(last=False)
         return self._modules[key]
@@ -227,21 +229,10 @@ class Originals:
         """Returns the range of an input's values, to be found where the original runs."""
         return Span(tensor, self.device)
 
-    def run_in_float64(
-        self, module: torch.nn.Module, arguments: dict[str, Any], change: calls.Change = calls.to_float64
-    ) -> list[Any]:
-        """Runs a float64 module on ``float64_device``, see ``calls.run_in_float64``. Returns leaves where the original runs."""
-        device = self.float64_device(arguments)
-        if device == self.device:
-            return calls.run_in_float64(module, arguments, lambda tensor: change(tensor.to(device)))
-        there = calls.mapped(arguments, torch.Tensor.cpu)
-        leaves = calls.run_in_float64(calls.moved(module, "cpu"), there, change)
-        return [leaf.to(self.device) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-
-    def float64_device(self, arguments: dict[str, Any]) -> str:
-        """Returns where the original runs in float64: on the CPU where large arguments lie there, and the GPU has no room."""
+    def _lacks_room(self, arguments: dict[str, Any]) -> bool:
+        """Whether the GPU has no room for arguments in float64, which lie in the host's memory."""
         small = self._budget is not None and self.call.in_float64() > self._budget
-        return "cpu" if small and self.lie_on_host(arguments) else self.device
+        return small and self.lie_on_host(arguments)
 
     def lie_on_host(self, arguments: dict[str, Any]) -> bool:
         """Whether arguments lie in the host's memory, and the original runs elsewhere."""
@@ -261,15 +252,15 @@ class Originals:
     ) -> Trial:
         """Returns the original with these arguments, to try others; ``exact`` makes its copy in float64."""
         on_cpu = partial(self._on_cpu, case) if self.device.startswith("cuda") else None
-        return Trial(module, exact, drawn, on_cpu, self.in_stage, self.place, self.run_in_float64)
+        return Trial(module, exact, drawn, on_cpu, self.in_stage, self.place, self.in_float64.run)
 
-    def perturbations(self, seed: int, device: str, directions: int = 1) -> Iterator[calls.Change]:
-        """Yields a perturbation by a few float32 eps, its opposite, and some in other directions, for tensors on ``device``."""
+    def perturbations(self, seed: int, directions: int = 1) -> Iterator[calls.Change]:
+        """Yields a perturbation by a few float32 eps, its opposite, and some in other directions."""
         step = self.policy.conditioning_eps * torch.finfo(torch.float32).eps
-        yield calls.perturbation(step, seed, torch.device(device))
-        yield calls.perturbation(-step, seed, torch.device(device))
+        yield calls.perturbation(step, seed, torch.device(self.device))
+        yield calls.perturbation(-step, seed, torch.device(self.device))
         for further in range(1, directions):
-            yield calls.perturbation(step, seed + further, torch.device(device))
+            yield calls.perturbation(step, seed + further, torch.device(self.device))
 
     def _on_cpu(self, case: Case) -> torch.nn.Module:
         if case.name not in self._built_on_cpu:

@@ -167,7 +167,7 @@ class ReferenceOutputs:
             if probe in self._gradients:
                 return self._gradients[probe]
             with original_errors(probe), self._originals.in_stage(RUNNING):
-                perturbations = list(self._originals.perturbations(probe.seed, self.device))
+                perturbations = list(self._originals.perturbations(probe.seed))
                 gradients = expected_gradients(
                     prepared.module,
                     self._originals.placed(prepared.arguments),

@@ -165,7 +165,7 @@ class Truth:
             why = "there is too little memory for float64"
             if self._fits(modules.perturbed, arguments, original, runs=2):
                 try:
-                    exact = self._originals.run_in_float64(modules.exact, arguments)
+                    exact = self._originals.in_float64.run(modules.exact, arguments)
                 except torch.cuda.OutOfMemoryError:
                     pass
                 except Exception as error:  # e.g. an operation that asks for float32
@@ -180,12 +180,11 @@ class Truth:
         self, modules: Modules, arguments: dict[str, Any], seed: int, directions: int
     ) -> list[list[torch.Tensor]]:
         """Returns the leaves in float64 for each perturbation of weights and inputs at which the original runs."""
-        where = self._originals.float64_device(arguments)
         copies = modules.nearby(directions)
         found = [
             # No name for a copy of large weights: it is gone when the next one is made.
-            self._attempt(partial(self._originals.run_in_float64, next(copies), arguments, change))
-            for change in self._originals.perturbations(seed, where, directions)
+            self._attempt(partial(self._originals.in_float64.run, next(copies), arguments, change))
+            for change in self._originals.perturbations(seed, directions)
         ]
         return [leaves for leaves in found if leaves]
 
@@ -202,12 +201,11 @@ class Truth:
         another, and there they do not. Where outputs have few elements, each error is small by chance now and then, and
         several are not.
         """
-        where = self._originals.float64_device(arguments)
         for further in range(times):
-            change = next(self._originals.perturbations(probe.seed + further, where))
-            move = partial(_near, change=change, device=where)
+            change = next(self._originals.perturbations(probe.seed + further))
+            move = partial(_near, change=change)
             near = calls.mapped(arguments, partial(self._originals.changed, change=move))
-            if exact := self._attempt(partial(self._originals.run_in_float64, modules.exact, near)):
+            if exact := self._attempt(partial(self._originals.in_float64.run, modules.exact, near)):
                 orders = (contextlib.nullcontext(), Reordered())
                 found = [self._attempt(partial(self._run, modules, near), order) for order in orders]
                 yield from ((leaves, exact) for leaves in found if leaves)
@@ -263,14 +261,13 @@ def _elements(arguments: dict[str, Any]) -> int:
     return sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
 
 
-def _near(tensor: torch.Tensor, part: int = 0, *, change: calls.Change, device: str) -> torch.Tensor:
+def _near(tensor: torch.Tensor, part: int = 0, *, change: calls.Change) -> torch.Tensor:
     """Returns a slightly perturbed tensor of the same dtype; tiny numbers grow to the steps of numbers about 1.
 
     ``part`` is the number of its rows' group, where it is changed some rows after the other. Some at a time are here, too:
     what lies between takes several times their memory.
     """
-    tensor = tensor.to(device)
-    near = torch.empty(tensor.shape, dtype=tensor.dtype, device=device)
+    near = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
     step = max(1, MODERATE * tensor.shape[0] // max(1, tensor.numel())) if tensor.dim() else 1
     pairs = (t.split(step) if t.dim() else (t,) for t in (near, tensor))
     for target, rows in zip(*pairs, strict=True):

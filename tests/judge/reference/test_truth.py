@@ -14,11 +14,9 @@ def test_inputs_are_moved_some_rows_at_a_time_each_element_a_little(monkeypatch,
     if len(shape) == 2:
         values[1, 1] = 0.0
     step = 8 * torch.finfo(torch.float32).eps
-    near = truth._near(values, change=calls.perturbation(step, 1, torch.device("cpu")), device="cpu")
+    near = truth._near(values, change=calls.perturbation(step, 1, torch.device("cpu")))
     assert (near.shape, near.dtype) == (values.shape, values.dtype)
     assert bool((near != values).all())
     torch.testing.assert_close(near, values, rtol=2 * step, atol=2 * step)
     whole = torch.arange(6).reshape(2, 3)
-    assert torch.equal(
-        truth._near(whole, change=calls.perturbation(step, 1, torch.device("cpu")), device="cpu"), whole
-    )
+    assert torch.equal(truth._near(whole, change=calls.perturbation(step, 1, torch.device("cpu"))), whole)

@@ -1,0 +1,162 @@
+"""Losses of large inputs in float64: means and sums over rows, computed some rows at a time."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from pytest_kernelllm.judge.reference import calls
+from pytest_kernelllm.judge.reference.additive import find_reduction
+from pytest_kernelllm.judge.reference.float64 import Float64Runs
+
+ROWS, WIDTH = 41, 6
+
+
+class Loss(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+        self.weight = nn.Parameter(torch.rand(WIDTH) + 0.5)
+        self.register_buffer("place", torch.arange(1000.0))
+
+    def forward(self, x, y):
+        return self.function(self, x, y)
+
+
+def drawn(*, classes=False, rows=ROWS):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(rows, WIDTH, generator=generator)
+    y = (
+        torch.randint(WIDTH, (rows,), generator=generator)
+        if classes
+        else torch.randn(rows, WIDTH, generator=generator)
+    )
+    return {"x": x, "y": y}
+
+
+MEANS = {
+    "mse": lambda m, x, y: F.mse_loss(x, y),
+    "huber": lambda m, x, y: F.smooth_l1_loss(x, y),
+    "hinge": lambda m, x, y: torch.clamp(1 - x * y[:, :1], min=0).mean(),
+    "batchmean": lambda m, x, y: F.kl_div(x.log_softmax(1), y.softmax(1), reduction="batchmean"),
+    "weighted columns": lambda m, x, y: (m.weight * (x - y)).abs().mean(),
+    "two of them": lambda m, x, y: (F.mse_loss(x, y), F.l1_loss(x, y)),
+}
+SUMS = {
+    "sum": lambda m, x, y: (x * y).sum(),
+    "columns": lambda m, x, y: (x - y).abs().sum(0),
+}
+NEITHER = {
+    "norm": lambda m, x, y: (x - y).norm(),
+    "largest": lambda m, x, y: (x - y).abs().max(),
+    "median": lambda m, x, y: (x - y).abs().mean(1).median(),
+    "neighbours": lambda m, x, y: (x[1:] - x[:-1]).abs().sum(),
+    "place": lambda m, x, y: (m.place[: len(x), None] * (x - y).abs()).mean(),
+    "scaled by all": lambda m, x, y: (x / x.abs().max() - y).abs().mean(),
+    "fewer than": lambda m, x, y: F.mse_loss(x, y) * (2.0 if len(x) > 30 else 1.0),
+    "not a loss": lambda m, x, y: x - y,
+    "whole numbers": lambda m, x, y: (x > y).sum(),
+}
+
+
+def run(module, arguments):
+    return calls.run_in_float64(module, arguments)
+
+
+def find(function, arguments, elements):
+    module = calls.copied(Loss(function), calls.to_float64)
+    losses = run(module, arguments)
+    return module, losses, find_reduction(arguments, losses, lambda some: run(module, some), elements)
+
+
+@pytest.mark.parametrize("elements", [1, 3 * WIDTH, 7 * WIDTH, 1 << 20])
+@pytest.mark.parametrize(("name", "mean"), [*((n, True) for n in MEANS), *((n, False) for n in SUMS)])
+def test_means_and_sums_over_rows_are_found(name, mean, elements):
+    arguments = drawn()
+    module, losses, reduction = find((MEANS | SUMS)[name], arguments, elements)
+    assert reduction is not None and reduction.mean is mean
+    assert reduction.slicing.step == max(1, min(ROWS // 2, elements // WIDTH))
+    found = reduction.of_all(arguments, *[lambda some: run(module, some)] * 2)
+    torch.testing.assert_close(found, losses, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("elements", [1, 3 * WIDTH, 7 * WIDTH, 1 << 20])
+@pytest.mark.parametrize("name", NEITHER)
+def test_what_depends_on_rows_in_another_way_is_neither(name, elements):
+    assert find(NEITHER[name], drawn(), elements)[2] is None
+
+
+def test_classes_count_equally_unless_they_have_weights():
+    arguments = drawn(classes=True)
+    assert find(lambda m, x, y: F.cross_entropy(x, y), arguments, 3 * WIDTH)[2].mean
+    assert find(lambda m, x, y: F.cross_entropy(x, y, m.weight), arguments, 3 * WIDTH)[2] is None
+
+
+def noting(function):
+    """Returns the function, and a list that gets the rows of each call."""
+    rows = []
+
+    def noted(m, x, y):
+        rows.append(len(x))
+        return function(m, x, y)
+
+    return noted, rows
+
+
+@pytest.fixture
+def scarce():
+    return Float64Runs("cpu", 4 * WIDTH, lambda arguments: True)
+
+
+def test_only_the_first_run_is_made_for_all_rows_at_once(scarce):
+    noted, rows = noting(MEANS["mse"])
+    module, arguments = calls.copied(Loss(noted), calls.to_float64), drawn()
+    expected = run(module, arguments)
+    for most in (ROWS, 4, 4):
+        rows.clear()
+        found = scarce.run(module, arguments)
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
+        assert max(rows) == most
+
+
+def test_perturbed_runs_move_every_slice_a_little(scarce):
+    module, arguments = calls.copied(Loss(MEANS["mse"]), calls.to_float64), drawn()
+    scarce.run(module, arguments)
+    change = calls.perturbation(1e-6, 1, torch.device("cpu"))
+    [exact], [near] = scarce.run(module, arguments), scarce.run(module, arguments, change)
+    assert 0 < abs(near / exact - 1) < 1e-5
+
+
+def test_values_at_which_the_loss_is_another_one_are_computed_at_once(scarce):
+    def function(m, x, y):
+        return (x - y).norm() if bool((x > 5).any()) else F.mse_loss(x, y)
+
+    noted, rows = noting(function)
+    module, arguments = calls.copied(Loss(noted), calls.to_float64), drawn()
+    scarce.run(module, arguments)
+    large = arguments | {"x": arguments["x"] + 10}
+    for _ in range(2):
+        rows.clear()
+        found = scarce.run(module, large)
+        assert max(rows) == ROWS
+        torch.testing.assert_close(found, run(module, large), rtol=1e-12, atol=0)
+
+
+def test_rows_that_the_original_refuses_alone_are_computed_at_once(scarce):
+    def function(m, x, y):
+        if len(x) % ROWS:
+            raise ValueError("not a whole batch")
+        return F.mse_loss(x, y)
+
+    module, arguments = calls.copied(Loss(function), calls.to_float64), drawn()
+    for _ in range(2):
+        assert torch.equal(scarce.run(module, arguments)[0], run(module, arguments)[0])
+
+
+def test_with_room_nothing_is_cut():
+    noted, rows = noting(MEANS["mse"])
+    module, arguments = calls.copied(Loss(noted), calls.to_float64), drawn()
+    runs = Float64Runs("cpu", 4 * WIDTH, lambda arguments: False)
+    for _ in range(2):
+        runs.run(module, arguments)
+    assert rows == [ROWS] * 2
