@@ -14,7 +14,7 @@ from pytest_kernelllm.passk.decisions import level_decisions
 from pytest_kernelllm.passk.errors import BenchError
 from pytest_kernelllm.passk.gpu_use import watching_gpus
 from pytest_kernelllm.passk.levels import level_scores
-from pytest_kernelllm.passk.problems import Problem
+from pytest_kernelllm.passk.problems import Problem, interleaved
 from pytest_kernelllm.passk.records import Benchmark, LeftOut, Sample, TargetScore
 from pytest_kernelllm.passk.scores import rounds_of, sample_of, score, together
 from pytest_kernelllm.passk.side_by_side import side_by_side
@@ -52,7 +52,8 @@ def bench(
     generator = _only_generator(session)
     settings = session.settings
     timed = settings.timing and session.environment.device == "cuda"
-    for target in targets:
+    order = interleaved(targets, problems or {})
+    for target in order:
         session.announce(target)
     results: dict[str, TargetScore | LeftOut] = {}
     model = revision = ""
@@ -63,7 +64,7 @@ def bench(
     with watching_gpus() as gpu_use:
         # What was finished counts; the store lets another run go on.
         with contextlib.suppress(KeyboardInterrupt):
-            for target, (drafts, samples) in side_by_side(work, targets, session.side_by_side):
+            for target, (drafts, samples) in side_by_side(work, order, session.side_by_side):
                 problem = (problems or {}).get(target.path)
                 model, revision = next(
                     ((c.model, c.revision) for _, c in drafts if c.model), (model, revision)
