@@ -47,6 +47,8 @@ from pytest_kernelllm.judge.workers import Workers
 HALVINGS = 6
 """How often a case's elements are halved, at most, until there is enough GPU memory to time it."""
 
+JUDGE = "the judge's process"
+
 NOT_COMPILED = "timed without torch.compile: there was no memory for it"
 
 RELEASE_SECONDS = 10.0
@@ -268,7 +270,7 @@ class Judge:
                 if not leased.all:
                     raise untimed(plan, who)
                 judging.allocator.closed.wait(RELEASE_SECONDS)
-                self._time_smaller(candidate, plan, references, findings, leased, who)
+                self._time_smaller(candidate, plan, references, findings, leased, criteria.baseline, who)
         if timed:
             for rule in self.rules:
                 rule.check_speedups(findings.timing, criteria.min_speedup, criteria.baseline, findings)
@@ -306,9 +308,9 @@ class Judge:
         except OutOfMemory:
             return "the candidate's process"
         except torch.cuda.OutOfMemoryError:
-            return "the judge's process"
-        note = plan.note(sizes) if compiled else NOT_COMPILED
-        judging.findings.timing.append(replace(timing, note=note))
+            return JUDGE
+        notes = [plan.note(sizes), "" if compiled else NOT_COMPILED]
+        judging.findings.timing.append(replace(timing, note="; ".join(filter(None, notes))))
         return ""
 
     def _time_smaller(
@@ -318,21 +320,25 @@ class Judge:
         references: ReferenceOutputs,
         findings: Findings,
         leased: Lease,
+        baseline: BaselineChoice,
         who: str,
     ) -> None:
-        """Times a case at the largest smaller sizes that fit into memory; one that has none without ``torch.compile``.
+        """Times a case at the largest smaller sizes that fit into memory.
 
-        That may copy inputs and outputs for a layout of its own. Each try gets a fresh worker, because one that ran out of
+        One that has none is timed without ``torch.compile``, where the baseline is eager and the judge's process was short:
+        that may copy inputs and outputs for a layout of its own. Each try gets a fresh worker, because one that ran out of
         memory may still hold some.
 
         Raises:
             OutOfMemory: no sizes fit.
         """
-        others = list(islice(smaller(plan.case, plan.ranges, plan.sizes), HALVINGS))
-        for sizes in others or [plan.sizes]:
+        tries = [(sizes, True) for sizes in islice(smaller(plan.case, plan.ranges, plan.sizes), HALVINGS)]
+        if not tries and baseline == "eager" and who == JUDGE:
+            tries = [(dict(plan.sizes), False)]
+        for sizes, compiled in tries:
             torch.cuda.empty_cache()
             with self._workers.loaded(candidate.source, references, findings, leased) as judging:
-                who = self._time(judging, plan, sizes, compiled=bool(others))
+                who = self._time(judging, plan, sizes, compiled=compiled)
             if not who:
                 return
             judging.allocator.closed.wait(RELEASE_SECONDS)

@@ -35,6 +35,9 @@ CONFIRM_BYTES = 12
 TEMPORARIES = 8
 """How many times a probe's bytes one honest call may need at once."""
 
+LOSS = 1 / 16
+"""Most bytes of a loss, as a share of its inputs'."""
+
 SPARE = 1 << 30
 """Bytes that a worker needs besides: its kernels, a vendor library's workspace, the buffer that
 overwrites L2."""
@@ -70,12 +73,15 @@ class CallBytes:
         """Returns the bytes of a verdict that keeps everything on the GPU.
 
         That is about the judge's inputs, the memory shared with the worker, what the worker allocates, and a
-        baseline's outputs; and a call in float64, with the outputs of four, where the call cannot be cut.
+        baseline's outputs; and two calls in float64, with their outputs twice more, where the call cannot be cut. One is
+        enough for a loss, of which no outputs are kept; a run without data may not show all that it allocates.
         """
         copies = (4 if self.state > LARGE_STATE else 8) * self.wider * self.state
         if self.rows:
             return OWN + ROOFLINE + copies + 4 * (self.inputs + self.outputs) + 2 * (self.peak - self.outputs)
-        wide = self.wider * (self.inputs + self.peak + 4 * self.outputs)
+        is_loss = self.outputs <= self.inputs * LOSS
+        call = self.inputs + max(self.peak, self.inputs) if is_loss else 2 * (self.inputs + self.peak)
+        wide = self.wider * (call + 4 * self.outputs)
         return OWN + ROOFLINE + copies + 4 * (self.inputs + self.outputs) + wide
 
     def to_time(self) -> int:
@@ -116,7 +122,7 @@ class CallBytes:
         return OWN + self.shared + self.state + max(self.drawn, call + self._compared(), ROOFLINE)
 
     def dependent(self) -> int:
-        """Returns the same where float64 is computed on the CPU."""
+        """Returns the same where float64 is computed on the CPU, or for some rows of a loss at a time."""
         call = self.inputs + self.peak + self.outputs  # the original's are there while it is asked again
         return OWN + self.shared + self.state + max(self.drawn, call + self._compared(), ROOFLINE)
 

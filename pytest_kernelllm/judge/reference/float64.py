@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
 from pytest_kernelllm.judge.reference import calls
-from pytest_kernelllm.judge.reference.additive import RowReduction, find_reduction
-
-Arguments = dict[str, Any]
+from pytest_kernelllm.judge.reference.additive import (
+    Losses,
+    RowReduction,
+    Run,
+    are_about,
+    attempted,
+    find_reduction,
+)
+from pytest_kernelllm.judge.reference.slices import Arguments, Slicing
 
 
 class Float64Runs:
@@ -29,36 +36,70 @@ class Float64Runs:
         self._elements = elements
         self._lacks_room = lacks_room
         self._reductions: dict[Any, RowReduction | None] = {}
-        """By kind of call for which there is no room: None where it is no loss over rows."""
+        """By kind of call for which there is no room, from its first run: None where it is no loss over rows."""
 
     def run(
-        self, module: nn.Module, arguments: Arguments, change: calls.Change = calls.to_float64
+        self,
+        module: nn.Module,
+        arguments: Arguments,
+        change: calls.Change = calls.to_float64,
+        about: Sequence[Any] | None = None,
     ) -> list[Any]:
         """Runs a float64 module, see ``calls.run_in_float64``. Returns leaves where the original runs.
 
-        Without room the first such run is made on the CPU; it shows whether others may be made some rows at a time.
+        Without room the first such run is made on the CPU; it shows whether others may be made some rows at a time, and
+        each of them shows whether that holds for its arguments. ``about`` are the original's own outputs, if known: what
+        is far from them is not believed.
         """
-        run = self._on_device(module, change)
         if not self._lacks_room(arguments):
-            return run(arguments)
-        exactly = self._on_device(module, calls.to_float64)
-        kind = _kind(module, arguments)
-        if reduction := self._reductions.get(kind):
-            losses = reduction.of_all(arguments, run, exactly)
-            if losses is not None:
-                return losses
-            self._reductions[kind] = None
+            return calls.run_in_float64(module, arguments, lambda tensor: change(tensor.to(self._device)))
+        losses = self._by_rows(module, arguments, change)
+        if losses is not None and (about is None or are_about(losses, about)):
+            return losses
         there = calls.mapped(arguments, torch.Tensor.cpu)
         leaves = calls.run_in_float64(calls.moved(module, "cpu"), there, change)
-        if change is calls.to_float64 and kind not in self._reductions:
-            self._reductions[kind] = find_reduction(arguments, leaves, exactly, self._elements)
+        if change is calls.to_float64:
+            self._learn(module, arguments, leaves)
         return [leaf.to(self._device) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
 
-    def _on_device(self, module: nn.Module, change: calls.Change) -> Callable[[Arguments], list[Any]]:
-        return lambda some: calls.run_in_float64(module, some, lambda tensor: change(tensor.to(self._device)))
+    def _by_rows(self, module: nn.Module, arguments: Arguments, change: calls.Change) -> Losses | None:
+        """Returns the losses from those of some rows at a time; None where they are not known to be made of them."""
+        reduction = self._reductions.get(_kind(module, arguments))
+        if reduction is None:
+            return None
+        exactly = self._run_of_rows(module, arguments, calls.to_float64, reduction.slicing)
+        losses = attempted(lambda: reduction.checked(arguments, exactly))
+        if losses is None or change is calls.to_float64:
+            return losses
+        return attempted(
+            lambda: reduction.of_all(
+                arguments, self._run_of_rows(module, arguments, change, reduction.slicing)
+            )
+        )
+
+    def _learn(self, module: nn.Module, arguments: Arguments, leaves: list[Any]) -> None:
+        """Finds out by a run on the CPU how others of this kind may be made."""
+        kind = _kind(module, arguments)
+        if kind in self._reductions or isinstance(module, calls.Rows | calls.Updating):
+            return
+        run = partial(self._run_of_rows, module, arguments, calls.to_float64)
+        self._reductions[kind] = find_reduction(arguments, leaves, run, self._elements)
+
+    def _run_of_rows(
+        self, module: nn.Module, arguments: Arguments, change: calls.Change, slicing: Slicing
+    ) -> Run:
+        """Returns what runs a module for a slice of arguments. Those that are not cut are changed once for all slices."""
+        whole = {name: value for name, value in arguments.items() if name not in slicing.names}
+        same = calls.mapped(whole, lambda tensor: change(tensor.to(self._device)))
+
+        def run(some: Arguments) -> list[Any]:
+            rows = {name: value for name, value in some.items() if name in slicing.names}
+            cut = calls.mapped(rows, lambda tensor: change(tensor.to(self._device)))
+            return calls.run_in_float64(module, cut | same, torch.clone)
+
+        return run
 
 
 def _kind(module: nn.Module, arguments: Arguments) -> Any:
     """Returns what calls have in common that may be computed in the same way."""
-    shapes = ((name, v.shape) for name, v in arguments.items() if isinstance(v, torch.Tensor))
-    return type(module), tuple(shapes)
+    return type(module), tuple((k, v.shape) for k, v in arguments.items() if isinstance(v, torch.Tensor))

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 CHUNK = 1 << 24
-"""Elements of a product that are computed at once, of whole samples."""
+"""Elements of inputs, products and outputs that are computed at once, of whole samples."""
 
 
 def convolve_transposed(
@@ -32,7 +32,7 @@ def convolve_transposed(
         inputs: of shape ``(samples, channels, *sizes)``.
         weight: of shape ``(channels, outputs // groups, *kernel)``.
         bias: of shape ``(outputs,)``, or None.
-        stride: of each of the sizes, as are the following.
+        stride: of each of the sizes, as are the following; or one for all.
         padding: rows that are cut off at both ends.
         dilation: distance of places in the kernel.
         output_padding: rows that are added at the end.
@@ -40,19 +40,29 @@ def convolve_transposed(
     """
     samples, channels, *sizes = inputs.shape
     _, width, *kernel = weight.shape
+    stride, padding, dilation, output_padding = (
+        list(each) * (len(sizes) if len(each) == 1 else 1)
+        for each in (stride, padding, dilation, output_padding)
+    )
     geometry = zip(sizes, kernel, stride, padding, dilation, output_padding, strict=True)
     given = [(size - 1) * s - 2 * p + (k - 1) * d + 1 + more for size, k, s, p, d, more in geometry]
-    output = inputs.new_zeros(samples, groups * width, *given)
+    output = inputs.new_zeros(samples, groups, width, *given)
     by_group = weight.reshape(groups, channels // groups, width, *kernel).transpose(1, 2)
-    step = max(1, CHUNK * samples // max(1, output.numel()))
+    area = math.prod(sizes)
+    step = max(1, CHUNK // max(1, channels * area, groups * width * area, groups * width * math.prod(given)))
     for some, target in zip(inputs.split(step), output.split(step), strict=True):
-        columns = some.reshape(len(some), groups, channels // groups, math.prod(sizes))
+        # All samples are columns of one product for each group, or the weights would be copied for each sample.
+        by_channel = some.reshape(len(some), groups, channels // groups, area).permute(1, 2, 0, 3)
+        columns = by_channel.reshape(groups, channels // groups, len(some) * area)
         for at in itertools.product(*map(range, kernel)):
-            place: tuple[Any, ...] = (..., *at)
             starts = [i * d - p for i, d, p in zip(at, dilation, padding, strict=True)]
             pairs = list(map(_overlap, sizes, given, stride, starts))
-            part = (by_group[place] @ columns).reshape(len(some), groups * width, *sizes)
-            target[(..., *(to for _, to in pairs))] += part[(..., *(rows for rows, _ in pairs))]
+            place: tuple[Any, ...] = (..., *at)
+            taken: tuple[Any, ...] = (..., *(rows for rows, _ in pairs))
+            to: tuple[Any, ...] = (..., *(rows for _, rows in pairs))
+            part = torch.bmm(by_group[place], columns).reshape(groups, width, len(some), *sizes)
+            target[to] += part.movedim(2, 0)[taken]
+    output = output.reshape(samples, groups * width, *given)
     return output if bias is None else output.add_(bias.reshape(-1, *[1] * len(sizes)))
 
 

@@ -165,7 +165,7 @@ class Truth:
             why = "there is too little memory for float64"
             if self._fits(modules.perturbed, arguments, original, runs=2):
                 try:
-                    exact = self._originals.in_float64.run(modules.exact, arguments)
+                    exact = self._originals.in_float64.run(modules.exact, arguments, about=original)
                 except torch.cuda.OutOfMemoryError:
                     pass
                 except Exception as error:  # e.g. an operation that asks for float32
@@ -249,7 +249,7 @@ class Truth:
         if self._policy.judge_bytes is not None:
             room = self._policy.judge_bytes
         elif self._originals.lie_on_host(arguments):
-            # Their lease has room for outputs of two directions, or float64 is computed on the CPU.
+            # Their lease has room for outputs of two directions, or float64 is computed elsewhere, or in slices.
             return runs <= 4 or runs * 8 * sum(t.numel() for t in original) <= self._policy.slice_bytes
         elif self._originals.device.startswith("cuda"):
             free = torch.cuda.mem_get_info()[0]

@@ -55,10 +55,15 @@ class Steady:
     def cold(self, flushes):
         return self.microseconds
 
+    fresh: bool = False
+
     def renew(self):
-        pass
+        assert not self.fresh  # values are written for a loop that is made
+        self.fresh = True
 
     def loop(self, count, flushes=0):
+        assert self.fresh
+        self.fresh = False
         return [self.microseconds]
 
 
@@ -127,9 +132,12 @@ class BusyMachine:
         return None, [0.0] * count
 
     def renew(self):
+        self.fresh = True
         self.now += next(self.writing)
 
     def loop(self, count, flushes):
+        assert self.fresh
+        self.fresh = False
         self._take(count * max(300e-6, (60 * flushes + self.call_us) * 1e-6))
         return [self.reported] * count
 

@@ -23,15 +23,9 @@ class Loss(nn.Module):
         return self.function(self, x, y)
 
 
-def drawn(*, classes=False, rows=ROWS):
+def drawn():
     generator = torch.Generator().manual_seed(0)
-    x = torch.randn(rows, WIDTH, generator=generator)
-    y = (
-        torch.randint(WIDTH, (rows,), generator=generator)
-        if classes
-        else torch.randn(rows, WIDTH, generator=generator)
-    )
-    return {"x": x, "y": y}
+    return {name: torch.randn(ROWS, WIDTH, generator=generator) for name in ("x", "y")}
 
 
 MEANS = {
@@ -50,7 +44,7 @@ NEITHER = {
     "norm": lambda m, x, y: (x - y).norm(),
     "largest": lambda m, x, y: (x - y).abs().max(),
     "median": lambda m, x, y: (x - y).abs().mean(1).median(),
-    "neighbours": lambda m, x, y: (x[1:] - x[:-1]).abs().sum(),
+    "neighbours": lambda m, x, y: (x[1:] - x[:-1]).abs().sum() + y.sum(),
     "place": lambda m, x, y: (m.place[: len(x), None] * (x - y).abs()).mean(),
     "scaled by all": lambda m, x, y: (x / x.abs().max() - y).abs().mean(),
     "fewer than": lambda m, x, y: F.mse_loss(x, y) * (2.0 if len(x) > 30 else 1.0),
@@ -66,7 +60,8 @@ def run(module, arguments):
 def find(function, arguments, elements):
     module = calls.copied(Loss(function), calls.to_float64)
     losses = run(module, arguments)
-    return module, losses, find_reduction(arguments, losses, lambda some: run(module, some), elements)
+    found = find_reduction(arguments, losses, lambda slicing: lambda some: run(module, some), elements)
+    return module, losses, found
 
 
 @pytest.mark.parametrize("elements", [1, 3 * WIDTH, 7 * WIDTH, 1 << 20])
@@ -76,20 +71,39 @@ def test_means_and_sums_over_rows_are_found(name, mean, elements):
     module, losses, reduction = find((MEANS | SUMS)[name], arguments, elements)
     assert reduction is not None and reduction.mean is mean
     assert reduction.slicing.step == max(1, min(ROWS // 2, elements // WIDTH))
-    found = reduction.of_all(arguments, *[lambda some: run(module, some)] * 2)
-    torch.testing.assert_close(found, losses, rtol=1e-12, atol=0)
+    for found in (reduction.of_all, reduction.checked):
+        torch.testing.assert_close(
+            found(arguments, lambda some: run(module, some)), losses, rtol=1e-12, atol=0
+        )
 
 
+@pytest.mark.filterwarnings("ignore:Using a target size")  # where one of two arguments is cut
 @pytest.mark.parametrize("elements", [1, 3 * WIDTH, 7 * WIDTH, 1 << 20])
 @pytest.mark.parametrize("name", NEITHER)
 def test_what_depends_on_rows_in_another_way_is_neither(name, elements):
     assert find(NEITHER[name], drawn(), elements)[2] is None
 
 
-def test_classes_count_equally_unless_they_have_weights():
-    arguments = drawn(classes=True)
-    assert find(lambda m, x, y: F.cross_entropy(x, y), arguments, 3 * WIDTH)[2].mean
-    assert find(lambda m, x, y: F.cross_entropy(x, y, m.weight), arguments, 3 * WIDTH)[2] is None
+@pytest.mark.parametrize("name", ["zero", "infinite", "not a number"])
+def test_a_loss_that_tells_nothing_is_neither(name):
+    value = {"zero": 0.0, "infinite": torch.inf, "not a number": torch.nan}[name]
+    assert find(lambda m, x, y: x.sum() * value, drawn(), WIDTH)[2] is None
+
+
+def test_numbers_of_rows_are_never_cut():
+    arguments = drawn() | {"y": torch.randperm(ROWS)}
+    assert find(lambda m, x, y: (x - x[y]).square().mean(), arguments, WIDTH)[2] is None
+
+
+def test_what_belongs_to_columns_is_not_cut():
+    arguments = {"x": torch.rand(ROWS, ROWS), "y": torch.rand(ROWS)}
+
+    def hinge(m, x, y):
+        return torch.clamp(1 - x * y, min=0).mean()
+
+    _, _, reduction = find(hinge, arguments, 3 * ROWS)
+    assert reduction is not None and reduction.slicing.names == {"x"}
+    assert find(hinge, arguments, ROWS // 2)[2] is None  # what is not cut has more elements than that
 
 
 def noting(function):
@@ -112,7 +126,7 @@ def test_only_the_first_run_is_made_for_all_rows_at_once(scarce):
     noted, rows = noting(MEANS["mse"])
     module, arguments = calls.copied(Loss(noted), calls.to_float64), drawn()
     expected = run(module, arguments)
-    for most in (ROWS, 4, 4):
+    for most in (ROWS, 8, 8):
         rows.clear()
         found = scarce.run(module, arguments)
         torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
@@ -120,11 +134,48 @@ def test_only_the_first_run_is_made_for_all_rows_at_once(scarce):
 
 
 def test_perturbed_runs_move_every_slice_a_little(scarce):
-    module, arguments = calls.copied(Loss(MEANS["mse"]), calls.to_float64), drawn()
-    scarce.run(module, arguments)
+    noted, rows = noting(MEANS["mse"])
+    module, arguments = calls.copied(Loss(noted), calls.to_float64), drawn()
+    [exact] = scarce.run(module, arguments)
     change = calls.perturbation(1e-6, 1, torch.device("cpu"))
-    [exact], [near] = scarce.run(module, arguments), scarce.run(module, arguments, change)
+    rows.clear()
+    [near] = scarce.run(module, arguments, change)
     assert 0 < abs(near / exact - 1) < 1e-5
+    assert max(rows) == 8  # of unchanged pairs; not of all
+
+
+def test_what_is_not_cut_is_moved_once_for_all_slices(scarce):
+    seen = []
+
+    def function(m, x, y):
+        seen.append(y.clone())
+        return torch.clamp(1 - x * y, min=0).mean()
+
+    module = calls.copied(Loss(function), calls.to_float64)
+    arguments = {"x": torch.rand(ROWS, ROWS), "y": torch.rand(ROWS) + 1}
+    runs = Float64Runs("cpu", 4 * ROWS, lambda arguments: True)
+    runs.run(module, arguments)
+    seen.clear()
+    runs.run(module, arguments, calls.perturbation(1e-6, 1, torch.device("cpu")))
+    moved = [y for y in seen if not torch.equal(y, arguments["y"].double())]
+    assert len(moved) > 2 and all(torch.equal(y, moved[0]) for y in moved)
+
+
+def test_rows_that_count_less_are_noticed_wherever_they_are(scarce):
+    def masked(m, x, y):
+        counts = y > -9
+        return ((x - y).abs() * counts).sum() / counts.sum()
+
+    noted, rows = noting(masked)
+    module, arguments = calls.copied(Loss(noted), calls.to_float64), drawn()
+    scarce.run(module, arguments)
+    for at in (0, 17, ROWS - 1):
+        other = {name: value.clone() for name, value in arguments.items()}
+        other["y"][at, :3] = -10
+        rows.clear()
+        found = scarce.run(module, other)
+        torch.testing.assert_close(found, run(module, other), rtol=1e-12, atol=0)
+        assert ROWS in rows[:-1]
 
 
 def test_values_at_which_the_loss_is_another_one_are_computed_at_once(scarce):
@@ -142,6 +193,19 @@ def test_values_at_which_the_loss_is_another_one_are_computed_at_once(scarce):
         torch.testing.assert_close(found, run(module, large), rtol=1e-12, atol=0)
 
 
+def test_what_is_far_from_the_originals_own_loss_is_computed_at_once(scarce):
+    def function(m, x, y):
+        return F.mse_loss(x, y).clamp(max=1e3) if len(x) <= 8 else F.mse_loss(x, y).clamp(max=1e6)
+
+    module, arguments = calls.copied(Loss(function), calls.to_float64), drawn()
+    scarce.run(module, arguments)
+    large = arguments | {"x": 100 * arguments["x"]}
+    expected = run(module, large)
+    assert not torch.allclose(scarce.run(module, large)[0], expected[0])
+    own = [loss.float() for loss in expected]
+    assert torch.equal(scarce.run(module, large, about=own)[0], expected[0])
+
+
 def test_rows_that_the_original_refuses_alone_are_computed_at_once(scarce):
     def function(m, x, y):
         if len(x) % ROWS:
@@ -151,6 +215,40 @@ def test_rows_that_the_original_refuses_alone_are_computed_at_once(scarce):
     module, arguments = calls.copied(Loss(function), calls.to_float64), drawn()
     for _ in range(2):
         assert torch.equal(scarce.run(module, arguments)[0], run(module, arguments)[0])
+
+
+def test_other_numbers_of_losses_for_fewer_rows_are_no_error(scarce):
+    def function(m, x, y):
+        return [F.mse_loss(x, y), *([F.l1_loss(x, y)] if len(x) > 30 else [])]
+
+    module, arguments = calls.copied(Loss(function), calls.to_float64), drawn()
+    for _ in range(2):
+        assert len(scarce.run(module, arguments)) == 2
+
+
+def test_what_a_slice_lacks_memory_for_is_computed_at_once(scarce):
+    lacking = []
+
+    def function(m, x, y):
+        if lacking and len(x) < ROWS:
+            raise torch.cuda.OutOfMemoryError("no memory")
+        return F.mse_loss(x, y)
+
+    module, arguments = calls.copied(Loss(function), calls.to_float64), drawn()
+    scarce.run(module, arguments)
+    lacking.append(True)
+    assert torch.equal(scarce.run(module, arguments)[0], run(module, arguments)[0])
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda m: calls.Rows(m, slice(0, 3)), lambda m: calls.Updating(m, ("place",), True)]
+)
+def test_what_gives_rows_or_buffers_is_computed_at_once(scarce, wrap):
+    noted, rows = noting(SUMS["columns"])
+    module, arguments = calls.copied(wrap(Loss(noted)), calls.to_float64), drawn()
+    for _ in range(2):
+        scarce.run(module, arguments)
+    assert set(rows) == {ROWS}
 
 
 def test_with_room_nothing_is_cut():

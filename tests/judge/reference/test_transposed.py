@@ -31,6 +31,7 @@ def draw(*shape, seed=0):
         ((2, 6, 3), (3, 5, 5), (1, 1, 1), (1, 2, 4), (1, 1, 2), (0, 0, 0)),
         ((2, 1), (5, 7), (1, 1), (2, 3), (1, 1), (0, 0)),
         ((3,), (2,), (5,), (3,), (4,), (4,)),
+        ((1,), (4,), (3,), (2,), (2,), (0,)),  # some places of the kernel lie outside of the output
     ],
 )
 def test_it_gives_what_pytorch_gives(
@@ -43,6 +44,40 @@ def test_it_gives_what_pytorch_gives(
     found = transposed.convolve_transposed(inputs, weight, offset, stride, padding, dilation, more, groups)
     assert found.is_contiguous()
     torch.testing.assert_close(found, expected, rtol=1e-13, atol=1e-13)
+
+
+def test_one_number_counts_for_all_sizes():
+    inputs, weight = draw(2, 3, 4, 5), draw(3, 2, 3, 3, seed=1)
+    expected = F.conv_transpose2d(inputs, weight, None, [2], [1], [1], 1, [1])
+    found = transposed.convolve_transposed(inputs, weight, None, [2], [1], [1], [1], 1)
+    torch.testing.assert_close(found, expected, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize(("groups", "padding"), [(1, 0), (3, 0), (1, 4)])
+def test_few_elements_are_computed_at_once_and_weights_are_never_copied_for_each_sample(
+    monkeypatch, groups, padding
+):
+    products = []
+
+    def bmm(weights, columns):
+        products.append(
+            (weights.numel(), columns.numel(), weights.shape[0] * weights.shape[1] * columns.shape[2])
+        )
+        return product(weights, columns)
+
+    product = torch.bmm
+    monkeypatch.setattr(torch, "bmm", bmm)
+    monkeypatch.setattr(transposed, "CHUNK", 400)
+    inputs, weight = draw(50, 6, 3, 4), draw(6, 12 // groups, 3, 3, seed=1)
+    expected = F.conv_transpose2d(inputs, weight, stride=3, padding=padding, groups=groups)
+    found = transposed.convolve_transposed(
+        inputs, weight, None, (3, 3), (padding, padding), (1, 1), (0, 0), groups
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-13, atol=1e-13)
+    assert (
+        max(size for _, *sizes in products for size in sizes) <= 12 * 9 * 12
+    )  # one sample, where CHUNK is less
+    assert {weights for weights, *_ in products} == {6 * 12 // groups}
 
 
 def test_what_is_not_finite_spreads_as_far():

@@ -20,3 +20,17 @@ def test_inputs_are_moved_some_rows_at_a_time_each_element_a_little(monkeypatch,
     torch.testing.assert_close(near, values, rtol=2 * step, atol=2 * step)
     whole = torch.arange(6).reshape(2, 3)
     assert torch.equal(truth._near(whole, change=calls.perturbation(step, 1, torch.device("cpu"))), whole)
+
+
+def test_inputs_are_moved_a_few_at_a_time(monkeypatch):
+    monkeypatch.setattr(truth, "MODERATE", 6)
+    elements = []
+
+    def change(tensor):
+        elements.append(tensor.numel())
+        return tensor.double() * 1.5
+
+    values = torch.rand(10, 3) + 1
+    near = truth._near(values, change=change)
+    assert elements == [6] * 5
+    assert torch.equal(near, 1.5 * values) and near is not values
