@@ -35,7 +35,7 @@ class Float64Mode(DispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one operation with every floating tensor and dtype argument as float64."""
         args = tuple(map(_raised, args))
-        if func is torch.ops.aten.convolution.default and args[6] and args[0].dtype == torch.float64:
+        if func is torch.ops.aten.convolution.default and args[6]:  # transposed
             inputs, weight, bias, stride, padding, dilation, _, output_padding, groups = args
             return convolve_transposed(
                 inputs, weight, bias, stride, padding, dilation, output_padding, groups

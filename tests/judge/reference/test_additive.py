@@ -90,9 +90,14 @@ def test_a_loss_that_tells_nothing_is_neither(name):
     assert find(lambda m, x, y: x.sum() * value, drawn(), WIDTH)[2] is None
 
 
-def test_numbers_of_rows_are_never_cut():
-    arguments = drawn() | {"y": torch.randperm(ROWS)}
-    assert find(lambda m, x, y: (x - x[y]).square().mean(), arguments, WIDTH)[2] is None
+def test_integers_which_may_be_numbers_of_rows_are_never_cut():
+    arguments = drawn() | {"y": torch.arange(ROWS) % WIDTH}
+    assert find(lambda m, x, y: F.cross_entropy(x, y), arguments, WIDTH)[2] is None
+
+
+def test_many_sums_are_no_loss():
+    wide = {"x": torch.rand(ROWS, 17), "y": torch.rand(ROWS, 17)}
+    assert find(lambda m, x, y: (x * y).sum(0), wide, 3 * 17)[2] is None
 
 
 def test_what_belongs_to_columns_is_not_cut():
@@ -131,6 +136,44 @@ def test_only_the_first_run_is_made_for_all_rows_at_once(scarce):
         found = scarce.run(module, arguments)
         torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
         assert max(rows) == most
+
+
+def test_values_that_are_not_finite_are_no_reason_to_compute_all_at_once(scarce):
+    noted, rows = noting(MEANS["mse"])
+    module, arguments = calls.copied(Loss(noted), calls.to_float64), drawn()
+    scarce.run(module, arguments)
+    for value in (torch.nan, torch.inf):
+        arguments["x"][20, 3] = value
+        rows.clear()
+        torch.testing.assert_close(
+            scarce.run(module, arguments), run(module, arguments), rtol=0, atol=0, equal_nan=True
+        )
+        assert max(rows[:-1]) == 8
+
+
+def test_nothing_is_learned_from_a_perturbed_run(scarce):
+    noted, rows = noting(MEANS["mse"])
+    module, arguments = calls.copied(Loss(noted), calls.to_float64), drawn()
+    scarce.run(module, arguments, calls.perturbation(1e-3, 1, torch.device("cpu")))
+    scarce.run(module, arguments)
+    rows.clear()
+    scarce.run(module, arguments)
+    assert max(rows) == 8
+
+
+def test_an_argument_that_is_changed_in_place_is_another_one_for_each_slice():
+    def function(m, x, y):
+        y.mul_(2)
+        return (x * y).mean()
+
+    noted, rows = noting(function)
+    module = calls.copied(Loss(noted), calls.to_float64)
+    arguments = {"x": torch.rand(ROWS, ROWS + 1), "y": torch.rand(ROWS + 1)}
+    runs = Float64Runs("cpu", 4 * ROWS, lambda arguments: True)
+    runs.run(module, arguments)
+    rows.clear()
+    torch.testing.assert_close(runs.run(module, arguments), run(module, arguments), rtol=1e-12, atol=0)
+    assert max(rows[:-1]) < ROWS
 
 
 def test_perturbed_runs_move_every_slice_a_little(scarce):
