@@ -326,7 +326,7 @@ class Judge:
         """Times a case at the largest smaller sizes that fit into memory.
 
         One that has none is timed without ``torch.compile``, where the baseline is eager and the judge's process was short:
-        that may copy inputs and outputs for a layout of its own. Each try gets a fresh worker, because one that ran out of
+        ``torch.compile`` may copy inputs and outputs for a layout of its own. Each try gets a fresh worker, because one that ran out of
         memory may still hold some.
 
         Raises:

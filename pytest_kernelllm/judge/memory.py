@@ -74,7 +74,8 @@ class CallBytes:
 
         That is about the judge's inputs, the memory shared with the worker, what the worker allocates, and a
         baseline's outputs; and two calls in float64, with their outputs twice more, where the call cannot be cut. One is
-        enough for a loss, of which no outputs are kept; a run without data may not show all that it allocates.
+        enough for a loss, of which no outputs are kept; its peak counts as no less than its inputs, because a run without
+        data may not show all that it allocates.
         """
         copies = (4 if self.state > LARGE_STATE else 8) * self.wider * self.state
         if self.rows:

@@ -14,13 +14,10 @@ from typing import Any
 
 import torch
 
-from pytest_kernelllm.judge.reference.slices import CLOSE, TF32_CLOSE, Arguments, Slicing
+from pytest_kernelllm.judge.reference.slices import CLOSE, Arguments, Run, Slicing, equal_to_half
 
 FEW = 16
 """Most elements of a loss."""
-
-Run = Callable[[Arguments], Sequence[Any]]
-"""Runs the original in float64 for some rows, and returns the leaves of its outputs."""
 
 Losses = list[torch.Tensor]
 
@@ -67,21 +64,23 @@ def find_reduction(
 
     Args:
         arguments: by parameter name.
-        losses: leaves of the original's outputs for them, in float64.
+        losses: leaves of the original's outputs for them, in float64, which ``tell``.
         run: returns what runs the original in float64 for slices that are cut in this way.
         elements: most elements of a tensor in a slice.
 
     Returns:
-        None where they are neither, or tell nothing: what is 0 or not finite may be both.
+        None where they are neither.
     """
-    if not all(map(_tells, losses)):
-        return None
     for slicing, mean in itertools.product(_slicings(arguments, elements), (True, False)):
         reduction = RowReduction(slicing, mean)
-        found = attempted(partial(reduction.checked, arguments, run(slicing)))
+        found = attempted(partial(_checked, reduction, arguments, run))
         if found is not None and _equal(found, losses):
             return reduction
     return None
+
+
+def _checked(reduction: RowReduction, arguments: Arguments, run: Callable[[Slicing], Run]) -> Losses | None:
+    return reduction.checked(arguments, run(reduction.slicing))
 
 
 def attempted(run: Callable[[], Losses | None]) -> Losses | None:
@@ -95,37 +94,44 @@ def attempted(run: Callable[[], Losses | None]) -> Losses | None:
 def _slicings(arguments: Arguments, elements: int) -> Iterator[Slicing]:
     """Yields ways to cut a call: all tensors that have as many rows as the largest, or one of them if the others are small.
 
-    None where one holds integers: if these are numbers of rows, some rows alone would lie outside of the tensor.
+    Nothing unless all are of floating point: integers may be numbers of rows, which would lie outside of a slice. Nor where
+    a single row is large.
     """
     tensors = {name: value for name, value in arguments.items() if isinstance(value, torch.Tensor)}
     if not tensors or not all(value.is_floating_point() for value in tensors.values()):
         return
     widest = max(tensors.values(), key=torch.Tensor.numel)
     rows = len(widest) if widest.dim() else 0
-    if rows < 2 or not widest.numel():
+    if rows < 2 or not 0 < widest.numel() <= elements * rows:
         return
-    step = min(rows // 2, max(1, elements * rows // widest.numel()))
+    step = min(rows // 2, elements * rows // widest.numel())
     fitting = [name for name, value in tensors.items() if value.dim() and len(value) == rows]
     for names in dict.fromkeys([tuple(fitting), *((name,) for name in fitting)]):
         if sum(value.numel() for name, value in tensors.items() if name not in names) <= elements:
             yield Slicing(frozenset(names), rows, step)
 
 
-def _tells(leaf: Any) -> bool:
-    if not (isinstance(leaf, torch.Tensor) and leaf.numel() <= FEW and leaf.is_floating_point()):
-        return False
-    return bool((leaf.isfinite() & (leaf != 0)).all())
+def tell(losses: Sequence[Any]) -> bool:
+    """Whether outputs are losses that tell a mean from a sum: what is 0 or not finite may be both."""
+    return all(map(_is_loss, losses)) and all(bool((loss.isfinite() & (loss != 0)).all()) for loss in losses)
 
 
-def are_about(losses: Sequence[torch.Tensor], given: Sequence[torch.Tensor]) -> bool:
-    """Whether losses in float64 are about those that the original gives, of which some may have been computed in TF32."""
-    return _equal([loss.to(own.dtype) for loss, own in zip(losses, given, strict=False)], given, TF32_CLOSE)
+def are_about(losses: Sequence[torch.Tensor], given: Sequence[Any]) -> bool:
+    """Whether losses in float64 are equal to those that the original gives in about half of their digits."""
+    return len(losses) == len(given) and all(
+        _is_loss(own) and bool(equal_to_half(own, loss.to(own)))
+        for loss, own in zip(losses, given, strict=True)
+    )
 
 
-def _equal(found: Sequence[torch.Tensor], expected: Sequence[torch.Tensor], within: float = CLOSE) -> bool:
+def _is_loss(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.numel() <= FEW and leaf.is_floating_point()
+
+
+def _equal(found: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> bool:
     if len(found) != len(expected):
         return False
     return all(
-        a.shape == b.shape and torch.allclose(a, b.to(a.device), rtol=within, atol=0.0, equal_nan=True)
+        a.shape == b.shape and torch.allclose(a, b.to(a.device), rtol=CLOSE, atol=0.0, equal_nan=True)
         for a, b in zip(found, expected, strict=True)
     )

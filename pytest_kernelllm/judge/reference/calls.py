@@ -165,8 +165,8 @@ def to_float64(tensor: torch.Tensor) -> torch.Tensor:
 def perturbation(step: float, seed: int, device: torch.device) -> Change:
     """Returns a function that converts tensors to float64 and perturbs elements by a relative ``step``.
 
-    Its numbers are drawn on ``device``, where most tensors lie. Tensors that are float64 already are perturbed by as much
-    less as their precision is higher.
+    Its numbers are drawn on ``device``, and are the same wherever a tensor lies. Tensors that are float64 already are
+    perturbed by as much less as their precision is higher.
     """
     generator = torch.Generator(device).manual_seed(seed)
 

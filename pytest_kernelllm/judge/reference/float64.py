@@ -13,12 +13,12 @@ from pytest_kernelllm.judge.reference import calls
 from pytest_kernelllm.judge.reference.additive import (
     Losses,
     RowReduction,
-    Run,
     are_about,
     attempted,
     find_reduction,
+    tell,
 )
-from pytest_kernelllm.judge.reference.slices import Arguments, Slicing
+from pytest_kernelllm.judge.reference.slices import Arguments, Run, Slicing
 
 
 class Float64Runs:
@@ -36,7 +36,7 @@ class Float64Runs:
         self._elements = elements
         self._lacks_room = lacks_room
         self._reductions: dict[Any, RowReduction | None] = {}
-        """By kind of call for which there is no room, from its first run: None where it is no loss over rows."""
+        """By kind of call for which there is no room: None where it is no loss over rows."""
 
     def run(
         self,
@@ -47,15 +47,17 @@ class Float64Runs:
     ) -> list[Any]:
         """Runs a float64 module, see ``calls.run_in_float64``. Returns leaves where the original runs.
 
-        Without room the first such run is made on the CPU; it shows whether others may be made some rows at a time, and
-        each of them shows whether that holds for its arguments. ``about`` are the original's own outputs, if known: what
-        is far from them is not believed.
+        Without room runs are made on the CPU. The first one with unchanged arguments shows whether others may be made some
+        rows at a time, and each of these shows whether that holds for its arguments. ``about`` are the original's own
+        outputs, if known: where losses are far from them, all runs of this kind are made on the CPU from then on.
         """
         if not self._lacks_room(arguments):
             return calls.run_in_float64(module, arguments, lambda tensor: change(tensor.to(self._device)))
         losses = self._by_rows(module, arguments, change)
-        if losses is not None and (about is None or are_about(losses, about)):
-            return losses
+        if losses is not None:
+            if about is None or are_about(losses, about):
+                return losses
+            self._reductions[_kind(module, arguments)] = None
         there = calls.mapped(arguments, torch.Tensor.cpu)
         leaves = calls.run_in_float64(calls.moved(module, "cpu"), there, change)
         if change is calls.to_float64:
@@ -67,20 +69,20 @@ class Float64Runs:
         reduction = self._reductions.get(_kind(module, arguments))
         if reduction is None:
             return None
-        exactly = self._run_of_rows(module, arguments, calls.to_float64, reduction.slicing)
-        losses = attempted(lambda: reduction.checked(arguments, exactly))
-        if losses is None or change is calls.to_float64:
-            return losses
-        return attempted(
-            lambda: reduction.of_all(
-                arguments, self._run_of_rows(module, arguments, change, reduction.slicing)
-            )
-        )
+        run = partial(self._run_of_rows, module, arguments)
+
+        def losses_of_rows() -> Losses | None:
+            losses = reduction.checked(arguments, run(calls.to_float64, reduction.slicing))
+            if losses is None or change is calls.to_float64:
+                return losses
+            return reduction.of_all(arguments, run(change, reduction.slicing))
+
+        return attempted(losses_of_rows)
 
     def _learn(self, module: nn.Module, arguments: Arguments, leaves: list[Any]) -> None:
         """Finds out by a run on the CPU how others of this kind may be made."""
         kind = _kind(module, arguments)
-        if kind in self._reductions or isinstance(module, calls.Rows | calls.Updating):
+        if kind in self._reductions or isinstance(module, calls.Rows | calls.Updating) or not tell(leaves):
             return
         run = partial(self._run_of_rows, module, arguments, calls.to_float64)
         self._reductions[kind] = find_reduction(arguments, leaves, run, self._elements)
@@ -95,7 +97,8 @@ class Float64Runs:
         def run(some: Arguments) -> list[Any]:
             rows = {name: value for name, value in some.items() if name in slicing.names}
             cut = calls.mapped(rows, lambda tensor: change(tensor.to(self._device)))
-            return calls.run_in_float64(module, cut | same, torch.clone)
+            # What is not cut is another tensor for each slice, because the original may change it in place.
+            return calls.run_in_float64(module, cut | calls.mapped(same, torch.clone), lambda tensor: tensor)
 
         return run
 

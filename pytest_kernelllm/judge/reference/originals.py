@@ -230,7 +230,7 @@ class Originals:
         return Span(tensor, self.device)
 
     def _lacks_room(self, arguments: dict[str, Any]) -> bool:
-        """Whether the GPU has no room for arguments in float64, which lie in the host's memory."""
+        """Whether arguments lie in the host's memory, and the GPU has no room for them in float64."""
         small = self._budget is not None and self.call.in_float64() > self._budget
         return small and self.lie_on_host(arguments)
 

@@ -32,7 +32,7 @@ def convolve_transposed(
         inputs: of shape ``(samples, channels, *sizes)``.
         weight: of shape ``(channels, outputs // groups, *kernel)``.
         bias: of shape ``(outputs,)``, or None.
-        stride: of each of the sizes, as are the following; or one for all.
+        stride: one for each of the sizes, or one for all; so are the following three.
         padding: rows that are cut off at both ends.
         dilation: distance of places in the kernel.
         output_padding: rows that are added at the end.

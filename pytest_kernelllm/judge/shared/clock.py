@@ -13,7 +13,7 @@ FLUSH_BYTES = 256 * 1024 * 1024
 """Bytes written between cold calls: several times the L2 of any current GPU."""
 
 CLEARING = 0.1
-"""Seconds in which the driver clears memory that processes have given back, also where it is a lot."""
+"""Seconds in which the driver clears memory that processes have given back: about 3 ms for each GiB, measured up to 12 GiB."""
 
 
 class GpuClock:

@@ -64,7 +64,7 @@ def find(function, arguments, elements):
     return module, losses, found
 
 
-@pytest.mark.parametrize("elements", [1, 3 * WIDTH, 7 * WIDTH, 1 << 20])
+@pytest.mark.parametrize("elements", [WIDTH, 3 * WIDTH, 7 * WIDTH, 1 << 20])
 @pytest.mark.parametrize(("name", "mean"), [*((n, True) for n in MEANS), *((n, False) for n in SUMS)])
 def test_means_and_sums_over_rows_are_found(name, mean, elements):
     arguments = drawn()
@@ -78,16 +78,28 @@ def test_means_and_sums_over_rows_are_found(name, mean, elements):
 
 
 @pytest.mark.filterwarnings("ignore:Using a target size")  # where one of two arguments is cut
-@pytest.mark.parametrize("elements", [1, 3 * WIDTH, 7 * WIDTH, 1 << 20])
+@pytest.mark.parametrize("elements", [WIDTH, 3 * WIDTH, 7 * WIDTH, 1 << 20])
 @pytest.mark.parametrize("name", NEITHER)
 def test_what_depends_on_rows_in_another_way_is_neither(name, elements):
     assert find(NEITHER[name], drawn(), elements)[2] is None
 
 
-@pytest.mark.parametrize("name", ["zero", "infinite", "not a number"])
-def test_a_loss_that_tells_nothing_is_neither(name):
-    value = {"zero": 0.0, "infinite": torch.inf, "not a number": torch.nan}[name]
-    assert find(lambda m, x, y: x.sum() * value, drawn(), WIDTH)[2] is None
+@pytest.mark.parametrize("value", [0.0, torch.inf, torch.nan])
+def test_losses_that_tell_nothing_are_not_learned_from(scarce, value):
+    def function(m, x, y):
+        return F.mse_loss(x, y) * (value if bool((x == 7).any()) else 1.0)
+
+    noted, rows = noting(function)
+    module, arguments = calls.copied(Loss(noted), calls.to_float64), drawn()
+    scarce.run(module, arguments | {"x": torch.full_like(arguments["x"], 7)})
+    scarce.run(module, arguments)
+    rows.clear()
+    scarce.run(module, arguments)
+    assert max(rows) == 8
+
+
+def test_large_rows_are_not_cut():
+    assert find(MEANS["mse"], drawn(), WIDTH - 1)[2] is None
 
 
 def test_integers_which_may_be_numbers_of_rows_are_never_cut():
@@ -95,9 +107,12 @@ def test_integers_which_may_be_numbers_of_rows_are_never_cut():
     assert find(lambda m, x, y: F.cross_entropy(x, y), arguments, WIDTH)[2] is None
 
 
-def test_many_sums_are_no_loss():
-    wide = {"x": torch.rand(ROWS, 17), "y": torch.rand(ROWS, 17)}
-    assert find(lambda m, x, y: (x * y).sum(0), wide, 3 * 17)[2] is None
+def test_many_sums_are_no_loss(scarce):
+    noted, rows = noting(lambda m, x, y: (x * y).sum(0))
+    module = calls.copied(Loss(noted), calls.to_float64)
+    for _ in range(2):
+        scarce.run(module, {"x": torch.rand(ROWS, 17), "y": torch.rand(ROWS, 17)})
+    assert set(rows) == {ROWS}
 
 
 def test_what_belongs_to_columns_is_not_cut():
@@ -247,6 +262,32 @@ def test_what_is_far_from_the_originals_own_loss_is_computed_at_once(scarce):
     assert not torch.allclose(scarce.run(module, large)[0], expected[0])
     own = [loss.float() for loss in expected]
     assert torch.equal(scarce.run(module, large, about=own)[0], expected[0])
+    # Nor is it believed for slightly other arguments.
+    change = calls.perturbation(1e-6, 1, torch.device("cpu"))
+    torch.testing.assert_close(scarce.run(module, large, change)[0], expected[0], rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("about", [[], [None], [torch.zeros(2)], [torch.zeros(()), torch.zeros(())]])
+def test_outputs_of_another_form_are_not_about_a_loss(scarce, about):
+    module, arguments = calls.copied(Loss(MEANS["mse"]), calls.to_float64), drawn()
+    scarce.run(module, arguments)
+    assert torch.equal(scarce.run(module, arguments, about=about)[0], run(module, arguments)[0])
+
+
+def test_what_is_not_cut_may_lack_memory(scarce, monkeypatch):
+    module = calls.copied(Loss(lambda m, x, y: (x * y).mean()), calls.to_float64)
+    arguments = {"x": torch.rand(ROWS, WIDTH), "y": torch.rand(WIDTH)}
+    expected = run(module, arguments)
+    mapped = calls.mapped
+
+    def lacking(some, change):
+        if set(some) == {"y"}:
+            raise torch.cuda.OutOfMemoryError("no memory")
+        return mapped(some, change)
+
+    monkeypatch.setattr(calls, "mapped", lacking)
+    for _ in range(2):
+        assert torch.equal(scarce.run(module, arguments)[0], expected[0])
 
 
 def test_rows_that_the_original_refuses_alone_are_computed_at_once(scarce):
