@@ -87,7 +87,7 @@ def test_what_depends_on_rows_in_another_way_is_neither(name, elements):
 @pytest.mark.parametrize("value", [0.0, torch.inf, torch.nan])
 def test_losses_that_tell_nothing_are_not_learned_from(scarce, value):
     def function(m, x, y):
-        return F.mse_loss(x, y) * (value if bool((x == 7).any()) else 1.0)
+        return F.mse_loss(x, y, reduction="sum") * (value if bool((x == 7).any()) else 1.0)
 
     noted, rows = noting(function)
     module, arguments = calls.copied(Loss(noted), calls.to_float64), drawn()
@@ -123,7 +123,17 @@ def test_what_belongs_to_columns_is_not_cut():
 
     _, _, reduction = find(hinge, arguments, 3 * ROWS)
     assert reduction is not None and reduction.slicing.names == {"x"}
-    assert find(hinge, arguments, ROWS // 2)[2] is None  # what is not cut has more elements than that
+
+
+def test_what_is_not_cut_has_few_elements():
+    arguments = {"x": torch.rand(ROWS, WIDTH), "y": torch.rand(WIDTH, 40)}
+    assert find(lambda m, x, y: (x @ y).mean(), arguments, WIDTH * 40)[2] is not None
+    assert find(lambda m, x, y: (x @ y).mean(), arguments, WIDTH * 40 - 1)[2] is None
+
+
+def test_of_nothing_there_are_no_losses():
+    nothing = {"x": torch.rand(ROWS, 0), "y": torch.rand(ROWS, 0)}
+    assert find(lambda m, x, y: (x * y).sum(), nothing, WIDTH)[2] is None
 
 
 def noting(function):
