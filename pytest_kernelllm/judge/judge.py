@@ -48,8 +48,10 @@ HALVINGS = 6
 """How often a case's elements are halved, at most, until there is enough GPU memory to time it."""
 
 JUDGE = "the judge's process"
+"""Whose process there was too little memory for."""
 
 NOT_COMPILED = "timed without torch.compile: there was no memory for it"
+"""The note of such a timing."""
 
 RELEASE_SECONDS = 10.0
 """Seconds to wait for an ended worker's memory to be freed."""
@@ -326,8 +328,8 @@ class Judge:
         """Times a case at the largest smaller sizes that fit into memory.
 
         One that has none is timed without ``torch.compile``, where the baseline is eager and the judge's process was short:
-        ``torch.compile`` may copy inputs and outputs for a layout of its own. Each try gets a fresh worker, because one that ran out of
-        memory may still hold some.
+        ``torch.compile`` may copy inputs and outputs for a layout of its own. Each try gets a fresh worker, because one that
+        ran out of memory may still hold some.
 
         Raises:
             OutOfMemory: no sizes fit.

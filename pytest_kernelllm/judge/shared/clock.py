@@ -38,7 +38,7 @@ class GpuClock:
         """Waits until memory that was given back is cleared, which takes bandwidth from what runs meanwhile.
 
         On an H100 a call of 1,400 µs took 120 µs more after one GiB was given back, and as long as usual 5 ms later; one of
-        4,260 µs took 650 µs more after 6 GiB. Overwrites of L2 do not show it: they took as long as usual.
+        4,260 µs took 650 µs more after 6 GiB. Overwrites of L2 hardly show it.
         """
         torch.cuda.synchronize()
         time.sleep(CLEARING)
