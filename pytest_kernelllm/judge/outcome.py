@@ -21,8 +21,8 @@ TRIES = 3
 COMPILER_HIT = "PassManager::run failed"
 """Triton's error where a pass failed, also by a signal: LLVM catches SIGSEGV while it compiles."""
 
-FULL_DISK = os.strerror(errno.ENOSPC)
-"""In the text of an error that is not the candidate's fault."""
+FULL_DISK = os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT)
+"""In the texts of errors that are not the candidate's fault."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def outcome_of(proceed: Callable[[], None], findings: Findings, last: Stage) -> 
         proceed()
     except Decision as end:
         lost = isinstance(end, WorkerKilled | WorkerNotReady) or COMPILER_HIT in end.reason
-        if end.verdict == "rejected" and FULL_DISK in end.reason:
+        if end.verdict == "rejected" and any(text in end.reason for text in FULL_DISK):
             return Outcome(findings, "inconclusive", end.stage, end.reason)
         return Outcome(
             findings, end.verdict, end.stage, end.reason, end.rule, isinstance(end, OutOfMemory), lost

@@ -151,7 +151,7 @@ def derive_bounds(
     worst = factor * highest
     # At a step, as in rounding, a few elements may be far off; then nothing follows from all together.
     known &= not outlying
-    together = _together(original, truth, nearby, others, floor, policy, finite) if known else ()
+    together = _together(original, truth, nearby, others, floor, scale, policy, finite) if known else ()
     return ErrorBounds(scale, own, sensitivity, outliers, worst, finite, floor, together, bool(outlying))
 
 
@@ -173,13 +173,17 @@ def _together(
     nearby: list[torch.Tensor],
     others: Sequence[tuple[torch.Tensor, torch.Tensor]],
     floor: float,
+    scale: torch.Tensor,
     policy: Policy,
     finite: bool,
 ) -> tuple[Together, ...]:
-    """Derives how far columns, and rows shorter than ``ROW``, may be off together."""
+    """Derives how far columns, and rows shorter than ``ROW``, may be off together. ``scale`` is that of ``ErrorBounds``."""
     if not truth.numel():
         return ()
     peak = float(largest(truth))
+    # A group that is nothing but 0 in float64 may have no digits left there: 1 + erf(x) is 0 below -6, and 1e-17 in truth. It was
+    # computed from numbers about as large as its rows are, fill values left aside.
+    unresolved = torch.finfo(torch.float64).eps * float(scale.median()) / peak if peak else 0.0
     found = []
     for dim in together_dims(truth) if peak else ():
         matrix, value = (x.reshape(-1, x.shape[-1]) for x in (truth, original))
@@ -199,17 +203,6 @@ def _together(
         for other in nearby:
             allowed = torch.maximum(allowed, group_rms(truth, other, dim, peak, policy))
         least = torch.finfo(original.dtype).tiny * 2.0**26 / peak
-        allowed = torch.where(size > 0, allowed.clamp_min(least), allowed.clamp_min(_unresolved(size, least)))
+        allowed = torch.where(size > 0, allowed.clamp_min(least), allowed.clamp_min(max(least, unresolved)))
         found.append(Together(dim, size, 2 * allowed, peak))
     return tuple(found)
-
-
-def _unresolved(size: torch.Tensor, least: float) -> float:
-    """Returns how large groups may be that are nothing but 0 in float64, which may have no digits left for them.
-
-    So is 1 + erf(x) 0 below -6, and 1e-17 in truth. Most other groups are larger by 1 over float64's eps; a few are said to
-    be huge by a mask.
-    """
-    others = size[size > 0]
-    typical = float(others.kthvalue(1 + len(others) // 10).values) if len(others) else 0.0
-    return max(least, torch.finfo(torch.float64).eps * typical)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import shutil
 import traceback
 from pathlib import Path
 from typing import Any
@@ -11,8 +14,15 @@ _POINTED = re.compile(r"at \d+:\d+:\n(?:.*\n)?\s*([^\n]+)\n *\^(.*)", re.DOTALL)
 """A message of Triton's compiler: the kernel up to a line, a mark below it, and the reason."""
 
 
+FULL = 1 << 25
+"""Bytes: on a disk with less room the compilers that Triton calls may fail, or write half a file, without saying why."""
+
+
 def describe(error: BaseException, directory: Path) -> dict[str, Any]:
-    """Returns an error's type and message, and the line of the candidate that it came from."""
+    """Returns an error's type and message, and the line of the candidate that it came from.
+
+    Where the disk of ``directory`` is full, the message says so.
+    """
     line = None
     for frame in traceback.extract_tb(error.__traceback__):
         if Path(frame.filename).parent == directory:
@@ -20,7 +30,9 @@ def describe(error: BaseException, directory: Path) -> dict[str, Any]:
     text = (
         _compiler_words(error) or str(error).split("\nSearch for `cuda")[0]
     )  # without CUDA's generic advice
-    message = " ".join(text.split())
+    message, full = " ".join(text.split()), os.strerror(errno.ENOSPC)
+    if full not in message and shutil.disk_usage(directory).free < FULL:
+        message = f"{full}: {message}"
     return {"type": type(error).__name__, "message": message[:600], "line": line}
 
 

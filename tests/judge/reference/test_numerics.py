@@ -568,6 +568,24 @@ def test_what_float64_rounds_to_zero_may_come_out():
     assert right(got, expect(original, exact))
 
 
+@pytest.mark.parametrize("width", [8, 256])
+@pytest.mark.parametrize("factor", [1, 30])
+def test_what_float64_rounds_to_zero_in_some_columns_of_equal_rows_may_come_out(width, factor):
+    for seed in range(20):
+        z = 2.5 * (factor * torch.randn(width, generator=torch.Generator().manual_seed(seed)) - 0.7)
+        z[0] = -8.5
+        original, exact = (
+            ((1 + torch.erf(x / 2**0.5)) / 2).expand(64, width).contiguous() for x in (z, z.double())
+        )
+        truth = torch.special.erfc(-z.double() / 2**0.5) / 2
+        got = truth.float().expand(64, width).contiguous()
+        assert not exact[:, 0].any()
+        assert got[:, 0].all()
+        assert right(got, expect(original, exact.clone()))
+        got[:, 0] = 1e-15
+        assert not right(got, expect(original, exact))
+
+
 def test_a_mask_leaves_the_bounds_of_other_elements_as_they_are():
     lowest = [torch.finfo(kind).min for kind in (torch.float32, torch.float64)]
     original = torch.randn(32, 33)
