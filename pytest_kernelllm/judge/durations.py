@@ -6,6 +6,9 @@ import contextlib
 import time
 from collections.abc import Iterator
 
+WAITING = "waiting for the GPU"
+"""The part in which others hold it."""
+
 
 class Durations:
     """Adds up the seconds of named parts. Time inside an inner part does not count for the outer one."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from pytest_kernelllm.core.records import Check
+from pytest_kernelllm.judge.durations import WAITING
 from pytest_kernelllm.judge.plans import Plan
 from pytest_kernelllm.judge.reference.acceptance import Unasked
 from pytest_kernelllm.judge.reference.probes import Probe
@@ -140,7 +141,7 @@ class _Probes:
         Short parts: whoever wants to time waits for them, and all others for him.
         """
         durations = self.judging.findings.durations
-        waiting = durations.part("waiting for the GPU") if self.judging.on_gpu else contextlib.nullcontext()
+        waiting = durations.part(WAITING) if self.judging.on_gpu else contextlib.nullcontext()
         with contextlib.ExitStack() as held:
             with waiting:
                 held.enter_context(self.sharing())

@@ -12,24 +12,45 @@ import contextlib
 import fcntl
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path("/tmp")
 """Not ``$TMPDIR``: two runs with different values would not exclude each other."""
 
 
+@dataclass(frozen=True)
+class Hold:
+    """A hold of the GPU, which can be interrupted."""
+
+    lock: int
+    """Descriptor of the file that is locked."""
+    turnstile: Path
+    how: int
+    """``LOCK_EX`` or ``LOCK_SH``."""
+
+    def acquire(self) -> None:
+        """Waits in line for the GPU."""
+        with _flock(self.turnstile) as turnstile:
+            fcntl.flock(turnstile, fcntl.LOCK_EX)
+            fcntl.flock(self.lock, self.how)
+
+    def release(self) -> None:
+        """Lets others have the GPU until ``acquire``."""
+        fcntl.flock(self.lock, fcntl.LOCK_UN)
+
+
 @contextlib.contextmanager
-def hold_gpu(uuid: str, *, alone: bool) -> Iterator[None]:
+def hold_gpu(uuid: str, *, alone: bool) -> Iterator[Hold]:
     """Holds the GPU named ``uuid``, alone or together with other checkers.
 
     Must not be nested: a process that takes the lock twice may wait for itself.
     """
     stem = f"kernelllm-{os.getuid()}-{uuid or 'gpu'}"
     with _flock(FOLDER / f"{stem}.lock") as lock:
-        with _flock(FOLDER / f"{stem}.turnstile") as turnstile:
-            fcntl.flock(turnstile, fcntl.LOCK_EX)
-            fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
-        yield
+        hold = Hold(lock, FOLDER / f"{stem}.turnstile", fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        hold.acquire()
+        yield hold
 
 
 @contextlib.contextmanager

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_kernelllm.judge.shared.channel import Channel, ChannelClosed, ChannelError, ChannelTimeout
+from pytest_kernelllm.judge.shared.channel import (
+    COMPILING,
+    Channel,
+    ChannelClosed,
+    ChannelError,
+    ChannelTimeout,
+)
+
+Released = Callable[[], contextlib.AbstractContextManager[None]]
+"""Returns a context in which others may have the GPU."""
 
 
 class WorkerDied(Exception):
@@ -34,17 +44,25 @@ class WorkerHandle:
     All requests share one time budget; the first failure ends the worker.
     """
 
-    def __init__(self, channel: Channel, how_ended: Callable[[], Exit], seconds: float) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        how_ended: Callable[[], Exit],
+        seconds: float,
+        released: Released = contextlib.nullcontext,
+    ) -> None:
         """Created by ``ForkServer.worker``.
 
         Args:
             channel: connected to the worker.
             how_ended: returns how the process ended, once it has.
             seconds: how long all its replies may take together; the judge's own time does not count.
+            released: entered while the worker compiles.
         """
         self._channel = channel
         self._how_ended = how_ended
         self._left = seconds
+        self._released = released
 
     def request(self, op: str, **fields: Any) -> dict[str, Any]:
         """Sends one request and waits for the reply.
@@ -52,10 +70,17 @@ class WorkerHandle:
         Raises:
             WorkerDied: no valid reply arrived; the worker cannot be used any more.
         """
-        start = time.monotonic()
         try:
             self._channel.send({"op": op, **fields})
-            return self._channel.receive(max(self._left, 0.001))
+            reply = self._receive()
+            while COMPILING in reply:
+                if reply[COMPILING]:
+                    with self._released():
+                        reply = self._receive()
+                else:
+                    self._channel.send({"op": "continue"})
+                    reply = self._receive()
+            return reply
         except ChannelTimeout:
             raise WorkerDied(
                 f"it did not finish `{op}` before the deadline and was ended", hung=True
@@ -65,5 +90,10 @@ class WorkerHandle:
             raise WorkerDied(f"the process ended during `{op}`: {end.text}", killed=end.killed) from None
         except ChannelError as error:
             raise WorkerDied(f"its reply to `{op}` is invalid: {error}") from None
+
+    def _receive(self) -> dict[str, Any]:
+        start = time.monotonic()
+        try:
+            return self._channel.receive(max(self._left, 0.001))
         finally:
             self._left -= time.monotonic() - start

@@ -113,7 +113,9 @@ class Judge:
         if self.device.type == "cuda":
             server = ForkServer("cuda", self.isolation)
             self._leases = Leases(gpu_uuid, gpu_memory, self.policy)
-            self._workers = Workers(server, self.device, deadline, GpuBlockPool(self.device))
+            self._workers = Workers(
+                server, self.device, deadline, GpuBlockPool(self.device), self._timer.released
+            )
             interpreter = ForkServer(
                 "interpret", replace(self.isolation, gpu=False, unix_sockets=False, memfd=False)
             )

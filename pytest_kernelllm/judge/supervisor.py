@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pytest_kernelllm.judge.handle import Exit, WorkerHandle
+from pytest_kernelllm.judge.handle import Exit, Released, WorkerHandle
 from pytest_kernelllm.judge.isolation import scratch
 from pytest_kernelllm.judge.isolation.isolation import CLONE_NEWUSER, Isolation, Mode
 from pytest_kernelllm.judge.isolation.processes import ResourceBounds
@@ -76,7 +76,11 @@ class ForkServer:
 
     @contextlib.contextmanager
     def worker(
-        self, seconds: float, buffers_fd: int = -1, on_exit: Callable[[], None] = _nothing
+        self,
+        seconds: float,
+        buffers_fd: int = -1,
+        on_exit: Callable[[], None] = _nothing,
+        released: Released = contextlib.nullcontext,
     ) -> Iterator[WorkerHandle]:
         """Opens a fresh worker; at the end of the block it is ended with all its child processes.
 
@@ -85,6 +89,7 @@ class ForkServer:
             buffers_fd: descriptor of the shared buffers, passed on to the worker; -1 on a GPU.
             on_exit: called once, from any thread, after the block, when the worker's process has ended;
                 at the latest by ``close``.
+            released: the worker compiles in this context.
 
         Raises:
             ServerFailed: the fork server itself could not start.
@@ -93,7 +98,7 @@ class ForkServer:
         try:
             channel = self._open(number, seconds, buffers_fd)
             try:
-                yield WorkerHandle(channel, functools.partial(self._how_ended, number), seconds)
+                yield WorkerHandle(channel, functools.partial(self._how_ended, number), seconds, released)
             finally:
                 channel.close()
                 # The server, its parent, ends it: for others the pid may belong to another process by now.

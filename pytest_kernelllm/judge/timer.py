@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +13,8 @@ from pytest_kernelllm.core.measured import CaseTime
 from pytest_kernelllm.core.records import Timing
 from pytest_kernelllm.judge.benchmark.measure import CandidateRunner, measure, measure_alone
 from pytest_kernelllm.judge.benchmark.roofline import Roofline, measure_roofline
-from pytest_kernelllm.judge.gpu_lock import hold_gpu
+from pytest_kernelllm.judge.durations import WAITING, Durations
+from pytest_kernelllm.judge.gpu_lock import Hold, hold_gpu
 from pytest_kernelllm.judge.reference.compiled import WarmCompiler
 from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.rules.rule import Rule, TimedCall
@@ -36,14 +38,33 @@ class Timer:
         self._clock = GpuClock()
         self._roofline: Roofline | None = None
         self._compiler = WarmCompiler(torch.device("cuda", 0))
+        self._holds = _Holds()
 
     def warm_up(self) -> float:
         """Does once what timing needs and takes no memory, so that nobody waits for a lease meanwhile; returns its seconds."""
         return self._compiler.warm_up(self.sharing)
 
-    def sharing(self) -> contextlib.AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def sharing(self) -> Iterator[None]:
         """Holds the GPU together with others that check but do not time."""
-        return hold_gpu(self._gpu_uuid, alone=False)
+        with hold_gpu(self._gpu_uuid, alone=False) as self._holds.shared:
+            try:
+                yield
+            finally:
+                self._holds.shared = None
+
+    @contextlib.contextmanager
+    def released(self, durations: Durations) -> Iterator[None]:
+        """Lets others time while this thread, which shares the GPU, does not need it. Nothing happens where it does not share it."""
+        if (hold := self._holds.shared) is None:
+            yield
+            return
+        hold.release()
+        try:
+            yield
+        finally:
+            with durations.part(WAITING):
+                hold.acquire()
 
     def time(
         self,
@@ -83,7 +104,7 @@ class Timer:
                 placed = run.uploaded.placed(prepared[0])
                 compiled_original = references.compiled.compile(prepared[0], placed, self.sharing)
         with contextlib.ExitStack() as stack:
-            with durations.part("waiting for the GPU"):
+            with durations.part(WAITING):
                 stack.enter_context(hold_gpu(self._gpu_uuid, alone=True))
             stack.enter_context(durations.part("timing"))
             roofline = self._measured_roofline()
@@ -113,7 +134,7 @@ class Timer:
             with durations.part("calls"):
                 run = run_probe(judging, prepared)
         with contextlib.ExitStack() as stack:
-            with durations.part("waiting for the GPU"):
+            with durations.part(WAITING):
                 stack.enter_context(hold_gpu(self._gpu_uuid, alone=True))
             stack.enter_context(durations.part("timing"))
             flush_us = self._clock.flush_us()
@@ -126,6 +147,13 @@ class Timer:
             torch.cuda.empty_cache()
             self._roofline = measure_roofline(self._clock)
         return self._roofline
+
+
+class _Holds(threading.local):
+    """What a thread holds."""
+
+    shared: Hold | None = None
+    """The GPU, together with others."""
 
 
 @dataclass(frozen=True)

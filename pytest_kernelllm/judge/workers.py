@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 
+from pytest_kernelllm.judge.durations import Durations
 from pytest_kernelllm.judge.findings import (
     Decision,
     Findings,
@@ -38,6 +40,11 @@ LONGEST = 10
 """…but no more than so many times its seconds."""
 
 
+def _unlocked(durations: Durations) -> contextlib.AbstractContextManager[None]:
+    """Does nothing, where there is no GPU to be released."""
+    return contextlib.nullcontext()
+
+
 @dataclass(frozen=True)
 class Workers:
     """Opens workers of one kind: on a GPU, in Triton's interpreter, or for compilation only."""
@@ -49,6 +56,8 @@ class Workers:
     """Seconds that all replies of a worker may take together, for a module of a few kernels."""
     pool: GpuBlockPool | None = None
     """Allocates shared memory on a GPU; None on a CPU."""
+    released: Callable[[Durations], contextlib.AbstractContextManager[None]] = _unlocked
+    """Returns a context in which others may have the GPU, and which notes the wait at its end."""
 
     @contextlib.contextmanager
     def loaded(
@@ -76,7 +85,8 @@ class Workers:
         allocator = Allocator(self.device, self.pool)
         try:
             seconds = self.seconds * min(1 + len(COMPILED.findall(source)) / KERNELS, LONGEST)
-            with self.server.worker(seconds, allocator.fd, allocator.close) as worker:
+            released = functools.partial(self.released, findings.durations)
+            with self.server.worker(seconds, allocator.fd, allocator.close, released) as worker:
                 with findings.durations.part("starting a worker"):
                     try:
                         # Before the GPU is locked: drivers create contexts one after the other, for all GPUs

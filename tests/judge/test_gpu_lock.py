@@ -1,15 +1,19 @@
 """The GPU's lock, held by real processes."""
 
+import os
 import random
 import select
 import subprocess
 import sys
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from pytest_kernelllm.judge import gpu_lock
+from pytest_kernelllm.judge.durations import WAITING, Durations
+from pytest_kernelllm.judge.timer import Timer
 
 HOLD = """
 import sys
@@ -103,6 +107,34 @@ def test_who_waits_to_be_alone_is_not_overtaken_by_checkers(hold):
     assert late.wait_until_queued()
     timer.leave()
     late.wait_until_in()
+
+
+def test_who_releases_the_gpu_for_a_while_is_not_waited_for_and_waits_to_have_it_again(gpu, hold):
+    durations = Durations()
+    timer = Timer(gpu, 0)
+    with timer.sharing():
+        alone = hold("alone")
+        assert alone.wait_until_queued()
+        with ThreadPoolExecutor(1) as thread, timer.released(durations):
+            alone.wait_until_in()
+            left = thread.submit(lambda: (_wait_until_one_is_queued_behind(alone), alone.leave()))
+        left.result()
+        late = hold("alone")
+        assert late.wait_until_queued()
+    late.wait_until_in()
+    assert set(durations.seconds) == {WAITING}
+    late.leave()
+    with timer.released(durations):  # it has nothing to release
+        assert hold("shared").process.stdout.readline() == "in\n"
+
+
+def _wait_until_one_is_queued_behind(holder):
+    """Wait until this process waits for a lock that another one holds."""
+    while not any(
+        "->" in line and str(os.getpid()) in line.split()
+        for line in Path("/proc/locks").read_text().splitlines()
+    ):
+        assert holder.process.poll() is None
 
 
 def test_a_holder_that_is_killed_leaves_the_gpu_free(hold):

@@ -11,6 +11,9 @@ import struct
 import time
 from typing import Any
 
+COMPILING = "compiling"
+"""The key of a worker's message, before its reply, that a compilation begins (true), or has ended and it waits to go on."""
+
 MAX_MESSAGE = 16 * 1024 * 1024
 """Bytes; a longer message is a protocol error."""
 

@@ -25,6 +25,7 @@ from pytest_kernelllm.judge.shared.structure import flatten
 from pytest_kernelllm.judge.shared.watch import OperationWatch
 from pytest_kernelllm.judge.worker import backward, surroundings
 from pytest_kernelllm.judge.worker.absent_gpu import answer_for_gpu
+from pytest_kernelllm.judge.worker.announcing import announce_compiling
 from pytest_kernelllm.judge.worker.compiling import NotCompiled, compile_only
 from pytest_kernelllm.judge.worker.errors import describe
 from pytest_kernelllm.judge.worker.launches import LaunchRecorder, milliseconds
@@ -87,6 +88,7 @@ class Worker:
         if request["memory_share"]:
             torch.cuda.set_per_process_memory_fraction(request["memory_share"])
             torch.zeros(1, device="cuda")
+            announce_compiling(self.channel)
         return {"ok": True}
 
     def load(self, request: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,89 @@
+"""The judge's end of a worker: what it does while the worker compiles."""
+
+import contextlib
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from pytest_kernelllm.judge.handle import Exit, WorkerDied, WorkerHandle
+from pytest_kernelllm.judge.shared.channel import COMPILING, Channel, ChannelClosed
+
+
+class Gpu:
+    """Notes when it is released and acquired again."""
+
+    def __init__(self):
+        self.held = True
+
+    @contextlib.contextmanager
+    def released(self):
+        self.held = False
+        try:
+            yield
+        finally:
+            self.held = True
+
+
+@pytest.fixture
+def ends():
+    """The two ends of a channel."""
+    ours, theirs = map(Channel, socket.socketpair())
+    with contextlib.closing(ours), contextlib.closing(theirs):
+        yield ours, theirs
+
+
+def requested(ends, work, seconds=20.0):
+    """What the judge gets for a request while ``work`` plays the worker, and the GPU."""
+    gpu = Gpu()
+    handle = WorkerHandle(ends[0], lambda: Exit("it ended"), seconds, gpu.released)
+    with ThreadPoolExecutor(1) as thread:
+        worker = thread.submit(work, ends[1], gpu)
+        try:
+            return handle.request("run"), gpu
+        finally:
+            worker.result()
+
+
+def test_the_gpu_is_released_while_the_worker_compiles_and_held_when_it_goes_on(ends):
+    def work(channel, gpu):
+        assert channel.receive() == {"op": "run"}
+        for _ in range(2):
+            channel.send({COMPILING: True})
+            while gpu.held:
+                pass
+            channel.send({COMPILING: False})
+            assert channel.receive() == {"op": "continue"}
+            assert gpu.held
+        channel.send({"ok": True})
+
+    reply, gpu = requested(ends, work)
+    assert reply == {"ok": True}
+    assert gpu.held
+
+
+def test_a_reply_in_the_middle_of_a_compilation_counts(ends):
+    def work(channel, gpu):
+        channel.receive()
+        channel.send({COMPILING: True})
+        channel.send({"error": "stopped"})
+
+    reply, gpu = requested(ends, work)
+    assert reply == {"error": "stopped"}
+    assert gpu.held
+
+
+def test_compilations_take_the_workers_time(ends):
+    def work(channel, gpu):
+        channel.receive()
+        with contextlib.suppress(ChannelClosed):
+            channel.send({COMPILING: True})
+            channel.receive()
+
+    with pytest.raises(WorkerDied, match="did not finish `run` before the deadline"):
+        gpu = Gpu()
+        handle = WorkerHandle(ends[0], lambda: Exit("it ended"), 0.2, gpu.released)
+        with ThreadPoolExecutor(1) as thread, contextlib.closing(ends[0]):
+            thread.submit(work, ends[1], gpu)
+            handle.request("run")
+    assert gpu.held
