@@ -16,6 +16,8 @@ class Decision(Exception):
         """``reason`` is one sentence for people; ``rule`` names the rule that a rejected candidate broke."""
         super().__init__(reason)
         self.verdict, self.stage, self.reason, self.rule = verdict, stage, reason, rule
+        self.on_full_disk = False
+        """Whether the disk was full meanwhile."""
 
 
 class OutOfMemory(Decision):

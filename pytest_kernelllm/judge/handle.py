@@ -50,6 +50,7 @@ class WorkerHandle:
         how_ended: Callable[[], Exit],
         seconds: float,
         released: Released = contextlib.nullcontext,
+        on_full_disk: Callable[[], bool] = bool,
     ) -> None:
         """Created by ``ForkServer.worker``.
 
@@ -58,11 +59,13 @@ class WorkerHandle:
             how_ended: returns how the process ended, once it has.
             seconds: how long all its replies may take together; the judge's own time does not count.
             released: entered while the worker compiles.
+            on_full_disk: returns whether the disk was full meanwhile.
         """
         self._channel = channel
         self._how_ended = how_ended
         self._left = seconds
         self._released = released
+        self.on_full_disk = on_full_disk
 
     def request(self, op: str, **fields: Any) -> dict[str, Any]:
         """Sends one request and waits for the reply.

@@ -24,6 +24,9 @@ COMPILER_HIT = "PassManager::run failed"
 FULL_DISK = os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT)
 """In the texts of errors that are not the candidate's fault."""
 
+FAILURES = frozenset(("load", "run", "compile"))
+"""Rules by which a candidate is rejected because it fails. Where the disk is full, so do the compilers that Triton calls."""
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -56,8 +59,10 @@ def outcome_of(proceed: Callable[[], None], findings: Findings, last: Stage) -> 
         proceed()
     except Decision as end:
         lost = isinstance(end, WorkerKilled | WorkerNotReady) or COMPILER_HIT in end.reason
-        if end.verdict == "rejected" and any(text in end.reason for text in FULL_DISK):
-            return Outcome(findings, "inconclusive", end.stage, end.reason)
+        named = any(text in end.reason for text in FULL_DISK)
+        if end.verdict == "rejected" and (named or (end.on_full_disk and end.rule in FAILURES)):
+            reason = end.reason if named else f"{end.reason}; {FULL_DISK[0]}"
+            return Outcome(findings, "inconclusive", end.stage, reason, process_lost=lost)
         return Outcome(
             findings, end.verdict, end.stage, end.reason, end.rule, isinstance(end, OutOfMemory), lost
         )

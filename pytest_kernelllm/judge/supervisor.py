@@ -61,6 +61,8 @@ class ForkServer:
         self._protocol_error = ""
         self._started: set[int] = set()
         self._exits: dict[int, Exit] = {}
+        self._on_full_disk: set[int] = set()
+        """Workers during which the disk was full."""
         self._folders: dict[int, Path] = {}
         self._on_exit: dict[int, Callable[[], None]] = {}
         self._listener: threading.Thread | None = None
@@ -98,7 +100,9 @@ class ForkServer:
         try:
             channel = self._open(number, seconds, buffers_fd)
             try:
-                yield WorkerHandle(channel, functools.partial(self._how_ended, number), seconds, released)
+                how_ended = functools.partial(self._how_ended, number)
+                on_full_disk = functools.partial(self._was_on_full_disk, number)
+                yield WorkerHandle(channel, how_ended, seconds, released, on_full_disk)
             finally:
                 channel.close()
                 # The server, its parent, ends it: for others the pid may belong to another process by now.
@@ -144,6 +148,10 @@ class ForkServer:
         except ServerFailed:
             return Exit("its channel closed", killed=self._gone or self._launched is not launched)
         return self._exits[number]
+
+    def _was_on_full_disk(self, number: int) -> bool:
+        """Returns whether the disk is full, or was while a worker ran, as far as its server saw."""
+        return number in self._on_full_disk or scratch.is_full(self._scratch)
 
     def _send(self, request: dict[str, Any], fds: list[int]) -> None:
         with self._lock:
@@ -227,6 +235,8 @@ class ForkServer:
         if "ready" in message:
             self.pid = int(message["ready"])
             self._failed_starts = 0
+        elif "disk full" in message:
+            self._on_full_disk.update(map(int, message["disk full"]))
         elif "started" in message:
             self._started.add(message["started"])
         else:

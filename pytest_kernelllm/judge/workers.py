@@ -83,32 +83,27 @@ class Workers:
             launching.ServerFailed: no worker can be started.
         """
         allocator = Allocator(self.device, self.pool)
-        try:
-            seconds = self.seconds * min(1 + len(COMPILED.findall(source)) / KERNELS, LONGEST)
-            released = functools.partial(self.released, findings.durations)
-            with self.server.worker(seconds, allocator.fd, allocator.close, released) as worker:
-                with findings.durations.part("starting a worker"):
-                    try:
-                        # Before the GPU is locked: drivers create contexts one after the other, for all GPUs
-                        # of a machine.
-                        make_ready(worker, self._memory_share(lease.worker))
-                    except WorkerDied as error:
-                        if error.hung:
-                            raise
-                        raise WorkerNotReady(str(error)) from None
-                    reply = worker.request("load", source=source)
-                if "error" in reply:
-                    reason = f"it cannot be imported: {error_text(reply)}"
-                    raise Decision("rejected", "load", reason, "load")
-                rng = random.Random(secrets.randbits(64))
-                yield Judging(worker, allocator, references, findings, rng, lease)
-        except WorkerDied as error:
-            reason = f"the candidate's process failed: {error}"
-            if error.hung:
-                raise OutOfTime(reason) from None
-            if error.killed:
-                raise WorkerKilled(reason) from None
-            raise Decision("rejected", "run", reason, "run") from None
+        seconds = self.seconds * min(1 + len(COMPILED.findall(source)) / KERNELS, LONGEST)
+        released = functools.partial(self.released, findings.durations)
+        with (
+            self.server.worker(seconds, allocator.fd, allocator.close, released) as worker,
+            _decided(worker),
+        ):
+            with findings.durations.part("starting a worker"):
+                try:
+                    # Before the GPU is locked: drivers create contexts one after the other, for all GPUs
+                    # of a machine.
+                    make_ready(worker, self._memory_share(lease.worker))
+                except WorkerDied as error:
+                    if error.hung:
+                        raise
+                    raise WorkerNotReady(str(error)) from None
+                reply = worker.request("load", source=source)
+            if "error" in reply:
+                reason = f"it cannot be imported: {error_text(reply)}"
+                raise Decision("rejected", "load", reason, "load")
+            rng = random.Random(secrets.randbits(64))
+            yield Judging(worker, allocator, references, findings, rng, lease)
 
     def _memory_share(self, memory: int | None) -> float:
         """Returns the share of the GPU's memory that a worker may allocate; 0 without a GPU."""
@@ -116,6 +111,24 @@ class Workers:
             return 0.0
         total = torch.cuda.get_device_properties(0).total_memory
         return WORKER_SHARE if memory is None else min(1.0, memory / total)
+
+
+@contextlib.contextmanager
+def _decided(worker: WorkerHandle) -> Iterator[None]:
+    """Turns a worker's end into a decision, and notes with each decision whether the disk was full."""
+    try:
+        try:
+            yield
+        except WorkerDied as error:
+            reason = f"the candidate's process failed: {error}"
+            if error.hung:
+                raise OutOfTime(reason) from None
+            if error.killed:
+                raise WorkerKilled(reason) from None
+            raise Decision("rejected", "run", reason, "run") from None
+    except Decision as end:
+        end.on_full_disk = worker.on_full_disk()
+        raise
 
 
 def make_ready(worker: WorkerHandle, memory_share: float) -> None:

@@ -13,7 +13,7 @@ KINDS = {
     "cannot tell right from wrong": ("cannot tell right from wrong",),
     "deadline": (" took more than ", "deadline", "no time to"),
     "process lost": ("process was lost", "was killed", "process ended", "did not start", "could not start"),
-    "disk full": ("No space left on device",),
+    "disk full": ("No space left on device", "Disk quota exceeded"),
 }
 """Kinds of reasons, each with words that tell it; the first kind that fits counts."""
 

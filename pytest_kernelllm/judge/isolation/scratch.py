@@ -1,4 +1,4 @@
-"""Removes scratch folders, whatever a candidate has put there."""
+"""Scratch folders: removes them, whatever a candidate has put there, and tells whether their disk is full."""
 
 from __future__ import annotations
 
@@ -6,6 +6,20 @@ import contextlib
 import os
 import secrets
 from pathlib import Path
+
+FULL, FEW = 1 << 25, 64
+"""Bytes and files: with less room compilers fail, or write half a file, without saying why."""
+
+
+def is_full(folder: Path) -> bool:
+    """Returns whether there is hardly any room on the disk of a folder."""
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return False
+    # Some file systems count no blocks or no files: they have 0 of 0.
+    room, files = disk.f_bavail * disk.f_frsize, disk.f_favail
+    return (disk.f_blocks > 0 and room < FULL) or (disk.f_files > 0 and files < FEW)
 
 
 def remove(folder: Path) -> None:

@@ -181,9 +181,6 @@ def _together(
     if not truth.numel():
         return ()
     peak = float(largest(truth))
-    # A group that is nothing but 0 in float64 may have no digits left there: 1 + erf(x) is 0 below -6, and 1e-17 in truth. It was
-    # computed from numbers about as large as its rows are, fill values left aside.
-    unresolved = torch.finfo(torch.float64).eps * float(scale.median()) / peak if peak else 0.0
     found = []
     for dim in together_dims(truth) if peak else ():
         matrix, value = (x.reshape(-1, x.shape[-1]) for x in (truth, original))
@@ -202,7 +199,19 @@ def _together(
         allowed = torch.maximum(floor * size, own)
         for other in nearby:
             allowed = torch.maximum(allowed, group_rms(truth, other, dim, peak, policy))
-        least = torch.finfo(original.dtype).tiny * 2.0**26 / peak
+        least = least_unit(original.dtype) / peak
+        unresolved = _unresolved(size * peak, scale) / peak
         allowed = torch.where(size > 0, allowed.clamp_min(least), allowed.clamp_min(max(least, unresolved)))
         found.append(Together(dim, size, 2 * allowed, peak))
     return tuple(found)
+
+
+def _unresolved(size: torch.Tensor, scale: torch.Tensor) -> float:
+    """Returns how large elements may be of a group that is nothing but 0 in float64, which may have no digits left for them.
+
+    So is 1 + erf(x) 0 below -6, and 1e-17 in truth. Such a group was computed from numbers about as large as rows are, or
+    about 1 where its neighbours are tails as well; but not from those that a mask or a power makes huge in a few other groups.
+    """
+    others = size[size > 0]
+    small = float(others.kthvalue(1 + len(others) // 10).values) if len(others) else 0.0
+    return torch.finfo(torch.float64).eps * min(float(scale.median()), max(small, 1.0))

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import re
-import shutil
 import traceback
 from pathlib import Path
 from typing import Any
@@ -14,15 +11,8 @@ _POINTED = re.compile(r"at \d+:\d+:\n(?:.*\n)?\s*([^\n]+)\n *\^(.*)", re.DOTALL)
 """A message of Triton's compiler: the kernel up to a line, a mark below it, and the reason."""
 
 
-FULL = 1 << 25
-"""Bytes: on a disk with less room the compilers that Triton calls may fail, or write half a file, without saying why."""
-
-
 def describe(error: BaseException, directory: Path) -> dict[str, Any]:
-    """Returns an error's type and message, and the line of the candidate that it came from.
-
-    Where the disk of ``directory`` is full, the message says so.
-    """
+    """Returns an error's type and message, and the line of the candidate that it came from."""
     line = None
     for frame in traceback.extract_tb(error.__traceback__):
         if Path(frame.filename).parent == directory:
@@ -30,9 +20,7 @@ def describe(error: BaseException, directory: Path) -> dict[str, Any]:
     text = (
         _compiler_words(error) or str(error).split("\nSearch for `cuda")[0]
     )  # without CUDA's generic advice
-    message, full = " ".join(text.split()), os.strerror(errno.ENOSPC)
-    if full not in message and shutil.disk_usage(directory).free < FULL:
-        message = f"{full}: {message}"
+    message = " ".join(text.split())
     return {"type": type(error).__name__, "message": message[:600], "line": line}
 
 

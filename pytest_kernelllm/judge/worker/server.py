@@ -171,7 +171,9 @@ class Server:
         return [*self._reachable, *(gpu_devices() if self._isolation.gpu else ())]
 
     def _enforce_bounds(self) -> None:
-        """Ends workers that exceed their bounds, and processes that detached from their worker."""
+        """Ends workers that exceed their bounds, and processes that detached from their worker; reports a full disk."""
+        if scratch.is_full(Path.cwd()):
+            self._report({"disk full": [record.number for record in self._workers.values()]})
         table = process_table()
         for pid, record in self._workers.items():
             why = excess(pid, record.directory, table, record.bounds, record.buffers)

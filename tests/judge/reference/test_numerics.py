@@ -586,6 +586,33 @@ def test_what_float64_rounds_to_zero_in_some_columns_of_equal_rows_may_come_out(
         assert not right(got, expect(original, exact))
 
 
+@pytest.mark.parametrize("width", [8, 33, 256])
+@pytest.mark.parametrize("huge", [1e9, 1e12, 1e20, 3e38])
+def test_what_is_huge_in_a_few_places_lets_no_zero_be_anything(width, huge):
+    original = torch.randn(64, width, generator=torch.Generator().manual_seed(1))
+    original[:, 2] = 0
+    columns, rows = original.clone(), original.clone()
+    columns[:, 4:8] = -huge * torch.tensor([1.0, 0.5, 0.25, 0.125])  # several masks, say
+    rows[3:9] *= huge / 10
+    for output in (columns, rows):
+        got = output.clone()
+        got[:, 2] = 1e-3 if huge > 1e9 else 1e-6
+        assert right(output, expect(output))
+        assert not right(got, expect(output))
+
+
+def test_small_columns_of_half_precision_are_judged_by_their_own_scale():
+    for dtype in (torch.float16, torch.bfloat16):
+        exact = torch.randn(64, 256, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        exact[:, 7] *= 1e-3
+        original = exact.to(dtype)
+        assert right(original, expect(original, exact.clone()))
+        for factor in (0, -1, 3):
+            got = original.clone()
+            got[:, 7] *= factor
+            assert not right(got, expect(original, exact.clone()))
+
+
 def test_a_mask_leaves_the_bounds_of_other_elements_as_they_are():
     lowest = [torch.finfo(kind).min for kind in (torch.float32, torch.float64)]
     original = torch.randn(32, 33)
