@@ -604,7 +604,7 @@ def test_what_is_huge_in_a_few_places_lets_no_zero_be_anything(width, huge):
 def test_small_columns_of_half_precision_are_judged_by_their_own_scale():
     for dtype in (torch.float16, torch.bfloat16):
         exact = torch.randn(64, 256, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-        exact[:, 7] *= 1e-3
+        exact[:, 7] *= 4e-4
         original = exact.to(dtype)
         assert right(original, expect(original, exact.clone()))
         for factor in (0, -1, 3):
