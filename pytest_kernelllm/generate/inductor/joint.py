@@ -13,7 +13,7 @@ from torch.export.graph_signature import InputKind
 from torch.fx.graph import CodeGen
 from torch.utils import _pytree as pytree
 
-from pytest_kernelllm.generate.inductor.library import WholePads
+from pytest_kernelllm.generate.inductor.library import WholePads, decompositions
 from pytest_kernelllm.generate.inductor.literals import NumbersAsOperations
 from pytest_kernelllm.generate.inductor.trace import (
     TraceError,
@@ -82,7 +82,6 @@ def _traced(
     module: nn.Module, program: torch.export.ExportedProgram, arguments: tuple[str, ...], output: Any
 ) -> Joint:
     from torch._functorch.aot_autograd import aot_function
-    from torch._inductor.decomposition import select_decomp_table
 
     specs = program.graph_signature.input_specs
     values = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"]
@@ -113,9 +112,9 @@ def _traced(
     sources = [_source(values[place], specs[place], trainable) for place in places]
     try:
         with torch.enable_grad():
-            aot_function(
-                call, lambda graph, _: graph, partition_fn=take, decompositions=select_decomp_table()
-            )(*sources)
+            aot_function(call, lambda graph, _: graph, partition_fn=take, decompositions=decompositions())(
+                *sources
+            )
     except _Taken:
         pass
     if not taken:

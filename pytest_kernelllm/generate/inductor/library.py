@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -71,7 +71,7 @@ def attention_in_order() -> contextlib.AbstractContextManager[None]:
 def decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """Decomposes a program for TorchInductor, except for attention, which becomes an operation above."""
     aten = torch.ops.aten
-    table = {key: value for key, value in select_decomp_table().items() if key is not _ATTENTION}
+    table = {key: value for key, value in decompositions().items() if key is not _ATTENTION}
     kept = {_ATTENTION: _traced_attention, aten.pad.default: _padded}
     result: torch.export.ExportedProgram
     decompose = getattr(exported_program, "_decompose_exported_program", None)
@@ -89,6 +89,25 @@ def decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedPr
         decompose_custom_triton_ops=False,
     )
     return result
+
+
+def decompositions() -> dict[Any, Any]:
+    """Returns how TorchInductor takes operations apart, on a GPU."""
+    table: dict[Any, Any] = dict(select_decomp_table())
+    for norm in (torch.ops.aten.native_layer_norm.default, torch.ops.aten._native_batch_norm_legit.no_stats):
+        table[norm] = _in_float32(table[norm])
+    return table
+
+
+def _in_float32(decomposition: Callable[..., Any]) -> Callable[..., Any]:
+    """Keeps a norm's mean and deviation in float32 for the backward pass. On a CPU, PyTorch rounds them to the inputs' dtype."""
+
+    def norm(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        out, *statistics = decomposition(wide, *args, **kwargs)
+        return (out.to(x.dtype), *statistics)
+
+    return norm
 
 
 def _traced_attention(query: torch.Tensor, *args: Any, **kwargs: Any) -> Any:

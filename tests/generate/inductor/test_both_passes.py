@@ -93,6 +93,14 @@ def test_the_judge_accepts_both_passes(judge: Judge, name: str) -> None:
     }
 
 
+def test_what_a_norm_saves_is_not_rounded_to_half_precision() -> None:
+    assert "# Saved for the backward pass: norm_weight, x, mean and rsqrt." in source("LayerNorm")
+    for saved in ("mean", "rsqrt"):
+        assert f"{saved} = torch.empty((batch, seq, 1), dtype=torch.float32, device=x.device)" in source(
+            "LayerNorm"
+        )
+
+
 def test_both_passes_are_written_without_a_warning() -> None:
     target = live("RMSNorm")
     with warnings.catch_warnings(record=True) as caught:

@@ -1,4 +1,4 @@
-"""Attention is left to PyTorch as on a GPU, whatever kernels the CPU has that it is traced on."""
+"""Attention is left to PyTorch, and norms are taken apart, as on a GPU, whatever the CPU does that it is traced on."""
 
 from __future__ import annotations
 
@@ -123,3 +123,24 @@ def test_multihead_attention_is_traced(
 def test_attention_is_traced_without_the_private_parts_of_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library, "exported_program", SimpleNamespace())
     assert traced(Computes(lambda x: by_heads(x.relu()).tanh()), 2, 3, 4, 6).shape == (2, 3, 4, 6)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_norms_keep_mean_and_deviation_in_float32_as_on_a_gpu(dtype: torch.dtype) -> None:
+    table, aten = library.decompositions(), torch.ops.aten
+    x = torch.randn(6, 40).to(dtype) + 3
+    weight, bias = torch.randn(40).to(dtype), torch.randn(40).to(dtype)
+    layer = table[aten.native_layer_norm.default](x, [40], weight, bias, 1e-5)
+    batch = table[aten._native_batch_norm_legit.no_stats](x, weight, bias, True, 0.1, 1e-5)
+    for (out, mean, deviation), dim in ((layer, 1), (batch, 0)):
+        assert out.dtype == dtype
+        assert mean.dtype == deviation.dtype == torch.promote_types(dtype, torch.float32)
+        exact = x.double()
+        assert torch.allclose(mean.double().flatten(), exact.mean(dim), rtol=1e-6)
+        assert torch.allclose(
+            deviation.double().flatten(), (exact.var(dim, correction=0) + 1e-5).rsqrt(), rtol=1e-6
+        )
+    exactly = [t.double() for t in (x, weight, bias)]
+    near = {"rtol": torch.finfo(dtype).eps, "atol": 1e-5}
+    assert torch.allclose(layer[0].double(), F.layer_norm(exactly[0], [40], *exactly[1:]), **near)
+    assert torch.allclose(batch[0].double(), F.batch_norm(exactly[0], None, None, *exactly[1:], True), **near)
