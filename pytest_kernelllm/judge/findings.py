@@ -16,8 +16,8 @@ class Decision(Exception):
         """``reason`` is one sentence for people; ``rule`` names the rule that a rejected candidate broke."""
         super().__init__(reason)
         self.verdict, self.stage, self.reason, self.rule = verdict, stage, reason, rule
-        self.on_full_disk = False
-        """Whether the disk was full meanwhile."""
+        self.on_full_disk: bool | None = None
+        """Whether the disk was full while its worker ran; None: not noted yet."""
 
 
 class OutOfMemory(Decision):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,9 @@ from pytest_kernelllm.judge.shared.channel import (
     ChannelError,
     ChannelTimeout,
 )
+
+RELEASES = 200
+"""Announced compilations of a worker during which others may have the GPU: at the end of each it may wait for somebody who times."""
 
 Released = Callable[[], contextlib.AbstractContextManager[None]]
 """Returns a context in which others may have the GPU."""
@@ -65,6 +68,7 @@ class WorkerHandle:
         self._how_ended = how_ended
         self._left = seconds
         self._released = released
+        self._releases = 0
         self.on_full_disk = on_full_disk
 
     def request(self, op: str, **fields: Any) -> dict[str, Any]:
@@ -74,15 +78,15 @@ class WorkerHandle:
             WorkerDied: no valid reply arrived; the worker cannot be used any more.
         """
         try:
-            self._channel.send({"op": op, **fields})
+            self._send({"op": op, **fields})
             reply = self._receive()
-            while COMPILING in reply:
-                if reply[COMPILING]:
-                    with self._released():
-                        reply = self._receive()
-                else:
-                    self._channel.send({"op": "continue"})
+            while reply.get(COMPILING) is True:
+                reply = self._while_compiling()
+                if reply.get(COMPILING) is False:
+                    self._send({"op": "continue"})
                     reply = self._receive()
+            if COMPILING in reply:
+                raise ChannelError("a compilation announced out of turn")
             return reply
         except ChannelTimeout:
             raise WorkerDied(
@@ -94,9 +98,30 @@ class WorkerHandle:
         except ChannelError as error:
             raise WorkerDied(f"its reply to `{op}` is invalid: {error}") from None
 
+    def _while_compiling(self) -> dict[str, Any]:
+        """Lets others have the GPU until the worker's next message, and returns that."""
+        self._releases += 1
+        with self._released() if self._releases <= RELEASES else contextlib.nullcontext():
+            reply = self._receive()
+        if reply.get(COMPILING) is True:
+            raise ChannelError("a compilation announced inside another")
+        return reply
+
+    def _send(self, message: dict[str, Any]) -> None:
+        with self._timed():
+            self._channel.send(message, self._left)
+
     def _receive(self) -> dict[str, Any]:
+        with self._timed():
+            return self._channel.receive(self._left)
+
+    @contextlib.contextmanager
+    def _timed(self) -> Iterator[None]:
+        """Counts the block's time, of which some must be left."""
+        if self._left <= 0:
+            raise ChannelTimeout
         start = time.monotonic()
         try:
-            return self._channel.receive(max(self._left, 0.001))
+            yield
         finally:
             self._left -= time.monotonic() - start

@@ -60,7 +60,7 @@ def outcome_of(proceed: Callable[[], None], findings: Findings, last: Stage) -> 
     except Decision as end:
         lost = isinstance(end, WorkerKilled | WorkerNotReady) or COMPILER_HIT in end.reason
         named = any(text in end.reason for text in FULL_DISK)
-        if end.verdict == "rejected" and (named or (end.on_full_disk and end.rule in FAILURES)):
+        if end.verdict == "rejected" and end.rule in FAILURES and (named or end.on_full_disk):
             reason = end.reason if named else f"{end.reason}; {FULL_DISK[0]}"
             return Outcome(findings, "inconclusive", end.stage, reason, process_lost=lost)
         return Outcome(

@@ -127,7 +127,8 @@ def _decided(worker: WorkerHandle) -> Iterator[None]:
                 raise WorkerKilled(reason) from None
             raise Decision("rejected", "run", reason, "run") from None
     except Decision as end:
-        end.on_full_disk = worker.on_full_disk()
+        if end.on_full_disk is None:  # it may be that of a worker beside this one
+            end.on_full_disk = worker.on_full_disk()
         raise
 
 

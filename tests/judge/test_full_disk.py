@@ -4,6 +4,7 @@ import json
 import os
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from pytest_kernelllm.judge.isolation.processes import ResourceBounds
 from pytest_kernelllm.judge.outcome import outcome_of
 from pytest_kernelllm.judge.supervisor import ForkServer
 from pytest_kernelllm.judge.worker.server import Server, WorkerRecord
-from pytest_kernelllm.judge.workers import Workers
+from pytest_kernelllm.judge.workers import Workers, _decided
 
 WORDS = "; No space left on device"
 
@@ -77,6 +78,25 @@ def test_wrong_numbers_on_a_full_disk_are_wrong():
 def test_an_error_that_names_a_full_disk_is_inconclusive(named):
     outcome = ended(Decision("rejected", "run", named, "run"), on_full_disk=True)
     assert (outcome.verdict, outcome.reason) == ("inconclusive", named)
+
+
+def test_words_alone_excuse_no_wrong_numbers():
+    named = Decision("rejected", "correctness", "No space left on device", "values")
+    assert ended(named, on_full_disk=False).verdict == "rejected"
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_a_decision_keeps_what_was_noted_for_the_worker_that_it_is_about(full):
+    def body(worker, decision):
+        with _decided(worker):
+            raise decision
+
+    about, other = (SimpleNamespace(on_full_disk=lambda answer=answer: answer) for answer in (full, not full))
+    decision = Decision("rejected", "compile", "it fails", "compile")
+    for worker in (about, other):
+        with pytest.raises(Decision):
+            body(worker, decision)
+    assert decision.on_full_disk is full
 
 
 def test_the_server_reports_during_which_workers_the_disk_was_full(tmp_path, crowded, monkeypatch):

@@ -37,16 +37,19 @@ class Channel:
         """Takes over ``sock``."""
         self.sock = sock
 
-    def send(self, message: dict[str, Any]) -> None:
-        """Sends one object.
+    def send(self, message: dict[str, Any], timeout: float | None = None) -> None:
+        """Sends one object; the other end has to take it within ``timeout`` seconds.
 
         Raises:
+            ChannelTimeout: it did not.
             ChannelClosed: the other end is closed.
         """
         body = json.dumps(message).encode()
         try:
-            self.sock.settimeout(None)
+            self.sock.settimeout(timeout)
             self.sock.sendall(struct.pack("<I", len(body)) + body)
+        except TimeoutError as error:
+            raise ChannelTimeout from error
         except OSError as error:
             raise ChannelClosed from error
 

@@ -172,7 +172,7 @@ class Server:
 
     def _enforce_bounds(self) -> None:
         """Ends workers that exceed their bounds, and processes that detached from their worker; reports a full disk."""
-        if scratch.is_full(Path.cwd()):
+        if scratch.is_full(Path()):
             self._report({"disk full": [record.number for record in self._workers.values()]})
         table = process_table()
         for pid, record in self._workers.items():
