@@ -62,7 +62,8 @@ def test_a_change_of_any_one_byte_that_changes_the_program_is_seen(ends, positio
     edited = content[:position] + new + content[position + (change != "inserted") :]
     if unmodified(edited):
         assert run_as(edited) == run_as(content)
-        assert all(line in edited.splitlines() for line in content.splitlines()[:3])
+        lines = [line.rstrip() for line in edited.splitlines()]  # formatters remove what follows
+        assert all(line in lines for line in content.splitlines()[:3])
 
 
 def run_as(content: bytes) -> str:

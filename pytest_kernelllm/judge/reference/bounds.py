@@ -201,17 +201,17 @@ def _together(
             allowed = torch.maximum(allowed, group_rms(truth, other, dim, peak, policy))
         least = least_unit(original.dtype) / peak
         unresolved = _unresolved(size * peak, scale) / peak
-        allowed = torch.where(size > 0, allowed.clamp_min(least), allowed.clamp_min(max(least, unresolved)))
+        allowed = torch.where(size > 0, allowed, torch.maximum(allowed, unresolved)).clamp_min(least)
         found.append(Together(dim, size, 2 * allowed, peak))
     return tuple(found)
 
 
-def _unresolved(size: torch.Tensor, scale: torch.Tensor) -> float:
+def _unresolved(size: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     """Returns how large elements may be of a group that is nothing but 0 in float64, which may have no digits left for them.
 
     So is 1 + erf(x) 0 below -6, and 1e-17 in truth. Such a group was computed from numbers about as large as rows are, or
     about 1 where its neighbours are tails as well; but not from those that a mask or a power makes huge in a few other groups.
     """
     others = size[size > 0]
-    small = float(others.kthvalue(1 + len(others) // 10).values) if len(others) else 0.0
-    return torch.finfo(torch.float64).eps * min(float(scale.median()), max(small, 1.0))
+    small = others.kthvalue(1 + len(others) // 10).values if len(others) else size.new_zeros(())
+    return torch.finfo(torch.float64).eps * torch.minimum(scale.median(), small.clamp_min(1.0))
