@@ -17,6 +17,7 @@ from projects import ANSWER, COMMAND, GOOD, LAYERS, PROBLEM
 from waiting import wait_until
 
 from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.pool.ray.connection import TRIES, _join
 from pytest_kernelllm.pool.ray.nodes import Nodes
 from pytest_kernelllm.verify.pairs import find_pairs, verify_all
 
@@ -317,3 +318,26 @@ def test_a_node_that_is_killed_loses_nothing_and_changes_no_verdict(folder, clus
     assert there["right_again"]["same_as"] == "right"
     assert "kernelllm: A judging actor was lost: on node 127.0.0.3, " in errors
     wait_until(lambda: not any(process.is_running() for process in orphans), seconds=30)
+
+
+@pytest.mark.parametrize(
+    "words", ["RuntimeError: Starting Ray client server failed. See x", "psutil.NoSuchProcess: x"]
+)
+def test_a_process_of_rays_proxy_that_ended_at_once_is_asked_for_again(words):
+    """The proxy's own words, and a process's end while it looks at it, which happens on busy machines only."""
+    trace = "Traceback (most recent call last):\n    if not self.proxy_manager.start_specific_server(\n"
+
+    class Ray:
+        tries = 0
+
+        def init(self, **_):
+            self.tries += 1
+            if self.tries < TRIES:
+                raise ConnectionAbortedError(f"Initialization failure from server:\n{trace}{words}")
+
+    ray = Ray()
+    _join(ray, "ray://127.0.0.1:1")
+    assert ray.tries == TRIES
+    ray.tries = -1
+    with pytest.raises(ConnectionAbortedError):
+        _join(ray, "ray://127.0.0.1:1")

@@ -19,8 +19,9 @@ _DEFAULTS = {
 }
 """Environment variables that Ray reads when it is imported."""
 
-_NOT_STARTED = "Starting Ray client server failed"
-"""What Ray's proxy says if the process that it starts for each client ended at once. For the next client it starts another…"""
+_NOT_STARTED = ("Starting Ray client server failed", ".start_specific_server(")
+"""What Ray's proxy says if the process that it starts for each client ended at once, or while it looked at it. For the next
+client it starts another…"""
 
 TRIES = 4
 """…and a busy machine may end more than one."""
@@ -70,7 +71,7 @@ def _join(ray: Any, address: str) -> None:
                 ray.init(address=address, log_to_driver=False, logging_level="ERROR")
             return
         except Exception as error:
-            if _NOT_STARTED not in str(error) or not left:
+            if not left or not any(text in str(error) for text in _NOT_STARTED):
                 raise
 
 
