@@ -209,9 +209,15 @@ def _together(
 def _unresolved(size: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     """Returns how large elements may be of a group that is nothing but 0 in float64, which may have no digits left for them.
 
-    So is 1 + erf(x) 0 below -6, and 1e-17 in truth. Such a group was computed from numbers about as large as rows are, or
-    about 1 where its neighbours are tails as well; but not from those that a mask or a power makes huge in a few other groups.
+    So is 1 + erf(x) 0 below -6, and 1e-17 in truth. Such a group was computed from numbers about as large as rows are, many
+    of which may be 0 or small; but not from those that a mask or a power makes huge in a few rows, or in a few other groups.
     """
-    others = size[size > 0]
-    small = others.kthvalue(1 + len(others) // 10).values if len(others) else size.new_zeros(())
-    return torch.finfo(torch.float64).eps * torch.minimum(scale.median(), small.clamp_min(1.0))
+    small = _rank(size, 0.1).clamp_min(1.0)
+    return torch.finfo(torch.float64).eps * torch.minimum(_rank(scale, 0.75), small)
+
+
+def _rank(values: torch.Tensor, share: float) -> torch.Tensor:
+    """Returns the value that is larger than this share of those above 0; 0 where there are none."""
+    positive = values[values > 0]
+    place = 1 + int(share * (len(positive) - 1))
+    return positive.kthvalue(place).values if len(positive) else values.new_zeros(())

@@ -586,6 +586,22 @@ def test_what_float64_rounds_to_zero_in_some_columns_of_equal_rows_may_come_out(
         assert not right(got, expect(original, exact))
 
 
+@pytest.mark.parametrize("factor", [0.0, 1e-6])
+def test_what_float64_rounds_to_zero_may_come_out_where_most_rows_are_nothing(factor):
+    generator = torch.Generator().manual_seed(2)
+    rows = torch.ones(100, 1, dtype=torch.float64)
+    rows[:60] = factor
+    x = torch.randn(100, 64, generator=generator)
+    x[:, 5] = -6.2 - torch.rand(100, generator=generator)
+    exact = rows * (1 + torch.erf(x.double()))
+    original = rows.float() * (1 + torch.erf(x))
+    got = (rows * torch.special.erfc(-x.double())).float()
+    assert got[:, 5].any()
+    assert right(got, expect(original, exact.clone()))
+    got[70, 5] = 1e-12
+    assert not right(got, expect(original, exact))
+
+
 @pytest.mark.parametrize("width", [8, 33, 256])
 @pytest.mark.parametrize("huge", [1e9, 1e12, 1e20, 3e38])
 def test_what_is_huge_in_a_few_places_lets_no_zero_be_anything(width, huge):
