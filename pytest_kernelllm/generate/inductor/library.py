@@ -92,7 +92,7 @@ def decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedPr
 
 
 def decompositions() -> dict[Any, Any]:
-    """Returns how TorchInductor takes operations apart, on a GPU."""
+    """Returns how TorchInductor takes operations apart; norms keep their statistics as on a GPU."""
     table: dict[Any, Any] = dict(select_decomp_table())
     for norm in (torch.ops.aten.native_layer_norm.default, torch.ops.aten._native_batch_norm_legit.no_stats):
         table[norm] = _in_float32(table[norm])

@@ -17,8 +17,8 @@ from pytest_kernelllm.judge.shared.channel import COMPILING, Channel
 def announce_compiling(channel: Channel) -> None:
     """Has the judge told when a compilation begins and ends on this thread; the end waits for the GPU. Not reversible.
 
-    Autotuned kernels may compile for a minute. What launches a kernel is compiled, too, which Triton leaves to its first launch,
-    and then finds in its cache.
+    Triton compiles a kernel for many combinations of sizes, and an autotuned one for each configuration. What launches a kernel
+    is compiled, too, which Triton leaves to its first launch, and then finds in its cache.
     """
     compile_kernel, owner = JITFunction._do_compile, (os.getpid(), threading.get_ident())
 
