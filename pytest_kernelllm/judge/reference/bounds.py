@@ -194,8 +194,13 @@ def _together(
         for leaf, exactly in others:
             own = torch.maximum(own, group_rms(exactly, leaf, dim, peak, policy))
         # Elements that are all equal have one error, which is small by chance now and then.
-        own = torch.where((spread <= floor * size) & (own > 0), torch.maximum(own, own.median()), own)
-        own = own * torch.where(own > policy.noise * size, policy.noise_factor, policy.own_error_factor)
+        equal = (spread <= floor * size) & (own > 0)
+        own = torch.where(equal, torch.maximum(own, own.median()), own)
+        factor = torch.where(own > policy.noise * size, policy.noise_factor, policy.own_error_factor)
+        # What others about as large have beyond one rounding of the output, it may have as well.
+        rounding = torch.finfo(original.dtype).eps / 2 * size
+        beyond = _largest_about(size, torch.where(equal, own - rounding, 0.0).clamp_min(0.0))
+        own = factor * torch.where(equal, torch.maximum(own, rounding + beyond), own)
         allowed = torch.maximum(floor * size, own)
         for other in nearby:
             allowed = torch.maximum(allowed, group_rms(truth, other, dim, peak, policy))
@@ -204,6 +209,20 @@ def _together(
         allowed = torch.where(size > 0, allowed, torch.maximum(allowed, unresolved)).clamp_min(least)
         found.append(Together(dim, size, 2 * allowed, peak))
     return tuple(found)
+
+
+def _largest_about(size: torch.Tensor, errors: torch.Tensor) -> torch.Tensor:
+    """Returns the largest error of the groups about as large as each: at least a quarter, at most four times as large.
+
+    Args:
+        size: of each group, at most about 1, one-dimensional.
+        errors: of each group, from 0 on.
+    """
+    lowest, highest, apart = -256, 1, 2  # powers of two; errors of what is smaller do not count
+    power = torch.frexp(size).exponent.clamp(lowest, highest).long() - lowest
+    largest_of = errors.new_zeros(highest - lowest + 1 + 2 * apart)
+    largest_of.scatter_reduce_(0, power + apart, errors, "amax")
+    return largest_of.unfold(0, 2 * apart + 1, 1).amax(1)[power]
 
 
 def _unresolved(size: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:

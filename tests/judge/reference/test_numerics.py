@@ -287,6 +287,36 @@ def test_a_column_of_equal_rows_has_one_error_which_may_be_small_by_chance():
     assert not right(wrong, expected)
 
 
+def added_in_turn(x, weight, parts):
+    """Multiplies one row by a matrix in float32, adding in the order of the terms in each of some parts of the sum."""
+    sums = torch.zeros(parts, weight.shape[1])
+    for terms, rows in zip(x.chunk(len(x) // parts), weight.chunk(len(x) // parts), strict=True):
+        sums += terms[:, None] * rows
+    return sums.sum(0)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_column_of_equal_rows_may_be_off_as_columns_about_as_large_are(seed):
+    torch.manual_seed(seed)
+    x, weight = torch.randn(2048), torch.randn(2048, 1024) / 64
+    original, got = (added_in_turn(x, weight, parts).expand(16, -1) for parts in (4, 1))
+    exact = (x.double() @ weight.double()).expand(16, -1)
+    expected = expect(original.contiguous(), exact.contiguous())
+    assert right(got.contiguous(), expected)
+
+
+@pytest.mark.parametrize(("dtype", "off"), [(torch.float32, 0.01), (torch.bfloat16, 1.0)])
+def test_small_columns_of_equal_rows_are_held_to_the_errors_of_small_ones(dtype, off):
+    torch.manual_seed(0)
+    exact = torch.logspace(-12, 0, 4096, dtype=torch.float64).expand(16, -1).contiguous()
+    original = (exact * (1 + 0.3 * torch.finfo(dtype).eps * torch.randn(4096).double())).to(dtype)
+    expected = expect(original, exact)
+    wrong = original.clone()
+    wrong[:, 2500:2600] *= 1 + off  # about 3e-5
+    assert right(original, expected)
+    assert not right(wrong, expected)
+
+
 def test_a_constant_column_that_the_original_gives_exactly_is_held_to_its_own_scale():
     torch.manual_seed(0)
     exact = torch.randn(64, 64, dtype=torch.float64)
