@@ -197,10 +197,10 @@ def _together(
         equal = (spread <= floor * size) & (own > 0)
         own = torch.where(equal, torch.maximum(own, own.median()), own)
         factor = torch.where(own > policy.noise * size, policy.noise_factor, policy.own_error_factor)
-        # What others about as large have beyond one rounding of the output, it may have as well.
+        # So are those of a few large rows. What others about as large have beyond one rounding of the output may be there, too.
         rounding = torch.finfo(original.dtype).eps / 2 * size
-        beyond = _largest_about(size, torch.where(equal, own - rounding, 0.0).clamp_min(0.0))
-        own = factor * torch.where(equal, torch.maximum(own, rounding + beyond), own)
+        beyond = _largest_about(size, (own - rounding).clamp_min(0.0))
+        own = factor * torch.where(own > 0, torch.maximum(own, rounding + beyond), own)
         allowed = torch.maximum(floor * size, own)
         for other in nearby:
             allowed = torch.maximum(allowed, group_rms(truth, other, dim, peak, policy))

@@ -317,6 +317,20 @@ def test_small_columns_of_equal_rows_are_held_to_the_errors_of_small_ones(dtype,
     assert not right(wrong, expected)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_column_of_a_few_large_rows_may_be_off_as_columns_about_as_large_are(seed):
+    """Where cuBLAS splits a sum, it adds up the parts in half precision; with few rows it does."""
+    torch.manual_seed(seed)
+    x = torch.randn(16, 2048).bfloat16()
+    x[::8] *= 1000
+    weight = torch.randn(2048, 8192).bfloat16() / 64
+    parts = [a.float() @ b.float() for a, b in zip(x.chunk(4, 1), weight.chunk(4), strict=True)]
+    original = sum(part.bfloat16() for part in parts)
+    # Rounded inside as the original is not, and added up exactly.
+    got = ((x.float() * (1 + torch.randn(x.shape) / 512)).bfloat16().float() @ weight.float()).bfloat16()
+    assert right(got, expect(original, x.double() @ weight.double()))
+
+
 def test_a_constant_column_that_the_original_gives_exactly_is_held_to_its_own_scale():
     torch.manual_seed(0)
     exact = torch.randn(64, 64, dtype=torch.float64)
