@@ -143,8 +143,7 @@ def _judge(project: Path, options: argparse.Namespace, seq: int) -> None:
             (project / f"marked_{width}.py").write_text(MARKED_CONVNEXT.format(**sizes))
     settings = Settings(generator=options.generator, samples=options.samples)
     with open_session(project, settings) as session:
-        for target in scan([project], project).targets:
-            outcomes(session, target)
+        outcomes(session, scan([project], project).targets)
 
 
 def _ways(model: torch.nn.Module, call: Call, store: Path, device: str) -> dict[str, Callable[..., Any]]:

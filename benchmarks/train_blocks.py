@@ -40,9 +40,10 @@ def compare_blocks(folder: Path, options: argparse.Namespace, device: str) -> di
     accepted: dict[str, list[Outcome]] = {}
     if "ours" in options.ways:
         with open_session(folder, Settings(generator="inductor", samples=options.samples)) as session:
-            judged = {name: outcomes(session, targets[name]) for name in options.only}
+            judged = outcomes(session, [targets[name] for name in options.only])
         accepted = {
-            name: [o for o in each if o.verdict and o.verdict.accepted] for name, each in judged.items()
+            target.name: [o for o in each if o.verdict and o.verdict.accepted]
+            for target, each in judged.items()
         }
     print(
         f"\n{'':<34}{'forward µs':>11}{'backward µs':>12}{'peak MiB':>10}  {'eager / way, both passes':<26}{'error':>8}"

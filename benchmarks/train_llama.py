@@ -28,8 +28,7 @@ def train_llama(folder: Path, options: argparse.Namespace, device: str) -> dict[
     """Trains the model in every way, prints how far the losses are apart, and returns them with the speeds."""
     (folder / "marked.py").write_text(MARKED.format(**vars(options), training=True))
     with open_session(folder, Settings(generator="inductor", samples=options.samples)) as session:
-        for target in scan_file(folder / "marked.py", folder).targets:
-            outcomes(session, target)
+        outcomes(session, scan_file(folder / "marked.py", folder).targets)
     batches = _batches(options, device)
     turned = [batch.flip(0) for batch in batches]
     runs: dict[str, tuple[list[float], float]] = {}

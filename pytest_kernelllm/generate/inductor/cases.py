@@ -65,6 +65,8 @@ def completions(
                 continue
             try:
                 completion = _completion(tracers, variant, len(seen))
+                if variant.needs not in completion.text:
+                    continue
                 # Variants with the same kernels count once, so the rendered texts are compared.
                 body = translate_inductor(completion.text, live, completion).body
             except (TraceError, RenderError) as error:
@@ -157,6 +159,8 @@ class CaseTracer:
 
     def has(self, what: str) -> bool:
         """Whether the case computes what a variant is for (``Variant.only``)."""
+        if what == "gradients":
+            return self.case.domain.grad
         graph = self.exports[""].graph.graph
         if what == "convolution":
             return bool(graph.find_nodes(op="call_function", target=torch.ops.aten.convolution.default))

@@ -129,7 +129,7 @@ _OPTIONS = {
     "comment_origin": False,
     "compile_threads": 1,
     "shape_padding": False,  # it would time matrix products
-    "triton.mix_order_reduction": False,
+    "triton.mix_order_reduction": False,  # a variant asks for it
     "triton.cooperative_reductions": False,
 }
 """Options of Inductor in every variant."""

@@ -16,8 +16,10 @@ class Variant:
     """TorchInductor options."""
     choice: int = 0
     """Which of Inductor's configurations each kernel gets: its last one if it has fewer."""
-    only: Literal["", "convolution", "depthwise"] = ""
+    only: Literal["", "convolution", "depthwise", "gradients"] = ""
     """What a module must compute, or else the variant is left out."""
+    needs: str = ""
+    """What Inductor's code must have, or else the variant is left out."""
     longest_row: int = 0
     """Rows of up to so many elements are read once and kept in registers, also where Inductor would loop over them."""
     depthwise: bool = False
@@ -36,6 +38,9 @@ _TEMPLATES = {
 _TUNED = {"max_autotune_pointwise": True}
 """Makes Inductor name more configurations; with ``torch.compile`` it also times them."""
 
+_IN_ONE_PASS = {"triton.mix_order_reduction": True, "triton.mix_order_reduction_non_strict_mode": True}
+"""Sums along rows and along columns, as in the backward pass of a norm, whatever the free sizes are."""
+
 _AS_THEY_LIE = {"layout_optimization": False}
 """Keeps Inductor from copying tensors to the layout that cuDNN prefers, and back."""
 
@@ -44,6 +49,13 @@ WITHOUT_COPIES = Variant("convolutions without copies", _AS_THEY_LIE, only="conv
 VARIANTS = (
     Variant("depthwise convolutions as kernels", _AS_THEY_LIE, only="depthwise", depthwise=True),
     Variant("Inductor's fusion, its usual block sizes"),
+    Variant(
+        "rows and columns summed in one pass",
+        _IN_ONE_PASS,
+        only="gradients",
+        needs="MixOrderReductionGrid",
+        longest_row=1 << 14,
+    ),
     Variant("matrix products and convolutions as kernels", _TEMPLATES, depthwise=True),
     WITHOUT_COPIES,
     Variant("depthwise convolutions as kernels, copies for others", only="depthwise", depthwise=True),

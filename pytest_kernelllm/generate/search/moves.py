@@ -17,6 +17,7 @@ _LARGEST = {
     "R0_BLOCK": 1 << 15,
     "num_warps": 32,
     "num_stages": 4,
+    "NUM_STAGES": 4,
 }
 """Inductor leaves out masks that no block up to this size needs."""
 _ELEMENTS = 1 << 15

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -118,6 +120,23 @@ def test_the_matrix_products_of_both_passes_may_be_kernels(judge: Judge) -> None
     assert text.count("tl.dot(") >= 2 and "torch.mm" not in text and "torch.addmm" not in text
     found = verdict(judge, "Projected", text)
     assert found.accepted, found.reason
+
+
+@pytest.mark.parametrize("name", ["RMSNorm", "LayerNorm"])
+@pytest.mark.parametrize("rows", [16, 64])
+def test_rows_and_columns_may_be_summed_in_one_pass(judge: Judge, name: str, rows: int) -> None:
+    request = Request(live(name).target, (1,), lambda: live(name))
+    ((_, written),) = InductorGenerator().generate([request])
+    assert written.note == "rows and columns summed in one pass"
+    written = replace(written, text=written.text.replace('"RSPLIT_SIZE": 16', f'"RSPLIT_SIZE": {rows}'))
+    text = render(written, live(name)).source
+    assert f"seq * batch + {rows - 1}) // {rows}" in text and "torch.sum" not in text
+    assert not re.search(r"backward_kernel_[2-9]\(", text)  # one adds up the parts, in the gradient's own dtype
+    found = verdict(judge, name, text)
+    assert found.accepted, found.reason
+    forgotten = text.replace("tl.where(row_mask, grad_out", "tl.where(rows < 16, grad_out")
+    assert forgotten != text
+    assert not verdict(judge, name, forgotten).correct
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from pytest_kernelllm.core.records import Domain, TensorSpec
 from pytest_kernelllm.core.syntax import constant_int, expression, read_names, rename, stored_names
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.inductor import launch, torch_calls
+from pytest_kernelllm.generate.render.inductor.column_sums import with_column_sums
 from pytest_kernelllm.generate.render.inductor.identities import with_identities
 from pytest_kernelllm.generate.render.inductor.int64_offsets import (
     needs_int64,
@@ -66,6 +67,7 @@ def emit(
     Raises:
         RenderError: something has no form in a kernel module; the message names it.
     """
+    program = with_column_sums(program)
     emitter = _Emitter(program, binding, domain, tuning, kernel_name, parameters, taken)
     text = emitter.emit(ending or (lambda texts: [f"return {structure(binding.output, texts)}"]))
     return replace(text, statements=with_named_parts(text.statements, emitter.locals))

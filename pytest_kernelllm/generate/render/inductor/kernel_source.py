@@ -104,12 +104,14 @@ def _kernel(name: str, function: ast.FunctionDef, helpers: tuple[ast.FunctionDef
         if heuristic not in _KINDS:
             raise RenderError(f"`{name}` is a kernel of kind `{heuristic}`, which is not supported.")
         options = {k.arg: k.value for k in decorator.keywords}
-        grid = _entries(options.get("inductor_meta")).get("grid_type", "Grid1D")
+        meta = _entries(options.get("inductor_meta"))
+        grid = meta.get("grid_type", "Grid1D")
         if _KINDS[heuristic] == "template" and grid == "FixedGrid":
             tensors = [a.arg for a in function.args.args if a.arg.startswith("arg_")]
             rename(function, {tensor: f"{tensor}_ptr" for tensor in tensors})
             return KernelSource(name, function, helpers, "template", chosen=_chosen(options))
-        if grid not in ("Grid1D", "Grid2D", "Grid3D", "Grid2DWithYZOverflow"):
+        rows = meta.get("RSPLIT_SIZE", 0) if grid == "MixOrderReductionGrid" else 0
+        if not rows and grid not in ("Grid1D", "Grid2D", "Grid3D", "Grid2DWithYZOverflow"):
             raise RenderError(f"`{name}` needs a launch grid of kind `{grid}`, which is not supported.")
         hints = _entries(options.get("size_hints"))
         sizes = {k.rstrip("_")[:1]: v for k, v in hints.items() if isinstance(v, int)}
@@ -117,9 +119,9 @@ def _kernel(name: str, function: ast.FunctionDef, helpers: tuple[ast.FunctionDef
             raise RenderError(f"`{name}` reduces over two blocked dimensions, which is not supported.")
         hint = ast.unparse(options["reduction_hint"]) if "reduction_hint" in options else "INNER"
         inner = hint.endswith(("INNER", "DEFAULT"))
-        return KernelSource(
-            name, function, helpers, _KINDS[heuristic], sizes, inner, _types(options.get("triton_meta"))
-        )
+        types = _types(options.get("triton_meta"))
+        assert isinstance(rows, int)
+        return KernelSource(name, function, helpers, _KINDS[heuristic], sizes, inner, types, rows)
     names = read_names(function) | stored_names(function)
     loops = any(isinstance(node, ast.For) for node in ast.walk(function))
     kind: Kind = "pointwise" if not names & {"rindex", "r0_index"} else "reduction" if loops else "persistent"

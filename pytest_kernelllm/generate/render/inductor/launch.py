@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pytest_kernelllm.core.syntax import call_name, constant_int
-from pytest_kernelllm.generate.render.inductor.program import KernelSource
+from pytest_kernelllm.generate.render.inductor.program import ROWS, KernelSource
 from pytest_kernelllm.generate.render.inductor.sections import Tuning
 
 _LARGEST = {"XBLOCK": 4096, "YBLOCK": 1024, "ZBLOCK": 1024, "RBLOCK": 4096, "R0_BLOCK": 4096}
+_MASKS = {"XBLOCK": "xmask", "YBLOCK": "ymask", "ZBLOCK": "zmask", "RBLOCK": "rmask", "R0_BLOCK": "r0_mask"}
 _TILE = 32
 """The edge of a tile in a kernel over two dimensions, which transposes through it."""
 
@@ -52,6 +53,8 @@ def choose(kernel: KernelSource, function: ast.FunctionDef, tuning: Tuning) -> L
         blocks, elements = _pointwise(hints, parameters, tuning)
     else:
         blocks, elements = _reduction(kernel, hints, parameters, fixed, tuning)
+    if kernel.rows:
+        blocks = {"NUM_STAGES": 1, **blocks, "XBLOCK": min(blocks["XBLOCK"], blocks.get(ROWS, kernel.rows))}
     for name in blocks:
         blocks[name] = min(blocks[name], _LARGEST.get(name, 4096))
         if _mask_left_out(function, name):
@@ -127,13 +130,9 @@ def fixed_sizes(function: ast.FunctionDef) -> dict[str, int]:
 
 
 def _mask_left_out(function: ast.FunctionDef, block: str) -> bool:
-    mask = {
-        "XBLOCK": "xmask",
-        "YBLOCK": "ymask",
-        "ZBLOCK": "zmask",
-        "RBLOCK": "rmask",
-        "R0_BLOCK": "r0_mask",
-    }[block]
+    mask = _MASKS.get(block)
+    if mask is None:
+        return False
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == mask:
             return any(isinstance(n, ast.Call) and call_name(n) == "tl.full" for n in ast.walk(node.value))

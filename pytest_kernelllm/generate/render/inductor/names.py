@@ -35,6 +35,8 @@ _REDUCTION = {
     "xoffset": "row_start",
     "xindex": "rows",
     "xmask": "row_mask",
+    "split_size": "n_own_rows",
+    **{f"accum{number}": "column_total" for number in range(8)},
     **{f"{r}numel": "n_columns" for r in ("r", "r0_")},
     **{f"{r}BLOCK": "BLOCK_COLUMNS" for r in ("R", "R0_")},
     **{f"{r}offset": "column_start" for r in ("r", "r0_")},

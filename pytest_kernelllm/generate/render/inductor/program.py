@@ -12,6 +12,10 @@ from pytest_kernelllm.core.records import Scalar, TensorSpec
 Kind = Literal["pointwise", "reduction", "persistent", "template"]
 
 
+ROWS = "RSPLIT_SIZE"
+"""The block size that says how many rows a program takes whose columns it adds up, too."""
+
+
 @dataclass(frozen=True)
 class KernelSource:
     """A Triton kernel as written, with the launch hints of its decorator."""
@@ -27,6 +31,8 @@ class KernelSource:
     """Whether a reduction runs along contiguous memory."""
     types: Mapping[str, str] | None = None
     """Triton's type of each parameter, if the decorator has it: ``*fp32``, ``*bf16``, ``i32``."""
+    rows: int = 0
+    """Rows whose columns each program adds up as well, see ``column_sums``; 0 for other kernels."""
     chosen: Mapping[str, int] | None = None
     """The block sizes, ``num_warps`` and ``num_stages`` that its compiler or the search chose, if it says so."""
 
