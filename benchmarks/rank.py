@@ -108,9 +108,9 @@ def _gains(
     ranking.write_markers(project / "markers.py")
     settings = Settings(generator=options.generator, samples=options.samples, search=options.search)
     with open_session(project, settings) as session:
-        for target in scan([project], project).targets:
-            if options.classes is None or target.name in options.classes:
-                outcomes(session, target)
+        named = options.classes
+        targets = scan([project], project).targets
+        outcomes(session, [target for target in targets if named is None or target.name in named])
     with torch.device("cuda"):
         model, example = factory()
     model = model.cuda()
