@@ -12,7 +12,14 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from pytest_kernelllm.core.syntax import Substitute, call_name, constant_int, expression, read_names
+from pytest_kernelllm.core.syntax import (
+    Substitute,
+    call_name,
+    constant_int,
+    expression,
+    read_names,
+    stored_names,
+)
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.inductor.program import (
     ROWS,
@@ -135,6 +142,7 @@ def _with_buffers(kernel: KernelSource, rows: int) -> tuple[ast.FunctionDef, int
     if any("fp64" in kind for kind in (kernel.types or {}).values()):
         raise RenderError(f"`{kernel.name}` adds up columns of float64 in float32.")
     function: ast.FunctionDef = copy.deepcopy(kernel.function)
+    masked = "xmask" in stored_names(function)
     sums = 0
     for node in ast.walk(function):
         match node:
@@ -145,7 +153,7 @@ def _with_buffers(kernel: KernelSource, rows: int) -> tuple[ast.FunctionDef, int
                 sums = max(sums, number + 1)
                 row = "tl.program_id(0) * r0_numel"
                 node.args[0] = expression(f"{WORKSPACE}{number} + ({row} + {ast.unparse(column)})")
-            case ast.Call(func=ast.Attribute(attr="sum"), args=[value, ast.Constant(0)]):
+            case ast.Call(func=ast.Attribute(attr="sum"), args=[value, ast.Constant(0)]) if masked:
                 # A block of rows may reach past the last one.
                 node.args[0] = expression(f"tl.where(xmask, {ast.unparse(value)}, 0)")
     accumulators = [f"accum{number}" for number in range(sums)]
