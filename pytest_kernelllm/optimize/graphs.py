@@ -6,8 +6,10 @@ import functools
 import os
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter, methodcaller
 from typing import Any
 
 import torch
@@ -52,14 +54,16 @@ class _Graphs:
     def __init__(self, original: Callable[..., Any]) -> None:
         self._original = original
         self._graphs: dict[Any, _Graph] = {}
+        self._parts = Parts()
 
     def call(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Replays the recording of this form of call; records it first, if possible."""
         leaves, spec = pytree.tree_flatten((args, kwargs))
-        key = form(model, leaves)
+        modules = self._parts.modules(model)
+        key = form(modules, leaves)
         if key is None:
             return self._original(model, *args, **kwargs)
-        key, memory = (key, spec), _memory(model)
+        key, memory = (key, spec), memory_of(modules)
         graph = self._graphs.get(key)
         if graph is None or graph.memory != memory:
             if graph is None and len(self._graphs) >= MOST:
@@ -111,7 +115,37 @@ class _Graphs:
         return replay
 
 
-def form(model: nn.Module, leaves: list[Any]) -> tuple[Any, ...] | None:
+class Parts:
+    """The modules of a model. They are asked for at every call, which waits for that; going through the tree takes long.
+
+    It keeps no module alive.
+    """
+
+    def __init__(self) -> None:
+        self._below: tuple[weakref.ref[nn.Module], ...] = ()
+        self._children: tuple[int, ...] | None = None
+
+    def modules(self, model: nn.Module) -> Sequence[nn.Module]:
+        """Returns the model and every module inside, as they are now."""
+        modules = [model, *(module for below in self._below if (module := below()) is not None)]
+        # While all of them are there, no other module has the id of one.
+        if len(modules) <= len(self._below) or _children(modules) != self._children:
+            modules = list(model.modules())
+            self._below = tuple(map(weakref.ref, modules[1:]))
+            self._children = _children(modules)
+        return modules
+
+
+def _children(modules: Sequence[nn.Module]) -> tuple[int, ...]:
+    return tuple(map(id, _held("_modules", modules)))
+
+
+def _held(where: str, modules: Sequence[nn.Module]) -> Iterator[Any]:
+    """Yields what the modules hold in one of their dictionaries, from one to the next without Python's own loops."""
+    return chain.from_iterable(map(methodcaller("values"), map(attrgetter(where), modules)))
+
+
+def form(modules: Sequence[nn.Module], leaves: list[Any]) -> tuple[Any, ...] | None:
     """Returns what a recording depends on in addition to the weights; None for calls that are not recorded.
 
     Only calls in ``eval()`` mode without gradients and autocast, with plain tensors on one GPU and plain values, are
@@ -123,7 +157,7 @@ def form(model: nn.Module, leaves: list[Any]) -> tuple[Any, ...] | None:
     device = tensors[0].device
     if device.type != "cuda" or torch.cuda.is_current_stream_capturing():
         return None
-    if any(module.training for module in model.modules()):
+    if any(map(attrgetter("training"), modules)):
         return None
     parts: list[Any] = [torch.is_inference_mode_enabled()]
     for leaf in leaves:
@@ -138,5 +172,7 @@ def form(model: nn.Module, leaves: list[Any]) -> tuple[Any, ...] | None:
     return tuple(parts)
 
 
-def _memory(model: nn.Module) -> tuple[int, ...]:
-    return tuple(tensor.data_ptr() for tensor in (*model.parameters(), *model.buffers()))
+def memory_of(modules: Sequence[nn.Module]) -> tuple[int, ...]:
+    """Returns the addresses of all parameters and buffers."""
+    tensors = chain(_held("_parameters", modules), _held("_buffers", modules))
+    return tuple([tensor.data_ptr() for tensor in tensors if tensor is not None])
