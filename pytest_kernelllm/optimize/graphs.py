@@ -122,6 +122,7 @@ class Parts:
     """
 
     def __init__(self) -> None:
+        """Knows none yet."""
         self._below: tuple[weakref.ref[nn.Module], ...] = ()
         self._children: tuple[int, ...] | None = None
 
