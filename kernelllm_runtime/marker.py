@@ -5,6 +5,7 @@ Standard library only and cheap to import, because production code imports it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, overload
@@ -15,6 +16,9 @@ MODULE = TypeVar("MODULE", bound=type)
 
 OPTIONS_ATTRIBUTE = "__kernelllm_options__"
 """The attribute with a marked class's ``Options``; only the class's own ``__dict__`` counts, so subclasses are not marked."""
+
+MARKS_ATTRIBUTE = "__kernelllm_marks__"
+"""The attribute with its ``Options`` by the name of the module that gave them: several may mark one class of a library."""
 
 Inputs = Callable[..., Any]
 
@@ -140,10 +144,13 @@ def triton_candidate(
         kernel=kernel,
     )
 
+    marking = sys._getframe(1).f_globals.get("__name__", "")
+
     def mark(target: MODULE) -> MODULE:
         if not isinstance(target, type):
             raise TypeError(f"triton_candidate marks classes, not {target!r}.")
         setattr(target, OPTIONS_ATTRIBUTE, options)
+        setattr(target, MARKS_ATTRIBUTE, {**vars(target).get(MARKS_ATTRIBUTE, {}), marking: options})
         if kernel is not None:
             adopt(target, kernel)
         return target

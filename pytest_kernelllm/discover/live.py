@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from kernelllm_runtime.marker import OPTIONS_ATTRIBUTE, Options
+from kernelllm_runtime.marker import MARKS_ATTRIBUTE, OPTIONS_ATTRIBUTE, Options
 from kernelllm_runtime.source.marks import find_marks, kernelbench_mark
 from kernelllm_runtime.source.resolve import ProjectSources
 from pytest_kernelllm.core.parts import Parts, parts_of
@@ -230,7 +230,8 @@ def _marked_class(
     if target.kind == "kernelbench":
         makers = vars(module)
         return cls, Options(inputs={"default": makers["get_inputs"]}, init=makers["get_init_inputs"])
-    options = vars(cls).get(OPTIONS_ATTRIBUTE)
+    marks = vars(cls).get(MARKS_ATTRIBUTE, {})
+    options = marks.get(module.__name__, vars(cls).get(OPTIONS_ATTRIBUTE))
     if not isinstance(options, Options):
         raise TargetError(f"{where} is not marked once {target.path} is imported; mark it unconditionally.")
     return cls, options

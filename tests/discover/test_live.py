@@ -184,6 +184,24 @@ def test_llama_layers_marked_in_a_conftest(project):
     assert live.build(case)(*live.inputs(case, 0).args).shape == (3, 32)
 
 
+def test_files_that_mark_one_class_of_a_library_each_get_their_own_marker(project):
+    for width in (8, 16):
+        text = f"""
+            def rows(n: int = 2):
+                return torch.randn(n, {width})
+
+            triton_candidate(nn.LayerNorm, inputs=rows, init=({width},))
+        """
+        root = project.write(**{f"marked_{width}": HEAD + textwrap.dedent(text)})
+    second, first = scan([root], root).targets
+    assert first.path == "marked_8.py"
+    assert first.source_hash != second.source_hash
+    for target, width in ((first, 8), (second, 16), (first, 8)):
+        (case,) = load_target(root, target).cases
+        assert case.domain.attributes["weight"].shape == (width,)
+        assert case.domain.inputs["input"].shape == (2, width)
+
+
 def test_what_pins_a_domain(project):
     text = """
     scale = 2.0
