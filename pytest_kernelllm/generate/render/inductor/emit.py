@@ -30,6 +30,7 @@ from pytest_kernelllm.generate.render.inductor.sections import Tuning
 from pytest_kernelllm.generate.render.inductor.split_sums import arguments_of, simplified
 from pytest_kernelllm.generate.render.inductor.template_text import without_decided_branches
 from pytest_kernelllm.generate.render.inductor.torch_calls import size_of
+from pytest_kernelllm.generate.render.inductor.unspecialized import unspecialized
 from pytest_kernelllm.generate.render.inductor.views import Buffers, domain_layout
 from pytest_kernelllm.generate.render.inductor.wrapper import runtime_parameters
 from pytest_kernelllm.generate.render.lower import device_names, lower
@@ -290,6 +291,10 @@ class _Emitter:
         hints = {p: self._hint(value) for p, value in given.items()}
         renamed = kernel_names(read, function, hints, [*helpers.values(), *(used & set(device_names()))])
         parameters = tuple(a.arg for a in [*kept, *scalars])
+        if read.kind == "template":
+            sizes = [a.arg for a in kept if "ptr" not in a.arg]
+            if free := [renamed.get(size, size) for size in unspecialized(function, sizes)]:
+                function.decorator_list = [expression(f"triton.jit(do_not_specialize={free!r})")]
         rename(function, {**renamed, **helpers})
         function.name = name
         self.texts.append(function_text(ast.fix_missing_locations(function)))

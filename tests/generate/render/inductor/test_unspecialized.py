@@ -1,0 +1,40 @@
+"""Sizes that only bound rows need no kernel of their own; those that are a stride do."""
+
+import ast
+
+import pytest
+
+from pytest_kernelllm.generate.render.inductor.unspecialized import unspecialized
+
+KERNEL = """
+def kernel(a_ptr, b_ptr, out_ptr, batch, seq, width):
+    BLOCK_M: tl.constexpr = 64
+    M = batch * seq
+    N = 48
+    {more}
+    if M * N == 0:
+        return
+    group = min((M + BLOCK_M - 1) // BLOCK_M - tl.program_id(1) * 8, 8)
+    rm = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    a = tl.load(a_ptr + (1024 * (rm % M) + {offset}))
+    tl.store(out_ptr + (rm * 48 + {offset}), a, (rm < M) & (rm < width))
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "offset", "free"),
+    [
+        ("pass", "0", ["batch", "seq", "width"]),
+        ("pass", "rm * width", ["batch", "seq"]),
+        ("pass", "M * rm", ["width"]),
+        ("stride = batch * width", "rm * stride", ["seq"]),
+        ("stride = batch * width", "rm + stride", ["seq"]),
+        ("stride = M + 1\n    other = stride - 1", "other * rm", ["width"]),
+        ("pass", "(rm + seq) * 4", ["batch", "width"]),
+    ],
+)
+def test_what_is_part_of_an_offset_is_specialized(more, offset, free):
+    function = ast.parse(KERNEL.format(more=more, offset=offset)).body[0]
+    before = ast.unparse(function)
+    assert unspecialized(function, ["batch", "seq", "width"]) == free
+    assert ast.unparse(function) == before
