@@ -12,6 +12,8 @@ from pytest_kernelllm.generate.search.moves import neighbours
 
 ENOUGH = 0.95
 """Share of the roofline at which the search ends."""
+BEYOND = 1.05
+"""Share of the roofline from which on it is no bound: its rate is that of a copy, and memory is read faster than copied."""
 GAIN = 0.01
 """Relative gain below which another configuration is no better: less is noise."""
 NEAR = 1.5
@@ -46,8 +48,8 @@ class CaseSearch:
 
     @property
     def reached(self) -> bool:
-        """Whether there is nothing to gain any more: the roofline is nearly reached."""
-        return self.time is not None and self.time.roofline >= ENOUGH * self.time.microseconds
+        """Whether there is nothing to gain any more: the roofline is nearly reached, and a bound."""
+        return self.time is not None and ENOUGH <= self.time.roofline / self.time.microseconds <= BEYOND
 
     def propose(self, count: int) -> list[Section]:
         """Returns up to ``count`` sections to measure next; none if nothing is left."""

@@ -116,6 +116,11 @@ def test_it_ends_at_the_roofline() -> None:
     assert found.tried < Bench(best_at_512).search((section(),)).tried
 
 
+def test_a_roofline_that_is_passed_ends_nothing() -> None:
+    found = Bench(best_at_512, roofline=20.0).search((section(),))  # 16 at first
+    assert found.program[0].launches == {"one": {"XBLOCK": 512, "num_warps": 2}}
+
+
 def test_what_inductor_would_choose_from_is_measured_near_the_roofline_too() -> None:
     usual, second = (section(one={"XBLOCK": 512, "num_warps": warps}) for warps in (4, 2))
     bench = Bench(best_at_512, roofline=10.9)  # 99 % of what the usual one takes
