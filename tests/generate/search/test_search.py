@@ -123,7 +123,7 @@ def test_a_roofline_that_is_passed_ends_nothing() -> None:
 
 def test_what_inductor_would_choose_from_is_measured_near_the_roofline_too() -> None:
     usual, second = (section(one={"XBLOCK": 512, "num_warps": warps}) for warps in (4, 2))
-    bench = Bench(best_at_512, roofline=10.9)  # 99 % of what the usual one takes
+    bench = Bench(best_at_512, roofline=10.48)  # 95 % of what the usual one takes
     assert bench.search((usual,), (second,), side_by_side=1).program == (second,)
     assert bench.programs == [(usual,), (second,)]
 
