@@ -26,7 +26,10 @@ from pytest_kernelllm.judge.reference.rows import (
 )
 
 LEAST = 8
-"""Fewest elements of a column that are judged together; half as many of a row."""
+"""Fewest elements of a column that are judged together; half as many of a row. Also the fewest columns that have something usual."""
+
+OFTEN = 4.0
+"""How many medians a column's error may be if others have as much."""
 
 
 @dataclass(frozen=True)
@@ -197,10 +200,10 @@ def _together(
         equal = (spread <= floor * size) & (own > 0)
         own = torch.where(equal, torch.maximum(own, own.median()), own)
         factor = torch.where(own > policy.noise * size, policy.noise_factor, policy.own_error_factor)
-        # So are those of a few large rows. What others about as large have beyond one rounding of the output may be there, too.
-        rounding = torch.finfo(original.dtype).eps / 2 * size
-        beyond = _largest_about(size, (own - rounding).clamp_min(0.0))
-        own = factor * torch.where(own > 0, torch.maximum(own, rounding + beyond), own)
+        # So are those of a few large rows: what columns about as large have, theirs may have as well.
+        if not dim:
+            own = torch.maximum(own, _usual_error(size, own, torch.finfo(original.dtype).eps, policy))
+        own = factor * own
         allowed = torch.maximum(floor * size, own)
         for other in nearby:
             allowed = torch.maximum(allowed, group_rms(truth, other, dim, peak, policy))
@@ -211,18 +214,36 @@ def _together(
     return tuple(found)
 
 
-def _largest_about(size: torch.Tensor, errors: torch.Tensor) -> torch.Tensor:
-    """Returns the largest error of the groups about as large as each: at least a quarter, at most four times as large.
+def _usual_error(size: torch.Tensor, errors: torch.Tensor, eps: float, policy: Policy) -> torch.Tensor:
+    """Returns the error that columns have where others about as large have it; 0 for those that are exact, or noise.
+
+    It is relative: of the columns within each power of two the largest error beyond one rounding of the output, but at most
+    four times the median one, which a few bad columns do not change. A normally distributed number is rarely more, and for
+    columns of many elements the largest is hardly more than the median.
 
     Args:
-        size: of each group, at most about 1, one-dimensional.
-        errors: of each group, from 0 on.
+        size: of each column, at most about 1, one-dimensional.
+        errors: of each column, from 0 on.
+        eps: of the output's dtype.
+        policy: thresholds.
     """
     lowest, highest, apart = -256, 1, 2  # powers of two; errors of what is smaller do not count
-    power = torch.frexp(size).exponent.clamp(lowest, highest).long() - lowest
-    largest_of = errors.new_zeros(highest - lowest + 1 + 2 * apart)
-    largest_of.scatter_reduce_(0, power + apart, errors, "amax")
-    return largest_of.unfold(0, 2 * apart + 1, 1).amax(1)[power]
+    fit = (errors > 0) & (errors <= policy.noise * size)
+    relative = torch.where(fit, errors / size, 0.0)
+    beyond = (relative.square() - (eps / 2) ** 2).clamp_min(0.0).sqrt()
+    power = torch.where(
+        fit, torch.frexp(size).exponent.clamp(lowest, highest) - lowest, highest - lowest + 1
+    ).long()
+    order = beyond.argsort()
+    ascending = beyond[order[power[order].argsort(stable=True)]]
+    count = torch.zeros(highest - lowest + 2, dtype=torch.int64, device=size.device)
+    count.scatter_add_(0, power, torch.ones_like(power))
+    last = (count.cumsum(0) - 1).clamp_min(0)
+    middle = (last - count // 2).clamp_min(0)
+    usual = torch.minimum(ascending[last], OFTEN * ascending[middle])
+    usual = torch.where(count >= LEAST, usual, 0.0)[:-1]
+    about = torch.nn.functional.pad(usual, (apart, apart + 1)).unfold(0, 2 * apart + 1, 1).amax(1)[power]
+    return torch.where(fit, size * (about.square() + (eps / 4) ** 2).sqrt(), 0.0)
 
 
 def _unresolved(size: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:

@@ -197,6 +197,56 @@ def test_one_bad_row_of_the_original_excuses_no_other():
     assert not right(got, expect(original, exact))
 
 
+@pytest.mark.parametrize("width", [4, 8, 31])
+@pytest.mark.parametrize("factor", [0.0, 1.04])
+def test_one_bad_short_row_of_the_original_excuses_no_other(width, factor):
+    torch.manual_seed(0)
+    exact = torch.randn(64, width).double().softmax(-1)
+    original = exact.float()
+    original[3] *= factor
+    got = exact.float()
+    assert right(got, expect(original, exact))
+    got[4] *= 1.01
+    assert not right(got, expect(original, exact))
+
+
+@pytest.mark.parametrize("noise", [0.001, 0.03, 1.0])
+def test_a_few_bad_columns_of_the_original_excuse_no_other(noise):
+    """As rows of equal numbers are for a norm, where its output is transposed."""
+    torch.manual_seed(0)
+    exact = torch.randn(64, 64, dtype=torch.float64)
+    original = exact.float()
+    original[:, ::8] *= 1 + noise * torch.randn(64, 8)
+    got = exact.float()
+    got[:, ::8] = original[:, ::8]
+    assert right(got, expect(original, exact))
+    got[:, 9] *= 1 + 1e-4
+    assert not right(got, expect(original, exact))
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.3])
+def test_a_column_of_nothing_but_noise_excuses_no_other(noise):
+    torch.manual_seed(0)
+    exact = torch.randn(64, 64, dtype=torch.float64)
+    exact[:, 5] = 0
+    original = exact.float()
+    original[:, 5] = noise * torch.randn(64)
+    got = exact.float()
+    assert right(got, expect(original, exact))
+    got[:, 6] *= 1 + 1e-4
+    assert not right(got, expect(original, exact))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_once_rounded_columns_are_held_to_their_rounding(dtype):
+    torch.manual_seed(0)
+    exact = torch.randn(64, 256, dtype=torch.float64)
+    (columns,) = expect(exact.to(dtype), exact).bounds[0].together
+    assert float((columns.allowed / columns.size).max()) == pytest.approx(
+        3 * torch.finfo(dtype).eps, rel=0.02
+    )
+
+
 def test_a_product_of_matrices_may_cancel():
     torch.manual_seed(0)
     a, b = torch.randn(64, 1024), torch.randn(1024, 64)
