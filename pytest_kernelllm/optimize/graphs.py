@@ -138,7 +138,8 @@ class Parts:
 
 
 def _children(modules: Sequence[nn.Module]) -> tuple[int, ...]:
-    return tuple(map(id, _held("_modules", modules)))
+    """Returns how many parts each module has, and which: a part may move from the end of one to the start of the next."""
+    return (*map(len, map(attrgetter("_modules"), modules)), *map(id, _held("_modules", modules)))
 
 
 def _held(where: str, modules: Sequence[nn.Module]) -> Iterator[Any]:

@@ -13,7 +13,8 @@ from pytest_kernelllm.optimize.graphs import Parts, memory_of
 @pytest.fixture
 def model():
     block = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
-    return nn.Sequential(block, nn.Linear(4, 4, bias=False), nn.ModuleList(), block)
+    twice = [nn.Sequential(nn.Linear(4, 4), nn.ReLU()) for _ in range(2)]
+    return nn.Sequential(block, nn.Linear(4, 4, bias=False), nn.ModuleList(), *twice, block)
 
 
 def same(found, model):
@@ -42,6 +43,10 @@ def remove_below(model):
     del model[0][1]
 
 
+def move_to_the_next(model):
+    model[4].insert(0, model[3].pop(-1))
+
+
 def swap(model):
     model[0], model[1] = model[1], model[0]
 
@@ -54,6 +59,7 @@ def swap(model):
         replace_in_place_of_one_that_is_gone,
         add_below,
         remove_below,
+        move_to_the_next,
         swap,
     ],
 )
@@ -70,7 +76,7 @@ def test_the_tree_is_walked_once(model, monkeypatch):
     parts = Parts()
     parts.modules(model)
     monkeypatch.setattr(nn.Module, "modules", lambda self: pytest.fail("walked again"))
-    assert len(parts.modules(model)) == 6
+    assert len(parts.modules(model)) == 12
 
 
 def test_no_module_is_kept_alive():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pytest_kernelllm.core.syntax import (
     Substitute,
@@ -29,11 +29,17 @@ from pytest_kernelllm.generate.render.inductor.program import (
     Program,
     Step,
 )
-from pytest_kernelllm.generate.render.inductor.torch_calls import contiguous_strides, is_allocation
+from pytest_kernelllm.generate.render.inductor.stored_casts import values_of, without_casts
+from pytest_kernelllm.generate.render.inductor.torch_calls import (
+    contiguous_strides,
+    is_allocation,
+    same_size,
+)
 from pytest_kernelllm.generate.render.inductor.wrapper import runtime_parameters
 
 WORKSPACE = "ws_ptr"
 """The parameter that holds the sums of all programs."""
+
 _SUM = """
 def kernel(in_ptr0, out_ptr0, xnumel, r0_numel, XBLOCK: tl.constexpr, R0_BLOCK: tl.constexpr):
     xoffset = tl.program_id(0) * XBLOCK
@@ -57,19 +63,26 @@ def with_column_sums(program: Program) -> Program:
     """Returns a program in which kernels that sum along both, if there are any, write the columns' sums to buffers of their own.
 
     Raises:
-        RenderError: the columns are not added up in float32, or the text does something else with their parts.
+        RenderError: a kernel has another form than TorchInductor's, or the text does something else with its sums.
     """
     if not any(kernel.rows for kernel in program.kernels.values()):
         return program
     rewriter = _Rewriter(program)
     steps = tuple(each for step in program.steps for each in rewriter.step(step))
-    for step in steps:
-        values = step.arguments if isinstance(step, Launch) else (step.value,)
-        for name in sorted(rewriter.parts):
-            if any(name in read_names(value) for value in values):
-                raise RenderError(f"`call` does something with `{name}` that is not understood.")
-    program = replace(program, kernels=rewriter.kernels, steps=steps)
-    return _without_casts(program, rewriter.sums)
+    read = {name for step in steps for value in values_of(step) for name in read_names(value)}
+    read = read.union(*map(read_names, program.returns))
+    for name in sorted(rewriter.workspaces & read):
+        raise RenderError(f"`call` does something with `{name}` that is not understood.")
+    return without_casts(replace(program, kernels=rewriter.kernels, steps=steps), rewriter.sums)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What a workspace holds after a launch."""
+
+    count: ast.expr
+    columns: ast.expr
+    sums: int
 
 
 class _Rewriter:
@@ -77,68 +90,73 @@ class _Rewriter:
 
     def __init__(self, program: Program) -> None:
         self.kernels: dict[str, KernelSource] = dict(program.kernels)
-        self.parts: dict[str, tuple[ast.expr, ast.expr]] = {}
-        """How many parts a workspace has, and how many columns, by its name."""
         self.sums: set[str] = set()
         """The kernels that add up parts."""
         self._mixed = {name: kernel for name, kernel in program.kernels.items() if kernel.rows}
-        self._workspaces = {
-            ast.unparse(self._given(s)[WORKSPACE]) for s in program.steps if self._is_mixed(s)
-        }
-
+        launches = [s for s in program.steps if isinstance(s, Launch) and s.kernel in self._mixed]
+        self.workspaces = {ast.unparse(self._given(launch)[WORKSPACE]) for launch in launches}
+        self._parts: dict[str, _Parts] = {}
         self._allocated = {s.name for s in program.steps if isinstance(s, Assign) and is_allocation(s.value)}
 
     def step(self, step: Step) -> Iterator[Step]:
         """Yields what takes the place of a step."""
-        if isinstance(step, Launch) and self._is_mixed(step):
-            yield from self._mixed_launch(step)
-        elif isinstance(step, Assign) and step.name in self._workspaces and is_allocation(step.value):
+        if isinstance(step, Launch) and step.kernel in self._mixed:
+            yield from self._launch(step)
+        elif isinstance(step, Assign) and step.name in self.workspaces and is_allocation(step.value):
             return
-        elif isinstance(step, Assign) and (found := _summed(step.value)) and found[0] in self.parts:
-            yield from self._sum(step.name, *found)
+        elif isinstance(step, Assign) and (found := _summed(step.value)) and found.workspace in self._parts:
+            yield from self._sum(step.name, found)
         else:
             yield step
 
-    def _is_mixed(self, step: Step) -> bool:
-        return isinstance(step, Launch) and step.kernel in self._mixed
+    def _given(self, step: Launch) -> Mapping[str, ast.expr]:
+        parameters = [a.arg for a in runtime_parameters(self._mixed[step.kernel].function)]
+        if not {WORKSPACE, "xnumel", "r0_numel"} <= set(parameters) or len(set(parameters)) < len(parameters):
+            raise RenderError(f"`{step.kernel}` takes other arguments than a kernel that sums along both.")
+        if step.numels is not None:
+            raise RenderError(f"`{step.kernel}` is launched as a kernel that sums along rows only.")
+        return dict(zip(parameters, step.arguments, strict=True))
 
-    def _given(self, step: Step) -> Mapping[str, ast.expr]:
-        assert isinstance(step, Launch)
-        parameters = runtime_parameters(self._mixed[step.kernel].function)
-        return dict(zip([a.arg for a in parameters], step.arguments, strict=True))
-
-    def _mixed_launch(self, step: Launch) -> Iterator[Step]:
+    def _launch(self, step: Launch) -> Iterator[Step]:
         kernel, given = self._mixed[step.kernel], self._given(step)
-        workspace = ast.unparse(given[WORKSPACE])
+        workspace, columns = ast.unparse(given[WORKSPACE]), given["r0_numel"]
         rows = (kernel.chosen or {}).get(ROWS, kernel.rows)
-        parts = expression(f"({ast.unparse(given['xnumel'])} + {rows - 1}) // {rows}")
-        self.parts[workspace] = parts, given["r0_numel"]
         function, sums = _with_buffers(kernel, rows)
-        for number in range(sums):
-            yield Assign(f"{workspace}_{number}", _empty([parts, given["r0_numel"]]))
+        count = expression(f"({ast.unparse(given['xnumel'])} + {rows - 1}) // {rows}")
+        self._parts[workspace] = _Parts(count, columns, sums)
+        names = [f"{workspace}_{number}" for number in range(sums)]
+        for name in names:
+            yield Assign(name, _empty([count, columns], "torch.float32"))
         types = {**(kernel.types or {}), **{f"{WORKSPACE}{number}": "*fp32" for number in range(sums)}}
         self.kernels[step.kernel] = replace(kernel, function=function, types=types)
-        buffers = {WORKSPACE: [expression(f"{workspace}_{number}") for number in range(sums)]}
+        buffers = {WORKSPACE: [expression(name) for name in names]}
         arguments = [value for name, one in given.items() for value in buffers.get(name, [one])]
-        yield replace(step, arguments=tuple(arguments), grid=(parts,))
+        yield replace(step, arguments=tuple(arguments), grid=(count,))
 
-    def _sum(
-        self, name: str, workspace: str, number: int, shape: Sequence[ast.expr] | None
-    ) -> Iterator[Step]:
-        parts, columns = self.parts[workspace]
-        count = constant_int(columns)
-        kernel = f"triton_red_column_sums_{count}" if count else "triton_red_column_sums"
-        if kernel not in self.kernels:
-            self.kernels[kernel] = _sum_kernel(kernel, count)
+    def _sum(self, name: str, found: _Summed) -> Iterator[Step]:
+        parts = self._parts[found.workspace]
+        if found.number >= parts.sums or not same_size(found.columns, parts.columns):
+            raise RenderError(f"`call` adds up something else than the parts in `{found.workspace}`.")
+        columns = constant_int(parts.columns)
+        kernel = f"triton_red_column_sums_{columns}" if columns else "triton_red_column_sums"
+        while kernel in self.kernels and kernel not in self.sums:
+            kernel += "_"
+        if kernel not in self.sums:
+            self.kernels[kernel] = _sum_kernel(kernel, columns)
             self.sums.add(kernel)
         if name not in self._allocated:
-            yield Assign(name, _empty(shape or [columns]))
-        arguments = expression(f"{workspace}_{number}"), expression(name), columns, parts
-        yield Launch(kernel, arguments)
+            yield Assign(name, _empty(found.shape or [parts.columns], found.dtype))
+        source = expression(f"{found.workspace}_{found.number}")
+        yield Launch(kernel, (source, expression(name), parts.columns, parts.count))
+
+
+# --------------------------------------------------------------------------- kernels
 
 
 def _with_buffers(kernel: KernelSource, rows: int) -> tuple[ast.FunctionDef, int]:
     """Returns a copy of a kernel in which each sum of columns has a buffer, and how many there are."""
+    if rows < 1 or rows & (rows - 1):  # or blocks of rows would reach into those of the next program
+        raise RenderError(f"`{kernel.name}` takes {rows} rows a program, which is no power of two.")
     if any("fp64" in kind for kind in (kernel.types or {}).values()):
         raise RenderError(f"`{kernel.name}` adds up columns of float64 in float32.")
     function: ast.FunctionDef = copy.deepcopy(kernel.function)
@@ -146,7 +164,7 @@ def _with_buffers(kernel: KernelSource, rows: int) -> tuple[ast.FunctionDef, int
     sums = 0
     for node in ast.walk(function):
         match node:
-            case ast.Call(func=ast.Attribute(attr="store"), args=[ast.BinOp(right=column), value, *_]) if (
+            case ast.Call(func=ast.Attribute(attr="store"), args=[ast.BinOp(right=column), *_]) if (
                 WORKSPACE in read_names(node.args[0])
             ):
                 number = _number(node.args[0])
@@ -156,8 +174,7 @@ def _with_buffers(kernel: KernelSource, rows: int) -> tuple[ast.FunctionDef, int
             case ast.Call(func=ast.Attribute(attr="sum"), args=[value, ast.Constant(0)]) if masked:
                 # A block of rows may reach past the last one.
                 node.args[0] = expression(f"tl.where(xmask, {ast.unparse(value)}, 0)")
-    accumulators = [f"accum{number}" for number in range(sums)]
-    if not sums or any(not _adds_up(function, name) for name in accumulators):
+    if not sums or not all(_adds_up(function, f"accum{number}") for number in range(sums)):
         raise RenderError(f"`{kernel.name}` does not add up its columns.")
     arguments = []
     for argument in function.args.args:
@@ -181,54 +198,19 @@ def _number(pointer: ast.expr) -> int:
 
 
 def _adds_up(function: ast.FunctionDef, name: str) -> bool:
-    """Returns whether an accumulator gets nothing but itself plus something."""
-    values: dict[str, ast.expr] = {}  # the last one, which is the loop's
+    """Returns whether an accumulator starts at 0 in float32, and gets nothing but itself plus something."""
+    values: dict[str, list[ast.expr]] = {}
     for node in ast.walk(function):
         match node:
-            case ast.Assign(targets=[ast.Name(target)], value=assigned):
-                values[target] = assigned
-    value = values.get(name)
-    if isinstance(value, ast.Name):
-        value = values.get(value.id)
-    return isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add) and name in read_names(value)
-
-
-def _summed(value: ast.expr) -> tuple[str, int, Sequence[ast.expr] | None] | None:
-    """Reads ``workspace[2 * … : …].view(…).sum(dim=0)``, perhaps with another ``.view([…])`` and ``.to(…)``.
-
-    Returns the name of the workspace, the number of the sum and the shape of the result, if the text gives one.
-    """
-    shape: Sequence[ast.expr] | None = None
-    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-        match value.func.attr, value.args:
-            case "sum", []:
-                inner = value.func.value
-                match inner:
-                    case ast.Call(
-                        func=ast.Attribute(
-                            value=ast.Subscript(
-                                value=ast.Name(name), slice=ast.Slice(lower=ast.expr() as lower)
-                            )
-                        )
-                    ):
-                        while isinstance(lower, ast.BinOp):
-                            lower = lower.left
-                        number = constant_int(lower)
-                        return None if number is None else (name, number, shape)
-                return None
-            case "view", [ast.List(sizes)]:
-                shape = sizes
-            case "to", [_]:
-                pass
-            case _:
-                return None
-        value = value.func.value
-    return None
-
-
-def _empty(shape: Sequence[ast.expr]) -> ast.expr:
-    sizes, strides = (", ".join(map(ast.unparse, each)) + "," for each in (shape, contiguous_strides(shape)))
-    return expression(f"empty_strided_cuda(({sizes}), ({strides}), torch.float32)")
+            case ast.Assign(targets=[ast.Name(target)], value=value):
+                values.setdefault(target, []).append(value)
+    match values.get(name):
+        case [ast.Subscript(value=ast.Call(args=[_, ast.Constant(0), kind]) as start), last]:
+            if isinstance(last, ast.Name):
+                last = values.get(last.id, [last])[-1]
+            adds = isinstance(last, ast.BinOp) and isinstance(last.op, ast.Add) and name in read_names(last)
+            return adds and call_name(start) == "tl.full" and ast.unparse(kind) == "tl.float32"
+    return False
 
 
 def _sum_kernel(name: str, columns: int | None) -> KernelSource:
@@ -243,72 +225,53 @@ def _sum_kernel(name: str, columns: int | None) -> KernelSource:
     return KernelSource(name, function, kind="reduction", inner=False, types=types, chosen=_BLOCKS)
 
 
-# --------------------------------------------------------------------------- casts
+# --------------------------------------------------------------------------- call
 
 
-def _without_casts(program: Program, sums: set[str]) -> Program:
-    """Returns a program in which sums that are only cast to another dtype are stored as that."""
-    steps = list(program.steps)
-    made = {ast.unparse(s.arguments[1]): s for s in steps if isinstance(s, Launch) and s.kernel in sums}
-    returned = {name for value in program.returns for name in read_names(value)}
-    for cast in [s for s in steps if isinstance(s, Launch) and s.kernel not in sums]:
-        into = _casts(program.kernels[cast.kernel], cast)
-        elsewhere = returned.union(*(_read(s) for s in steps if s is not cast and s not in made.values()))
-        if not into or not into.keys() <= made.keys() or into.keys() & elsewhere:
-            continue
-        at = steps.index(cast)
-        for name, result in into.items():
-            parts, _, *sizes = made[name].arguments
-            steps.insert(at, replace(made[name], arguments=(parts, result, *sizes)))
-        gone = [cast, *(made[name] for name in into)]
-        steps = [s for s in steps if s not in gone and not (isinstance(s, Assign) and s.name in into)]
-    return replace(program, steps=tuple(steps))
+@dataclass(frozen=True)
+class _Summed:
+    """``workspace[2 * … : …].view(…, columns).sum(dim=0)``, perhaps with another ``.view([…])`` and a ``.to(…)``."""
+
+    workspace: str
+    number: int
+    columns: ast.expr
+    shape: Sequence[ast.expr] | None
+    dtype: str
 
 
-def _read(step: Step) -> set[str]:
-    values = step.arguments if isinstance(step, Launch) else (step.value,)
-    return {name for value in values for name in read_names(value)}
-
-
-def _casts(kernel: KernelSource, launch: Launch) -> dict[str, ast.expr]:
-    """Returns where a kernel stores each buffer in another dtype, if it does nothing else."""
-    parameters = [a.arg for a in runtime_parameters(kernel.function)]
-    given = dict(zip(parameters, launch.arguments, strict=True))
-    values: dict[str, tuple[str, str]] = {}
-    """The pointer and the place from which a value was loaded, by its name."""
-    found: dict[str, ast.expr] = {}
-    for node in kernel.function.body:
-        match node:
-            case ast.Assign(targets=[ast.Name(name)], value=value) if name.startswith("tmp"):
-                if (place := _place(value, "tl.load")) is None:
-                    match value:
-                        case ast.Call(func=ast.Attribute(value=ast.Name(cast), attr="to")) if cast in values:
-                            place = values[cast]
-                        case _:
-                            return {}
-                values[name] = place
-            case ast.Expr(value=ast.Call(args=[_, ast.Name(stored), *_]) as call) if stored in values:
-                pointer, offset = values[stored]
-                place = _place(call, "tl.store")
-                if place is None or place[1] != offset or pointer not in given or place[0] not in given:
-                    return {}
-                found[ast.unparse(given[pointer])] = given[place[0]]
-            case ast.Assign(targets=[ast.Name(name)]) | ast.AnnAssign(target=ast.Name(name)) if (
-                name[0] in "xX"
-            ):
-                pass
+def _summed(value: ast.expr) -> _Summed | None:
+    shape: Sequence[ast.expr] | None = None
+    dtype = "torch.float32"
+    while True:
+        match value:
+            case ast.Call(func=ast.Attribute(value=inner, attr="to"), args=[kind], keywords=[]):
+                value, dtype = inner, ast.unparse(kind)
+            case ast.Call(func=ast.Attribute(value=inner, attr="view"), args=[ast.List(sizes)], keywords=[]):
+                value, shape = inner, sizes
             case _:
-                return {}
-    return found
-
-
-def _place(value: ast.expr, call: str) -> tuple[str, str] | None:
-    """Returns the pointer and the offset of a load, perhaps with a cast, or a store."""
+                break
     match value:
-        case ast.Call(func=ast.Attribute(value=ast.Call() as inner, attr="to")):
-            return _place(inner, call)
-        case ast.Call(args=[ast.BinOp(left=ast.Name(pointer), op=ast.Add(), right=offset), *_]) if (
-            call_name(value) == call
+        case ast.Call(
+            func=ast.Attribute(
+                value=ast.Call(
+                    func=ast.Attribute(
+                        value=ast.Subscript(value=ast.Name(name), slice=ast.Slice(lower=ast.expr() as lower)),
+                        attr="view",
+                    ),
+                    args=[_, columns],
+                ),
+                attr="sum",
+            ),
+            args=[],
+            keywords=[ast.keyword(arg="dim", value=ast.Constant(0))],
         ):
-            return pointer, ast.unparse(offset)
+            while isinstance(lower, ast.BinOp):
+                lower = lower.left
+            number = constant_int(lower)
+            return None if number is None else _Summed(name, number, columns, shape, dtype)
     return None
+
+
+def _empty(shape: Sequence[ast.expr], dtype: str) -> ast.expr:
+    sizes, strides = (", ".join(map(ast.unparse, each)) + "," for each in (shape, contiguous_strides(shape)))
+    return expression(f"empty_strided_cuda(({sizes}), ({strides}), {dtype})")

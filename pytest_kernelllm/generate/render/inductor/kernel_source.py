@@ -16,7 +16,7 @@ from pytest_kernelllm.core.syntax import (
     stored_names,
 )
 from pytest_kernelllm.generate.render.errors import RenderError
-from pytest_kernelllm.generate.render.inductor.program import KernelSource, Kind
+from pytest_kernelllm.generate.render.inductor.program import ROWS, KernelSource, Kind
 
 _KINDS: Mapping[str, Kind] = {
     "pointwise": "pointwise",
@@ -110,7 +110,8 @@ def _kernel(name: str, function: ast.FunctionDef, helpers: tuple[ast.FunctionDef
             tensors = [a.arg for a in function.args.args if a.arg.startswith("arg_")]
             rename(function, {tensor: f"{tensor}_ptr" for tensor in tensors})
             return KernelSource(name, function, helpers, "template", chosen=_chosen(options))
-        rows = meta.get("RSPLIT_SIZE", 0) if grid == "MixOrderReductionGrid" else 0
+        rows = meta.get(ROWS) if grid == "MixOrderReductionGrid" else 0
+        rows = rows if type(rows) is int else 0
         if not rows and grid not in ("Grid1D", "Grid2D", "Grid3D", "Grid2DWithYZOverflow"):
             raise RenderError(f"`{name}` needs a launch grid of kind `{grid}`, which is not supported.")
         hints = _entries(options.get("size_hints"))
@@ -120,7 +121,6 @@ def _kernel(name: str, function: ast.FunctionDef, helpers: tuple[ast.FunctionDef
         hint = ast.unparse(options["reduction_hint"]) if "reduction_hint" in options else "INNER"
         inner = hint.endswith(("INNER", "DEFAULT"))
         types = _types(options.get("triton_meta"))
-        assert isinstance(rows, int)
         return KernelSource(name, function, helpers, _KINDS[heuristic], sizes, inner, types, rows)
     names = read_names(function) | stored_names(function)
     loops = any(isinstance(node, ast.For) for node in ast.walk(function))
