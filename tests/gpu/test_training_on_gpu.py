@@ -24,10 +24,14 @@ def judge():
         yield opened
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_kernel_is_accepted_and_gives_the_originals_gradients(judge, name):
+ONE_PASS = [pytest.param(name, 1, id=f"{name}, rows and columns in one pass") for name in NAMES[:2]]
+
+
+@pytest.mark.parametrize(("name", "index"), [*(pytest.param(name, 0, id=name) for name in NAMES), *ONE_PASS])
+def test_the_kernel_is_accepted_and_gives_the_originals_gradients(judge, name, index):
     live = load(PROJECT / "modules.py", name)
-    ((_, completion),) = InductorGenerator().generate([Request(live.target, (0,), lambda: live)])
+    ((_, completion),) = InductorGenerator().generate([Request(live.target, (index,), lambda: live)])
+    assert (completion.note == "rows and columns summed in one pass") is bool(index)
     candidate = render(completion, live, on_gpu=True)
     verdict = judge.judge(candidate, Criteria(live, min_speedup=0.0))
     assert verdict.accepted, verdict.reason
