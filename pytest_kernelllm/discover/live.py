@@ -232,6 +232,8 @@ def _marked_class(
         return cls, Options(inputs={"default": makers["get_inputs"]}, init=makers["get_init_inputs"])
     marks = vars(cls).get(MARKS_ATTRIBUTE, {})
     options = marks.get(module.__name__, vars(cls).get(OPTIONS_ATTRIBUTE))
+    if len(marks) > 1 and module.__name__ not in marks:
+        raise TargetError(f"{where} is marked by other modules, not by {target.path} itself; mark it there.")
     if not isinstance(options, Options):
         raise TargetError(f"{where} is not marked once {target.path} is imported; mark it unconditionally.")
     return cls, options

@@ -202,6 +202,19 @@ def test_files_that_mark_one_class_of_a_library_each_get_their_own_marker(projec
         assert case.domain.inputs["input"].shape == (2, width)
 
 
+def test_a_class_that_only_other_files_mark_is_ambiguous(project):
+    files = {
+        f"marked_{width}": HEAD + f"if {width} > 8: triton_candidate(nn.GroupNorm, inputs=lambda: torch.randn(2, {width}), init=(2, {width}))"
+        for width in (8, 16, 32)
+    }  # fmt: skip
+    root = project.write(**files)
+    found = {target.path: target for target in scan([root], root).targets}
+    for path in ("marked_16.py", "marked_32.py"):
+        load_target(root, found[path])
+    with pytest.raises(TargetError, match=r"is marked by other modules, not by marked_8.py itself"):
+        load_target(root, found["marked_8.py"])
+
+
 def test_what_pins_a_domain(project):
     text = """
     scale = 2.0

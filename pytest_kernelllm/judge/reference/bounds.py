@@ -28,6 +28,12 @@ from pytest_kernelllm.judge.reference.rows import (
 LEAST = 8
 """Fewest elements of a column that are judged together; half as many of a row. Also the fewest columns that have something usual."""
 
+FEW = 1024
+"""Most rows of which a few may be all that counts in a column."""
+
+CHANCE = 1e-4
+"""How improbable it may be that a column's error is as small as it is."""
+
 OFTEN = 4.0
 """How many medians a column's error may be if others have as much."""
 
@@ -201,8 +207,10 @@ def _together(
         own = torch.where(equal, torch.maximum(own, own.median()), own)
         factor = torch.where(own > policy.noise * size, policy.noise_factor, policy.own_error_factor)
         # So are those of a few large rows: what columns about as large have, theirs may have as well.
-        if not dim:
-            own = torch.maximum(own, _usual_error(size, own, torch.finfo(original.dtype).eps, policy))
+        if not dim and len(matrix) <= FEW:
+            usual = _usual_error(size, own, torch.finfo(original.dtype).eps, policy)
+            count = torch.where(equal, 1.0, _effective(matrix, value, peak, policy, finite))
+            own = torch.maximum(own, torch.minimum(usual, own * CHANCE ** (-1 / count)))
         own = factor * own
         allowed = torch.maximum(floor * size, own)
         for other in nearby:
@@ -244,6 +252,21 @@ def _usual_error(size: torch.Tensor, errors: torch.Tensor, eps: float, policy: P
     usual = torch.where(count >= LEAST, usual, 0.0)[:-1]
     about = torch.nn.functional.pad(usual, (apart, apart + 1)).unfold(0, 2 * apart + 1, 1).amax(1)[power]
     return torch.where(fit, size * (about.square() + (eps / 4) ** 2).sqrt(), 0.0)
+
+
+def _effective(
+    truth: torch.Tensor, value: torch.Tensor, peak: float, policy: Policy, finite: bool
+) -> torch.Tensor:
+    """Returns of how many elements the error of each column is made, at least 1: (Σe²)² / Σe⁴ of its errors e.
+
+    Normally distributed ones are all less than 1/f of what is usual with a probability of about f to the power of minus that.
+    """
+    second, fourth = (truth.new_zeros(truth.shape[1]) for _ in range(2))
+    for start, stop in chunks(truth, policy):
+        squares = distance(value[start:stop].double(), truth[start:stop], finite=finite).div_(peak).square_()
+        second += squares.sum(0)
+        fourth += squares.square_().sum(0)
+    return (second.square() / fourth.clamp_min(torch.finfo(fourth.dtype).tiny)).clamp_min(1.0)
 
 
 def _unresolved(size: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:

@@ -224,6 +224,21 @@ def test_a_few_bad_columns_of_the_original_excuse_no_other(noise):
     assert not right(got, expect(original, exact))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("rows", [16, 64])
+def test_bad_columns_of_the_original_excuse_no_others_even_if_most_are(dtype, rows):
+    """As sines of large angles beside a product: what others have is no chance in a column of many rows."""
+    torch.manual_seed(0)
+    exact = torch.randn(rows, 64, dtype=torch.float64)
+    original = exact.clone()
+    original[:, 16:] *= 1 + 0.03 * torch.randn(rows, 48)
+    original = original.to(dtype)
+    got = original.clone()
+    assert right(got, expect(original, exact))
+    got[:, :16] *= 1.1
+    assert not right(got, expect(original, exact))
+
+
 @pytest.mark.parametrize("noise", [0.01, 0.3])
 def test_a_column_of_nothing_but_noise_excuses_no_other(noise):
     torch.manual_seed(0)
