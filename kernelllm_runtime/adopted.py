@@ -42,7 +42,7 @@ def adopt(cls: type, kernel: str) -> None:
     from kernelllm_runtime.install import install
     from kernelllm_runtime.kernel import Kernel
 
-    names = _caller(sys._getframe()).f_globals
+    names = caller(sys._getframe()).f_globals
     file = names.get("__file__")
     marker = Path(file).absolute() if file else None
     install(cls, Kernel(cls.__qualname__, kernel, marker, loose=not names.get("__package__")))
@@ -66,8 +66,8 @@ def explain(module: Any, *args: Any, **kwargs: Any) -> str:
     return f"{name} runs its original forward, not the kernel {dispatcher.kernel.dotted}: {reason}."
 
 
-def _caller(frame: FrameType) -> FrameType:
-    """The innermost frame outside this package: that of the file with the marker."""
+def caller(frame: FrameType) -> FrameType:
+    """Returns the innermost frame outside this package: that of the file with the marker."""
     while frame.f_back and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "kernelllm_runtime":
         frame = frame.f_back
     return frame

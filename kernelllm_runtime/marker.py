@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, overload
 
-from kernelllm_runtime.adopted import adopt
+from kernelllm_runtime.adopted import adopt, caller
 
 MODULE = TypeVar("MODULE", bound=type)
 
@@ -144,7 +144,7 @@ def triton_candidate(
         kernel=kernel,
     )
 
-    marking = sys._getframe(1).f_globals.get("__name__", "")
+    marking = caller(sys._getframe()).f_globals.get("__name__", "")
 
     def mark(target: MODULE) -> MODULE:
         if not isinstance(target, type):

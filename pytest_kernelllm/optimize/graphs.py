@@ -116,10 +116,7 @@ class _Graphs:
 
 
 class Parts:
-    """The modules of a model. They are asked for at every call, which waits for that; going through the tree takes long.
-
-    It keeps no module alive.
-    """
+    """The modules of a model, which every call needs. The tree is walked again only after it changed; no module is kept alive."""
 
     def __init__(self) -> None:
         """Knows none yet."""
@@ -143,7 +140,7 @@ def _children(modules: Sequence[nn.Module]) -> tuple[int, ...]:
 
 
 def _held(where: str, modules: Sequence[nn.Module]) -> Iterator[Any]:
-    """Yields what the modules hold in one of their dictionaries, from one to the next without Python's own loops."""
+    """Yields what all modules hold in the dictionary of this name. Loops in C: it runs at every call."""
     return chain.from_iterable(map(methodcaller("values"), map(attrgetter(where), modules)))
 
 

@@ -26,16 +26,19 @@ from pytest_kernelllm.judge.reference.rows import (
 )
 
 LEAST = 8
-"""Fewest elements of a column that are judged together; half as many of a row. Also the fewest columns that have something usual."""
+"""Fewest elements of a column that are judged together; half as many of a row."""
 
-FEW = 1024
-"""Most rows of which a few may be all that counts in a column."""
+LEAST_COLUMNS = 8
+"""Fewest columns of about one size from whose errors a usual one is derived."""
+
+MOST_ROWS = 1024
+"""Most rows of an output in which a column may have the usual error: of more, a few hardly decide."""
 
 CHANCE = 1e-4
-"""How improbable it may be that a column's error is as small as it is."""
+"""Smallest probability at which a column's error still counts as small by chance."""
 
-OFTEN = 4.0
-"""How many medians a column's error may be if others have as much."""
+MEDIANS = 4.0
+"""Most that the usual error may be, in medians of the columns' errors."""
 
 
 @dataclass(frozen=True)
@@ -207,9 +210,9 @@ def _together(
         own = torch.where(equal, torch.maximum(own, own.median()), own)
         factor = torch.where(own > policy.noise * size, policy.noise_factor, policy.own_error_factor)
         # So are those of a few large rows: what columns about as large have, theirs may have as well.
-        if not dim and len(matrix) <= FEW:
+        if not dim and len(matrix) <= MOST_ROWS:
             usual = _usual_error(size, own, torch.finfo(original.dtype).eps, policy)
-            count = torch.where(equal, 1.0, _effective(matrix, value, peak, policy, finite))
+            count = torch.where(equal, 1.0, _effective_count(matrix, value, peak, policy, finite))
             own = torch.maximum(own, torch.minimum(usual, own * CHANCE ** (-1 / count)))
         own = factor * own
         allowed = torch.maximum(floor * size, own)
@@ -223,11 +226,10 @@ def _together(
 
 
 def _usual_error(size: torch.Tensor, errors: torch.Tensor, eps: float, policy: Policy) -> torch.Tensor:
-    """Returns the error that columns have where others about as large have it; 0 for those that are exact, or noise.
+    """Returns the error that columns about as large as each have; 0 for exact columns and for noise.
 
-    It is relative: of the columns within each power of two the largest error beyond one rounding of the output, but at most
-    four times the median one, which a few bad columns do not change. A normally distributed number is rarely more, and for
-    columns of many elements the largest is hardly more than the median.
+    Errors are compared relative to their column's size. Within each power of two the largest error counts, as far as it is more
+    than one rounding of the output, but at most ``MEDIANS`` times the median one, which a few bad columns do not change.
 
     Args:
         size: of each column, at most about 1, one-dimensional.
@@ -248,18 +250,18 @@ def _usual_error(size: torch.Tensor, errors: torch.Tensor, eps: float, policy: P
     count.scatter_add_(0, power, torch.ones_like(power))
     last = (count.cumsum(0) - 1).clamp_min(0)
     middle = (last - count // 2).clamp_min(0)
-    usual = torch.minimum(ascending[last], OFTEN * ascending[middle])
-    usual = torch.where(count >= LEAST, usual, 0.0)[:-1]
+    usual = torch.minimum(ascending[last], MEDIANS * ascending[middle])
+    usual = torch.where(count >= LEAST_COLUMNS, usual, 0.0)[:-1]
     about = torch.nn.functional.pad(usual, (apart, apart + 1)).unfold(0, 2 * apart + 1, 1).amax(1)[power]
     return torch.where(fit, size * (about.square() + (eps / 4) ** 2).sqrt(), 0.0)
 
 
-def _effective(
+def _effective_count(
     truth: torch.Tensor, value: torch.Tensor, peak: float, policy: Policy, finite: bool
 ) -> torch.Tensor:
-    """Returns of how many elements the error of each column is made, at least 1: (Σe²)² / Σe⁴ of its errors e.
+    """Returns how many elements decide the error of each column, at least 1: (Σe²)² / Σe⁴ of its errors e.
 
-    Normally distributed ones are all less than 1/f of what is usual with a probability of about f to the power of minus that.
+    If n normally distributed errors decide it, it is f times smaller than usual with a probability of about 1/fⁿ.
     """
     second, fourth = (truth.new_zeros(truth.shape[1]) for _ in range(2))
     for start, stop in chunks(truth, policy):

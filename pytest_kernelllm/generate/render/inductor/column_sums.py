@@ -28,8 +28,9 @@ from pytest_kernelllm.generate.render.inductor.program import (
     Launch,
     Program,
     Step,
+    names_read,
 )
-from pytest_kernelllm.generate.render.inductor.stored_casts import values_of, without_casts
+from pytest_kernelllm.generate.render.inductor.stored_casts import without_casts
 from pytest_kernelllm.generate.render.inductor.torch_calls import (
     contiguous_strides,
     is_allocation,
@@ -69,8 +70,7 @@ def with_column_sums(program: Program) -> Program:
         return program
     rewriter = _Rewriter(program)
     steps = tuple(each for step in program.steps for each in rewriter.step(step))
-    read = {name for step in steps for value in values_of(step) for name in read_names(value)}
-    read = read.union(*map(read_names, program.returns))
+    read = set[str]().union(*map(names_read, steps), *map(read_names, program.returns))
     for name in sorted(rewriter.workspaces & read):
         raise RenderError(f"`call` does something with `{name}` that is not understood.")
     return without_casts(replace(program, kernels=rewriter.kernels, steps=steps), rewriter.sums)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pytest_kernelllm.core.records import Scalar, TensorSpec
+from pytest_kernelllm.core.syntax import read_names
 
 Kind = Literal["pointwise", "reduction", "persistent", "template"]
 
@@ -68,6 +69,12 @@ class Launch:
 
 
 Step = Assign | Do | Launch
+
+
+def names_read(step: Step) -> set[str]:
+    """Returns the names in what a step reads or is given."""
+    values = step.arguments if isinstance(step, Launch) else (step.value,)
+    return {name for value in values for name in read_names(value)}
 
 
 @dataclass(frozen=True)

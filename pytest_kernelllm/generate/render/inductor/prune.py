@@ -8,7 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_kernelllm.core.syntax import read_names
-from pytest_kernelllm.generate.render.inductor.program import Assign, Do, KernelSource, Launch, Step
+from pytest_kernelllm.generate.render.inductor.program import (
+    Assign,
+    Do,
+    KernelSource,
+    Launch,
+    Step,
+    names_read,
+)
 from pytest_kernelllm.generate.render.inductor.tidy import drop_stores, loads, stores, tidy
 from pytest_kernelllm.generate.render.inductor.torch_calls import allocation, is_allocation, is_contiguous
 from pytest_kernelllm.generate.render.inductor.wrapper import runtime_parameters
@@ -84,7 +91,7 @@ def fold_outputs(steps: Sequence[Step]) -> tuple[Step, ...]:
             and _plain(made.value)
         ):
             between = result[result.index(made) + 1 :]
-            if not any(made.name in _mentioned(s) for s in between):
+            if not any(made.name in names_read(s) for s in between):
                 call = ast.Call(
                     step.value.func, step.value.args, [k for k in step.value.keywords if k.arg != "out"]
                 )
@@ -106,8 +113,3 @@ def _plain(value: ast.expr) -> bool:
         return False
     shape, strides, _ = allocation(value)
     return is_contiguous(shape, strides)
-
-
-def _mentioned(step: Step) -> set[str]:
-    values = step.arguments if isinstance(step, Launch) else (step.value,)
-    return {name for value in values for name in read_names(value)}

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 
 from pytest_kernelllm.core.syntax import call_name, read_names
-from pytest_kernelllm.generate.render.inductor.program import Assign, KernelSource, Launch, Program, Step
+from pytest_kernelllm.generate.render.inductor.program import (
+    Assign,
+    KernelSource,
+    Launch,
+    Program,
+    names_read,
+)
 from pytest_kernelllm.generate.render.inductor.torch_calls import same_size
 from pytest_kernelllm.generate.render.inductor.wrapper import runtime_parameters
 
@@ -33,7 +39,9 @@ def without_casts(program: Program, sums: Collection[str]) -> Program:
     returned = {name for value in program.returns for name in read_names(value)}
     for cast in [s for s in steps if isinstance(s, Launch) and s.kernel not in sums]:
         into = _casts(program.kernels[cast.kernel], cast)
-        elsewhere = returned.union(*(_read(s) for s in steps if s is not cast and s not in made.values()))
+        elsewhere = returned.union(
+            *(names_read(s) for s in steps if s is not cast and s not in made.values())
+        )
         if not into or not into.keys() <= made.keys() or into.keys() & elsewhere:
             continue
         if not all(same_size(count, made[name].arguments[2]) for name, (_, count) in into.items()):
@@ -45,15 +53,6 @@ def without_casts(program: Program, sums: Collection[str]) -> Program:
         gone = [cast, *(made[name] for name in into)]
         steps = [s for s in steps if s not in gone and not (isinstance(s, Assign) and s.name in into)]
     return replace(program, steps=tuple(steps))
-
-
-def values_of(step: Step) -> Sequence[ast.expr]:
-    """Returns what a step reads."""
-    return step.arguments if isinstance(step, Launch) else (step.value,)
-
-
-def _read(step: Step) -> set[str]:
-    return {name for value in values_of(step) for name in read_names(value)}
 
 
 def _casts(kernel: KernelSource, launch: Launch) -> dict[str, tuple[ast.expr, ast.expr]]:
