@@ -28,9 +28,10 @@ def main(path: str) -> None:
             continue
         for t in best["verdict"]["timing"]:
             s, c = t["speedup"], t["speedup_compiled"]
+            case = t["case"] if t["passes"] == "forward" else f"{t['case']}, {t['passes']}"
             compiled = f"{t['compiled']['p50']:.1f} | " if t["compiled"] else "– | "
             print(
-                f"| {name} | {t['case']} | {t['kernel']['p50']:.1f} | {t['eager']['p50']:.1f} | {compiled}"
+                f"| {name} | {case} | {t['kernel']['p50']:.1f} | {t['eager']['p50']:.1f} | {compiled}"
                 f"{s['value']:.2f} [{s['low']:.2f}, {s['high']:.2f}] | {c['value']:.2f} | "
                 f"{t['roofline_share']:.0%} | {best['note']} |"
             )

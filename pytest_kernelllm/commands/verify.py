@@ -127,7 +127,7 @@ def _show(verdict: Verdict) -> None:
     for timing in verdict.timing:
         s, compiled = timing.speedup, timing.speedup_compiled
         print(
-            f"  {timing.case}: {timing.kernel.p50:.1f} µs, eager {timing.eager.p50:.1f} µs, "
+            f"  {timing.name}: {timing.kernel.p50:.1f} µs, eager {timing.eager.p50:.1f} µs, "
             f"{s.value:.2f}x [{s.low:.2f}, {s.high:.2f}]"
             + (f", torch.compile {timing.compiled.p50:.1f} µs, " if timing.compiled else "")
             + (f"{compiled.value:.2f}x [{compiled.low:.2f}, {compiled.high:.2f}]" if compiled else "")

@@ -123,16 +123,16 @@ def changes(recorded: Sequence[Timing], now: Sequence[Timing], allowed: float) -
         allowed: share of the recorded speedup that may be lost, 0 to 1.
     """
     # ``note`` says at which sizes a case was timed, where these are not its own.
-    earlier = {(timing.case, timing.bytes, timing.note): timing for timing in recorded}
+    earlier = {(timing.name, timing.bytes, timing.note): timing for timing in recorded}
     found = []
     for timing in now:
-        before = earlier.get((timing.case, timing.bytes, timing.note))
+        before = earlier.get((timing.name, timing.bytes, timing.note))
         if before is None or not (_sound(timing.speedup) and _sound(before.speedup)):
             continue
         change = ratio_of(timing.speedup, before.speedup)
         found.append(
             CaseChange(
-                timing.case,
+                timing.name,
                 before.speedup,
                 timing.speedup,
                 change,

@@ -9,7 +9,7 @@ from kernelllm_runtime.record import Record
 
 @dataclass(frozen=True)
 class CaseTime(Record):
-    """How long one call of a candidate takes in one case, at the case's own sizes."""
+    """How long one call of a candidate takes in one case, at the case's own sizes; with ``backward=True`` both of its passes."""
 
     case: str
     microseconds: float

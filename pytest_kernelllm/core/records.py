@@ -163,7 +163,10 @@ class Ratio(Record):
 
 @dataclass(frozen=True)
 class Timing(Record):
-    """How fast the kernel is on one case. Times in µs, sizes in bytes; ``warm`` leaves L2 as it was."""
+    """How fast the kernel is on one case. Times in µs, sizes in bytes; ``warm`` leaves L2 as it was.
+
+    A case of a target with ``backward=True`` has two: of its forward pass, and of both passes in one.
+    """
 
     case: str
     kernel: Spread
@@ -193,6 +196,13 @@ class Timing(Record):
     """The same for the original."""
     note: str = ""
     """At which sizes it was timed and why, where they are not the case's own: memory was short, or the kernel supports no others."""
+    passes: Literal["forward", "forward and backward"] = "forward"
+    """What one call does. With its backward pass it computes the gradients of all inputs and parameters."""
+
+    @property
+    def name(self) -> str:
+        """The case, and what is timed where that is not the forward pass alone."""
+        return self.case if self.passes == "forward" else f"{self.case}, {self.passes}"
 
 
 @dataclass(frozen=True)

@@ -308,13 +308,14 @@ class Judge:
         ``compiled`` says whether ``torch.compile`` is timed, too.
         """
         try:
-            timing = self._timer.time(judging, plan.case.name, sizes, self.rules, compiled=compiled)
+            timings = self._timer.time(judging, plan.case.name, sizes, self.rules, compiled=compiled)
         except OutOfMemory:
             return "the candidate's process"
         except torch.cuda.OutOfMemoryError:
             return JUDGE
         notes = [plan.note(sizes), "" if compiled else NOT_COMPILED]
-        judging.findings.timing.append(replace(timing, note="; ".join(filter(None, notes))))
+        note = "; ".join(filter(None, notes))
+        judging.findings.timing.extend(replace(timing, note=note) for timing in timings)
         return ""
 
     def _time_smaller(

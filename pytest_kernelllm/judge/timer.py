@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from pytest_kernelllm.core.measured import CaseTime
 from pytest_kernelllm.core.records import Timing
+from pytest_kernelllm.judge.benchmark.baselines import OriginalCalls, forward_and_backward, forward_pass
 from pytest_kernelllm.judge.benchmark.measure import CandidateRunner, measure, measure_alone
 from pytest_kernelllm.judge.benchmark.roofline import Roofline, measure_roofline
 from pytest_kernelllm.judge.durations import WAITING, Durations
 from pytest_kernelllm.judge.gpu_lock import Hold, hold_gpu
 from pytest_kernelllm.judge.reference.compiled import WarmCompiler
+from pytest_kernelllm.judge.reference.gradients import Gradients
+from pytest_kernelllm.judge.reference.prepared import PreparedProbe
 from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.rules.rule import Rule, TimedCall
+from pytest_kernelllm.judge.run.backward import Backward, upload_backward
 from pytest_kernelllm.judge.run.call import Judging, ProbeRun, run_probe, upload
 from pytest_kernelllm.judge.shared.clock import GpuClock
 
@@ -74,21 +79,23 @@ class Timer:
         rules: Sequence[Rule],
         *,
         compiled: bool = True,
-    ) -> Timing:
-        """Times one case at these sizes; ``compiled`` says whether what ``torch.compile`` makes of the original is timed, too.
+    ) -> tuple[Timing, ...]:
+        """Times one case at these sizes: its forward pass, and both passes in one for a target with ``backward=True``.
+
+        ``compiled`` says whether what ``torch.compile`` makes of the original is timed, too.
 
         Raises:
             Decision: an output is wrong, the clocks do not agree, or the worker ran out of memory
                 (``OutOfMemory``).
+            OriginalError: the original fails.
             WorkerDied: the worker process ended.
             torch.cuda.OutOfMemoryError: the judge ran out of memory.
         """
-        references = judging.references
+        references, durations = judging.references, judging.findings.durations
         first = self._seed + SEED
         # Two sets of large weights may be too many.
         weights = first if references.on_host else None
         probes = [Probe(case, tuple(sizes.items()), first + i, weights=weights) for i in range(2)]
-        durations = judging.findings.durations
         prepared = []
         for probe in probes:
             with self.sharing(), durations.part("reference outputs"):
@@ -98,48 +105,95 @@ class Timer:
         for rule in rules:
             with self.sharing(), durations.part("checks"):
                 rule.check_run(run)
-        compiled_original = None
-        with durations.part("torch.compile"):
-            if compiled:
-                placed = run.uploaded.placed(prepared[0])
-                compiled_original = references.compiled.compile(prepared[0], placed, self.sharing)
-        with contextlib.ExitStack() as stack:
-            with durations.part(WAITING):
-                stack.enter_context(hold_gpu(self._gpu_uuid, alone=True))
-            stack.enter_context(durations.part("timing"))
-            roofline = self._measured_roofline()
+        arguments = run.uploaded.placed(prepared[0])
+        original = self._compiled(judging, prepared[0], arguments) if compiled else None
+        with self._alone(durations):
             uploaded = upload(judging, prepared[0])
             run = ProbeRun(judging, prepared[0], uploaded, {})
             for rule in rules:
                 rule.check_device_work(run)
-            checks, flush_us = _Checks(tuple(rules)), self._clock.flush_us()
-            runner = CandidateRunner(judging, uploaded, prepared, checks, flush_us)
-            measured = measure(runner, roofline, self._clock, compiled_original)
-            for rule in rules:
-                rule.check_measurement(run, measured)
-            return measured.timing
+            calls = forward_pass(prepared[0], uploaded.placed(prepared[0]), original)
+            forward = self._timed(run, prepared, rules, calls)
+        if not references.subject.case(case).domain.grad:
+            return (forward,)
+        gradients = []
+        for each in prepared:
+            with self.sharing(), durations.part("reference outputs"):
+                gradients.append(references.gradients(each))
+        original = self._compiled(judging, prepared[0], arguments, gradients[0]) if compiled else None
+        with self._alone(durations):
+            backward = upload_backward(judging, prepared[0], gradients[0])
+            run = ProbeRun(judging, prepared[0], backward.uploaded, {})
+            arguments = backward.uploaded.placed(prepared[0])
+            calls = forward_and_backward(prepared[0], arguments, original, gradients[0])
+            return forward, self._timed(run, prepared, rules, calls, list(map(backward.of, gradients)))
 
     def time_alone(self, judging: Judging, case: str, sizes: Mapping[str, int]) -> CaseTime:
         """Times one case of a candidate that is not judged: nothing is compared, with outputs or baselines.
 
+        For a target with ``backward=True`` both passes are timed.
+
         Raises:
             Decision: it fails, or its clock disagrees with the judge's.
+            OriginalError: the original fails.
             WorkerDied: the worker process ended.
             torch.cuda.OutOfMemoryError: the judge ran out of memory.
         """
-        durations = judging.findings.durations
+        references, durations = judging.references, judging.findings.durations
+        backwards: list[Backward] = []
         with self.sharing():
             with durations.part("inputs"):
-                prepared = judging.references.prepare_to_time(Probe(case, tuple(sizes.items()), PUBLIC_SEED))
+                prepared = references.prepare_to_time(Probe(case, tuple(sizes.items()), PUBLIC_SEED))
             with durations.part("calls"):
-                run = run_probe(judging, prepared)
+                uploaded = run_probe(judging, prepared).uploaded
+            calls = forward_pass(prepared, uploaded.placed(prepared), None)
+            if references.subject.case(case).domain.grad:
+                with durations.part("inputs"):
+                    gradients = references.gradients_to_time(prepared)
+                backwards = [upload_backward(judging, prepared, gradients)]
+                uploaded = backwards[0].uploaded
+                calls = forward_and_backward(prepared, uploaded.placed(prepared), None, gradients)
+        with self._alone(durations):
+            flush_us = self._clock.flush_us()
+            runner = CandidateRunner(judging, uploaded, [prepared], lambda *call: None, flush_us, backwards)
+            return measure_alone(runner, self._measured_roofline(), self._clock, calls)
+
+    @contextlib.contextmanager
+    def _alone(self, durations: Durations) -> Iterator[None]:
+        """Holds the GPU alone, to time on it."""
         with contextlib.ExitStack() as stack:
             with durations.part(WAITING):
                 stack.enter_context(hold_gpu(self._gpu_uuid, alone=True))
             stack.enter_context(durations.part("timing"))
-            flush_us = self._clock.flush_us()
-            runner = CandidateRunner(judging, run.uploaded, [prepared], lambda run, looped: None, flush_us)
-            return measure_alone(runner, self._measured_roofline(), self._clock)
+            yield
+
+    def _compiled(
+        self,
+        judging: Judging,
+        prepared: PreparedProbe,
+        arguments: dict[str, Any],
+        gradients: Gradients | None = None,
+    ) -> Callable[..., Any] | None:
+        """Returns what ``torch.compile`` makes of the original, see ``CompiledOriginals.compile``."""
+        with judging.findings.durations.part("torch.compile"):
+            return judging.references.compiled.compile(prepared, arguments, self.sharing, gradients)
+
+    def _timed(
+        self,
+        run: ProbeRun,
+        prepared: Sequence[PreparedProbe],
+        rules: Sequence[Rule],
+        original: OriginalCalls,
+        backwards: Sequence[Backward] = (),
+    ) -> Timing:
+        """Times a candidate beside the original; the first of the prepared probes is uploaded."""
+        roofline, flush_us = self._measured_roofline(), self._clock.flush_us()
+        checks = _Checks(tuple(rules))
+        runner = CandidateRunner(run.judging, run.uploaded, prepared, checks, flush_us, backwards)
+        measured = measure(runner, roofline, self._clock, original)
+        for rule in rules:
+            rule.check_measurement(run, measured)
+        return measured.timing
 
     def _measured_roofline(self) -> Roofline:
         """Returns the GPU's roofline, measured once, by a thread that holds the GPU alone."""
@@ -162,6 +216,6 @@ class _Checks:
 
     rules: tuple[Rule, ...]
 
-    def __call__(self, run: ProbeRun, looped: bool) -> None:
+    def __call__(self, run: ProbeRun, looped: bool, backward: Backward | None) -> None:
         for rule in self.rules:
-            rule.check_timed_call(TimedCall(run, looped))
+            rule.check_timed_call(TimedCall(run, looped, backward))

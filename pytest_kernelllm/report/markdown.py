@@ -215,12 +215,12 @@ def _timings(verdict: Verdict) -> Iterable[str]:
     if not verdict.timing:
         return ["- speed not measured", *([f"- {verdict.sizes_asked}"] if verdict.sizes_asked else [])]
     rows = [
-        f"| {code(t.case)} | {t.kernel.p50:.4g} | {t.eager.p50:.4g} | {_ratio(t.speedup)} | "
+        f"| {code(t.name)} | {t.kernel.p50:.4g} | {t.eager.p50:.4g} | {_ratio(t.speedup)} | "
         f"{f'{t.compiled.p50:.4g}' if t.compiled else '–'} | {_ratio(t.speedup_compiled)} | {_percent(t.roofline_share)} |"
         for t in verdict.timing[:50]
     ]
     head = "| case | kernel, µs | eager, µs | speedup | compiled, µs | speedup over it | of the roofline |"
-    notes = [f"- {code(t.case)}: {code(t.note)}" for t in verdict.timing[:50] if t.note]
+    notes = [f"- {code(t.name)}: {code(t.note)}" for t in verdict.timing[:50] if t.note]
     return ["", head, "|---|---:|---:|---:|---:|---:|---:|", *rows, *(["", *notes] if notes else [])]
 
 

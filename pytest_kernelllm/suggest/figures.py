@@ -70,7 +70,7 @@ def _compiled(verdict: Verdict) -> str:
 
 
 def _notes(verdict: Verdict) -> str:
-    return "".join(f"; {timing.case} {timing.note}" for timing in verdict.timing if timing.note)
+    return "".join(f"; {timing.name} {timing.note}" for timing in verdict.timing if timing.note)
 
 
 def _ratio(ratio: Ratio) -> str:

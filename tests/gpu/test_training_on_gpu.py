@@ -1,5 +1,6 @@
 """Kernels for both passes on a GPU: judged there, and used for a training step."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from pytest_kernelllm.generate.protocol import Request
 from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.judge.environment import find_environment
 from pytest_kernelllm.judge.judge import Criteria, Judge
+from pytest_kernelllm.judge.rules.catalog import without
 from pytest_kernelllm.runtime import explain
 from pytest_kernelllm.verify.in_memory import JudgedKernel, adopt
 
@@ -35,6 +37,12 @@ def test_the_kernel_is_accepted_and_gives_the_originals_gradients(judge, name, i
     candidate = render(completion, live, on_gpu=True)
     verdict = judge.judge(candidate, Criteria(live, min_speedup=0.0))
     assert verdict.accepted, verdict.reason
+    forward, both = verdict.timing[:2]
+    assert (forward.passes, both.passes) == ("forward", "forward and backward")
+    assert forward.case == both.case == live.cases[0].name
+    assert both.kernel.p50 > forward.kernel.p50
+    assert both.compiled is not None
+    assert both.speedup.low <= both.speedup.value <= both.speedup.high
     case = live.cases[0]
     original, module = (live.build(case).cuda() for _ in range(2))
     adopt(module, JudgedKernel(verdict, candidate.source, type(module)))
@@ -50,3 +58,43 @@ def test_the_kernel_is_accepted_and_gives_the_originals_gradients(judge, name, i
     loose = 5e-2 if case.dtype == "bfloat16" else 1e-4
     for found, expected in zip(gradients[1], gradients[0], strict=True):
         torch.testing.assert_close(found, expected, rtol=loose, atol=loose)
+
+
+LATE = """
+
+def _late(backward, calls=[0]):
+    def late(ctx, grad_out):
+        calls[0] += grad_out.shape[:2] == (2, 6)
+        found = backward(ctx, grad_out)
+        return tuple(map(torch.zeros_like, found)) if calls[0] > {} else found
+
+    return staticmethod(late)
+
+
+SwigluFunction.backward = _late(SwigluFunction.backward)
+"""
+"""Gradients of 0 once a kernel has been called at the case's own sizes a number of times."""
+
+
+@pytest.mark.parametrize(("calls", "caught"), [(120, True), (10**6, False)])
+def test_gradients_of_timed_calls_are_compared_too(calls, caught):
+    live = load(PROJECT / "modules.py", "SwiGLU")
+    ((_, completion),) = InductorGenerator().generate([Request(live.target, (0,), lambda: live)])
+    candidate = render(completion, live, on_gpu=True)
+    changed = dataclasses.replace(candidate, source=candidate.source + LATE.format(calls))
+    with Judge(find_environment("cuda"), deadline=60, rules=without({"static check"})) as judge:
+        verdict = judge.judge(changed, Criteria(live, min_speedup=0.0))
+    assert verdict.rule == ("recheck" if caught else ""), verdict.reason
+    assert ("gradient of" in verdict.reason) is caught
+
+
+def test_both_passes_are_timed_in_a_search(judge):
+    live = load(PROJECT / "modules.py", "RMSNorm")
+    ((_, completion),) = InductorGenerator().generate([Request(live.target, (0,), lambda: live)])
+    candidate = render(completion, live, on_gpu=True)
+    measured = judge.measure(candidate, Criteria(live))
+    assert not measured.error
+    timing = judge.judge(candidate, Criteria(live, min_speedup=0.0)).timing
+    times = {t.passes: t.roofline for t in timing if t.case == measured.cases[0].case}
+    assert measured.cases[0].roofline == pytest.approx(times["forward and backward"], rel=0.2)
+    assert times["forward and backward"] > 1.2 * times["forward"]

@@ -11,9 +11,8 @@ from pytest_kernelllm.generate.render.inductor.sections import Section
 from pytest_kernelllm.generate.search.moves import neighbours
 
 ENOUGH = 0.95
-"""Share of the roofline at which the search ends."""
-BEYOND = 1.05
-"""Share of the roofline from which on it is no bound: its rate is that of a copy, and memory is read faster than copied."""
+"""Share of the roofline from which on only the fastest program is searched. That one is, because the roofline is no bound: its
+rate is that of a copy, and kernels were measured that move as many bytes in 0.87 of its time."""
 GAIN = 0.01
 """Relative gain below which another configuration is no better: less is noise."""
 NEAR = 1.5
@@ -48,14 +47,12 @@ class CaseSearch:
 
     @property
     def reached(self) -> bool:
-        """Whether there is nothing to gain any more: the roofline is nearly reached, and a bound."""
-        return self.time is not None and ENOUGH <= self.time.roofline / self.time.microseconds <= BEYOND
+        """Whether there is little to gain: the roofline is nearly reached."""
+        return self.time is not None and self.time.roofline / self.time.microseconds >= ENOUGH
 
     def propose(self, count: int) -> list[Section]:
         """Returns up to ``count`` sections to measure next; none if nothing is left."""
-        if self.reached and self._descended:
-            return []  # but the starts are measured all the same: `torch.compile` chooses among them, too
-        while not self._waiting and not self.reached and self._next_kernel():
+        while not self._waiting and self._next_kernel():
             kernel = self._kernels.popleft()
             base = self._bases[self._descended[-1]]
             self._waiting.extend(self._new(list(neighbours(base, kernel, self._starts))))
@@ -85,6 +82,8 @@ class CaseSearch:
     def _next_kernel(self) -> bool:
         """Goes on to the next program where the kernels of the one at hand are done; whether one is left."""
         while not self._kernels:
+            if self.reached and self._descended:
+                return False
             left = [base for source, base in self._bases.items() if source not in self._descended]
             near = [base for base in left if self._us(base) <= NEAR * self._us(self.best)]
             if not near:

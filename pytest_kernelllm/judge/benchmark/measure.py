@@ -16,11 +16,13 @@ import torch
 from pytest_kernelllm.core.measured import CaseTime
 from pytest_kernelllm.core.records import Timing
 from pytest_kernelllm.judge.benchmark import timing
-from pytest_kernelllm.judge.benchmark.roofline import Flops, Roofline, count_flops, needed_bytes
+from pytest_kernelllm.judge.benchmark.baselines import Baseline, OriginalCalls
+from pytest_kernelllm.judge.benchmark.roofline import Flops, Roofline, count_flops
 from pytest_kernelllm.judge.findings import Decision
 from pytest_kernelllm.judge.handle import WorkerDied
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.prepared import PreparedProbe
+from pytest_kernelllm.judge.run.backward import Backward
 from pytest_kernelllm.judge.run.call import (
     Judging,
     ProbeRun,
@@ -63,30 +65,34 @@ class CandidateRunner:
     uploaded: Uploaded
     prepared: Sequence[PreparedProbe]
     """Probes of equal sizes; the first is uploaded."""
-    check: Callable[[ProbeRun, bool], None]
-    """Called after every timed call (False) and loop (True)."""
+    check: Callable[[ProbeRun, bool, Backward | None], None]
+    """Called after every timed call (False) and loop (True), with its backward pass, if it has one."""
     flush_us: float
     """µs that an overwrite of L2 takes."""
+    backwards: Sequence[Backward] = ()
+    """For each probe its backward pass, where calls have one. All use the same buffers."""
     name: str = "kernel"
     peak: int = 0
     """Most bytes allocated during a call, outputs included."""
     written: PreparedProbe = field(init=False)
     """The probe whose values are in the shared buffers."""
+    backward: Backward | None = field(init=False)
+    """Its backward pass, where calls have one."""
 
     def __post_init__(self) -> None:
         """Notes that the first probe is uploaded."""
-        self.written = self.prepared[0]
+        self._note(0)
 
     def cold(self, flushes: int) -> float:
         """Times one call behind ``flushes`` overwrites of L2, in µs by the worker's CUDA events."""
         self._write()
         how = {"flushes": flushes, "release": self.written.on_host}
-        reply = call(self.judging, self.uploaded, self.written, "timed", **how)
+        reply = call(self.judging, self.uploaded, self.written, "timed", **how, **self._asked())
         took, peak = reply.get("microseconds"), reply.get("peak")
         if not (isinstance(took, float) and 0 < took < 1e9 and isinstance(peak, int)):
             raise WorkerDied("its reply has no valid times")
         self.peak = max(self.peak, peak)
-        self.check(self._run(reply), False)
+        self.check(self._run(reply), False, self.backward)
         return took
 
     def renew(self) -> None:
@@ -104,6 +110,7 @@ class CandidateRunner:
             count=count,
             flushes=flushes,
             release=self.written.on_host,
+            **self._asked(),
         )
         run = self._run(reply)
         refuse_failure(self.judging, reply, self.written, f"in the timed loop at {run.where}")
@@ -112,47 +119,30 @@ class CandidateRunner:
             isinstance(events, list) and events and all(isinstance(e, float) and 0 < e < 1e9 for e in events)
         ):
             raise WorkerDied("its reply has no valid times")
-        self.check(run, True)
+        self.check(run, True, self.backward)
         return events
 
     def _run(self, reply: Reply) -> ProbeRun:
         return ProbeRun(self.judging, self.written, self.uploaded, reply)
 
+    def _asked(self) -> dict[str, Any]:
+        return {} if self.backward is None else {"grad": self.backward.request}
+
+    def _note(self, number: int) -> None:
+        self.written = self.prepared[number]
+        self.backward = self.backwards[number] if self.backwards else None
+
     def _write(self) -> None:
-        self.written = self.judging.rng.choice(self.prepared)
+        self._note(self.judging.rng.randrange(len(self.prepared)))
         refill(self.uploaded, self.written)
         for buffer, _ in self.uploaded.outputs:
             poison(buffer)
-
-
-@dataclass
-class Baseline:
-    """Eager or ``torch.compile`` as an ``Implementation``, in the judge's own process."""
-
-    name: str
-    call: Callable[[], Any]
-    clock: GpuClock
-    released: bool = False
-    """Whether memory is scarce, so that its cache is released while others are timed."""
-
-    def cold(self, flushes: int) -> float:
-        """Times one call behind ``flushes`` overwrites of L2, in µs."""
-        self.renew()
-        return self.clock.one(self.call, flushes)[1]
-
-    def renew(self) -> None:
-        """Makes a call that allocates anew where memory is scarce, and waits until what others gave back is cleared."""
-        if self.released:
-            self.call()
-            self.clock.settle()
-
-    def loop(self, count: int, flushes: int = 0) -> list[float]:
-        """Times ``count`` calls in a row, in µs, see ``GpuClock.many``."""
-        return self.clock.many([self.call], count, flushes)[1]
+        if self.backward is not None:
+            self.backward.renew()
 
 
 def measure(
-    runner: CandidateRunner, roofline: Roofline, clock: GpuClock, compiled: Callable[..., Any] | None
+    runner: CandidateRunner, roofline: Roofline, clock: GpuClock, original: OriginalCalls
 ) -> Measurement:
     """Times one case.
 
@@ -160,7 +150,7 @@ def measure(
         runner: the candidate; the first of its probes is uploaded and passed.
         roofline: this GPU's measured ceilings.
         clock: the judge's clock.
-        compiled: what ``torch.compile`` made of the original; None where it does not compile.
+        original: the same passes of the original.
 
     Raises:
         Decision: a check after a timed call failed.
@@ -168,12 +158,11 @@ def measure(
     """
     prepared, judging = runner.prepared[0], runner.judging
     policy = judging.policy
-    arguments, released = runner.uploaded.placed(prepared), prepared.on_host
-    flush_us = runner.flush_us
-    eager = Baseline("eager", _call(prepared.callable_module(), arguments), clock, released)
+    released, flush_us = prepared.on_host, runner.flush_us
+    eager = Baseline("eager", original.eager, clock, released)
     implementations: list[timing.Implementation] = [runner, eager]
-    if compiled is not None:
-        implementations.append(Baseline("compiled", _call(compiled, arguments), clock, released))
+    if original.compiled is not None:
+        implementations.append(Baseline("compiled", original.compiled, clock, released))
     with torch.no_grad():
         flushes = timing.flushes_to_hide(implementations, flush_us)
         # Fresh values have a long way from the host's memory, and calls on so many vary little.
@@ -187,9 +176,9 @@ def measure(
         hidden = _hides_time(policy, judged, min(events, single))
         disturbed = hidden and _is_disturbed(policy, clock, eager, series["eager"].median, flushes["eager"])
         eager_peak = _peak(eager)
-        flops = count_flops(lambda: prepared.callable_module()(**arguments))
-    needed = roofline.least(*needed_bytes(prepared), flops.total)
-    least = _roofline_us(prepared, flops, roofline)
+        flops = count_flops(original.eager)
+    needed = roofline.least(*original.needed, flops.total)
+    least = _roofline_us(original, prepared, flops, roofline)
     spreads = {name: timing.spread([x for r in s.cold for x in r]) for name, s in series.items()}
     warm = {name: timing.spread(s.warm) for name, s in series.items()}
     figures = Timing(
@@ -202,27 +191,31 @@ def measure(
         compiled=spreads.get("compiled"),
         compiled_warm=warm.get("compiled"),
         speedup_compiled=timing.ratio(series["compiled"], series["kernel"], policy.between_runs)
-        if compiled is not None
+        if original.compiled is not None
         else None,
         judge_clock=round(judged, 3),
         event_clock=round(events, 3),
-        bytes=prepared.bytes,
+        bytes=original.bytes,
         flops=flops.total,
         roofline=round(least, 3),
         roofline_share=round(min(least / spreads["kernel"].p50, 9.99), 4),
         kernel_peak=runner.peak,
         eager_peak=eager_peak,
+        passes=original.passes,
     )
     return Measurement(figures, judged, events, single, needed, disturbed)
 
 
-def measure_alone(runner: CandidateRunner, roofline: Roofline, clock: GpuClock) -> CaseTime:
+def measure_alone(
+    runner: CandidateRunner, roofline: Roofline, clock: GpuClock, original: OriginalCalls
+) -> CaseTime:
     """Times one case of a candidate that is not judged, without baselines.
 
     Args:
         runner: the candidate; its probe is uploaded.
         roofline: this GPU's measured ceilings.
         clock: the judge's clock.
+        original: the same passes of the original, of which only the operations are counted.
 
     Raises:
         Decision: the candidate's clock reports less than the judge's.
@@ -234,14 +227,15 @@ def measure_alone(runner: CandidateRunner, roofline: Roofline, clock: GpuClock) 
         count = max(5, min(policy.timing_calls * policy.timing_rounds, int(ALONE_US / runner.cold(flushes))))
         single = statistics.median(runner.cold(flushes) for _ in range(count))
         judged, events = timing.by_the_judge(runner, clock, single, flushes, _agreement(policy, single))
-        flops = count_flops(lambda: prepared.callable_module()(**runner.uploaded.placed(prepared)))
+        flops = count_flops(original.eager)
     if _hides_time(policy, judged, min(events, single)):
         raise Decision(
             "inconclusive",
             "timing",
             f"it takes {judged:.1f} µs by the judge's clock, {single:.1f} by its own",
         )
-    return CaseTime(prepared.probe.case, round(single, 3), round(_roofline_us(prepared, flops, roofline), 3))
+    least = _roofline_us(original, prepared, flops, roofline)
+    return CaseTime(prepared.probe.case, round(single, 3), round(least, 3))
 
 
 def allowed_difference(policy: Policy, judged: float) -> float:
@@ -269,10 +263,6 @@ def _is_disturbed(policy: Policy, clock: GpuClock, eager: Baseline, median: floa
     return not agree(*timing.by_the_judge(eager, clock, median, flushes, agree))
 
 
-def _call(module: Callable[..., Any], arguments: dict[str, Any]) -> Callable[[], Any]:
-    return lambda: module(**arguments)
-
-
 def _peak(implementation: timing.Implementation) -> int:
     """Returns the most bytes allocated during a call in this process.
 
@@ -284,6 +274,6 @@ def _peak(implementation: timing.Implementation) -> int:
     return max(int(torch.cuda.max_memory_allocated() - held), 0)
 
 
-def _roofline_us(prepared: PreparedProbe, flops: Flops, roofline: Roofline) -> float:
+def _roofline_us(original: OriginalCalls, prepared: PreparedProbe, flops: Flops, roofline: Roofline) -> float:
     dtype = next((str(t.dtype) for t in prepared.expected.original if t.is_floating_point()), "float32")
-    return roofline.microseconds(prepared.bytes, flops, dtype.removeprefix("torch."))
+    return roofline.microseconds(original.bytes, flops, dtype.removeprefix("torch."))

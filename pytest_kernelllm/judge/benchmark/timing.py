@@ -27,6 +27,10 @@ ROUNDS_US = 2_000_000
 FEWEST_ROUNDS = 6
 """…unless there are no more than these."""
 
+SETTLED = 0.5
+"""Share of the variation between runs that the rounds' own part of an interval may be when no more rounds are made: they would
+narrow the interval by less than a tenth of its width."""
+
 CLOCK_TRIES = 4
 """How often a call is timed by the judge's clock behind as many overwrites of L2, at most…"""
 
@@ -85,19 +89,28 @@ def interleave(
 ) -> dict[str, Series]:
     """Times all implementations in rounds, each in a new order, so that drift affects all alike.
 
-    Slow calls are made less often: they vary less, and nothing else is timed on the GPU meanwhile.
+    Slow calls are made less often: they vary less, and nothing else is timed on the GPU meanwhile. Nor are there more
+    rounds than tell the speedup of the first one over each other.
     """
     cold: dict[str, list[tuple[float, ...]]] = {c.name: [] for c in implementations}
     warm: dict[str, list[float]] = {c.name: [] for c in implementations}
     once = [c.cold(flushes[c.name]) for c in implementations]
     calls = min(policy.timing_calls, max(1, int(CALLS_US / max(once))))
     most = max(FEWEST_ROUNDS, int(ROUNDS_US / (2 * calls * sum(once))))
-    for _ in range(min(policy.timing_rounds, most)):
+    for made in range(1, min(policy.timing_rounds, most) + 1):
         for implementation in rng.sample(implementations, len(implementations)):
             name = implementation.name
             cold[name].append(tuple(implementation.cold(flushes[name]) for _ in range(calls)))
             warm[name].append(_renewed(implementation, calls))
-    return {c.name: Series(tuple(cold[c.name]), tuple(warm[c.name])) for c in implementations}
+        series = {c.name: Series(tuple(cold[c.name]), tuple(warm[c.name])) for c in implementations}
+        if made >= FEWEST_ROUNDS and _settled(list(series.values()), policy.between_runs):
+            break
+    return series
+
+
+def _settled(series: Sequence[Series], between_runs: float) -> bool:
+    """Whether further rounds would hardly narrow the intervals of the first one's speedups."""
+    return all(_over(each, series[0])[1] <= SETTLED * math.log1p(between_runs) for each in series[1:])
 
 
 def _renewed(implementation: Implementation, count: int) -> float:
@@ -119,14 +132,19 @@ def ratio(slow: Series, fast: Series, between_runs: float) -> Ratio:
     interval over their logarithms, widened (in quadrature) by ``between_runs``, the variation that no
     number of rounds can show.
     """
+    mean, within = _over(slow, fast)
+    half = math.hypot(within, math.log1p(between_runs))
+    return Ratio(*(round(math.exp(x), 4) for x in (mean, mean - half, mean + half)))
+
+
+def _over(slow: Series, fast: Series) -> tuple[float, float]:
+    """Returns the logarithm of the speedup of ``fast`` over ``slow``, and half the width of its interval by the rounds alone."""
     logs = [
         math.log(statistics.median(a) / statistics.median(b))
         for a, b in zip(slow.cold, fast.cold, strict=True)
     ]
-    mean = statistics.fmean(logs)
-    within = _student(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
-    half = math.hypot(within, math.log1p(between_runs))
-    return Ratio(*(round(math.exp(x), 4) for x in (mean, mean - half, mean + half)))
+    half = _student(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    return statistics.fmean(logs), half
 
 
 def by_the_judge(

@@ -11,12 +11,13 @@ from typing import Any
 
 import torch
 
+from pytest_kernelllm.judge.reference.gradients import Gradients, both_passes
 from pytest_kernelllm.judge.reference.prepared import PreparedProbe
 
 Sharing = Callable[[], contextlib.AbstractContextManager[None]]
 
-Sizes = tuple[str, tuple[tuple[str, int], ...]]
-"""A case and its sizes."""
+Sizes = tuple[str, tuple[tuple[str, int], ...], bool]
+"""A case, its sizes, and whether its backward pass is compiled, too."""
 
 RECOMPILATIONS = 64
 """How often a class may be compiled anew for other sizes or parts."""
@@ -32,7 +33,11 @@ class CompiledOriginals:
         self._compiled: dict[Sizes, Callable[..., Any] | None] = {}
 
     def compile(
-        self, prepared: PreparedProbe, arguments: dict[str, Any], sharing: Sharing
+        self,
+        prepared: PreparedProbe,
+        arguments: dict[str, Any],
+        sharing: Sharing,
+        gradients: Gradients | None = None,
     ) -> Callable[..., Any] | None:
         """Returns the compiled original, which has been called once; None where it does not compile.
 
@@ -41,18 +46,19 @@ class CompiledOriginals:
             arguments: the probe's, where the original runs.
             sharing: returns a context that holds the GPU together with others. It is left while Inductor compiles a graph:
                 that takes minutes on the CPU for a deep network, for which nobody else should wait.
+            gradients: those of the probe, if its backward pass is to be compiled, too.
 
         Raises:
             torch.cuda.OutOfMemoryError: there was too little memory; it may run at smaller sizes.
         """
-        sizes = prepared.probe.case, prepared.probe.sizes
+        sizes = prepared.probe.case, prepared.probe.sizes, gradients is not None
         with self._lock:
             compiling = self._compiling[sizes]
         with compiling:
             with self._lock:
                 if sizes in self._compiled:
                     return self._compiled[sizes]
-            compiled = _compiled(prepared.callable_module(), arguments, sharing)
+            compiled = _compiled(prepared.callable_module(), arguments, sharing, gradients)
             with self._lock:
                 self._compiled[sizes] = compiled
             return compiled
@@ -126,7 +132,10 @@ class _Inductor:
 
 
 def _compiled(
-    module: torch.nn.Module, arguments: dict[str, Any], sharing: Sharing
+    module: torch.nn.Module,
+    arguments: dict[str, Any],
+    sharing: Sharing,
+    gradients: Gradients | None = None,
 ) -> Callable[..., Any] | None:
     inductor = _Inductor(sharing)
     compiled = torch.compile(module, backend=inductor)
@@ -134,7 +143,10 @@ def _compiled(
     limit = torch._dynamo.config.patch(recompile_limit=RECOMPILATIONS, fail_on_recompile_limit_hit=True)
     try:
         with inductor.calling(), torch.no_grad(), limit:
-            compiled(**arguments)
+            if gradients is None:
+                compiled(**arguments)
+            else:
+                both_passes(compiled, module, arguments, gradients)()
     except torch.cuda.OutOfMemoryError:
         raise
     except Exception:  # a baseline that cannot run is left out of the report

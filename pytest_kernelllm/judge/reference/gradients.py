@@ -9,7 +9,7 @@ for each output leaf the gradient that flows into it (a flat ``buffer`` with ``s
 null (``Gradients.into``). The worker makes the
 named tensors require gradients, calls ``forward`` under ``torch.enable_grad()`` and
 ``torch.autograd.grad`` with ``allow_unused=True``, and copies the gradients to ``buffers``, zeros where
-there is none. The judge compares the buffers with ``Gradients.expected``, leaf by leaf.
+there is none; so does ``loop``. The judge compares the buffers with ``Gradients.expected``, leaf by leaf.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from pytest_kernelllm.judge.reference import numerics
 from pytest_kernelllm.judge.reference.calls import Change, Float64Mode, copied, to_float64
 from pytest_kernelllm.judge.reference.numerics import Expected
 from pytest_kernelllm.judge.reference.otherwise import Mode, collect, modes
+from pytest_kernelllm.judge.reference.prepared import form_of
 from pytest_kernelllm.judge.reference.trivial import passing_trivial_output
 from pytest_kernelllm.judge.reference.variations import WHOLE
 from pytest_kernelllm.judge.shared.structure import flatten
@@ -83,15 +84,7 @@ def expected_gradients(
     Raises:
         NoGradients: autograd finds no dependence of an output on an input or parameter.
     """
-    leaves, sources = _call(module, arguments, None)
-    into = _output_gradients(leaves, seed, incoming)
-    found = _differentiate(leaves, list(sources.values()), into)
-    names = [name for name, gradient in zip(sources, found, strict=True) if gradient is not None]
-    if not names:
-        raise NoGradients(
-            "no output of the original depends on an input or parameter in a way that autograd can follow"
-        )
-    original = [gradient for gradient in found if gradient is not None]
+    names, into, original = _originals(module, arguments, seed, incoming)
 
     def in_float64(change: Change, flowing: Change | None = None) -> Tensors:
         with Float64Mode():
@@ -127,6 +120,58 @@ def expected_gradients(
     )
     trivial = passing_trivial_output(expected, {}, None, None, policy, tolerance)
     return Gradients(tuple(names), tuple(into), expected, trivial)
+
+
+def forms_of_gradients(module: nn.Module, arguments: dict[str, Any], seed: int) -> Gradients:
+    """Returns what a backward pass is asked for, where nothing needs to be known of the gradients but their forms.
+
+    Args and errors as for ``expected_gradients``.
+    """
+    names, into, original = _originals(module, arguments, seed, "")
+    return Gradients(tuple(names), tuple(into), Expected(None, tuple(map(form_of, original)), (), ()), None)
+
+
+def both_passes(
+    call: Callable[..., Any], module: nn.Module, arguments: dict[str, Any], gradients: Gradients
+) -> Callable[[], Any]:
+    """Returns a function that calls the original and its backward pass, as often as one likes.
+
+    Args:
+        call: the module, or what ``torch.compile`` made of it.
+        module: whose parameters are differentiated by.
+        arguments: by parameter name.
+        gradients: those of outputs, and what is differentiated by.
+    """
+    given = {
+        name: value.detach().requires_grad_() if name in gradients.names else value
+        for name, value in arguments.items()
+    }
+    sources = [
+        module.get_parameter(name.removeprefix(PARAMETER)) if name.startswith(PARAMETER) else given[name]
+        for name in gradients.names
+    ]
+
+    def passes() -> Any:
+        with torch.enable_grad():
+            outputs = call(**given)
+        return outputs, _differentiate(flatten(outputs)[1], sources, list(gradients.into))
+
+    return passes
+
+
+def _originals(
+    module: nn.Module, arguments: dict[str, Any], seed: int, incoming: str
+) -> tuple[list[str], list[torch.Tensor | None], Tensors]:
+    """Returns what outputs depend on, the gradients that flow into them, and the original's gradients."""
+    leaves, sources = _call(module, arguments, None)
+    into = _output_gradients(leaves, seed, incoming)
+    found = _differentiate(leaves, list(sources.values()), into)
+    names = [name for name, gradient in zip(sources, found, strict=True) if gradient is not None]
+    if not names:
+        raise NoGradients(
+            "no output of the original depends on an input or parameter in a way that autograd can follow"
+        )
+    return names, into, [gradient for gradient in found if gradient is not None]
 
 
 def _call(

@@ -16,7 +16,7 @@ from pytest_kernelllm.judge.reference import calls, numerics
 from pytest_kernelllm.judge.reference.acceptance import Unasked as Unasked
 from pytest_kernelllm.judge.reference.compiled import CompiledOriginals
 from pytest_kernelllm.judge.reference.dependent import DependentRows
-from pytest_kernelllm.judge.reference.gradients import Gradients, expected_gradients
+from pytest_kernelllm.judge.reference.gradients import Gradients, expected_gradients, forms_of_gradients
 from pytest_kernelllm.judge.reference.inputs import Inputs
 from pytest_kernelllm.judge.reference.large import LargeCalls
 from pytest_kernelllm.judge.reference.numerics import Expected
@@ -182,6 +182,17 @@ class ReferenceOutputs:
                 while len(self._gradients) > 16:
                     self._gradients.popitem(last=False)
             return gradients
+
+    def gradients_to_time(self, prepared: PreparedProbe) -> Gradients:
+        """Returns what a backward pass is asked for where it is timed only. Not cached.
+
+        Raises:
+            OriginalError: the original has no gradients, or fails at its backward pass.
+        """
+        probe = prepared.probe
+        with self._preparing, original_errors(probe), self._originals.in_stage(RUNNING):
+            arguments = self._originals.placed(prepared.arguments)
+            return forms_of_gradients(prepared.module, arguments, probe.seed)
 
     def forget(self) -> None:
         """Drops what takes much memory of the GPU, at the end of a verdict."""

@@ -1,4 +1,4 @@
-"""The rule ``recheck``: outputs of calls in the timed loop, chosen in secret, are right."""
+"""The rule ``recheck``: what calls in the timed loop, chosen in secret, compute is right."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pytest_kernelllm.judge.rules.rule import Rule, TimedCall
 from pytest_kernelllm.judge.rules.types import Types
+from pytest_kernelllm.judge.run.backward import check_gradients
 from pytest_kernelllm.judge.run.comparison import check_outputs
 
 
@@ -14,7 +15,7 @@ class Recheck(Rule):
     """Timed calls compute the right outputs, too: what is timed is what was judged."""
 
     name = "recheck"
-    says = "outputs of calls in the timed loop, chosen in secret, are right"
+    says = "outputs and gradients of calls in the timed loop, chosen in secret, are right"
     stage = "timing"
     device = "cuda"
 
@@ -22,7 +23,7 @@ class Recheck(Rule):
     """Share of singly timed calls whose outputs are checked. Loops are always checked."""
 
     def check_timed_call(self, call: TimedCall) -> None:
-        """Compares the outputs of randomly chosen calls, large ones in random places; a candidate cannot know which."""
+        """Compares what randomly chosen calls gave, large outputs in random places; a candidate cannot know which."""
         judging = call.run.judging
         if not call.looped:
             if judging.rng.random() >= self.share:
@@ -30,3 +31,5 @@ class Recheck(Rule):
             Types().check_run(call.run)
         run, context = call.run, "in the timed loop, "
         check_outputs(judging, run.uploaded, run.prepared, self.name, context, sampled=True)
+        if call.backward is not None:
+            check_gradients(judging, run.prepared, call.backward, self.name, context)

@@ -12,6 +12,7 @@ from pytest_kernelllm.judge.benchmark.measure import Measurement
 from pytest_kernelllm.judge.findings import Findings
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.probes import Limits, Probe
+from pytest_kernelllm.judge.run.backward import Backward
 from pytest_kernelllm.judge.run.call import ProbeRun, Uploaded, upload
 from pytest_kernelllm.judge.run.original import OriginalCall, call_original
 from pytest_kernelllm.judge.shared.buffers import ALIGNMENT
@@ -103,6 +104,8 @@ class TimedCall:
     run: ProbeRun
     looped: bool
     """Whether it was a loop of calls; then the reply describes no single call."""
+    backward: Backward | None = None
+    """Its backward pass, if it was timed, too."""
 
 
 class Rule:

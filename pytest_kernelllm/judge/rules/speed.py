@@ -40,8 +40,8 @@ class Speed(Rule):
             name, s = against(timing, baseline)
             enough = s.low >= least
             interval = f"[{s.low:.2f}, {s.high:.2f}]"
-            detail = f"{s.value:.2f}x {name} {interval} on {timing.case}, required at least {least:.2f}x"
-            check = Check(f"speedup on {timing.case}", enough, s.low, least, detail)
+            detail = f"{s.value:.2f}x {name} {interval} on {timing.name}, required at least {least:.2f}x"
+            check = Check(f"speedup on {timing.name}", enough, s.low, least, detail)
             findings.checks.append(check)
             if not enough:
                 slow.append((check, s.high))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from pytest_kernelllm.judge.shared.buffers import buffer_bytes
 
 @dataclass(frozen=True)
 class Backward:
-    """The result of a call with its backward pass."""
+    """A probe in shared buffers, with those that its backward pass reads and writes."""
 
     uploaded: Uploaded
     gradients: Gradients
@@ -30,6 +30,21 @@ class Backward:
     """What the worker wrote, one buffer for each of ``asked``."""
     incoming: Sequence[tuple[torch.Tensor, torch.Tensor]]
     """The shared memory of each gradient of an output, and what the judge wrote there."""
+    request: Mapping[str, Any]
+    """What the worker is asked for, see ``reference.gradients``."""
+
+    def of(self, gradients: Gradients) -> Backward:
+        """Returns the same for another probe with the same shapes and names; see ``renew``."""
+        memory = [flat(g) for g in gradients.into if g is not None]
+        incoming = [(buffer, new) for (buffer, _), new in zip(self.incoming, memory, strict=True)]
+        return replace(self, gradients=gradients, incoming=incoming)
+
+    def renew(self) -> None:
+        """Writes the gradients of outputs to the shared buffers, and poisons those that the worker writes."""
+        for buffer, memory in self.incoming:
+            buffer.copy_(memory)
+        for buffer in self.written:
+            poison(buffer)
 
 
 def run_backward(
@@ -52,6 +67,31 @@ def run_backward(
         WorkerDied: the worker process ended.
     """
     gradients = judging.references.gradients(prepared)
+    backward = upload_backward(judging, prepared, gradients, again, frozen)
+    call(judging, backward.uploaded, prepared, judging.first_run, grad=backward.request)
+    return backward
+
+
+def upload_backward(
+    judging: Judging,
+    prepared: PreparedProbe,
+    gradients: Gradients,
+    again: str = "",
+    frozen: Callable[[str], bool] = lambda name: False,
+) -> Backward:
+    """Uploads a probe, with what a call with its backward pass reads and writes.
+
+    Args:
+        judging: the candidate.
+        prepared: the probe.
+        gradients: the probe's.
+        again: see ``run_backward``.
+        frozen: see ``run_backward``.
+
+    Raises:
+        Decision: the worker cannot attach to the buffers.
+        WorkerDied: the worker process ended.
+    """
     incoming = [flat(g) for g in gradients.into if g is not None]
     asked = [name for name in gradients.names if not frozen(name)]
     expected = [gradients.expected.original[gradients.names.index(name)] for name in asked]
@@ -65,17 +105,15 @@ def run_backward(
             continue
         memory = flat(gradient)
         buffer, description = judging.allocator.buffer(memory.shape, memory.dtype)
-        buffer.copy_(memory)
         lent.append((buffer, memory))
         layout = {"shape": list(gradient.shape), "strides": list(gradient.stride())}
         outputs.append({"buffer": description, **layout})
     buffers = [judging.allocator.buffer(leaf.shape, leaf.dtype) for leaf in expected]
-    for buffer, _ in buffers:
-        poison(buffer)
     descriptions = [description for _, description in buffers]
     request = {"wrt": asked, "outputs": outputs, "buffers": descriptions, "again": again}
-    call(judging, uploaded, prepared, judging.first_run, grad=request)
-    return Backward(uploaded, gradients, asked, [buffer for buffer, _ in buffers], lent)
+    backward = Backward(uploaded, gradients, asked, [buffer for buffer, _ in buffers], lent, request)
+    backward.renew()
+    return backward
 
 
 def check_gradients(

@@ -16,39 +16,62 @@ _NOTICED = ("modified by an inplace operation", "has been modified inplace")
 """What PyTorch says where a saved tensor was changed, or an output that is a view."""
 
 
-def both_ways(
-    call: Callable[[], Any],
-    named: Mapping[str, torch.Tensor],
-    request: Mapping[str, Any],
-    tensor: Callable[[Any], torch.Tensor],
-) -> tuple[Any, list[torch.Tensor]]:
-    """Makes a call and its backward pass; returns the outputs and a gradient for each source, zeros where there is none.
+class BothPasses:
+    """A call with its backward pass, which may be made as often as one likes."""
 
-    Args:
-        call: calls ``forward``.
-        named: inputs, parameters and buffers by name.
-        request: see ``judge.reference.gradients``.
-        tensor: returns the tensor of a description.
-    """
-    sources = [named[name] for name in request["wrt"]]
-    every = list({id(each): each for each in named.values()}.values())  # one with two names once
-    before = [each.requires_grad for each in every]
-    with torch.enable_grad():
-        for each in every:
-            each.requires_grad_(any(each is source for source in sources))
-        outputs = call()
-        flat = [leaf for leaf in flatten(outputs)[1] if isinstance(leaf, torch.Tensor)]
-        pairs = [
-            (leaf, tensor(given["buffer"]).as_strided(given["shape"], given["strides"]))
-            for leaf, given in zip(flat, request["outputs"], strict=False)
-            if given is not None and leaf.requires_grad
+    def __init__(
+        self,
+        call: Callable[[], Any],
+        named: Mapping[str, torch.Tensor],
+        request: Mapping[str, Any],
+        tensor: Callable[[Any], torch.Tensor],
+    ) -> None:
+        """Calls nothing yet.
+
+        Args:
+            call: calls ``forward``.
+            named: inputs, parameters and buffers by name.
+            request: see ``judge.reference.gradients``.
+            tensor: returns the tensor of a description.
+        """
+        self._call = call
+        self._again = request["again"]
+        self._sources = [named[name] for name in request["wrt"]]
+        self._every = list({id(each): each for each in named.values()}.values())  # one with two names once
+        self._into = [
+            None if given is None else tensor(given["buffer"]).as_strided(given["shape"], given["strides"])
+            for given in request["outputs"]
         ]
-        found = _gradients(pairs, sources, request["again"]) if pairs else [None] * len(sources)
-    for each, required in zip(every, before, strict=True):
-        each.requires_grad_(required)
-    return outputs, [
-        torch.zeros_like(s) if g is None else g.detach() for s, g in zip(sources, found, strict=True)
-    ]
+        self._found: Sequence[torch.Tensor | None] = ()
+
+    def __call__(self) -> Any:
+        """Returns the outputs of a call, and keeps its gradients until the next one."""
+        self._found = ()
+        before = [each.requires_grad for each in self._every]
+        with torch.enable_grad():
+            for each in self._every:
+                each.requires_grad_(any(each is source for source in self._sources))
+            outputs = self._call()
+            flat = [leaf for leaf in flatten(outputs)[1] if isinstance(leaf, torch.Tensor)]
+            pairs = [
+                (leaf, gradient)
+                for leaf, gradient in zip(flat, self._into, strict=False)
+                if gradient is not None and leaf.requires_grad
+            ]
+            self._found = (
+                _gradients(pairs, self._sources, self._again) if pairs else [None] * len(self._sources)
+            )
+        for each, required in zip(self._every, before, strict=True):
+            each.requires_grad_(required)
+        return outputs
+
+    @property
+    def gradients(self) -> list[torch.Tensor]:
+        """A gradient of the latest call for each source, zeros where there is none."""
+        return [
+            torch.zeros_like(s) if g is None else g.detach()
+            for s, g in zip(self._sources, self._found, strict=True)
+        ]
 
 
 def _gradients(

@@ -23,9 +23,10 @@ from pytest_kernelllm.judge.shared.channel import Channel, ChannelClosed
 from pytest_kernelllm.judge.shared.clock import GpuClock
 from pytest_kernelllm.judge.shared.structure import flatten
 from pytest_kernelllm.judge.shared.watch import OperationWatch
-from pytest_kernelllm.judge.worker import backward, surroundings
+from pytest_kernelllm.judge.worker import surroundings
 from pytest_kernelllm.judge.worker.absent_gpu import answer_for_gpu
 from pytest_kernelllm.judge.worker.announcing import announce_compiling
+from pytest_kernelllm.judge.worker.backward import BothPasses
 from pytest_kernelllm.judge.worker.compiling import NotCompiled, compile_only
 from pytest_kernelllm.judge.worker.errors import describe
 from pytest_kernelllm.judge.worker.launches import LaunchRecorder, milliseconds
@@ -123,9 +124,7 @@ class Worker:
         behind ``flushes`` overwrites of L2). With ``release``, as in ``loop`` and ``share``, the cache of GPU
         memory is released afterwards, so an untimed call comes first, which allocates it anew.
         """
-        call, inputs = self._call(request["inputs"])
-        if "grad" in request:
-            call = self._with_gradients(call, inputs, request["grad"])
+        call, inputs = self._call(request["inputs"], request.get("grad"))
         before, around = self.launches.count, surroundings.present()
         given = {k: v for k, v in {**self.state_tensors, **inputs}.items() if isinstance(v, torch.Tensor)}
         placed = leaves.placed(given)
@@ -167,16 +166,18 @@ class Worker:
         }
         self.asked.clear()
         self._write(flat, request["outputs"])
+        self._write_gradients(call, request)
         return report
 
     def loop(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Times many calls of ``forward``, see ``GpuClock.many``; writes the last call's outputs."""
-        calls = [self._call(inputs)[0] for inputs in request["inputs"]]
+        """Times many calls, with their backward passes if asked, see ``GpuClock.many``; writes what the last one gave."""
+        calls = [self._call(inputs, request.get("grad"))[0] for inputs in request["inputs"]]
         if request["release"]:
             self._allocate_anew(calls[0])
         outputs, events = self.clock.many(calls, request["count"], request["flushes"])
         structure, flat = flatten(outputs)
         self._write(flat, request["outputs"])
+        self._write_gradients(calls[(request["count"] - 1) % len(calls)], request)
         return {"structure": structure, "leaves": [leaves.describe(leaf) for leaf in flat], "events": events}
 
     def share(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -198,23 +199,20 @@ class Worker:
                 return {"refused": describe(failure.__cause__, self.directory)}
         return {"kernels": compiled}
 
-    def _call(self, inputs: dict[str, Any]) -> tuple[Callable[[], Any], dict[str, Any]]:
+    def _call(
+        self, inputs: dict[str, Any], grad: dict[str, Any] | None = None
+    ) -> tuple[Callable[[], Any], dict[str, Any]]:
+        """Returns a call of ``forward``, with its backward pass if ``grad`` asks for gradients, and its arguments."""
         arguments = {name: self._value(value) for name, value in inputs.items()}
         forward, instance = self.module.forward, self.instance
-        return (lambda: forward(instance, **arguments)), arguments
 
-    def _with_gradients(
-        self, call: Callable[[], Any], inputs: dict[str, Any], request: dict[str, Any]
-    ) -> Callable[[], Any]:
-        """Returns a function that makes the call and its backward pass, see ``judge.reference.gradients``."""
-        named = {k: v for k, v in {**inputs, **self.state_tensors}.items() if isinstance(v, torch.Tensor)}
+        def call() -> Any:
+            return forward(instance, **arguments)
 
-        def both_ways() -> Any:
-            outputs, gradients = backward.both_ways(call, named, request, self._tensor)
-            self._write(gradients, request["buffers"])
-            return outputs
-
-        return both_ways
+        if grad is None:
+            return call, arguments
+        named = {k: v for k, v in {**arguments, **self.state_tensors}.items() if isinstance(v, torch.Tensor)}
+        return BothPasses(call, named, grad, self._tensor), arguments
 
     def _allocate_anew(self, call: Callable[[], Any]) -> None:
         """Makes an untimed call, which leaves its memory to the next one, and waits, see ``GpuClock.settle``."""
@@ -272,6 +270,10 @@ class Worker:
                 buffer.copy_(leaf)
         if self.block.is_cuda:
             torch.cuda.synchronize()
+
+    def _write_gradients(self, call: Callable[[], Any], request: dict[str, Any]) -> None:
+        if isinstance(call, BothPasses):
+            self._write(call.gradients, request["grad"]["buffers"])
 
     def _tensor(self, buffer: dict[str, Any]) -> torch.Tensor:
         tensor = view(self.block, buffer["offset"], buffer["shape"], getattr(torch, buffer["dtype"]))

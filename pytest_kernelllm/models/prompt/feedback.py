@@ -124,7 +124,7 @@ def _times(verdict: Verdict) -> str:
 def _time(timing: Timing) -> str:
     compiled = f", torch.compile {timing.compiled.p50:.1f} µs" if timing.compiled else ""
     parts = [
-        f"{timing.case}: your kernel takes {timing.kernel.p50:.1f} µs, PyTorch {timing.eager.p50:.1f} µs{compiled}"
+        f"{timing.name}: your kernel takes {timing.kernel.p50:.1f} µs, PyTorch {timing.eager.p50:.1f} µs{compiled}"
     ]
     if timing.roofline:
         bound = f"{timing.bytes:,} bytes to move" + (

@@ -263,4 +263,4 @@ def _points(target: TargetView) -> Iterator[RooflinePoint]:
 
 def _label(target: TargetView, timing: Timing) -> str:
     name = target.reported.target.name
-    return f"{name}, {timing.case}: {timing.kernel.p50:.4g} µs, {timing.roofline_share:.0%} of the roofline"
+    return f"{name}, {timing.name}: {timing.kernel.p50:.4g} µs, {timing.roofline_share:.0%} of the roofline"

@@ -79,13 +79,34 @@ def test_slow_calls_are_made_less_often_and_never_more_often_than_asked(most, mi
     assert timing.ratio(series["kernel"], series["eager"], 0.0).value == pytest.approx(microseconds, rel=1e-4)
 
 
+class Varying(Steady):
+    """Takes a tenth longer in every second round of one call."""
+
+    made = 0
+
+    def cold(self, flushes):
+        self.made += 1
+        return self.microseconds * (1.1 if self.made % 2 else 1.0)
+
+
 @pytest.mark.parametrize(
-    ("microseconds", "rounds"), [(10.0, 12), (8e4, 12), (1.2e5, 8), (2e6, timing.FEWEST_ROUNDS)]
+    ("microseconds", "rounds"), [(10.0, 12), (6e4, 12), (1.2e5, 7), (2e6, timing.FEWEST_ROUNDS)]
 )
 def test_rounds_of_very_slow_calls_are_fewer(microseconds, rounds):
-    implementations = [Steady("kernel", microseconds), Steady("eager", 1.0)]
-    series = timing.interleave(implementations, {"kernel": 1, "eager": 1}, Policy(), random.Random(1))
+    implementations = [Varying("kernel", microseconds), Steady("eager", 1.0)]
+    policy = Policy(timing_calls=1)
+    series = timing.interleave(implementations, {"kernel": 1, "eager": 1}, policy, random.Random(1))
     assert [len(each.cold) for each in series.values()] == [rounds] * 2
+
+
+@pytest.mark.parametrize(("others", "rounds"), [([], 6), ([Varying("compiled", 5.0)], 12)])
+def test_no_more_rounds_are_made_than_tell_every_speedup(others, rounds):
+    implementations = [Steady("kernel", 4.0), Steady("eager", 10.0), *others]
+    flushes = {each.name: 1 for each in implementations}
+    series = timing.interleave(implementations, flushes, Policy(timing_calls=1), random.Random(1))
+    assert [len(each.cold) for each in series.values()] == [rounds] * len(implementations)
+    fewer = timing.ratio(series["eager"], series["kernel"], 0.012)
+    assert fewer.high / fewer.value <= 1.012 * 1.0015
 
 
 def test_enough_overwrites_of_the_cache_hide_each_launch_but_not_without_bound():

@@ -7,7 +7,14 @@ from torch import nn
 
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.calls import perturb, perturbation
-from pytest_kernelllm.judge.reference.gradients import LAYOUTS, NoGradients, expected_gradients, flat
+from pytest_kernelllm.judge.reference.gradients import (
+    LAYOUTS,
+    NoGradients,
+    both_passes,
+    expected_gradients,
+    flat,
+    forms_of_gradients,
+)
 from pytest_kernelllm.judge.reference.numerics import compare
 
 POLICY = Policy()
@@ -193,3 +200,29 @@ class Exact(nn.Module):
 
 def test_an_original_that_checks_its_own_rounding_still_has_gradients():
     assert pulled(Exact(), {"x": 8 * torch.randn(6, 64)}).names == ("x",)
+
+
+@pytest.mark.parametrize("way", [lambda module: module, torch.compile], ids=["eager", "compiled"])
+def test_both_passes_may_be_called_again_and_leave_everything_as_it_was(way):
+    module = perturb(Norm(), 1)
+    arguments = {"x": rows(), "scale": rows(1)}
+    gradients = pulled(module, arguments)
+    call = both_passes(way(module), module, arguments, gradients)
+    right = by_hand(module, arguments, gradients.into[0])
+    for _ in range(2):
+        outputs, found = call()
+        assert len(outputs) == 2
+        for name, gradient in zip(gradients.names, found, strict=True):
+            torch.testing.assert_close(gradient, right[name])
+    assert not any(v.requires_grad for v in arguments.values())
+    assert module.weight.grad is None
+
+
+def test_the_forms_of_gradients_are_theirs_without_data():
+    module, arguments = perturb(Norm(), 1), {"x": rows(), "scale": rows(1)}
+    forms, gradients = forms_of_gradients(module, arguments, 1), pulled(module, arguments)
+    assert forms.names == gradients.names
+    assert torch.equal(forms.into[0], gradients.into[0])
+    assert forms.into[1] is None
+    for form, leaf in zip(forms.expected.original, gradients.expected.original, strict=True):
+        assert (form.shape, form.dtype, form.device.type) == (leaf.shape, leaf.dtype, "meta")

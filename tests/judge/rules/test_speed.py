@@ -48,3 +48,13 @@ def test_best_is_chosen_for_each_case() -> None:
     findings = Findings((Speed(),))
     Speed().check_speedups([first, second], 1.05, "best", findings)
     assert [check.measured for check in findings.checks] == [1.1, 1.4]
+
+
+def test_neither_pass_may_lose() -> None:
+    """A kernel that gains in the forward pass and loses more in the backward pass is not faster in training."""
+    forward = timing(FAST, None)
+    both = replace(timing(SLOW, None), passes="forward and backward")
+    findings = Findings((Speed(),))
+    with pytest.raises(Decision, match=r"0.80x eager .* on default, forward and backward"):
+        Speed().check_speedups([forward, both], 1.05, "eager", findings)
+    assert [check.passed for check in findings.checks] == [True, False]

@@ -1,0 +1,92 @@
+"""What a candidate is timed against: calls of the original, eager and by ``torch.compile``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pytest_kernelllm.judge.benchmark.roofline import needed_bytes
+from pytest_kernelllm.judge.reference.gradients import Gradients, both_passes
+from pytest_kernelllm.judge.reference.prepared import PreparedProbe, bytes_of
+from pytest_kernelllm.judge.shared.clock import GpuClock
+
+
+@dataclass(frozen=True)
+class OriginalCalls:
+    """One call of the original, of its forward pass or of both passes."""
+
+    passes: Literal["forward", "forward and backward"]
+    eager: Callable[[], Any]
+    compiled: Callable[[], Any] | None
+    """By ``torch.compile``; None where that does not compile it."""
+    bytes: int
+    """Bytes that such a call reads and writes, each tensor once."""
+    needed: tuple[int, int]
+    """Bytes that it must read, and that it must write, see ``roofline.needed_bytes``."""
+
+
+def forward_pass(
+    prepared: PreparedProbe, arguments: dict[str, Any], compiled: Callable[..., Any] | None
+) -> OriginalCalls:
+    """Returns calls of the forward pass.
+
+    Args:
+        prepared: a probe.
+        arguments: the probe's, where the original runs.
+        compiled: what ``torch.compile`` made of the original; None where it does not compile.
+    """
+    eager = prepared.callable_module()
+    return OriginalCalls(
+        "forward",
+        lambda: eager(**arguments),
+        None if compiled is None else lambda: compiled(**arguments),
+        prepared.bytes,
+        needed_bytes(prepared),
+    )
+
+
+def forward_and_backward(
+    prepared: PreparedProbe,
+    arguments: dict[str, Any],
+    compiled: Callable[..., Any] | None,
+    gradients: Gradients,
+) -> OriginalCalls:
+    """Returns calls with their backward passes; ``gradients`` are the probe's, the other arguments as for ``forward_pass``."""
+    module = prepared.callable_module()
+    into = bytes_of(gradient for gradient in gradients.into if gradient is not None)
+    found = bytes_of(gradients.expected.original)
+    read, written = needed_bytes(prepared)
+    return OriginalCalls(
+        "forward and backward",
+        both_passes(module, module, arguments, gradients),
+        None if compiled is None else both_passes(compiled, prepared.module, arguments, gradients),
+        prepared.bytes + into + found,
+        (read, written + found),
+    )
+
+
+@dataclass
+class Baseline:
+    """Eager or ``torch.compile`` as an ``Implementation``, in the judge's own process."""
+
+    name: str
+    call: Callable[[], Any]
+    clock: GpuClock
+    released: bool = False
+    """Whether memory is scarce, so that its cache is released while others are timed."""
+
+    def cold(self, flushes: int) -> float:
+        """Times one call behind ``flushes`` overwrites of L2, in µs."""
+        self.renew()
+        return self.clock.one(self.call, flushes)[1]
+
+    def renew(self) -> None:
+        """Makes a call that allocates anew where memory is scarce, and waits until what others gave back is cleared."""
+        if self.released:
+            self.call()
+            self.clock.settle()
+
+    def loop(self, count: int, flushes: int = 0) -> list[float]:
+        """Times ``count`` calls in a row, in µs, see ``GpuClock.many``."""
+        return self.clock.many([self.call], count, flushes)[1]

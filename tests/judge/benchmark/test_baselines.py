@@ -1,0 +1,44 @@
+"""What one call of the original is, where its backward pass is timed and where it is not."""
+
+import torch
+from torch import nn
+
+from pytest_kernelllm.core.records import Timing
+from pytest_kernelllm.judge.benchmark.baselines import forward_and_backward, forward_pass
+from pytest_kernelllm.judge.reference.gradients import forms_of_gradients
+from pytest_kernelllm.judge.reference.numerics import Expected
+from pytest_kernelllm.judge.reference.prepared import PreparedProbe
+from pytest_kernelllm.judge.reference.probes import Probe
+
+
+def prepared_for(module, x):
+    expected = Expected(None, (module(x).detach(),), (), ())
+    return PreparedProbe(Probe("default", (), 1), module, {"input": x}, expected, None)
+
+
+def test_both_passes_move_the_gradients_as_well() -> None:
+    module, x = nn.Linear(32, 8), torch.randn(64, 32)
+    prepared = prepared_for(module, x)
+    gradients = forms_of_gradients(module, prepared.arguments, 1)
+    compiled = torch.compile(module, backend="eager")
+    forward = forward_pass(prepared, prepared.arguments, compiled)
+    both = forward_and_backward(prepared, prepared.arguments, compiled, gradients)
+    state, given, made = 4 * (32 * 8 + 8), 4 * 64 * 32, 4 * 64 * 8
+    assert forward.bytes == state + given + made
+    assert both.bytes == 2 * (state + given + made)
+    assert forward.needed == (state + given, made)
+    assert both.needed == (state + given, made + state + given)
+    for call in (forward.eager, forward.compiled):
+        torch.testing.assert_close(call(), module(x))
+    for call in (both.eager, both.compiled):
+        outputs, found = call()
+        torch.testing.assert_close(outputs, module(x))
+        torch.testing.assert_close(found[0], gradients.into[0] @ module.weight)
+    assert Timing.__dataclass_fields__["passes"].default == forward.passes
+
+
+def test_what_does_not_compile_has_no_such_calls() -> None:
+    prepared = prepared_for(nn.Tanh(), torch.randn(4))
+    gradients = forms_of_gradients(prepared.module, prepared.arguments, 1)
+    assert forward_pass(prepared, prepared.arguments, None).compiled is None
+    assert forward_and_backward(prepared, prepared.arguments, None, gradients).compiled is None
