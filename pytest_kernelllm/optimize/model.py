@@ -18,7 +18,7 @@ from pytest_kernelllm.optimize.graphs import graphing
 from pytest_kernelllm.optimize.kernel_index import KernelIndex, NoKernel
 from pytest_kernelllm.optimize.measured import gains
 from pytest_kernelllm.optimize.report import ModuleReport, OptimizeReport
-from pytest_kernelllm.optimize.whole import gains_in_model
+from pytest_kernelllm.optimize.whole import gain_of_graphs, gains_in_model
 from pytest_kernelllm.store import Store
 
 
@@ -43,7 +43,7 @@ def optimize_model(
         model: any ``nn.Module`` of any classes, on any device.
         store: a store or its folder; by default that of the project in the current folder.
         cuda_graphs: also record the whole model's ``forward`` as CUDA graphs, one for each form of call without
-            gradients, and replay them.
+            gradients, and replay them. With ``example``, only if that is faster.
         example: calls the model as it will be called, such as ``lambda: model(tokens)``. Then every kernel is timed at the
             calls that it gets, and placed only where it is faster than what runs there. On a GPU, without ``cuda_graphs``
             and ``compiled``, the example runs many times more where a kernel does not pay in a call alone, with and
@@ -82,16 +82,23 @@ def optimize_model(
             if here and here.device == "cuda" and not (compiled or cuda_graphs):
                 whole = gains_in_model(replacement.swaps, measured, model, example)
             modules = tuple(replacement.keep_if_faster(module, measured, whole) for module in modules)
+        gain = None
         if cuda_graphs:
             graphed = replace(swap("", model, graphing(model)), before=before)
             replacement.swaps = [graphed, *(swap for swap in replacement.swaps if swap.module is not model)]
+            if example is not None:
+                gain = gain_of_graphs(graphed, example)
     except BaseException:  # the example may raise anything, and nobody could restore the model
         for each in replacement.swaps:
             each.undo()
         raise
-    return OptimizeReport(
-        modules, opened.path, tuple(replacement.index.problems), cuda_graphs, tuple(replacement.swaps)
+    report = OptimizeReport(
+        modules, opened.path, tuple(replacement.index.problems), cuda_graphs, _swaps=tuple(replacement.swaps)
     )
+    if gain is None or gain.low > 1.0:
+        return report
+    report.restore()  # other kernels may pay where Python's time counts
+    return replace(optimize_model(model, store=opened, example=example), graphs_gain=gain)
 
 
 def open_store(given: Store | Path | str | None) -> Store:

@@ -54,6 +54,8 @@ class OptimizeReport:
     """A sentence for each entry of the store that cannot be used."""
     cuda_graphs: bool = False
     """Whether calls of the whole model are recorded as CUDA graphs."""
+    graphs_gain: Ratio | None = None
+    """How many times as fast the example was with CUDA graphs, where they were asked for and it is not faster with them."""
     _swaps: tuple[Swap, ...] = field(default=(), repr=False, compare=False)
 
     @property
@@ -119,6 +121,8 @@ class OptimizeReport:
         if unknown:
             lines.append(f"{UNKNOWN}: " + ", ".join(_times(name, unknown[name]) for name in sorted(unknown)))
         graphs = "; calls of the whole model are recorded as CUDA graphs" if self.cuda_graphs else ""
+        if gain := self.graphs_gain:
+            graphs = f"; no CUDA graphs: with them the example is {gain.value:.2f}x [{gain.low:.2f}, {gain.high:.2f}] as fast"
         lines.append(
             f"{len(self.replaced)} of {len(self.modules)} modules run kernels from {self.store}{graphs}"
         )

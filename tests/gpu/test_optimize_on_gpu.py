@@ -246,3 +246,36 @@ def test_when_strict_a_model_that_cannot_be_recorded_says_so(tmp_path, monkeypat
     module = Deciding().eval()
     with optimize_model(module, cuda_graphs=True), pytest.raises(RuntimeError):
         module(torch.ones(4, device="cuda"))
+
+
+class Masking(nn.Module):
+    """Does more work while it is recorded, as models of transformers do, which cannot look at values then."""
+
+    def __init__(self, layers):
+        super().__init__()
+        self.layers = nn.Sequential(*(nn.Linear(64, 64) for _ in range(layers)))
+        self.mask = nn.Buffer(torch.eye(4096))
+
+    def forward(self, x):
+        if len(self.layers) == 1 and torch.cuda.is_current_stream_capturing():
+            for _ in range(20):
+                x = self.mask @ x.repeat(4096 // len(x), 1)
+                x = x[: len(x) // 4096 * 64]
+        return self.layers(x)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("layers", "faster"), [(1, False), (60, True)])
+def test_with_an_example_there_are_graphs_only_where_they_are_faster(tmp_path, layers, faster) -> None:
+    (tmp_path / ".kernelllm").mkdir()
+    module, x = Masking(layers).eval().cuda(), torch.randn(64, 64, device="cuda")
+    expected = module(x)
+    with optimize_model(
+        module, store=tmp_path / ".kernelllm", cuda_graphs=True, example=lambda: module(x)
+    ) as report:
+        assert report.cuda_graphs is faster
+        assert (report.graphs_gain is None) is faster
+        assert ("no CUDA graphs: with them the example is 0." in str(report)) is not faster
+        assert (type(module) is not Masking) is faster
+        torch.testing.assert_close(module(x), expected)
+    assert type(module) is Masking
