@@ -53,14 +53,13 @@ def forward_and_backward(
     gradients: Gradients,
 ) -> OriginalCalls:
     """Returns calls with their backward passes; ``gradients`` are the probe's, the other arguments as for ``forward_pass``."""
-    module = prepared.callable_module()
     into = bytes_of(gradient for gradient in gradients.into if gradient is not None)
     found = bytes_of(gradients.expected.original)
     read, written = needed_bytes(prepared)
     return OriginalCalls(
         "forward and backward",
-        both_passes(module, module, arguments, gradients),
-        None if compiled is None else both_passes(compiled, prepared.module, arguments, gradients),
+        both_passes(prepared.callable_module(), arguments, gradients),
+        None if compiled is None else both_passes(compiled, arguments, gradients),
         prepared.bytes + into + found,
         (read, written + found),
     )

@@ -146,7 +146,7 @@ def _compiled(
             if gradients is None:
                 compiled(**arguments)
             else:
-                both_passes(compiled, module, arguments, gradients)()
+                both_passes(compiled, arguments, gradients)()
     except torch.cuda.OutOfMemoryError:
         raise
     except Exception:  # a baseline that cannot run is left out of the report

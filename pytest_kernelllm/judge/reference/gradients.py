@@ -132,13 +132,12 @@ def forms_of_gradients(module: nn.Module, arguments: dict[str, Any], seed: int) 
 
 
 def both_passes(
-    call: Callable[..., Any], module: nn.Module, arguments: dict[str, Any], gradients: Gradients
+    module: Callable[..., Any], arguments: dict[str, Any], gradients: Gradients
 ) -> Callable[[], Any]:
     """Returns a function that calls the original and its backward pass, as often as one likes.
 
     Args:
-        call: the module, or what ``torch.compile`` made of it.
-        module: whose parameters are differentiated by.
+        module: the original, or what ``torch.compile`` made of it.
         arguments: by parameter name.
         gradients: those of outputs, and what is differentiated by.
     """
@@ -146,14 +145,17 @@ def both_passes(
         name: value.detach().requires_grad_() if name in gradients.names else value
         for name, value in arguments.items()
     }
+    # What was compiled may be another copy of the original than the probe's, with parameters of its own.
+    original: Any = getattr(module, "_orig_mod", module)
+    parameters = dict(original.named_parameters())
     sources = [
-        module.get_parameter(name.removeprefix(PARAMETER)) if name.startswith(PARAMETER) else given[name]
+        parameters[name.removeprefix(PARAMETER)] if name.startswith(PARAMETER) else given[name]
         for name in gradients.names
     ]
 
     def passes() -> Any:
         with torch.enable_grad():
-            outputs = call(**given)
+            outputs = module(**given)
         return outputs, _differentiate(flatten(outputs)[1], sources, list(gradients.into))
 
     return passes

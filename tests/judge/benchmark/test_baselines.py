@@ -1,5 +1,7 @@
 """What one call of the original is, where its backward pass is timed and where it is not."""
 
+import copy
+
 import torch
 from torch import nn
 
@@ -42,3 +44,13 @@ def test_what_does_not_compile_has_no_such_calls() -> None:
     gradients = forms_of_gradients(prepared.module, prepared.arguments, 1)
     assert forward_pass(prepared, prepared.arguments, None).compiled is None
     assert forward_and_backward(prepared, prepared.arguments, None, gradients).compiled is None
+
+
+def test_a_compiled_copy_is_differentiated_by_its_own_parameters() -> None:
+    """It may have been compiled for an earlier candidate, when the probe was prepared with another copy of the module."""
+    module, x = nn.Linear(32, 8), torch.randn(64, 32)
+    prepared = prepared_for(module, x)
+    gradients = forms_of_gradients(module, prepared.arguments, 1)
+    compiled = torch.compile(copy.deepcopy(module), backend="eager")
+    both = forward_and_backward(prepared, prepared.arguments, compiled, gradients)
+    assert all(found is not None for found in both.compiled()[1])

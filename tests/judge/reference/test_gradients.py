@@ -207,7 +207,7 @@ def test_both_passes_may_be_called_again_and_leave_everything_as_it_was(way):
     module = perturb(Norm(), 1)
     arguments = {"x": rows(), "scale": rows(1)}
     gradients = pulled(module, arguments)
-    call = both_passes(way(module), module, arguments, gradients)
+    call = both_passes(way(module), arguments, gradients)
     right = by_hand(module, arguments, gradients.into[0])
     for _ in range(2):
         outputs, found = call()
