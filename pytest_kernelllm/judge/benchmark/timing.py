@@ -15,8 +15,17 @@ from pytest_kernelllm.core.records import Ratio, Spread
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.shared.clock import GpuClock
 
-MOST_FLUSHES = 12
-"""Most overwrites of L2 before a call."""
+USUAL_FLUSHES = 12
+"""Most overwrites of L2 before a call, unless its cold times show that launching it takes longer than they do…"""
+
+MOST_FLUSHES = 48
+"""…and then no more than these."""
+
+HIDDEN = 0.95
+"""Share of its time that a call takes behind twice as many overwrites, at most, if fewer do not hide its launches."""
+
+HIDING_CALLS = 5
+"""Calls whose median is such a time."""
 
 CALLS_US = 10_000
 """µs that the calls of one implementation in a round take, warm or cold, but for a call that takes longer."""
@@ -72,7 +81,9 @@ class Series:
 def flushes_to_hide(implementations: Sequence[Implementation], flush_us: float) -> dict[str, int]:
     """Returns how many overwrites of L2 keep the GPU busy while each implementation launches its call.
 
-    With them, the GPU's work is timed and not Python's. Also warms the implementations up.
+    With them, the GPU's work is timed and not Python's. A warm call takes about as long as its launches, or longer. Beside a
+    busy CPU a single call's may take longer than that, as a backward pass's do, so there are more if these make it faster.
+    Also warms the implementations up.
     """
     flushes = {}
     for implementation in implementations:
@@ -80,8 +91,24 @@ def flushes_to_hide(implementations: Sequence[Implementation], flush_us: float) 
         if one_us < CALLS_US:
             _renewed(implementation, 3)
             one_us = _renewed(implementation, 5)
-        flushes[implementation.name] = min(1 + math.ceil(one_us / flush_us), MOST_FLUSHES)
+        count = min(1 + math.ceil(one_us / flush_us), USUAL_FLUSHES)
+        flushes[implementation.name] = count if one_us > CALLS_US else _enough(implementation, count)
     return flushes
+
+
+def _enough(implementation: Implementation, count: int) -> int:
+    """Returns how many overwrites hide a call's launches: ``count``, or more as long as these make it faster."""
+    took = _cold(implementation, count)
+    while 2 * count <= MOST_FLUSHES:
+        behind_twice = _cold(implementation, 2 * count)
+        if behind_twice > HIDDEN * took:
+            break
+        count, took = 2 * count, behind_twice
+    return count
+
+
+def _cold(implementation: Implementation, flushes: int) -> float:
+    return statistics.median(implementation.cold(flushes) for _ in range(HIDING_CALLS))
 
 
 def interleave(
@@ -192,7 +219,7 @@ def by_the_judge(
             if tries > 1 and agree(took, statistics.median(events)):
                 return max(took, 0.0), statistics.median(events)
         judged.append(took)
-        flushes = min(2 * flushes, 4 * MOST_FLUSHES)
+        flushes = min(2 * flushes, MOST_FLUSHES)
     return max(min(judged), 0.0), statistics.median(events)
 
 

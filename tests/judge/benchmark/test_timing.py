@@ -114,8 +114,30 @@ def test_enough_overwrites_of_the_cache_hide_each_launch_but_not_without_bound()
     assert timing.flushes_to_hide(implementations, 100.0) == {
         "short": 2,
         "long": 4,
-        "endless": timing.MOST_FLUSHES,
+        "endless": timing.USUAL_FLUSHES,
     }
+
+
+@dataclass
+class Launching(Steady):
+    """Takes the GPU ``work`` µs, and Python ``launching``, of which overwrites of 100 µs each hide as much as they take."""
+
+    launching: float = 0.0
+
+    def cold(self, flushes):
+        return self.microseconds + max(0.0, self.launching - 100.0 * flushes)
+
+    def loop(self, count, flushes=0):
+        super().loop(count)
+        return [max(self.microseconds, self.launching)]
+
+
+@pytest.mark.parametrize(
+    ("launching", "enough"), [(300.0, 4), (1100.0, 12), (1500.0, 24), (4000.0, 48), (9000.0, 48)]
+)
+def test_launches_that_take_long_are_hidden_behind_more(launching, enough):
+    implementation = Launching("both passes", 50.0, launching=launching)
+    assert timing.flushes_to_hide([implementation], 100.0) == {"both passes": enough}
 
 
 def prepare(module, **arguments):
