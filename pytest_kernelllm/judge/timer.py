@@ -23,7 +23,7 @@ from pytest_kernelllm.judge.reference.prepared import PreparedProbe
 from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.rules.rule import Rule, TimedCall
 from pytest_kernelllm.judge.run.backward import Backward, upload_backward
-from pytest_kernelllm.judge.run.call import Judging, ProbeRun, run_probe, upload
+from pytest_kernelllm.judge.run.call import Judging, ProbeRun, call, run_probe, upload
 from pytest_kernelllm.judge.shared.clock import GpuClock
 
 SEED = 100
@@ -120,6 +120,8 @@ class Timer:
         for each in prepared:
             with self.sharing(), durations.part("reference outputs"):
                 gradients.append(references.gradients(each))
+        if gradients[0].form != gradients[1].form:  # which of them flow depends on values
+            prepared, gradients = prepared[:1], gradients[:1]
         original = self._compiled(judging, prepared[0], arguments, gradients[0]) if compiled else None
         with self._alone(durations):
             backward = upload_backward(judging, prepared[0], gradients[0])
@@ -152,6 +154,8 @@ class Timer:
                     gradients = references.gradients_to_time(prepared)
                 backwards = [upload_backward(judging, prepared, gradients)]
                 uploaded = backwards[0].uploaded
+                with durations.part("calls"):  # compiles, beside others
+                    call(judging, uploaded, prepared, judging.first_run, grad=backwards[0].request)
                 calls = forward_and_backward(prepared, uploaded.placed(prepared), None, gradients)
         with self._alone(durations):
             flush_us = self._clock.flush_us()

@@ -84,8 +84,9 @@ def optimize_model(
             modules = tuple(replacement.keep_if_faster(module, measured, whole) for module in modules)
         gain = None
         if cuda_graphs:
-            graphed = replace(swap("", model, graphing(model)), before=before)
-            replacement.swaps = [graphed, *(swap for swap in replacement.swaps if swap.module is not model)]
+            graphed = swap("", model, graphing(model))
+            whole_model = replace(graphed, before=before)
+            replacement.swaps = [whole_model, *(s for s in replacement.swaps if s.module is not model)]
             if example is not None:
                 gain = gain_of_graphs(graphed, example)
     except BaseException:  # the example may raise anything, and nobody could restore the model
@@ -98,7 +99,9 @@ def optimize_model(
     if gain is None or gain.low > 1.0:
         return report
     report.restore()  # other kernels may pay where Python's time counts
-    return replace(optimize_model(model, store=opened, example=example), graphs_gain=gain)
+    del report, replacement, graphed, whole_model  # and the memory of the recordings
+    without = optimize_model(model, store=opened, example=example, compiled=compiled)
+    return replace(without, graphs_gain=gain)
 
 
 def open_store(given: Store | Path | str | None) -> Store:

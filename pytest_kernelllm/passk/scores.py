@@ -31,7 +31,7 @@ def sample_of(outcome: Outcome, *, code: bool = True) -> Sample:
         result = "correct"
     elif candidate is None and not code:
         result = "extract"
-    only = verdict.timing[0] if len(verdict.timing) == 1 else None
+    only = verdict.timing[0] if len({timing.case for timing in verdict.timing}) == 1 else None
     return Sample(
         index,
         result,

@@ -25,7 +25,10 @@ def figures(verdict: Verdict) -> dict[str, str]:
     if worst is not None:
         found["error"] = f"{worst.measured:.2g} relative to float64, {worst.allowed:.2g} allowed"
     if verdict.speedup is not None:
-        cases = f" (mean of {len(verdict.timing)} cases)" if len(verdict.timing) > 1 else ""
+        number = len({timing.case for timing in verdict.timing})
+        both = "forward pass and both passes" if any(t.passes != "forward" for t in verdict.timing) else ""
+        means = filter(None, (both, f"{number} cases" if number > 1 else ""))
+        cases = f" (mean of {' of '.join(means)})" if len(verdict.timing) > 1 else ""
         found["speedup"] = (
             f"{_ratio(verdict.speedup)} over eager{_compiled(verdict)}{cases}, with 95 % intervals{_notes(verdict)}"
         )

@@ -12,7 +12,9 @@ from pytest_kernelllm.generate.search.moves import neighbours
 
 ENOUGH = 0.95
 """Share of the roofline from which on only the fastest program is searched. That one is, because the roofline is no bound: its
-rate is that of a copy, and kernels were measured that move as many bytes in 0.87 of its time."""
+rate is that of a copy, and kernels were measured that move as many bytes in 0.87 of its time…"""
+WRONG = 1.25
+"""…but a share from which on it says nothing: the case must move fewer bytes than were counted."""
 GAIN = 0.01
 """Relative gain below which another configuration is no better: less is noise."""
 NEAR = 1.5
@@ -48,7 +50,7 @@ class CaseSearch:
     @property
     def reached(self) -> bool:
         """Whether there is little to gain: the roofline is nearly reached."""
-        return self.time is not None and self.time.roofline / self.time.microseconds >= ENOUGH
+        return self.time is not None and ENOUGH <= self.time.roofline / self.time.microseconds < WRONG
 
     def propose(self, count: int) -> list[Section]:
         """Returns up to ``count`` sections to measure next; none if nothing is left."""

@@ -54,14 +54,12 @@ def forward_and_backward(
 ) -> OriginalCalls:
     """Returns calls with their backward passes; ``gradients`` are the probe's, the other arguments as for ``forward_pass``."""
     into = bytes_of(gradient for gradient in gradients.into if gradient is not None)
-    found = bytes_of(gradients.expected.original)
-    read, written = needed_bytes(prepared)
     return OriginalCalls(
         "forward and backward",
         both_passes(prepared.callable_module(), arguments, gradients),
         None if compiled is None else both_passes(compiled, arguments, gradients),
-        prepared.bytes + into + found,
-        (read, written + found),
+        prepared.bytes + into + gradients.written,
+        needed_bytes(prepared),  # gradients may take no memory of their own in a better way, too
     )
 
 

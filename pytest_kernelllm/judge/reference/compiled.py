@@ -141,8 +141,10 @@ def _compiled(
     compiled = torch.compile(module, backend=inductor)
     # Beyond the limit a call would run as it is, and count as compiled.
     limit = torch._dynamo.config.patch(recompile_limit=RECOMPILATIONS, fail_on_recompile_limit_hit=True)
+    # Else it would be compiled as it is called, and nobody else could use the GPU.
+    at_once = torch._functorch.config.patch(force_non_lazy_backward_lowering=True)
     try:
-        with inductor.calling(), torch.no_grad(), limit:
+        with inductor.calling(), torch.no_grad(), limit, at_once:
             if gradients is None:
                 compiled(**arguments)
             else:

@@ -59,6 +59,15 @@ class Gradients:
     """One leaf for each name in ``names``."""
     trivial: str | None
     """Name of trivial gradients that would pass; then the gradients cannot tell right from wrong."""
+    written: int
+    """Bytes of the original's gradients in memory of their own: that of a residual is the one that flows in."""
+    in_place: frozenset[str]
+    """Inputs that the original writes to, though what they hold stays the same, as with ReLU of positive numbers."""
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """What is equal for probes whose backward passes may take turns in the same memory."""
+        return self.names, [None if g is None else (g.shape, g.stride(), g.dtype) for g in self.into]
 
 
 def expected_gradients(
@@ -84,7 +93,8 @@ def expected_gradients(
     Raises:
         NoGradients: autograd finds no dependence of an output on an input or parameter.
     """
-    names, into, original = _originals(module, arguments, seed, incoming)
+    found = _originals(module, arguments, seed, incoming)
+    names, into, original = found.names, found.into, found.gradients
 
     def in_float64(change: Change, flowing: Change | None = None) -> Tensors:
         with Float64Mode():
@@ -119,7 +129,7 @@ def expected_gradients(
         others=otherwise.others,
     )
     trivial = passing_trivial_output(expected, {}, None, None, policy, tolerance)
-    return Gradients(tuple(names), tuple(into), expected, trivial)
+    return Gradients(tuple(names), tuple(into), expected, trivial, found.written, found.in_place)
 
 
 def forms_of_gradients(module: nn.Module, arguments: dict[str, Any], seed: int) -> Gradients:
@@ -127,8 +137,9 @@ def forms_of_gradients(module: nn.Module, arguments: dict[str, Any], seed: int) 
 
     Args and errors as for ``expected_gradients``.
     """
-    names, into, original = _originals(module, arguments, seed, "")
-    return Gradients(tuple(names), tuple(into), Expected(None, tuple(map(form_of, original)), (), ()), None)
+    found = _originals(module, arguments, seed, "")
+    forms = Expected(None, tuple(map(form_of, found.gradients)), (), ())
+    return Gradients(tuple(found.names), tuple(found.into), forms, None, found.written, found.in_place)
 
 
 def both_passes(
@@ -155,17 +166,28 @@ def both_passes(
 
     def passes() -> Any:
         with torch.enable_grad():
-            outputs = module(**given)
+            # A tensor that is differentiated by must not be written to.
+            passed = {k: v.clone() if k in gradients.in_place else v for k, v in given.items()}
+            outputs = module(**passed)
         return outputs, _differentiate(flatten(outputs)[1], sources, list(gradients.into))
 
     return passes
 
 
-def _originals(
-    module: nn.Module, arguments: dict[str, Any], seed: int, incoming: str
-) -> tuple[list[str], list[torch.Tensor | None], Tensors]:
-    """Returns what outputs depend on, the gradients that flow into them, and the original's gradients."""
-    leaves, sources = _call(module, arguments, None)
+@dataclass(frozen=True)
+class _Originals:
+    """The gradients that the original itself computes; for the fields see ``Gradients``."""
+
+    names: list[str]
+    into: list[torch.Tensor | None]
+    gradients: Tensors
+    written: int
+    in_place: frozenset[str]
+
+
+def _originals(module: nn.Module, arguments: dict[str, Any], seed: int, incoming: str) -> _Originals:
+    passed: dict[str, Any] = {}
+    leaves, sources = _call(module, arguments, None, passed)
     into = _output_gradients(leaves, seed, incoming)
     found = _differentiate(leaves, list(sources.values()), into)
     names = [name for name, gradient in zip(sources, found, strict=True) if gradient is not None]
@@ -173,13 +195,24 @@ def _originals(
         raise NoGradients(
             "no output of the original depends on an input or parameter in a way that autograd can follow"
         )
-    return names, into, [gradient for gradient in found if gradient is not None]
+    gradients = [gradient for gradient in found if gradient is not None]
+    theirs = {g.untyped_storage().data_ptr() for g in into if g is not None}
+    own = {g.untyped_storage().data_ptr(): g.untyped_storage().nbytes() for g in gradients}
+    written = sum(size for address, size in own.items() if address not in theirs)
+    in_place = frozenset(k for k, v in passed.items() if isinstance(v, torch.Tensor) and v._version)
+    return _Originals(names, into, gradients, written, in_place)
 
 
 def _call(
-    module: nn.Module, arguments: dict[str, Any], change: Change | None
+    module: nn.Module,
+    arguments: dict[str, Any],
+    change: Change | None,
+    passed: dict[str, Any] | None = None,
 ) -> tuple[list[Any], dict[str, torch.Tensor]]:
-    """Calls a copy of the module; returns its output leaves and the tensors to differentiate by, by name."""
+    """Calls a copy of the module; returns its output leaves and the tensors to differentiate by, by name.
+
+    ``passed`` receives the arguments of the call.
+    """
     fresh = copied(module, change or torch.clone)
     given = {
         k: (change or torch.clone)(v) if isinstance(v, torch.Tensor) else v for k, v in arguments.items()
@@ -190,7 +223,8 @@ def _call(
         if isinstance(value, torch.Tensor) and value.is_floating_point()
     }
     # The original gets copies, because it may change its inputs in place.
-    passed = {name: sources[name].clone() if name in sources else value for name, value in given.items()}
+    passed = {} if passed is None else passed
+    passed |= {name: sources[name].clone() if name in sources else value for name, value in given.items()}
     sources |= {f"{PARAMETER}{n}": p for n, p in fresh.named_parameters() if p.requires_grad}
     with torch.enable_grad():
         return flatten(fresh(**passed))[1], sources

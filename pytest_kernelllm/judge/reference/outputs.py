@@ -86,6 +86,8 @@ class ReferenceOutputs:
         self._unasked: dict[Probe, str] = {}
         self._forms: dict[Probe, Expected] = {}
         """Of the outputs of probes that are timed only: tensors on the meta device."""
+        self._gradient_forms: dict[Probe, Gradients] = {}
+        """The same of their gradients, where what flows into them takes little memory."""
 
     @property
     def call(self) -> CallBytes:
@@ -184,15 +186,22 @@ class ReferenceOutputs:
             return gradients
 
     def gradients_to_time(self, prepared: PreparedProbe) -> Gradients:
-        """Returns what a backward pass is asked for where it is timed only. Not cached.
+        """Returns what a backward pass is asked for where it is timed only.
 
         Raises:
             OriginalError: the original has no gradients, or fails at its backward pass.
         """
         probe = prepared.probe
         with self._preparing, original_errors(probe), self._originals.in_stage(RUNNING):
+            if probe in self._gradient_forms:
+                return self._gradient_forms[probe]
             arguments = self._originals.placed(prepared.arguments)
-            return forms_of_gradients(prepared.module, arguments, probe.seed)
+            forms = forms_of_gradients(prepared.module, arguments, probe.seed)
+            if self.device.startswith("cuda"):
+                release_cache(0)  # as in prepare_to_time
+            if prepared.bytes <= SMALL:
+                self._gradient_forms[probe] = forms
+            return forms
 
     def forget(self) -> None:
         """Drops what takes much memory of the GPU, at the end of a verdict."""

@@ -37,7 +37,9 @@ class BothPasses:
         self._call = call
         self._again = request["again"]
         self._sources = [named[name] for name in request["wrt"]]
-        self._every = list({id(each): each for each in named.values()}.values())  # one with two names once
+        wanted = set(map(id, self._sources))
+        every = {id(each): each for each in named.values()}  # one with two names once
+        self._every = [(each, key in wanted) for key, each in every.items()]
         self._into = [
             None if given is None else tensor(given["buffer"]).as_strided(given["shape"], given["strides"])
             for given in request["outputs"]
@@ -47,10 +49,10 @@ class BothPasses:
     def __call__(self) -> Any:
         """Returns the outputs of a call, and keeps its gradients until the next one."""
         self._found = ()
-        before = [each.requires_grad for each in self._every]
+        before = [each.requires_grad for each, _ in self._every]
         with torch.enable_grad():
-            for each in self._every:
-                each.requires_grad_(any(each is source for source in self._sources))
+            for each, wanted in self._every:
+                each.requires_grad_(wanted)
             outputs = self._call()
             flat = [leaf for leaf in flatten(outputs)[1] if isinstance(leaf, torch.Tensor)]
             pairs = [
@@ -61,7 +63,7 @@ class BothPasses:
             self._found = (
                 _gradients(pairs, self._sources, self._again) if pairs else [None] * len(self._sources)
             )
-        for each, required in zip(self._every, before, strict=True):
+        for (each, _), required in zip(self._every, before, strict=True):
             each.requires_grad_(required)
         return outputs
 

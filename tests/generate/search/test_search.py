@@ -128,6 +128,16 @@ def test_near_the_roofline_only_the_fastest_program_is_searched(roofline: float)
     assert sum(each.source == "looped" for (each,) in far.programs) > 1
 
 
+def test_a_roofline_that_is_passed_by_far_bounds_nothing() -> None:
+    looped = section(source="looped", one={"XBLOCK": 64, "num_warps": 8})
+
+    def cost(each: Section) -> float:
+        return 40 + best_at_512(each) - (5 if each.source == "looped" else -1)
+
+    bench = Bench(lambda each: cost(each) + 8 * (each.launches["one"] == looped.launches["one"]), 75.0)
+    assert bench.search((section(),), (looped,)).program[0].source == "looped"
+
+
 def test_what_inductor_would_choose_from_is_measured_near_the_roofline_too() -> None:
     usual, second = (section(one={"XBLOCK": 512, "num_warps": warps}) for warps in (4, 2))
     bench = Bench(best_at_512, roofline=10.48)  # 95 % of what the usual one takes

@@ -9,10 +9,12 @@ import pytest
 import torch
 import torch._inductor
 from torch import nn
+from torch._inductor.graph import GraphLowering
 
 from pytest_kernelllm.core.records import Case, Domain
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.compiled import WarmCompiler
+from pytest_kernelllm.judge.reference.gradients import forms_of_gradients
 from pytest_kernelllm.judge.reference.outputs import ReferenceOutputs
 from pytest_kernelllm.judge.reference.probes import Probe
 
@@ -22,6 +24,15 @@ class TwoGraphs(nn.Module):
         doubled = (x + x).relu()
         torch._dynamo.graph_break()
         return doubled.sin() - 1
+
+
+class Activated(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(64, 8)
+
+    def forward(self, x):
+        return self.linear(x).tanh()
 
 
 class Target:
@@ -85,6 +96,28 @@ def test_the_gpu_is_held_while_a_graph_runs_and_not_while_one_is_compiled(events
     compiled.compile(prepared, prepared.arguments, sharing(events))
     held = ["holds the GPU", "lets it go"]
     assert events == [*held, "compiles", *held, "compiles", *held]
+
+
+def test_the_gpu_is_not_held_while_a_backward_pass_is_compiled(monkeypatch):
+    held, noted, codegen = [], [], GraphLowering.codegen
+
+    @contextlib.contextmanager
+    def hold():
+        held.append(True)
+        yield
+        held.pop()
+
+    def compiling(lowering, *args, **kwargs):
+        noted.append(("backward" if lowering.is_backward else "forward", bool(held)))
+        return codegen(lowering, *args, **kwargs)
+
+    monkeypatch.setattr(GraphLowering, "codegen", compiling)
+    compiled, prepared = prepared_for(Activated())
+    gradients = forms_of_gradients(prepared.module, prepared.arguments, 1)
+    with torch._inductor.config.patch(force_disable_caches=True):
+        both = compiled.compile(prepared, prepared.arguments, hold, gradients)
+    assert noted == [("forward", False), ("backward", False)]
+    assert both is not compiled.compile(prepared, prepared.arguments, hold)
 
 
 def test_a_later_call_holds_nothing_even_if_it_compiles_anew(events):
