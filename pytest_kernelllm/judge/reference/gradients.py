@@ -164,11 +164,15 @@ def both_passes(
         for name in gradients.names
     ]
 
+    def passed(name: str, value: Any) -> Any:
+        """What a module before this one would give it: leaves must not be written to, and have no operation to count from."""
+        if name in gradients.in_place:
+            return value.clone()
+        return value.view_as(value) if name in gradients.names else value
+
     def passes() -> Any:
         with torch.enable_grad():
-            # A tensor that is differentiated by must not be written to.
-            passed = {k: v.clone() if k in gradients.in_place else v for k, v in given.items()}
-            outputs = module(**passed)
+            outputs = module(**{name: passed(name, value) for name, value in given.items()})
         return outputs, _differentiate(flatten(outputs)[1], sources, list(gradients.into))
 
     return passes

@@ -8,6 +8,7 @@ from torch import nn
 
 from pytest_kernelllm.core.records import Timing
 from pytest_kernelllm.judge.benchmark.baselines import forward_and_backward, forward_pass
+from pytest_kernelllm.judge.benchmark.roofline import count_flops
 from pytest_kernelllm.judge.reference.gradients import forms_of_gradients
 from pytest_kernelllm.judge.reference.numerics import Expected
 from pytest_kernelllm.judge.reference.prepared import PreparedProbe
@@ -84,3 +85,19 @@ def test_an_original_may_write_to_its_input_if_that_changes_nothing() -> None:
     assert gradients.in_place == {"input"}
     [found] = forward_and_backward(prepared, prepared.arguments, None, gradients).eager()[1]
     assert torch.equal(found, gradients.into[0])
+
+
+class Nested(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(nn.LayerNorm(32), nn.Linear(32, 8))
+
+    def forward(self, input):
+        return self.inner(input)
+
+
+def test_the_operations_of_both_passes_of_modules_in_modules_are_counted() -> None:
+    prepared = prepared_for(Nested(), torch.randn(64, 32))
+    gradients = forms_of_gradients(prepared.module, prepared.arguments, 1)
+    both = forward_and_backward(prepared, prepared.arguments, None, gradients)
+    assert count_flops(both.eager).total == 3 * 2 * 64 * 32 * 8
