@@ -53,7 +53,7 @@ STATED = {
         f"up to {P.gpu_stress_elements:,} elements",
     ],
     "explanation/timing.md": [
-        f"in {P.timing_rounds} rounds in random order, {P.timing_calls} calls each",
+        f"in {timing.FEWEST_ROUNDS} to {P.timing_rounds} rounds in random order, {P.timing_calls} calls each",
         f"{P.between_runs:.1%} is added",
         f"by more than {P.clock_tolerance:.0%} and 3 µs",
         f"less than {RooflineRule().slack:.0%} of the time",
