@@ -52,7 +52,7 @@ class TargetProcesses:
         overrides: Callable[[Target], Overrides],
         progress: Callable[[str], None],
         *,
-        writers: bool = False,
+        writers: Callable[[], bool] = lambda: False,
     ) -> None:
         """Starts nothing yet.
 
@@ -62,7 +62,8 @@ class TargetProcesses:
             environment: where verdicts of the session hold.
             overrides: what a conftest says about a target.
             progress: called with a few words about what is being done.
-            writers: whether processes of their own write and render on the CPU cores that judging leaves.
+            writers: whether processes of their own write and render on the CPU cores that judging leaves; asked once, when
+                something is to be written.
         """
         self._root = root
         self._settings = settings
@@ -93,6 +94,13 @@ class TargetProcesses:
             SessionError: nothing can be judged here.
         """
         return self._open().slots
+
+    @property
+    def ahead(self) -> int:
+        """How many targets should be worked on while another one is waited for, so that no process waits for work."""
+        judging, writing = self._open(), self._open_writers()
+        # One slot belongs to the target that is waited for.
+        return judging.slots - 1 + (min(writing.slots, judging.slots) if writing is not judging else 0)
 
     @property
     def side_by_side(self) -> int:
@@ -296,9 +304,10 @@ class TargetProcesses:
 
     def _open_writers(self) -> Engine:
         engine = self._open()
+        with_writers = self._writers is None and self._with_writers()
         with self._lock:
             if self._writers is None:
-                own = open_writers(self._settings, self._environment()) if self._with_writers else None
+                own = open_writers(self._settings, self._environment()) if with_writers else None
                 self._writers = own or engine
                 if self._closed:
                     self._writers.__exit__(None, None, None)

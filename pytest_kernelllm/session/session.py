@@ -63,20 +63,28 @@ class Session:
             prompt: may replace the prompt that a language model gets.
             progress: called with a few words about what is being done.
             ahead: whether expected targets are begun while others are judged.
-            writers: whether processes of their own write, for runs over many targets.
+            writers: whether processes of their own write in any case. Else they do where more targets are expected than are
+                judged side by side: a judging process that writes keeps its GPU waiting.
         """
         self.root = root
         self.settings = settings
-        self._stages = Stages(root, settings, generators, overrides, prompt, progress, writers)
+        self._expected: dict[Batch, tuple[Target, set[CandidateId]]] = {}
+        self._stages = Stages(
+            root,
+            settings,
+            generators,
+            overrides,
+            prompt,
+            progress,
+            lambda: writers or (ahead and self._expects_many()),
+        )
         self.store = self._stages.store
         self.live = self._stages.live
         """Imports a target. Raises ``SessionError`` where it cannot be imported, built or called."""
         self.history = self._stages.history
-        self._expected: dict[Batch, tuple[Target, set[CandidateId]]] = {}
         self._outcomes: dict[tuple[str, CandidateId], Outcome] = {}
-        # One slot belongs to the target that is waited for.
         self._ahead: Ahead[Batch] = Ahead(
-            self._settle_batch, lambda: self._stages.processes.slots - 1 if ahead else 0
+            self._settle_batch, lambda: self._stages.processes.ahead if ahead else 0
         )
 
     @property
@@ -225,6 +233,10 @@ class Session:
         self._stages.processes.close()  # first: others wait for them
         self._stages.completing.close()
         self._ahead.join(PATIENCE_S)
+
+    def _expects_many(self) -> bool:
+        """Whether more targets are expected than are judged side by side."""
+        return len({target.id for target, _ in self._expected.values()}) > self._stages.processes.slots
 
     # ------------------------------------------------------------------ from completion to outcome
 

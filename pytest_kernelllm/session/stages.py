@@ -42,7 +42,7 @@ class Stages:
         overrides: Callable[[Target], Overrides],
         prompt: PromptHook,
         progress: Callable[[str], None],
-        writers: bool,
+        writers: Callable[[], bool],
     ) -> None:
         """Puts the stages together; the arguments are ``Session``'s."""
 
