@@ -29,16 +29,16 @@ LEAST = 8
 """Fewest elements of a column that are judged together; half as many of a row."""
 
 LEAST_COLUMNS = 8
-"""Fewest columns of about one size from whose errors a usual one is derived."""
+"""Fewest columns of about one size whose errors others may have as well."""
 
 MOST_ROWS = 1024
 """Most rows of an output in which a column may have the usual error: of more, a few hardly decide."""
 
 CHANCE = 1e-4
-"""Smallest probability at which a column's error still counts as small by chance."""
+"""Smallest probability, for all columns together, at which the error of one still counts as small by chance."""
 
 MEDIANS = 4.0
-"""Most that the usual error may be, in medians of the columns' errors."""
+"""Most that the error of columns about as large may be, in medians of their errors."""
 
 
 @dataclass(frozen=True)
@@ -209,13 +209,17 @@ def _together(
         equal = (spread <= floor * size) & (own > 0)
         own = torch.where(equal, torch.maximum(own, own.median()), own)
         factor = torch.where(own > policy.noise * size, policy.noise_factor, policy.own_error_factor)
-        # So are those of a few large rows: what columns about as large have, theirs may have as well.
+        allowed = torch.maximum(floor * size, factor * own)
+        # So are those of a few large rows. What all rows tell, or other columns, they may be as well.
         if not dim and len(matrix) <= MOST_ROWS:
-            usual = _usual_error(size, own, torch.finfo(original.dtype).eps, policy)
-            count = torch.where(equal, 1.0, _effective_count(matrix, value, peak, policy, finite))
-            own = torch.maximum(own, torch.minimum(usual, own * CHANCE ** (-1 / count)))
-        own = factor * own
-        allowed = torch.maximum(floor * size, own)
+            usual, count = _of_rows_and_columns(matrix, value, peak, policy, finite)
+            chance = (CHANCE / len(size)) ** (-1 / count)
+            usual = torch.minimum(usual, chance * own)
+            alike = torch.minimum(
+                _of_others(size, own, torch.finfo(original.dtype).eps, policy), own / CHANCE
+            )
+            usual = torch.where(equal, alike, usual)
+            allowed = torch.maximum(allowed, policy.own_error_factor * usual)
         for other in nearby:
             allowed = torch.maximum(allowed, group_rms(truth, other, dim, peak, policy))
         least = least_unit(original.dtype) / peak
@@ -225,7 +229,7 @@ def _together(
     return tuple(found)
 
 
-def _usual_error(size: torch.Tensor, errors: torch.Tensor, eps: float, policy: Policy) -> torch.Tensor:
+def _of_others(size: torch.Tensor, errors: torch.Tensor, eps: float, policy: Policy) -> torch.Tensor:
     """Returns the error that columns about as large as each have; 0 for exact columns and for noise.
 
     Errors are compared relative to their column's size. Within each power of two the largest error counts, as far as it is more
@@ -256,19 +260,30 @@ def _usual_error(size: torch.Tensor, errors: torch.Tensor, eps: float, policy: P
     return torch.where(fit, size * (about.square() + (eps / 4) ** 2).sqrt(), 0.0)
 
 
-def _effective_count(
+def _of_rows_and_columns(
     truth: torch.Tensor, value: torch.Tensor, peak: float, policy: Policy, finite: bool
-) -> torch.Tensor:
-    """Returns how many elements decide the error of each column, at least 1: (Σe²)² / Σe⁴ of its errors e.
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns the error of each column if those of its elements are as is usual in their row and in their column.
 
-    If n normally distributed errors decide it, it is f times smaller than usual with a probability of about 1/fⁿ.
+    In a row that is the median of all elements that are off; in a column the root mean square of its errors, each over what is
+    usual in its row. Where rows are alike, that is the column's own error; where a few large ones decide, all rows tell.
+
+    Also returns how many elements decide a column's own error, at least 1: (Σe²)² / Σe⁴ of its errors e. If n normally
+    distributed errors decide it, it is f times smaller than usual with a probability of about 1/fⁿ.
     """
-    second, fourth = (truth.new_zeros(truth.shape[1]) for _ in range(2))
+    of_rows = truth.new_zeros(len(truth))
+    of_columns, second, fourth = (truth.new_zeros(truth.shape[1]) for _ in range(3))
     for start, stop in chunks(truth, policy):
-        squares = distance(value[start:stop].double(), truth[start:stop], finite=finite).div_(peak).square_()
+        errors = distance(value[start:stop].double(), truth[start:stop], finite=finite).div_(peak)
+        rows = torch.where(errors > 0, errors, math.nan).nanmedian(1, keepdim=True).values.nan_to_num_(0.0)
+        of_columns += torch.where(rows > 0, errors / rows, 0.0).square_().sum(0)
+        of_rows[start:stop] = rows[:, 0]
+        squares = errors.square_()
         second += squares.sum(0)
         fourth += squares.square_().sum(0)
-    return (second.square() / fourth.clamp_min(torch.finfo(fourth.dtype).tiny)).clamp_min(1.0)
+    used = (of_rows > 0).sum().clamp_min(1)
+    count = (second.square() / fourth.clamp_min(torch.finfo(fourth.dtype).tiny)).clamp_min(1.0)
+    return (of_columns / used).sqrt() * of_rows.square().mean().sqrt(), count
 
 
 def _unresolved(size: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:

@@ -1,5 +1,6 @@
 import copy
 import dataclasses
+import math
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from pytest_kernelllm.judge.reference.calls import (
     to_float64,
 )
 from pytest_kernelllm.judge.reference.numerics import compare
+from pytest_kernelllm.judge.reference.stress import changed
 from pytest_kernelllm.judge.reference.trivial import passing_trivial_output, trivial_outputs
 
 POLICY = Policy()
@@ -394,6 +396,51 @@ def test_a_column_of_a_few_large_rows_may_be_off_as_columns_about_as_large_are(s
     # Rounded inside as the original is not, and added up exactly.
     got = ((x.float() * (1 + torch.randn(x.shape) / 512)).bfloat16().float() @ weight.float()).bfloat16()
     assert right(got, expect(original, x.double() @ weight.double()))
+
+
+@pytest.mark.parametrize(
+    ("rows", "stressed", "seed"), [(16, "low-row", 0), (16, "low-row", 5), (8, "mixed-row", 2)]
+)
+def test_a_column_that_nearly_cancels_in_the_rows_that_decide_may_be_off_as_all_rows_tell(
+    rows, stressed, seed
+):
+    """Products of bfloat16, added up in parts that are rounded: where cuBLAS does not, the original's error may be 0 by chance."""
+    random = torch.Generator().manual_seed(seed)
+    gate, up, down = (
+        (torch.randn(shape, generator=random) / math.sqrt(shape[0])).bfloat16()
+        for shape in ((1024, 2048), (1024, 2048), (2048, 1024))
+    )
+    x = changed(torch.randn(rows, 1024, generator=random).bfloat16(), stressed, seed)
+    original, _ = gated(x, gate, up, down)
+    exact, _ = gated(x.double(), *(w.double() for w in (gate, up, down)))
+    nearby = [
+        gated(move(x).double(), *(move(w).double() for w in (gate, up, down)))[0]
+        for move in (perturbation(way * 4.8e-7, seed, x.device) for way in (1, -1, 2))
+    ]
+    halves = (product_in_parts(x, weight, 2, torch.bfloat16) for weight in (gate, up))
+    hidden = (torch.nn.functional.silu(next(halves).float()) * next(halves).float()).bfloat16()
+    expected = expect(original, exact, nearby)
+    assert right(product_in_parts(hidden, down, 4, torch.bfloat16), expected)
+
+
+def product_in_parts(a, b, parts, dtype):
+    """A product of bfloat16 whose sum is split, each part rounded to ``dtype``."""
+    split = zip(a.chunk(parts, 1), b.chunk(parts), strict=True)
+    return sum((x.float() @ y.float()).to(dtype) for x, y in split).bfloat16()
+
+
+@pytest.mark.parametrize("large", [1, 4, 12])
+def test_columns_that_stay_small_in_large_rows_are_not_excused_by_those_that_do_not(large):
+    torch.manual_seed(0)
+    x = torch.randn(16, 512).bfloat16()
+    x[:large] *= 1000
+    weight = torch.randn(512, 512).bfloat16() / 16
+    exact = torch.cat([x.double() @ weight.double(), torch.tanh(x.double())], 1)
+    original = exact.bfloat16()
+    got = original.clone()
+    assert right(got, expect(original, exact))
+    got[:, 700] *= 1.1
+    assert not right(got, expect(original, exact))
 
 
 def test_a_constant_column_that_the_original_gives_exactly_is_held_to_its_own_scale():
