@@ -11,6 +11,7 @@ interpreter, which helps in debugging and tests but is thousands of times slower
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -29,7 +30,8 @@ def adopt(cls: type, kernel: str) -> None:
     """Makes a class run an adopted kernel: replaces ``cls.forward`` by a function that chooses at every call.
 
     The original remains available as ``cls.forward.__kernelllm_original__``; ``state_dict``, pickles, copies
-    and subclasses do not change. The kernel is not imported yet. Another call replaces the earlier kernel.
+    and subclasses do not change. The kernel is not imported yet. Another call replaces the earlier kernel, with a
+    ``KernelLLMWarning`` if that was another file's choice.
 
     Args:
         cls: an ``nn.Module`` class.
@@ -45,7 +47,16 @@ def adopt(cls: type, kernel: str) -> None:
     names = caller(sys._getframe()).f_globals
     file = names.get("__file__")
     marker = Path(file).absolute() if file else None
+    earlier = getattr(vars(cls).get("forward"), DISPATCHER, None)
     install(cls, Kernel(cls.__qualname__, kernel, marker, loose=not names.get("__package__")))
+    if earlier is None or earlier.kernel.dotted == kernel or earlier.kernel.marker in (None, marker):
+        return
+    warnings.warn(
+        f"{marker} adopts the kernel {kernel} for {cls.__qualname__}, and {earlier.kernel.marker} adopted {earlier.kernel.dotted}; "
+        "the last one counts, so leave kernel= in one of them.",
+        KernelLLMWarning,
+        stacklevel=3,
+    )
 
 
 def explain(module: Any, *args: Any, **kwargs: Any) -> str:

@@ -6,6 +6,8 @@ import pytest
 from adopting import X, used
 from torch import nn
 
+from kernelllm_runtime import KernelLLMWarning, triton_candidate
+
 pytestmark = pytest.mark.filterwarnings("error::pytest_kernelllm.runtime.KernelLLMWarning")
 
 
@@ -61,3 +63,33 @@ def test_adopting_twice_keeps_the_first_original(cls) -> None:
     assert cls.forward.__kernelllm_original__ is original
     with pytest.raises(TypeError, match="is not a plain function"):
         runtime.adopt(type("Nothing", (), {}), "_triton.shift")
+
+
+def test_a_class_that_two_files_adopt_kernels_for_runs_the_last_one_and_warns(tmp_path) -> None:
+    class Shared(nn.Module):
+        def forward(self, x):
+            return x
+
+    def marked_by(name, kernel):
+        path = tmp_path / name
+        source = f"triton_candidate(Shared, inputs=lambda: (), kernel={kernel!r})"
+        exec(
+            compile(source, str(path), "exec"),
+            {
+                "__file__": str(path),
+                "__name__": path.stem,
+                "triton_candidate": triton_candidate,
+                "Shared": Shared,
+            },
+        )
+
+    marked_by("one.py", "_triton.first")
+    marked_by("one.py", "_triton.first")  # imported again
+    marked_by("two.py", "_triton.first")
+    marked_by("two.py", "_triton.other")  # edited, and imported again
+    with pytest.warns(
+        KernelLLMWarning,
+        match=r"three.py adopts the kernel _triton.last for .*Shared, and .*two.py adopted _triton.other",
+    ):
+        marked_by("three.py", "_triton.last")
+    assert Shared.forward.__kernelllm_dispatcher__.kernel.dotted == "_triton.last"
