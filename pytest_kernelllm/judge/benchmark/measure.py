@@ -36,8 +36,8 @@ from pytest_kernelllm.judge.run.call import (
 )
 from pytest_kernelllm.judge.shared.clock import GpuClock
 
-ALONE_US = 50_000
-"""µs of calls from which the median is taken where a candidate is timed alone."""
+FIRST_CALLS = 5
+"""Calls that tell how long one takes, about."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ def measure(
 def measure_alone(
     runner: CandidateRunner, roofline: Roofline, clock: GpuClock, original: OriginalCalls
 ) -> CaseTime:
-    """Times one case of a candidate that is not judged, without baselines.
+    """Times one case of a candidate that is not judged, without baselines: the median of what both clocks time, cold calls in loops.
 
     Args:
         runner: the candidate; its probe is uploaded.
@@ -224,18 +224,18 @@ def measure_alone(
     prepared, policy = runner.prepared[0], runner.judging.policy
     with torch.no_grad():
         flushes = timing.flushes_to_hide([runner], runner.flush_us)[runner.name]
-        count = max(5, min(policy.timing_calls * policy.timing_rounds, int(ALONE_US / runner.cold(flushes))))
-        single = statistics.median(runner.cold(flushes) for _ in range(count))
-        judged, events = timing.by_the_judge(runner, clock, single, flushes, _agreement(policy, single))
+        runner.renew()
+        about = statistics.median(runner.loop(FIRST_CALLS, flushes))
+        judged, took = timing.by_the_judge(runner, clock, about, flushes, _agreement(policy, about))
         flops = count_flops(original.eager)
-    if _hides_time(policy, judged, min(events, single)):
+    if _hides_time(policy, judged, took):
         raise Decision(
             "inconclusive",
             "timing",
-            f"it takes {judged:.1f} µs by the judge's clock, {single:.1f} by its own",
+            f"it takes {judged:.1f} µs by the judge's clock, {took:.1f} by its own",
         )
     least = _roofline_us(original, prepared, flops, roofline)
-    return CaseTime(prepared.probe.case, round(single, 3), round(least, 3))
+    return CaseTime(prepared.probe.case, round(took, 3), round(least, 3))
 
 
 def allowed_difference(policy: Policy, judged: float) -> float:
