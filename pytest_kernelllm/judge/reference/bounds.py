@@ -34,8 +34,15 @@ LEAST_COLUMNS = 8
 MOST_ROWS = 1024
 """Most rows of an output in which a column may have the usual error: of more, a few hardly decide."""
 
+LEAST_ROWS = 10
+"""Fewest rows that tell what errors a column usually has."""
+
+QUARTILES = 4.0
+"""Most that the usual error of a column may be, in lower quartiles of its errors over what is usual in their rows; of normally
+distributed ones it is 3.1."""
+
 CHANCE = 1e-4
-"""Smallest probability, for all columns together, at which the error of one still counts as small by chance."""
+"""Smallest probability at which a column's error still counts as small by chance."""
 
 MEDIANS = 4.0
 """Most that the error of columns about as large may be, in medians of their errors."""
@@ -213,12 +220,10 @@ def _together(
         # So are those of a few large rows. What all rows tell, or other columns, they may be as well.
         if not dim and len(matrix) <= MOST_ROWS:
             usual, count = _of_rows_and_columns(matrix, value, peak, policy, finite)
-            chance = (CHANCE / len(size)) ** (-1 / count)
-            usual = torch.minimum(usual, chance * own)
-            alike = torch.minimum(
-                _of_others(size, own, torch.finfo(original.dtype).eps, policy), own / CHANCE
-            )
-            usual = torch.where(equal, alike, usual)
+            count = torch.where(equal, 1.0, count)
+            alike = _of_others(size, own, torch.finfo(original.dtype).eps, policy)
+            usual = torch.where(equal, 0.0, torch.minimum(usual, own * (CHANCE / len(size)) ** (-1 / count)))
+            usual = torch.maximum(usual, torch.minimum(alike, own * CHANCE ** (-1 / count)))
             allowed = torch.maximum(allowed, policy.own_error_factor * usual)
         for other in nearby:
             allowed = torch.maximum(allowed, group_rms(truth, other, dim, peak, policy))
@@ -265,25 +270,35 @@ def _of_rows_and_columns(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Returns the error of each column if those of its elements are as is usual in their row and in their column.
 
-    In a row that is the median of all elements that are off; in a column the root mean square of its errors, each over what is
-    usual in its row. Where rows are alike, that is the column's own error; where a few large ones decide, all rows tell.
+    In a row that is the median of all elements that are off. In a column it is the root mean square of its errors, each over
+    what is usual in its row, but at most four times their lower quartile: columns that are exact in some rows, or off by
+    shares that vary, have no usual one. Where rows are alike, that is the column's own error; where a few large ones decide,
+    all rows tell. 0 for fewer than ``LEAST_ROWS``.
 
     Also returns how many elements decide a column's own error, at least 1: (Σe²)² / Σe⁴ of its errors e. If n normally
     distributed errors decide it, it is f times smaller than usual with a probability of about 1/fⁿ.
     """
-    of_rows = truth.new_zeros(len(truth))
+    of_rows = truth.new_zeros(len(truth), 1)
     of_columns, second, fourth = (truth.new_zeros(truth.shape[1]) for _ in range(3))
     for start, stop in chunks(truth, policy):
         errors = distance(value[start:stop].double(), truth[start:stop], finite=finite).div_(peak)
-        rows = torch.where(errors > 0, errors, math.nan).nanmedian(1, keepdim=True).values.nan_to_num_(0.0)
-        of_columns += torch.where(rows > 0, errors / rows, 0.0).square_().sum(0)
-        of_rows[start:stop] = rows[:, 0]
+        off = torch.where(errors > 0, errors, math.nan)
+        of_rows[start:stop] = off.nanmedian(1, keepdim=True).values.nan_to_num_(0.0)
         squares = errors.square_()
         second += squares.sum(0)
         fourth += squares.square_().sum(0)
-    used = (of_rows > 0).sum().clamp_min(1)
+    used = of_rows[:, 0] > 0
+    rows = int(used.sum())
+    width = max(1, policy.chunk_elements // max(rows, 1))
+    for start in range(0, truth.shape[1] if rows >= LEAST_ROWS else 0, width):
+        part = slice(start, start + width)
+        errors = distance(value[used, part].double(), truth[used, part], finite=finite).div_(peak)
+        shares = errors / of_rows[used]
+        low = shares.kthvalue(1 + (rows - 1) // 4, 0).values
+        of_columns[part] = torch.minimum(shares.square_().mean(0).sqrt(), QUARTILES * low)
+    usual = (of_columns * of_rows.square().mean().sqrt()).nan_to_num_(0.0, 0.0)
     count = (second.square() / fourth.clamp_min(torch.finfo(fourth.dtype).tiny)).clamp_min(1.0)
-    return (of_columns / used).sqrt() * of_rows.square().mean().sqrt(), count
+    return usual, count
 
 
 def _unresolved(size: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:

@@ -399,7 +399,7 @@ def test_a_column_of_a_few_large_rows_may_be_off_as_columns_about_as_large_are(s
 
 
 @pytest.mark.parametrize(
-    ("rows", "stressed", "seed"), [(16, "low-row", 0), (16, "low-row", 5), (8, "mixed-row", 2)]
+    ("rows", "stressed", "seed"), [(16, "low-row", 0), (16, "low-row", 5), (12, "mixed-row", 2)]
 )
 def test_a_column_that_nearly_cancels_in_the_rows_that_decide_may_be_off_as_all_rows_tell(
     rows, stressed, seed
@@ -427,6 +427,49 @@ def product_in_parts(a, b, parts, dtype):
     """A product of bfloat16 whose sum is split, each part rounded to ``dtype``."""
     split = zip(a.chunk(parts, 1), b.chunk(parts), strict=True)
     return sum((x.float() @ y.float()).to(dtype) for x, y in split).bfloat16()
+
+
+@pytest.mark.parametrize("rows", [64, 256])
+def test_the_last_columns_of_a_causal_matrix_have_few_elements_and_no_usual_error(rows):
+    torch.manual_seed(0)
+    x, weight, places = torch.randn(rows, 64), torch.randn(64, 192) / 8, torch.randn(rows, 64)
+
+    def beside(x, weight, places):
+        return torch.cat([places * 32, x @ weight * 32, torch.tril(x @ x.T / 1024)], 1)
+
+    given = [each.bfloat16() for each in (x, weight, places)]
+    original, exact = beside(*given), beside(*(each.double() for each in given))
+    got = original.clone()
+    assert right(got, expect(original, exact))
+    got[:, -1] = 0
+    assert not right(got, expect(original, exact))
+
+
+def test_columns_that_float32_flushes_to_zero_hide_no_others():
+    torch.manual_seed(0)
+    x = torch.randn(16, 64, dtype=torch.float64)
+    flushed = torch.exp(-(torch.randn(16, 512, dtype=torch.float64) * 20 + 512))
+    exact = torch.cat([flushed, x @ torch.randn(64, 16).double() * 1e6, torch.tanh(x)], 1)
+    got = exact.float()
+    assert right(got, expect(exact.float(), exact))
+    got[:, -1] *= 1.1
+    assert not right(got, expect(exact.float(), exact))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sparse_columns_of_a_softmax_may_be_off_as_others_about_as_large_are(seed):
+    random = torch.Generator().manual_seed(seed)
+    x, first, second = (
+        (torch.randn(shape, generator=random) / scale).bfloat16()
+        for shape, scale in (((16, 512), 1), ((512, 512), 512**0.5), ((512, 1024), 512**0.5))
+    )
+
+    def scores(parts, dtype):
+        hidden = product_in_parts(x, first, parts, dtype).relu()
+        return (product_in_parts(hidden, second, parts, dtype) * 8).softmax(1)
+
+    exact = ((x.double() @ first.double()).relu() @ second.double() * 8).softmax(1)
+    assert right(scores(1, torch.float32), expect(scores(2, torch.bfloat16), exact))
 
 
 @pytest.mark.parametrize("large", [1, 4, 12])
