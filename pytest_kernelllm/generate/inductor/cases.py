@@ -21,7 +21,7 @@ from pytest_kernelllm.generate.inductor.lowering import Lowered, lower
 from pytest_kernelllm.generate.inductor.places import located
 from pytest_kernelllm.generate.inductor.scalars import NamedScalars, free_scalars
 from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, export
-from pytest_kernelllm.generate.inductor.variants import WITHOUT_COPIES
+from pytest_kernelllm.generate.inductor.variants import KEPT, WITHOUT_COPIES
 from pytest_kernelllm.generate.inductor.windows import is_depthwise
 from pytest_kernelllm.generate.render.errors import RenderError, unexpected
 from pytest_kernelllm.generate.render.inductor import sections
@@ -67,6 +67,9 @@ def completions(
                 completion = _completion(tracers, variant, len(seen))
                 if variant.needs not in completion.text:
                     continue
+                if variant.evict_first:
+                    text = completion.text.replace(KEPT, KEPT.replace("last", "first"))
+                    completion = dataclasses.replace(completion, text=text)
                 # Variants with the same kernels count once, so the rendered texts are compared.
                 body = translate_inductor(completion.text, live, completion).body
             except (TraceError, RenderError) as error:

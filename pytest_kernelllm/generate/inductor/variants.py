@@ -24,7 +24,13 @@ class Variant:
     """Rows of up to so many elements are read once and kept in registers, also where Inductor would loop over them."""
     depthwise: bool = False
     """Whether depthwise convolutions are written as kernels, see ``inductor.windows``."""
+    evict_first: bool = False
+    """Whether nothing is kept in L2 for longer. Inductor keeps what is not coalesced, and where sizes are free it takes the
+    parts of a split sum over several dimensions for that, of which each element is read once."""
 
+
+KEPT = "eviction_policy='evict_last'"
+"""Of a load, in Inductor's code: what it reads stays in L2 for longer than other things."""
 
 TEMPLATE = "kernelllm_template"
 """Names, among the options of a variant, which configuration of each template is taken; no option of Inductor's."""
@@ -77,6 +83,7 @@ VARIANTS = (
         )
         for choice, number in enumerate(("third", "fourth"), 2)
     ),
+    Variant("nothing kept in L2", needs=KEPT, evict_first=True),
     Variant(
         "looped reductions, not split", {"triton.persistent_reductions": False, "split_reductions": False}
     ),

@@ -9,11 +9,11 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional as F
 
-from pytest_kernelllm.generate.inductor.cases import CaseTracer
+from pytest_kernelllm.generate.inductor.cases import CaseTracer, completions
 from pytest_kernelllm.generate.inductor.device import gpu_for
 from pytest_kernelllm.generate.inductor.lowering import lower
 from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, export
-from pytest_kernelllm.generate.inductor.variants import Variant
+from pytest_kernelllm.generate.inductor.variants import KEPT, VARIANTS, Variant
 
 pytestmark = pytest.mark.slow
 
@@ -61,3 +61,12 @@ def test_circular_padding_reads_nothing_that_is_not_written() -> None:
     program = exported(Around())
     assert "slice_scatter" not in program.graph.code and "empty" not in program.graph.code
     torch.testing.assert_close(program.graph(x)[0], Around()(x))
+
+
+@pytest.mark.parametrize(("name", "kept"), [("NormGELU", True), ("AddReLU", False)])
+def test_a_variant_keeps_nothing_in_l2_where_the_usual_one_does(name: str, kept: bool) -> None:
+    target = live(name)
+    written = {each.note: each.text for each in completions(target, GPU, VARIANTS, range(len(VARIANTS)))}
+    assert (KEPT in written["Inductor's fusion, its usual block sizes"]) is kept
+    assert ("nothing kept in L2" in written) is kept
+    assert KEPT not in written.get("nothing kept in L2", "")
