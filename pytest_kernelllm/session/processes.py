@@ -99,7 +99,8 @@ class TargetProcesses:
     def ahead(self) -> int:
         """How many targets should be worked on while another one is waited for, so that no process waits for work."""
         judging, writing = self._open(), self._open_writers()
-        # One slot belongs to the target that is waited for.
+        if judging.slots == 1:  # which belongs to the target that is waited for
+            return 0
         return judging.slots - 1 + (min(writing.slots, judging.slots) if writing is not judging else 0)
 
     @property
