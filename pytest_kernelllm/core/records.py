@@ -280,7 +280,7 @@ class Verdict(Record):
 
     @property
     def speedup(self) -> Ratio | None:
-        """Against eager: the geometric mean over the timed cases; None where nothing was timed."""
+        """Against eager: the geometric mean over all timings, with those of both passes; None where nothing was timed."""
         return mean_ratio([t.speedup for t in self.timing])
 
     @property
