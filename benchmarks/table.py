@@ -28,7 +28,8 @@ def main(path: str) -> None:
             continue
         for t in best["verdict"]["timing"]:
             s, c = t["speedup"], t["speedup_compiled"]
-            case = ", ".join([t["case"], *({t.get("passes", "forward")} - {"forward"})])
+            both = t.get("passes", "forward") != "forward"
+            case = t["case"] + (", both passes" if both else "")
             compiled = f"{t['compiled']['p50']:.1f} | " if t["compiled"] else "– | "
             print(
                 f"| {name} | {case} | {t['kernel']['p50']:.1f} | {t['eager']['p50']:.1f} | {compiled}"

@@ -124,7 +124,7 @@ class Timer:
             prepared, gradients = prepared[:1], gradients[:1]
         original = self._compiled(judging, prepared[0], arguments, gradients[0]) if compiled else None
         with self._alone(durations):
-            backward = upload_backward(judging, prepared[0], gradients[0])
+            backward = upload_backward(judging, prepared[0], gradients[0], gradients[0].names)
             run = ProbeRun(judging, prepared[0], backward.uploaded, {})
             arguments = backward.uploaded.placed(prepared[0])
             calls = forward_and_backward(prepared[0], arguments, original, gradients[0])
@@ -152,7 +152,7 @@ class Timer:
             if references.subject.case(case).domain.grad:
                 with durations.part("inputs"):
                     gradients = references.gradients_to_time(prepared)
-                backwards = [upload_backward(judging, prepared, gradients)]
+                backwards = [upload_backward(judging, prepared, gradients, gradients.names)]
                 uploaded = backwards[0].uploaded
                 with durations.part("calls"):  # compiles, beside others
                     call(judging, uploaded, prepared, judging.first_run, grad=backwards[0].request)

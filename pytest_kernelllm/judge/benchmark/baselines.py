@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pytest_kernelllm.judge.benchmark.roofline import needed_bytes
 from pytest_kernelllm.judge.reference.gradients import Gradients, both_passes
 from pytest_kernelllm.judge.reference.prepared import PreparedProbe, bytes_of
 from pytest_kernelllm.judge.shared.clock import GpuClock
@@ -22,8 +21,6 @@ class OriginalCalls:
     """By ``torch.compile``; None where that does not compile it."""
     bytes: int
     """Bytes that such a call reads and writes, each tensor once."""
-    needed: tuple[int, int]
-    """Bytes that it must read, and that it must write, see ``roofline.needed_bytes``."""
 
 
 def forward_pass(
@@ -42,7 +39,6 @@ def forward_pass(
         lambda: eager(**arguments),
         None if compiled is None else lambda: compiled(**arguments),
         prepared.bytes,
-        needed_bytes(prepared),
     )
 
 
@@ -59,7 +55,6 @@ def forward_and_backward(
         both_passes(prepared.callable_module(), arguments, gradients),
         None if compiled is None else both_passes(compiled, arguments, gradients),
         prepared.bytes + into + gradients.written,
-        needed_bytes(prepared),  # gradients may take no memory of their own in a better way, too
     )
 
 

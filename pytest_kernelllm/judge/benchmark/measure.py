@@ -17,7 +17,7 @@ from pytest_kernelllm.core.measured import CaseTime
 from pytest_kernelllm.core.records import Timing
 from pytest_kernelllm.judge.benchmark import timing
 from pytest_kernelllm.judge.benchmark.baselines import Baseline, OriginalCalls
-from pytest_kernelllm.judge.benchmark.roofline import Flops, Roofline, count_flops
+from pytest_kernelllm.judge.benchmark.roofline import Flops, Roofline, count_flops, needed_bytes
 from pytest_kernelllm.judge.findings import Decision
 from pytest_kernelllm.judge.handle import WorkerDied
 from pytest_kernelllm.judge.policy import Policy
@@ -177,7 +177,8 @@ def measure(
         disturbed = hidden and _is_disturbed(policy, clock, eager, series["eager"].median, flushes["eager"])
         eager_peak = _peak(eager)
         flops = count_flops(original.eager)
-    needed = roofline.least(*original.needed, flops.total)
+    # Gradients count for nothing: in some better way they may take no memory of their own.
+    needed = roofline.least(*needed_bytes(prepared), flops.total)
     least = _roofline_us(original, prepared, flops, roofline)
     spreads = {name: timing.spread([x for r in s.cold for x in r]) for name, s in series.items()}
     warm = {name: timing.spread(s.warm) for name, s in series.items()}

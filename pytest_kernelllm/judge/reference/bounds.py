@@ -217,7 +217,7 @@ def _together(
         own = torch.where(equal, torch.maximum(own, own.median()), own)
         factor = torch.where(own > policy.noise * size, policy.noise_factor, policy.own_error_factor)
         allowed = torch.maximum(floor * size, factor * own)
-        # So are those of a few large rows. What all rows tell, or other columns, they may be as well.
+        # So are those of a few large rows; then the errors of other rows and of other columns tell what is usual.
         if not dim and len(matrix) <= MOST_ROWS:
             usual, count = _of_rows_and_columns(matrix, value, peak, policy, finite)
             count = torch.where(equal, 1.0, count)

@@ -98,7 +98,7 @@ def expected_gradients(
 
     def in_float64(change: Change, flowing: Change | None = None) -> Tensors:
         with Float64Mode():
-            leaves, sources = _call(module, arguments, change)
+            leaves, sources, _ = _call(module, arguments, change)
             # Where what flows into the outputs is one number, the original's errors may cancel by chance.
             wide = [None if g is None else (flowing or change)(g) for g in into]
             float64_gradients = _differentiate(leaves, [sources[name] for name in names], wide)
@@ -190,8 +190,7 @@ class _Originals:
 
 
 def _originals(module: nn.Module, arguments: dict[str, Any], seed: int, incoming: str) -> _Originals:
-    passed: dict[str, Any] = {}
-    leaves, sources = _call(module, arguments, None, passed)
+    leaves, sources, passed = _call(module, arguments, None)
     into = _output_gradients(leaves, seed, incoming)
     found = _differentiate(leaves, list(sources.values()), into)
     names = [name for name, gradient in zip(sources, found, strict=True) if gradient is not None]
@@ -208,15 +207,9 @@ def _originals(module: nn.Module, arguments: dict[str, Any], seed: int, incoming
 
 
 def _call(
-    module: nn.Module,
-    arguments: dict[str, Any],
-    change: Change | None,
-    passed: dict[str, Any] | None = None,
-) -> tuple[list[Any], dict[str, torch.Tensor]]:
-    """Calls a copy of the module; returns its output leaves and the tensors to differentiate by, by name.
-
-    ``passed`` receives the arguments of the call.
-    """
+    module: nn.Module, arguments: dict[str, Any], change: Change | None
+) -> tuple[list[Any], dict[str, torch.Tensor], dict[str, Any]]:
+    """Calls a copy of the module; returns its output leaves, the tensors to differentiate by, and what it got, by name."""
     fresh = copied(module, change or torch.clone)
     given = {
         k: (change or torch.clone)(v) if isinstance(v, torch.Tensor) else v for k, v in arguments.items()
@@ -227,11 +220,10 @@ def _call(
         if isinstance(value, torch.Tensor) and value.is_floating_point()
     }
     # The original gets copies, because it may change its inputs in place.
-    passed = {} if passed is None else passed
-    passed |= {name: sources[name].clone() if name in sources else value for name, value in given.items()}
+    passed = {name: sources[name].clone() if name in sources else value for name, value in given.items()}
     sources |= {f"{PARAMETER}{n}": p for n, p in fresh.named_parameters() if p.requires_grad}
     with torch.enable_grad():
-        return flatten(fresh(**passed))[1], sources
+        return flatten(fresh(**passed))[1], sources, passed
 
 
 def _otherwise(
@@ -242,7 +234,7 @@ def _otherwise(
     for mode in modes(on_gpu=on_gpu):
         try:
             with mode:
-                leaves, sources = _call(module, arguments, None)
+                leaves, sources, _ = _call(module, arguments, None)
                 gradients = _differentiate(leaves, [sources[name] for name in names], into)
         except torch.cuda.OutOfMemoryError:
             raise

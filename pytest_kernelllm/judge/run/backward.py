@@ -67,33 +67,20 @@ def run_backward(
         WorkerDied: the worker process ended.
     """
     gradients = judging.references.gradients(prepared)
-    backward = upload_backward(judging, prepared, gradients, again, frozen)
+    asked = [name for name in gradients.names if not frozen(name)]
+    backward = upload_backward(judging, prepared, gradients, asked, again)
     call(judging, backward.uploaded, prepared, judging.first_run, grad=backward.request)
     return backward
 
 
 def upload_backward(
-    judging: Judging,
-    prepared: PreparedProbe,
-    gradients: Gradients,
-    again: str = "",
-    frozen: Callable[[str], bool] = lambda name: False,
+    judging: Judging, prepared: PreparedProbe, gradients: Gradients, asked: Sequence[str], again: str = ""
 ) -> Backward:
-    """Uploads a probe, with what a call with its backward pass reads and writes.
+    """Uploads a probe, with what a call with its backward pass reads and writes. Raises as ``run.call.upload``.
 
-    Args:
-        judging: the candidate.
-        prepared: the probe.
-        gradients: the probe's.
-        again: see ``run_backward``.
-        frozen: see ``run_backward``.
-
-    Raises:
-        Decision: the worker cannot attach to the buffers.
-        WorkerDied: the worker process ended.
+    ``asked`` names those of the probe's gradients that the worker computes; for ``again`` see ``run_backward``.
     """
     incoming = [flat(g) for g in gradients.into if g is not None]
-    asked = [name for name in gradients.names if not frozen(name)]
     expected = [gradients.expected.original[gradients.names.index(name)] for name in asked]
     room = sum(buffer_bytes(t.shape, t.dtype) for t in (*incoming, *expected))
     uploaded = upload(judging, prepared, room=room)
