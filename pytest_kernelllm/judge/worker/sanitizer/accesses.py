@@ -30,6 +30,10 @@ class Access:
     """Whether an atomic operation makes visible what others released at its address."""
     releases: bool = False
     """Whether it makes what its program did before visible to those that acquire."""
+    keeps: bool = False
+    """Whether an atomic operation leaves the value as it is, such as one that adds 0 to wait for others."""
+    early: bool = False
+    """Whether it gets the value from before the last release at its address, which may come later as well."""
     values: np.ndarray | None = None
     """The elements written by a plain store."""
     packed: bool = False

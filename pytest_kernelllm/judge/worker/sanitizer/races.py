@@ -7,7 +7,7 @@ relation of vector clocks.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,6 +18,12 @@ from pytest_kernelllm.judge.worker.sanitizer.regions import Region
 
 EXAMINED = 1 << 14
 """Most units of memory of one region that are examined in detail."""
+
+LOOKS = 3
+"""How often a program looks before the last change of a value has come: more than once, as it may look a second time in vain."""
+
+Place = tuple[Region, int]
+"""A region, and the bytes from its start."""
 
 Clock = Mapping[int, int]
 """For each program the number of its releases that are known to have happened."""
@@ -33,12 +39,11 @@ class Race:
     """Bytes from the start of the region to the place that both touch."""
 
 
-def find_race(log: list[Access]) -> Race | None:
-    """Returns a race among the accesses of one launch, which are in the order in which they were made."""
+def find_race(log: list[Access], order: Order) -> Race | None:
+    """Returns a race among the accesses of one launch, which are in the order in which they were made; ``order`` has all of them."""
     by_region: defaultdict[Region, list[int]] = defaultdict(list)
     for number, access in enumerate(log):
         by_region[access.region].append(number)
-    order: Order | None = None
     for region, numbers in by_region.items():
         accesses = [log[number] for number in numbers]
         if not any(access.writes for access in accesses):
@@ -47,7 +52,6 @@ def find_race(log: list[Access]) -> Race | None:
         shared = _shared(accesses, region.size // unit + 1, unit)
         if not shared.any():
             continue
-        order = order or Order(log)
         histories: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         chosen = np.zeros_like(shared)
         chosen[np.flatnonzero(shared)[:EXAMINED]] = True
@@ -77,35 +81,80 @@ def _shared(accesses: list[Access], count: int, unit: int) -> np.ndarray:
     return several & written & plain
 
 
-class Order:
-    """Which accesses of a launch happen before which others."""
+@dataclass(frozen=True)
+class _Release:
+    """The last change of a value, by an operation that releases."""
 
-    def __init__(self, log: list[Access]) -> None:
-        """Follows acquires and releases through the launch."""
-        self._log = log
-        self._stamps: list[tuple[int, Clock]] = []
-        releases: defaultdict[int, int] = defaultdict(lambda: 1)
-        known: defaultdict[int, Clock] = defaultdict(dict)
-        published: defaultdict[tuple[Region, int], Clock] = defaultdict(dict)
-        for access in log:
-            program = access.program
-            synchronising = access.acquires or access.releases
-            places = [(access.region, int(offset)) for offset in access.offsets] if synchronising else []
-            if access.acquires:
-                for place in places:
-                    known[program] = _joined(known[program], published[place])
-            self._stamps.append((releases[program], known[program]))
-            if access.releases:
-                mine = {**known[program], program: releases[program]}
-                for place in places:
-                    published[place] = _joined(published[place], mine)
-                releases[program] += 1
+    program: int
+    epoch: int
+    before: Clock
+    """What was released there before."""
+
+
+class Order:
+    """Which accesses of a launch happen before which others.
+
+    The interpreter runs one program after the other, so that whoever waits finds that all others are done, also where he
+    waits for too few of them. On a GPU he might have come earlier. So each program that looks at a value which another
+    one has changed gets the value from before that change first, and knows only what was released until then.
+    """
+
+    def __init__(self) -> None:
+        """Begins without accesses."""
+        self._stamps: list[tuple[int, int, Clock]] = []
+        """Program, number of its next release, and what it knows, of each access."""
+        self._releases: defaultdict[int, int] = defaultdict(lambda: 1)
+        self._known: defaultdict[int, Clock] = defaultdict(dict)
+        self._published: defaultdict[Place, Clock] = defaultdict(dict)
+        self._last: dict[Place, _Release] = {}
+        self._looked: Counter[tuple[int, Place]] = Counter()
+
+    def add(self, access: Access) -> None:
+        """Follows the acquires and releases of the launch's next access."""
+        program, synchronising = access.program, access.acquires or access.releases
+        places = [(access.region, int(offset)) for offset in access.offsets] if synchronising else []
+        if access.acquires:
+            for place in places:
+                seen = self._last[place].before if access.early else self._published[place]
+                self._known[program] = _joined(self._known[program], seen)
+        epoch = self._releases[program]
+        self._stamps.append((program, epoch, self._known[program]))
+        if access.writes and not access.keeps:
+            self._forget(access)
+        if access.releases:
+            mine = {**self._known[program], program: epoch}
+            for place in places:
+                if not access.keeps and len(places) == 1:
+                    self._last[place] = _Release(program, epoch, self._published[place])
+                self._published[place] = _joined(self._published[place], mine)
+            self._releases[program] += 1
+
+    def may_come_early(self, access: Access) -> bool:
+        """Whether an access that keeps the value may come before the last release there, for all that its program knows.
+
+        At first only: after a few times a program finds the last value.
+        """
+        place = (access.region, int(access.offsets[0]))
+        last = self._last.get(place)
+        if last is None or last.program == access.program:
+            return False
+        self._looked[access.program, place] += 1
+        return (
+            self._looked[access.program, place] <= LOOKS
+            and self._known[access.program].get(last.program, 0) < last.epoch
+        )
 
     def ordered(self, earlier: int, later: int) -> bool:
         """Whether the access with number ``earlier`` happens before ``later`` in every run."""
-        program = self._log[earlier].program
-        epoch, _ = self._stamps[earlier]
-        return program == self._log[later].program or self._stamps[later][1].get(program, 0) >= epoch
+        program, epoch, _ = self._stamps[earlier]
+        other, _, known = self._stamps[later]
+        return program == other or known.get(program, 0) >= epoch
+
+    def _forget(self, access: Access) -> None:
+        """Forgets the last releases at the places that an access changes."""
+        if any(region is access.region for region, _ in self._last):
+            for offset in access.offsets:
+                self._last.pop((access.region, int(offset)), None)
 
 
 def _joined(one: Clock, other: Clock) -> Clock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -17,11 +18,13 @@ from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 from pytest_kernelllm.judge.worker.sanitizer.accesses import Access, read_first
 from pytest_kernelllm.judge.worker.sanitizer.allocations import Allocations
-from pytest_kernelllm.judge.worker.sanitizer.races import find_race
+from pytest_kernelllm.judge.worker.sanitizer.races import Order, Place, find_race
 from pytest_kernelllm.judge.worker.sanitizer.regions import Region, Regions
 
 ACQUIRING = (ir.MEM_SEMANTIC.ACQUIRE, ir.MEM_SEMANTIC.ACQUIRE_RELEASE)
 RELEASING = (ir.MEM_SEMANTIC.RELEASE, ir.MEM_SEMANTIC.ACQUIRE_RELEASE)
+KEEPING = (ir.ATOMIC_OP.ADD, ir.ATOMIC_OP.FADD, ir.ATOMIC_OP.OR, ir.ATOMIC_OP.XOR)
+"""With 0 these change nothing."""
 
 
 class Sanitizer:
@@ -36,6 +39,9 @@ class Sanitizer:
         self._kernel = ""
         self._arguments: dict[Region, str] = {}
         self._log: list[Access] = []
+        self._order = Order()
+        self._before: dict[Place, np.ndarray] = {}
+        """What was at a place before the last release there."""
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
@@ -68,17 +74,24 @@ class Sanitizer:
             builder: Any, kind: Any, pointers: Any, value: Any, mask: Any, order: Any, scope: Any
         ) -> Any:
             reads = kind != ir.ATOMIC_OP.XCHG
-            size = value.data.dtype.itemsize
-            real, valid = self._check(pointers, mask, size, reads, True, ordering=_ordering(order, scope))
-            return before["create_atomic_rmw"](builder, kind, real, value, valid, order, scope)
+            size, number = value.data.dtype.itemsize, len(self._log)
+            keeps = kind in KEEPING and value.data.size == 1 and not value.data.any()
+            if keeps:
+                self._stop_waiting()
+            ordering = {**_ordering(order, scope), "keeps": keeps}
+            real, valid = self._check(pointers, mask, size, reads, True, ordering=ordering)
+            result = before["create_atomic_rmw"](builder, kind, real, value, valid, order, scope)
+            return self._as_early(result, self._log[number]) if len(self._log) == number + 1 else result
 
         def swap(builder: Any, pointers: Any, expected: Any, value: Any, order: Any, scope: Any) -> Any:
+            self._stop_waiting()
             every = TensorHandle(np.ones_like(pointers.data, bool), tl.int1)
             size = value.data.dtype.itemsize
             real, valid = self._check(pointers, every, size, True, True, ordering=_ordering(order, scope))
             if not valid.data.all():
                 return TensorHandle(np.zeros_like(expected.data), expected.dtype.scalar)
-            return before["create_atomic_cas"](builder, real, expected, value, order, scope)
+            result = before["create_atomic_cas"](builder, real, expected, value, order, scope)
+            return self._as_early(result, self._log[-1])
 
         def checked(executor: Any, *args: Any, **kwargs: Any) -> Any:
             self._start(executor, args, kwargs)
@@ -120,6 +133,7 @@ class Sanitizer:
 
     def _start(self, executor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._kernel, self._log, self._arguments = executor.fn.__name__, [], {}
+        self._order, self._before = Order(), {}
         for name, value in {**dict(zip(executor.arg_names, args, strict=False)), **kwargs}.items():
             for tensor in _tensors([value]):
                 self._arguments.setdefault(self._regions.of(tensor), name)
@@ -193,7 +207,10 @@ class Sanitizer:
         (x, y, z), (_, ys, zs) = builder.grid_idx, builder.grid_dim
         program, line = (x * ys + y) * zs + z, self._line()
         entry = Access(region, offsets, program=program, line=line, values=values, packed=packed, **access)
+        if entry.keeps and entry.acquires and self._order.may_come_early(entry):
+            entry = replace(entry, early=True)
         self._log.append(entry)
+        self._order.add(entry)
         if values is not None and not packed:
             self._check_duplicates(entry)
         if region.written is None:
@@ -207,6 +224,20 @@ class Sanitizer:
             )
         if entry.writes:
             region.written[places] = True
+
+    def _as_early(self, result: Any, entry: Access) -> Any:
+        """Returns what an atomic operation on one element gets, where ``result`` is what it gets if it comes last."""
+        place = (entry.region, int(entry.offsets[0]))
+        if entry.early:
+            return TensorHandle(self._before[place].copy(), result.dtype)
+        if entry.releases and not entry.keeps and entry.offsets.size == 1:
+            self._before[place] = result.data.copy()
+        return result
+
+    def _stop_waiting(self) -> None:
+        """Ends a kernel that waits for others once there is a fault: what it waits for may never come."""
+        if self.fault is not None:
+            raise RuntimeError(self.fault)
 
     def _check_duplicates(self, entry: Access) -> None:
         """Keeps a fault if one store writes different values to one element."""
@@ -222,7 +253,7 @@ class Sanitizer:
             )
 
     def _find_race(self) -> None:
-        race = find_race(self._log) if self.fault is None else None
+        race = find_race(self._log, self._order) if self.fault is None else None
         if race is None:
             return
         first, second = race.first, race.second

@@ -10,6 +10,7 @@ import torch
 import triton
 import triton.language as tl
 from triton.runtime.autotuner import Autotuner
+from triton.runtime.errors import InterpreterError
 
 from pytest_kernelllm.judge.worker.interpreting import prepare_interpreter
 from pytest_kernelllm.judge.worker.sanitizer.sanitizer import Sanitizer
@@ -93,6 +94,22 @@ def last_adds_up(
 
 
 @triton.jit
+def waiting_sum(
+    x_ptr, partial_ptr, count_ptr, out_ptr, LEAST: tl.constexpr, LOOKS: tl.constexpr, BLOCK: tl.constexpr
+):
+    program, parts = tl.program_id(0), tl.num_programs(0) - 1
+    if program < parts:
+        tl.store(partial_ptr + program, tl.sum(tl.load(x_ptr + program * BLOCK + tl.arange(0, BLOCK)), 0))
+        tl.atomic_add(count_ptr, 1, sem="release")
+    else:
+        looks = 1
+        while (tl.atomic_add(count_ptr, 0, sem="acquire") < LEAST) & (looks < LOOKS):
+            looks += 1
+        values = tl.load(partial_ptr + tl.arange(0, 4), mask=tl.arange(0, 4) < parts, other=0.0)
+        tl.store(out_ptr, tl.sum(values, 0))
+
+
+@triton.jit
 def locked_sum(x_ptr, lock_ptr, out_ptr, RELEASE: tl.constexpr, BLOCK: tl.constexpr):
     x = tl.load(x_ptr + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))
     while tl.atomic_cas(lock_ptr, 0, 1) == 1:
@@ -151,6 +168,10 @@ def new(*shape, dtype=torch.float32):
     return torch.empty(shape, dtype=dtype)
 
 
+def count():
+    return zeros(1, dtype=torch.int32)
+
+
 def zeros(*shape, dtype=torch.float32):
     return torch.zeros(shape, dtype=dtype)
 
@@ -203,6 +224,13 @@ CASES = {
     "last adds up, own block only": lambda: last_adds_up[(2,)](
         X, new(4), zeros(1, dtype=torch.int32), new(1), "acq_rel", "cta", BLOCK=8
     ),
+    "waits for all": lambda: waiting_sum[(3,)](X, new(4), count(), new(1), 2, 1000, BLOCK=8),
+    "waits for too few": lambda: waiting_sum[(3,)](X, new(4), count(), new(1), 1, 1000, BLOCK=8),
+    "looks once": lambda: waiting_sum[(3,)](X, new(4), count(), new(1), 2, 1, BLOCK=8),
+    "looks twice": lambda: waiting_sum[(3,)](X, new(4), count(), new(1), 2, 2, BLOCK=8),
+    "waits for a counter from garbage": lambda: waiting_sum[(3,)](
+        X, new(4), new(1, dtype=torch.int32), new(1), 1 << 30, 1 << 31, BLOCK=8
+    ),
     "locked sum": lambda: locked_sum[(2,)](X, zeros(1, dtype=torch.int32), zeros(1), True, BLOCK=8),
     "unlocked by a store": lambda: locked_sum[(2,)](X, zeros(1, dtype=torch.int32), zeros(1), False, BLOCK=8),
     "partly filled": lambda: discard[(1,)](partly_filled(), new(13), 13, BLOCK=32),
@@ -224,7 +252,10 @@ def main():
     for name, run in CASES.items():
         sanitizer = tuning.sanitizer = Sanitizer(torch.empty(0), {}, __file__)
         with sanitizer.watching():
-            run()
+            try:
+                run()
+            except InterpreterError:  # who waits is ended, as in the worker
+                assert sanitizer.fault is not None
         faults[name] = sanitizer.fault
     json.dump(faults, sys.stdout)
 
