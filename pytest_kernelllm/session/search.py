@@ -11,6 +11,7 @@ from pytest_kernelllm.core.records import Completion, Environment, Target
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.generate.render.inductor import sections
 from pytest_kernelllm.generate.render.version import RENDER_VERSION
+from pytest_kernelllm.generate.search.case_search import form
 from pytest_kernelllm.generate.search.search import Found, Program, search
 from pytest_kernelllm.session.memo import Memo
 from pytest_kernelllm.store import Store
@@ -104,10 +105,8 @@ class SearchStage:
 
 def _note(found: Found, written: Sequence[Completion]) -> str:
     """Says what the search did: ``Inductor's fusion, its usual block sizes; searched: 1.31 times as fast, 48 programs in 9 s``."""
-    sources = [section.source for section in found.program]
-    start = next(
-        (each for each in written if [s.source for s in sections.read(each.text)] == sources), written[0]
-    )
+    forms = [*map(form, found.program)]
+    start = next((each for each in written if [*map(form, sections.read(each.text))] == forms), written[0])
     if found.error and found.gain == 1.0:
         return f"{start.note}; not searched: {found.error}"
     tried = counted(found.tried, "program")

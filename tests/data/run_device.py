@@ -81,7 +81,7 @@ def welford(x_ptr, mean_ptr, m2_ptr, total_ptr, N: tl.constexpr, STEPS: tl.const
     weight = tl.zeros([1, N], tl.float32)
     for step in range(STEPS):
         x = tl.load(x_ptr + step * N + tl.arange(0, N)[None, :])
-        mean, m2, weight = device.welford_next(x, mean, m2, weight, step == 0)
+        mean, m2, weight = device.welford_next(x, mean, m2, weight)
     mean, m2, weight = device.welford_total(mean, m2, weight, 1)
     first = tl.arange(0, 1)
     tl.store(mean_ptr + first, mean)

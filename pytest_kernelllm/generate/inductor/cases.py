@@ -17,6 +17,7 @@ from pytest_kernelllm.core.records import Case, Completion, TensorSpec
 from pytest_kernelllm.generate.inductor.both_ways import BothWays, lower_both
 from pytest_kernelllm.generate.inductor.fake import fake_call, traceable_module
 from pytest_kernelllm.generate.inductor.joint import Joint, export_joint
+from pytest_kernelllm.generate.inductor.long_rows import long_rows
 from pytest_kernelllm.generate.inductor.lowering import Lowered, lower
 from pytest_kernelllm.generate.inductor.places import located
 from pytest_kernelllm.generate.inductor.scalars import NamedScalars, free_scalars
@@ -272,11 +273,12 @@ def _program(variant: Variant) -> str:
 
 def _launches(lowered: Lowered, variant: Variant) -> dict[str, dict[str, int]]:
     """Returns the configuration that a variant gives each kernel, by its name."""
-    return {
+    usual = {
         name: dict(options[min(variant.choice, len(options) - 1)])
         for name, options in lowered.configurations.items()
         if options
     }
+    return {**usual, **long_rows(lowered.source, variant.again)} if variant.again else usual
 
 
 def _tracing_sizes(case: Case) -> dict[str, int]:

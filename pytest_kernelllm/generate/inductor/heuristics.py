@@ -31,10 +31,11 @@ def configurations(source: str) -> dict[str, list[dict[str, int]]]:
     Args:
         source: output code as TorchInductor has just written it.
     """
-    return {name: list(_configurations(text)) for name, text in _kernels(ast.parse(source))}
+    return {name: list(_configurations(text)) for name, text in kernels(ast.parse(source))}
 
 
-def _kernels(tree: ast.Module) -> Iterator[tuple[str, ast.Module]]:
+def kernels(tree: ast.Module) -> Iterator[tuple[str, ast.Module]]:
+    """Yields the name and the source of each Triton kernel in output code."""
     for node in tree.body:
         match node:
             case ast.Assign(
@@ -52,11 +53,7 @@ def _configurations(kernel: ast.Module) -> Iterator[dict[str, int]]:
                     func=ast.Attribute(attr="pointwise" | "reduction" | "persistent_reduction" as kind)
                 ):
                     make = getattr(triton_heuristics, kind)
-                    options = {
-                        str(k.arg): _value(k.value)
-                        for k in decorator.keywords
-                        if k.arg not in (None, "filename")
-                    }
+                    options = options_of(decorator)
                     if kind == "reduction" and _reads_rows_again(function, options["size_hints"]):
                         options["inductor_meta"]["add_persistent_rblock"] = True
                     configs = make(**options, return_configs=True)
@@ -68,6 +65,11 @@ def _configurations(kernel: ast.Module) -> Iterator[dict[str, int]]:
                         # Triton pipelines no loop without a matrix product by itself, whatever the configuration says.
                         stages = {"num_stages": 1} if kind == "reduction" else {}
                         yield {**config.kwargs, "num_warps": config.num_warps, **stages}
+
+
+def options_of(decorator: ast.Call) -> dict[str, Any]:
+    """Returns what Inductor says of a kernel in its decorator: ``size_hints``, ``reduction_hint`` and so on."""
+    return {str(k.arg): _value(k.value) for k in decorator.keywords if k.arg not in (None, "filename")}
 
 
 def _reads_rows_again(function: ast.stmt, sizes: Mapping[str, int]) -> bool:

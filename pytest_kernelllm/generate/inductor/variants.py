@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from pytest_kernelllm.generate.render.inductor.program import BACKWARDS, PARTS
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -24,6 +26,8 @@ class Variant:
     """Rows of up to so many elements are read once and kept in registers, also where Inductor would loop over them."""
     depthwise: bool = False
     """Whether depthwise convolutions are written as kernels, see ``inductor.windows``."""
+    again: Literal["", "backwards", "in parts"] = ""
+    """How long rows are read the second time, see ``inductor.long_rows``."""
     evict_first: bool = False
     """Whether nothing is kept in L2 for longer. Inductor keeps what is not coalesced, and where sizes are free it takes the
     parts of a split sum over several dimensions for that, of which each element is read once."""
@@ -47,6 +51,9 @@ _TUNED = {"max_autotune_pointwise": True}
 _IN_ONE_PASS = {"triton.mix_order_reduction": True, "triton.mix_order_reduction_non_strict_mode": True}
 """Sums along rows and along columns, as in the backward pass of a norm, whatever the free sizes are."""
 
+_WHOLE = {"split_reductions": False}
+"""Has no kernel of its own for the parts of a sum."""
+
 _AS_THEY_LIE = {"layout_optimization": False}
 """Keeps Inductor from copying tensors to the layout that cuDNN prefers, and back."""
 
@@ -62,6 +69,8 @@ VARIANTS = (
         needs="MixOrderReductionGrid",
         longest_row=1 << 14,
     ),
+    Variant("long rows in parts, read again from L2", _WHOLE, needs=f'"{PARTS}"', again="in parts"),
+    Variant("long rows read backwards the second time", _WHOLE, needs=f'"{BACKWARDS}"', again="backwards"),
     Variant("matrix products and convolutions as kernels", _TEMPLATES, depthwise=True),
     WITHOUT_COPIES,
     Variant("depthwise convolutions as kernels, copies for others", only="depthwise", depthwise=True),
@@ -69,7 +78,7 @@ VARIANTS = (
     Variant("matrix products and convolutions in other blocks", {**_TEMPLATES, TEMPLATE: 1}, depthwise=True),
     Variant("short reductions unrolled", {"unroll_reductions_threshold": 64}),
     Variant("whole rows in registers", longest_row=1 << 14),
-    Variant("reductions not split", {"split_reductions": False}),
+    Variant("reductions not split", _WHOLE),
     Variant("looped reductions", {"triton.persistent_reductions": False}),
     *(
         Variant(f"Inductor's {number} choice of blocks", _TUNED, choice)
@@ -84,8 +93,6 @@ VARIANTS = (
         for choice, number in enumerate(("third", "fourth"), 2)
     ),
     Variant("nothing kept in L2", needs=KEPT, evict_first=True),
-    Variant(
-        "looped reductions, not split", {"triton.persistent_reductions": False, "split_reductions": False}
-    ),
+    Variant("looped reductions, not split", {"triton.persistent_reductions": False, **_WHOLE}),
 )
 """The most promising variants come first; those that do not change a target's code are left out."""

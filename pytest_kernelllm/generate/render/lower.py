@@ -214,6 +214,9 @@ class _Lower(RemovingTransformer):
             node.func = expression(_PLAIN[name])
         elif name in _DEVICE and not _in_tl(name):
             node.func = ast.Name(_DEVICE[name], ast.Load())
+            if name == "triton_helpers.welford_reduce":
+                # Whether it is the first iteration: accumulators of 0 give the same, without a branch in the loop.
+                node.args = node.args[:4]
         elif (
             name == "tl.associative_scan"
             and isinstance(node.args[0], ast.Tuple)

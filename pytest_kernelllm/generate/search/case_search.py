@@ -36,9 +36,9 @@ class CaseSearch:
         self._seen: set[str] = set()
         self._waiting = deque(self._new(starts))
         self._bases: dict[str, Section] = {}
-        """The fastest section of each program, by its source."""
+        """The fastest section of each program, by its ``form``."""
         self._descended: list[str] = []
-        """The programs whose configurations are searched, or were."""
+        """The programs whose configurations are searched, or were, by ``form``."""
         self._kernels: deque[str] = deque()
         """Of the program at hand, those that may still become faster, in order."""
 
@@ -66,10 +66,11 @@ class CaseSearch:
             if time is None:
                 continue
             self.times[key(section)] = time
-            base = self._bases.get(section.source)
+            program = form(section)
+            base = self._bases.get(program)
             if base is None or self._faster(section, base):
-                self._bases[section.source] = section
-                if self._descended and section.source == self._descended[-1]:
+                self._bases[program] = section
+                if self._descended and program == self._descended[-1]:
                     self._waiting.clear()  # steps from where it was before
                     self._kernels = deque(section.launches)
             if self.time is None or self._faster(section, self.best):
@@ -86,12 +87,12 @@ class CaseSearch:
         while not self._kernels:
             if self.reached and self._descended:
                 return False
-            left = [base for source, base in self._bases.items() if source not in self._descended]
+            left = [base for program, base in self._bases.items() if program not in self._descended]
             near = [base for base in left if self._us(base) <= NEAR * self._us(self.best)]
             if not near:
                 return False
             fastest = min(near, key=self._us)
-            self._descended.append(fastest.source)
+            self._descended.append(form(fastest))
             self._kernels = deque(fastest.launches)
         return True
 
@@ -103,6 +104,11 @@ class CaseSearch:
                 self._seen.add(key(section))
                 new.append(section)
         return new
+
+
+def form(section: Section) -> str:
+    """Names a program whatever its numbers are: its source, and what each kernel's configuration has numbers for."""
+    return json.dumps([{name: sorted(each) for name, each in section.launches.items()}, section.source])
 
 
 def key(section: Section) -> str:

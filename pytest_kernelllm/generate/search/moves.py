@@ -5,21 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from pytest_kernelllm.generate.render.inductor.launch import LARGEST
+from pytest_kernelllm.generate.render.inductor.program import BACKWARDS, PARTS
 from pytest_kernelllm.generate.render.inductor.sections import Section
 
 Launch = Mapping[str, int]
 """The block sizes (``XBLOCK``…), ``num_warps`` and ``num_stages`` of one kernel."""
 
-_LARGEST = {
-    "XBLOCK": 4096,
-    "YBLOCK": 1024,
-    "ZBLOCK": 1024,
-    "R0_BLOCK": 1 << 15,
-    "num_warps": 32,
-    "num_stages": 4,
-    "NUM_STAGES": 4,
-}
-"""Inductor leaves out masks that no block up to this size needs."""
+_LARGEST = {**LARGEST, "num_warps": 32, "num_stages": 4, "NUM_STAGES": 4, BACKWARDS: 1}
 _ELEMENTS = 1 << 15
 """Most elements of a block: larger ones spill registers."""
 
@@ -27,6 +20,8 @@ _ELEMENTS = 1 << 15
 def steps(launch: Launch) -> Iterator[dict[str, int]]:
     """Yields the configurations in which one number is doubled or halved, as in Inductor's coordinate descent."""
     for name, value in launch.items():
+        if name == "XBLOCK" and PARTS in launch:
+            continue  # of one row
         for changed in (2 * value, value // 2):
             step = {**launch, name: changed}
             if 1 <= changed <= _LARGEST.get(name, 1024) and _elements(step) <= max(

@@ -133,18 +133,12 @@ def at_least_1d(x):
 
 
 @triton.jit
-def welford_next(value, mean, m2, weight, first_iteration):
-    """Running mean, squared deviations and count, with one more value."""
-    if first_iteration:
-        new_weight = tl.full(weight.shape, 1, weight.dtype)
-        new_mean = value
-        new_m2 = tl.zeros_like(m2)
-    else:
-        delta = value - mean
-        new_weight = weight + 1
-        new_mean = mean + delta / new_weight
-        new_m2 = m2 + delta * (value - new_mean)
-    return new_mean, new_m2, new_weight
+def welford_next(value, mean, m2, weight):
+    """Running mean, squared deviations and count, with one more value; at first all three are 0."""
+    delta = value - mean
+    new_weight = weight + 1
+    new_mean = mean + delta / new_weight
+    return new_mean, m2 + delta * (value - new_mean), new_weight
 
 
 @triton.jit

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_kernelllm.core.records import Domain, TensorSpec
-from pytest_kernelllm.core.syntax import constant_int, expression, read_names, rename, stored_names
+from pytest_kernelllm.core.syntax import call_name, constant_int, expression, read_names, rename, stored_names
 from pytest_kernelllm.generate.render.errors import RenderError
-from pytest_kernelllm.generate.render.inductor import launch, torch_calls
+from pytest_kernelllm.generate.render.inductor import launch, row_parts, torch_calls
+from pytest_kernelllm.generate.render.inductor.backwards import with_last_loop_backwards
 from pytest_kernelllm.generate.render.inductor.column_sums import with_column_sums
 from pytest_kernelllm.generate.render.inductor.identities import with_identities
 from pytest_kernelllm.generate.render.inductor.int64_offsets import (
@@ -23,7 +24,15 @@ from pytest_kernelllm.generate.render.inductor.named_parts import with_named_par
 from pytest_kernelllm.generate.render.inductor.names import Names, as_identifier, kernel_names
 from pytest_kernelllm.generate.render.inductor.outputs import output_name, outputs, structure
 from pytest_kernelllm.generate.render.inductor.pipelined import with_pipelined_loops
-from pytest_kernelllm.generate.render.inductor.program import Assign, Binding, Do, Launch, Program
+from pytest_kernelllm.generate.render.inductor.program import (
+    BACKWARDS,
+    PARTS,
+    Assign,
+    Binding,
+    Do,
+    Launch,
+    Program,
+)
 from pytest_kernelllm.generate.render.inductor.program_text import Allocation, ProgramText
 from pytest_kernelllm.generate.render.inductor.prune import fold_outputs, prune
 from pytest_kernelllm.generate.render.inductor.sections import Tuning
@@ -68,7 +77,7 @@ def emit(
     Raises:
         RenderError: something has no form in a kernel module; the message names it.
     """
-    program = with_column_sums(program)
+    program = row_parts.with_row_parts(with_column_sums(program))
     emitter = _Emitter(program, binding, domain, tuning, kernel_name, parameters, taken)
     text = emitter.emit(ending or (lambda texts: [f"return {structure(binding.output, texts)}"]))
     return replace(text, statements=with_named_parts(text.statements, emitter.locals))
@@ -216,9 +225,10 @@ class _Emitter:
 
     def _allocate(self, name: str, call: ast.Call) -> None:
         shape, strides, dtype = torch_calls.allocation(call)
-        written = self.locals.take(self.outputs.get(name, "scratch"))
+        zeros = call_name(call) == torch_calls.ZEROS
+        written = self.locals.take(self.outputs.get(name, "finished" if zeros else "scratch"))
         sizes = [_tuple([self.buffers.rename(n) for n in shape])]
-        function = "torch.empty"
+        function = "torch.zeros" if zeros else "torch.empty"
         if not torch_calls.is_contiguous(shape, strides):
             sizes.append(_tuple([self.buffers.rename(n) for n in strides]))
             function = "torch.empty_strided"
@@ -277,6 +287,8 @@ class _Emitter:
         shape = launch.choose(read, function, self.tuning)
         if read.kind != "template" and shape.stages > 1:
             function = with_pipelined_loops(function, shape.stages)
+        if (read.chosen or {}).get(BACKWARDS):
+            function = with_last_loop_backwards(function)
         used = read_names(function)
         assigned = stored_names(function)
         scalars = [ast.arg(name) for name in self.binding.scalars if name in used]
@@ -297,6 +309,8 @@ class _Emitter:
                 function.decorator_list = [expression(f"triton.jit(do_not_specialize={free!r})")]
         rename(function, {**renamed, **helpers})
         function.name = name
+        if PARTS in (read.chosen or {}):
+            function.body.insert(0, ast.Expr(ast.Constant(row_parts.TEXT)))
         self.texts.append(function_text(ast.fix_missing_locations(function)))
         self.helpers |= used & set(device_names())
         kernel = _Kernel(name, parameters, renamed, shape)

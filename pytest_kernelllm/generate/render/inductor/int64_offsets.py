@@ -81,11 +81,17 @@ def _is_index(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and call_name(node) in ("tl.program_id", "tl.arange")
 
 
+def is_number(call: ast.Call) -> bool:
+    """Whether a call gives a program its number, where programs take one as they start, see ``row_parts``."""
+    how = [ast.unparse(each.value) for each in call.keywords if each.arg == "sem"]
+    return call_name(call) == "tl.atomic_add" and how == ["'relaxed'"]
+
+
 class _WithInt64(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         if isinstance(node.func, ast.Attribute) and node.func.attr == "to":
             return node  # the compiler did this already
         self.generic_visit(node)
-        if call_name(node) == "tl.program_id":
+        if call_name(node) == "tl.program_id" or is_number(node):
             return ast.Call(ast.Attribute(node, "to", ast.Load()), [expression("tl.int64")], [])
         return node

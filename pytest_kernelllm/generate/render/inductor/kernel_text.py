@@ -22,10 +22,16 @@ def function_text(function: ast.FunctionDef) -> str:
 def statement_text(statement: ast.stmt, indent: int = 4) -> str:
     """Writes a statement as text; calls that are too long are wrapped."""
     ast.fix_missing_locations(statement)
-    if isinstance(statement, ast.For | ast.If) and not statement.orelse:
+    if isinstance(statement, ast.If) or (isinstance(statement, ast.For) and not statement.orelse):
         head = ast.unparse(statement).partition("\n")[0]
-        body = "\n".join(statement_text(s, indent + 4) for s in statement.body)
-        return f"{head}\n{textwrap.indent(body, '    ')}"
+        text = f"{head}\n{_block(statement.body, indent)}"
+        match statement.orelse:
+            case []:
+                return text
+            case [ast.If() as other]:
+                return f"{text}\nel{statement_text(other, indent)}"
+            case other:
+                return f"{text}\nelse:\n{_block(other, indent)}"
     text = ast.unparse(statement)
     if len(text) + indent <= WIDTH or not isinstance(statement, ast.Assign | ast.Expr):
         return text
@@ -35,6 +41,10 @@ def statement_text(statement: ast.stmt, indent: int = 4) -> str:
     start = text[: len(text) - len(ast.unparse(statement.value))]
     arguments = [*map(ast.unparse, call.args), *(f"{k.arg}={ast.unparse(k.value)}" for k in call.keywords)]
     return call_text(f"{start}{ast.unparse(call.func)}", arguments, tail, indent)
+
+
+def _block(statements: Sequence[ast.stmt], indent: int) -> str:
+    return textwrap.indent("\n".join(statement_text(each, indent + 4) for each in statements), "    ")
 
 
 def _head_call(node: ast.expr) -> tuple[ast.Call | None, str]:

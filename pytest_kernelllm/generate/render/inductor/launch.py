@@ -11,10 +11,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pytest_kernelllm.core.syntax import call_name, constant_int
-from pytest_kernelllm.generate.render.inductor.program import ROWS, KernelSource
+from pytest_kernelllm.generate.render.inductor.program import AHEAD, MOST_PARTS, PARTS, ROWS, KernelSource
 from pytest_kernelllm.generate.render.inductor.sections import Tuning
 
-_LARGEST = {"XBLOCK": 4096, "YBLOCK": 1024, "ZBLOCK": 1024, "RBLOCK": 4096, "R0_BLOCK": 4096}
+LARGEST = {
+    "XBLOCK": 4096,
+    "YBLOCK": 1024,
+    "ZBLOCK": 1024,
+    "RBLOCK": 1 << 15,
+    "R0_BLOCK": 1 << 15,
+    PARTS: MOST_PARTS,
+    AHEAD: MOST_PARTS,
+}
+"""The compiler leaves out masks that no block up to this size needs."""
 _MASKS = {"XBLOCK": "xmask", "YBLOCK": "ymask", "ZBLOCK": "zmask", "RBLOCK": "rmask", "R0_BLOCK": "r0_mask"}
 _TILE = 32
 """The edge of a tile in a kernel over two dimensions, which transposes through it."""
@@ -56,7 +65,7 @@ def choose(kernel: KernelSource, function: ast.FunctionDef, tuning: Tuning) -> L
     if kernel.rows:
         blocks = {"NUM_STAGES": 1, **blocks, "XBLOCK": min(blocks["XBLOCK"], blocks.get(ROWS, kernel.rows))}
     for name in blocks:
-        blocks[name] = min(blocks[name], _LARGEST.get(name, 4096))
+        blocks[name] = min(blocks[name], LARGEST.get(name, 4096))
         if _mask_left_out(function, name):
             count = fixed.get({"XBLOCK": "xnumel", "YBLOCK": "ynumel"}.get(name, "r0_numel")) or fixed.get(
                 "rnumel"

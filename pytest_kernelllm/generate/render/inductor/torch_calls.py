@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pytest_kernelllm.core.syntax import Substitute, call_name, constant_int, expression, read_names
 from pytest_kernelllm.generate.render.errors import RenderError
 
-ALLOCATIONS = ("empty_strided_cuda", "empty_strided_cpu", "torch.empty_strided", "empty_strided")
+ZEROS = "zeros_strided"
+"""Allocates zeros; no function of torch, but of programs that the renderer has rewritten."""
+ALLOCATIONS = ("empty_strided_cuda", "empty_strided_cpu", "torch.empty_strided", "empty_strided", ZEROS)
 MATMULS = ("mm", "addmm", "bmm", "baddbmm", "_addmm")
 _ATTENTION = {
     "torch.ops.kernelllm.attention_as_it_is.default": "{}",
@@ -26,7 +28,7 @@ _ATTENTION_DEFAULTS = {
 
 
 def is_allocation(node: ast.expr) -> bool:
-    """Whether an expression allocates an uninitialised buffer."""
+    """Whether an expression allocates a buffer."""
     return isinstance(node, ast.Call) and call_name(node) in ALLOCATIONS
 
 
