@@ -57,6 +57,10 @@ RELEASE_SECONDS = 10.0
 """Seconds to wait for an ended worker's memory to be freed."""
 
 
+LONGEST_MEASURED = 30.0
+"""Seconds that a worker may take for a candidate that is only timed: one that hangs keeps others from timing."""
+
+
 @dataclass(frozen=True)
 class Criteria:
     """The target and what a candidate for it must achieve."""
@@ -223,7 +227,8 @@ class Judge:
             nonfinite=False,
         )
         references = self._reference_outputs(criteria)
-        with self._workers.loaded(candidate.source, references, findings, leased) as judging:
+        workers = replace(self._workers, seconds=min(self._workers.seconds, LONGEST_MEASURED))
+        with workers.loaded(candidate.source, references, findings, leased) as judging:
             return tuple(self._timer.time_alone(judging, plan.case.name, plan.sizes) for plan in plans)
 
     def _judged(self, candidate: Candidate, criteria: Criteria, leased: Lease) -> Outcome:
