@@ -217,6 +217,7 @@ class _Lower(RemovingTransformer):
             if name == "triton_helpers.welford_reduce":
                 # Whether it is the first iteration: accumulators of 0 give the same, without a branch in the loop.
                 node.args = node.args[:4]
+                node.keywords = [each for each in node.keywords if each.arg != "first_iteration"]
         elif (
             name == "tl.associative_scan"
             and isinstance(node.args[0], ast.Tuple)

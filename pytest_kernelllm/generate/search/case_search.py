@@ -108,7 +108,8 @@ class CaseSearch:
 
 def form(section: Section) -> str:
     """Names a program whatever its numbers are: its source, and what each kernel's configuration has numbers for."""
-    return json.dumps([{name: sorted(each) for name, each in section.launches.items()}, section.source])
+    configured = {name: sorted(each) for name, each in section.launches.items()}
+    return json.dumps([configured, section.source], sort_keys=True)
 
 
 def key(section: Section) -> str:

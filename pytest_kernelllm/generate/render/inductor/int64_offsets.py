@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pytest_kernelllm.core.records import Domain, TensorSpec
 from pytest_kernelllm.core.syntax import call_name, expression
 from pytest_kernelllm.generate.render.inductor.program import Assign, Binding, Program
+from pytest_kernelllm.generate.render.inductor.row_parts import FINISHED
 from pytest_kernelllm.generate.render.inductor.torch_calls import allocation, evaluate, is_allocation, size_of
 
 _LIMIT = 2**31
@@ -83,8 +84,7 @@ def _is_index(node: ast.expr) -> bool:
 
 def is_number(call: ast.Call) -> bool:
     """Whether a call gives a program its number, where programs take one as they start, see ``row_parts``."""
-    how = [ast.unparse(each.value) for each in call.keywords if each.arg == "sem"]
-    return call_name(call) == "tl.atomic_add" and how == ["'relaxed'"]
+    return call_name(call) == "tl.atomic_add" and ast.unparse(call.args[0]) == FINISHED
 
 
 class _WithInt64(ast.NodeTransformer):

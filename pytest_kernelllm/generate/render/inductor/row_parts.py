@@ -37,9 +37,9 @@ TEXT = (
 )
 """What the docstring of such a kernel says."""
 
-_TOTALS, _FINISHED = "totals_ptr", "finished_ptr"
+_TOTALS, FINISHED = "totals_ptr", "finished_ptr"
 _NUMBER = f"""
-number = tl.atomic_add({_FINISHED}, 1, sem="relaxed")
+number = tl.atomic_add({FINISHED}, 1, sem="relaxed")
 part = number % {PARTS}
 block = number // {PARTS}
 """
@@ -50,12 +50,12 @@ part_end = tl.minimum(part_start + part_length, r0_numel)
 """
 _PUBLISH = f"""
 tl.debug_barrier()
-tl.atomic_add({_FINISHED} + (1 + block), 1, sem="release")
+tl.atomic_add({FINISHED} + (1 + block), 1, sem="release")
 """
 _WAIT = f"""
-summed = tl.atomic_add({_FINISHED} + (1 + block), 0, sem="acquire")
+summed = tl.atomic_add({FINISHED} + (1 + block), 0, sem="acquire")
 while summed < {PARTS}:
-    summed = tl.atomic_add({_FINISHED} + (1 + block), 0, sem="acquire")
+    summed = tl.atomic_add({FINISHED} + (1 + block), 0, sem="acquire")
 """
 
 
@@ -162,6 +162,7 @@ def _only_sums(rows: _Rows, accumulators: set[str]) -> bool:
     made = {name for name in stored_names(first) | accumulators if name.startswith(("tmp", "_tmp"))}
     computed = {name for name in stored_names(second) if name.startswith(("tmp", "_tmp"))}
     known = set[str]().union(*(stored_names(each) for each in [*_statements(rows.totals), *rows.between]))
+    loaded = _accessed([*rows.before, first, *rows.between, second, *rows.after], "tl.load")
     return (
         ast.unparse(first.iter) == ast.unparse(second.iter) == whole
         and text.count("roffset == 0") == text.count("welford_reduce(")
@@ -174,7 +175,21 @@ def _only_sums(rows: _Rows, accumulators: set[str]) -> bool:
         and not any(read_names(each) & made for each in [*rows.between, second, *rows.after])
         and not computed & (accumulators | known)
         and not any(read_names(each) & computed or isinstance(each, ast.For) for each in rows.after)
+        # Other parts may not have read yet what the first one stores.
+        and not _accessed([*rows.between, *rows.after], "tl.store") & loaded
     )
+
+
+def _accessed(statements: Sequence[ast.stmt], operation: str) -> set[str]:
+    """Returns the names of the pointers of all loads or stores."""
+    return {
+        name
+        for each in statements
+        for node in ast.walk(each)
+        if isinstance(node, ast.Call) and call_name(node) == operation
+        for name in read_names(node.args[0])
+        if "ptr" in name
+    }
 
 
 def _statements(totals: Sequence[_Total]) -> list[ast.stmt]:
@@ -213,13 +228,13 @@ def _with_turns(kernel: KernelSource) -> _Written:
     """Returns a kernel in which turns of summing and of reading again follow each other."""
     function: ast.FunctionDef = copy.deepcopy(kernel.function)
     rows = _read(function)
-    of_rows = _of_rows(rows.before)
+    start, *of_rows = _of_rows(rows.before)
     common = [each for each in rows.before if each not in of_rows and stored_names(each) != {"xoffset"}]
     numbers = {
         name: number for number, name in enumerate(n for each in rows.totals for n in each.accumulators)
     }
-    sums: list[ast.stmt] = [*rows.starts, _over_part(rows.first)]
-    again: list[ast.stmt] = [*copy.deepcopy(of_rows), *_parsed(_WAIT)]
+    sums: list[ast.stmt] = [*of_rows, *rows.starts, _over_part(rows.first)]
+    again: list[ast.stmt] = [copy.deepcopy(start), *copy.deepcopy(of_rows), *_parsed(_WAIT)]
     for total in rows.totals:
         sums.append(total.statement)
         for name, result in zip(total.accumulators, total.results, strict=True):
@@ -237,16 +252,16 @@ def _with_turns(kernel: KernelSource) -> _Written:
     function.body = [
         *common,
         *_parsed(_NUMBER),
-        *of_rows,
+        start,
         *_parsed(_PART),
         ast.If(expression("xoffset < xnumel"), sums, []),
         *_parsed(f"block = block - {AHEAD}"),
         ast.If(expression("block >= 0"), again, []),
     ]
-    added = [ast.arg(name) for name in (_TOTALS, _FINISHED)]
+    added = [ast.arg(name) for name in (_TOTALS, FINISHED)]
     constants = [ast.arg(name, expression("tl.constexpr")) for name in (PARTS, AHEAD)]
     function.args.args = [*function.args.args, *added, *constants]
-    types = {**(kernel.types or {}), _TOTALS: "*fp32", _FINISHED: "*i32"}
+    types = {**(kernel.types or {}), _TOTALS: "*fp32", FINISHED: "*i32"}
     return _Written(replace(kernel, function=ast.fix_missing_locations(function), types=types), len(numbers))
 
 
@@ -327,16 +342,16 @@ def _launched(step: Launch, number: int, written: _Written) -> Iterator[Step]:
         raise RenderError(
             f"Rows of `{step.kernel}` cannot be shared as its configuration says: {dict(chosen)}."
         )
-    original = [a.arg for a in runtime_parameters(written.kernel.function)][: -len((_TOTALS, _FINISHED))]
+    original = [a.arg for a in runtime_parameters(written.kernel.function)][: -len((_TOTALS, FINISHED))]
     given: Mapping[str, ast.expr] = dict(zip(original, step.arguments, strict=True))
     if step.grid is not None or step.numels is not None or "xnumel" not in given:
         raise RenderError(f"`{step.kernel}` is launched in another way than over rows.")
     rows = ast.unparse(given["xnumel"])
     totals, finished = f"totals_{number}", f"finished_{number}"
-    size = f"{written.totals * parts} * {rows}"
+    size = f"{written.totals * parts} * ({rows})"
     yield Assign(totals, expression(f"empty_strided_cuda(({_folded(size)},), (1,), torch.float32)"))
     yield Assign(finished, expression(f"{ZEROS}(({_folded(f'1 + {rows}')},), (1,), torch.int32)"))
-    programs = f"({rows} + {ahead}) * {parts}"
+    programs = f"(({rows}) + {ahead}) * {parts}"
     arguments = (*step.arguments, expression(totals), expression(finished))
     yield replace(step, arguments=arguments, grid=(expression(_folded(programs)),))
 

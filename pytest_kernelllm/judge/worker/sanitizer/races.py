@@ -8,7 +8,7 @@ relation of vector clocks.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,8 +39,8 @@ class Race:
     """Bytes from the start of the region to the place that both touch."""
 
 
-def find_race(log: list[Access], order: Order) -> Race | None:
-    """Returns a race among the accesses of one launch, which are in the order in which they were made; ``order`` has all of them."""
+def find_race(log: list[Access], order: Order | None = None) -> Race | None:
+    """Returns a race among the accesses of one launch, which are in the order in which they were made; ``order`` has them all."""
     by_region: defaultdict[Region, list[int]] = defaultdict(list)
     for number, access in enumerate(log):
         by_region[access.region].append(number)
@@ -52,6 +52,7 @@ def find_race(log: list[Access], order: Order) -> Race | None:
         shared = _shared(accesses, region.size // unit + 1, unit)
         if not shared.any():
             continue
+        order = order or Order(log)
         histories: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         chosen = np.zeros_like(shared)
         chosen[np.flatnonzero(shared)[:EXAMINED]] = True
@@ -82,9 +83,11 @@ def _shared(accesses: list[Access], count: int, unit: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class _Release:
+class Release:
     """The last change of a value, by an operation that releases."""
 
+    number: int
+    """Of the access."""
     program: int
     epoch: int
     before: Clock
@@ -96,65 +99,68 @@ class Order:
 
     The interpreter runs one program after the other, so that whoever waits finds that all others are done, also where he
     waits for too few of them. On a GPU he might have come earlier. So each program that looks at a value which another
-    one has changed gets the value from before that change first, and knows only what was released until then.
+    one has changed gets the value from before that change at first, and knows only what was released until then.
     """
 
-    def __init__(self) -> None:
-        """Begins without accesses."""
+    def __init__(self, log: Iterable[Access]) -> None:
+        """Follows the accesses of a launch, as far as they have been made."""
         self._stamps: list[tuple[int, int, Clock]] = []
         """Program, number of its next release, and what it knows, of each access."""
         self._releases: defaultdict[int, int] = defaultdict(lambda: 1)
         self._known: defaultdict[int, Clock] = defaultdict(dict)
         self._published: defaultdict[Place, Clock] = defaultdict(dict)
-        self._last: dict[Place, _Release] = {}
+        self._last: defaultdict[Region, dict[int, Release]] = defaultdict(dict)
+        """By region, and bytes from its start."""
+        self._seen: dict[tuple[int, Place], Release] = {}
+        """The last release that a program has seen at a place, so that it cannot see an older value."""
         self._looked: Counter[tuple[int, Place]] = Counter()
+        for access in log:
+            self.add(access)
 
     def add(self, access: Access) -> None:
         """Follows the acquires and releases of the launch's next access."""
-        program, synchronising = access.program, access.acquires or access.releases
+        program, last = access.program, self._last[access.region]
+        synchronising = access.acquires or access.releases
         places = [(access.region, int(offset)) for offset in access.offsets] if synchronising else []
+        if access.atomic and access.reads and not access.early and last:
+            for offset in map(int, access.offsets):
+                if offset in last:
+                    self._seen[program, (access.region, offset)] = last[offset]
         if access.acquires:
             for place in places:
-                seen = self._last[place].before if access.early else self._published[place]
+                seen = last[place[1]].before if access.early else self._published[place]
                 self._known[program] = _joined(self._known[program], seen)
-        epoch = self._releases[program]
+        number, epoch = len(self._stamps), self._releases[program]
         self._stamps.append((program, epoch, self._known[program]))
-        if access.writes and not access.keeps:
-            self._forget(access)
+        if access.writes and not access.keeps and last:
+            for offset in map(int, access.offsets):
+                last.pop(offset, None)
         if access.releases:
             mine = {**self._known[program], program: epoch}
             for place in places:
-                if not access.keeps and len(places) == 1:
-                    self._last[place] = _Release(program, epoch, self._published[place])
+                if not access.keeps:
+                    last[place[1]] = Release(number, program, epoch, self._published[place])
                 self._published[place] = _joined(self._published[place], mine)
             self._releases[program] += 1
 
-    def may_come_early(self, access: Access) -> bool:
-        """Whether an access that keeps the value may come before the last release there, for all that its program knows.
+    def looked_past(self, access: Access) -> Release | None:
+        """Returns the last release at the place of an access that keeps the value, if it may come before that one.
 
-        At first only: after a few times a program finds the last value.
+        It may for all that its program knows, but does at first only: after a few times a program finds the last value.
         """
         place = (access.region, int(access.offsets[0]))
-        last = self._last.get(place)
-        if last is None or last.program == access.program:
-            return False
+        last = self._last[access.region].get(place[1])
+        if last is None or last.program == access.program or self._seen.get((access.program, place)) is last:
+            return None
         self._looked[access.program, place] += 1
-        return (
-            self._looked[access.program, place] <= LOOKS
-            and self._known[access.program].get(last.program, 0) < last.epoch
-        )
+        early = self._known[access.program].get(last.program, 0) < last.epoch
+        return last if early and self._looked[access.program, place] <= LOOKS else None
 
     def ordered(self, earlier: int, later: int) -> bool:
         """Whether the access with number ``earlier`` happens before ``later`` in every run."""
         program, epoch, _ = self._stamps[earlier]
         other, _, known = self._stamps[later]
         return program == other or known.get(program, 0) >= epoch
-
-    def _forget(self, access: Access) -> None:
-        """Forgets the last releases at the places that an access changes."""
-        if any(region is access.region for region, _ in self._last):
-            for offset in access.offsets:
-                self._last.pop((access.region, int(offset)), None)
 
 
 def _joined(one: Clock, other: Clock) -> Clock:

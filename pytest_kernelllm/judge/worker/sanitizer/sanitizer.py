@@ -18,7 +18,7 @@ from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 from pytest_kernelllm.judge.worker.sanitizer.accesses import Access, read_first
 from pytest_kernelllm.judge.worker.sanitizer.allocations import Allocations
-from pytest_kernelllm.judge.worker.sanitizer.races import Order, Place, find_race
+from pytest_kernelllm.judge.worker.sanitizer.races import Order, find_race
 from pytest_kernelllm.judge.worker.sanitizer.regions import Region, Regions
 
 ACQUIRING = (ir.MEM_SEMANTIC.ACQUIRE, ir.MEM_SEMANTIC.ACQUIRE_RELEASE)
@@ -39,9 +39,12 @@ class Sanitizer:
         self._kernel = ""
         self._arguments: dict[Region, str] = {}
         self._log: list[Access] = []
-        self._order = Order()
-        self._before: dict[Place, np.ndarray] = {}
-        """What was at a place before the last release there."""
+        self._order: Order | None = None
+        """From the first access on that waits for others."""
+        self._before: dict[tuple[int, int], np.generic] = {}
+        """What was there before a release, by its number in the log and the bytes from the region's start."""
+        self._early: np.generic | None = None
+        """What the last access gets, if that is not the last value."""
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
@@ -81,17 +84,18 @@ class Sanitizer:
             ordering = {**_ordering(order, scope), "keeps": keeps}
             real, valid = self._check(pointers, mask, size, reads, True, ordering=ordering)
             result = before["create_atomic_rmw"](builder, kind, real, value, valid, order, scope)
-            return self._as_early(result, self._log[number]) if len(self._log) == number + 1 else result
+            return self._seen(result, number, np.asarray(valid.data, bool))
 
         def swap(builder: Any, pointers: Any, expected: Any, value: Any, order: Any, scope: Any) -> Any:
             self._stop_waiting()
+            number = len(self._log)
             every = TensorHandle(np.ones_like(pointers.data, bool), tl.int1)
             size = value.data.dtype.itemsize
             real, valid = self._check(pointers, every, size, True, True, ordering=_ordering(order, scope))
             if not valid.data.all():
                 return TensorHandle(np.zeros_like(expected.data), expected.dtype.scalar)
             result = before["create_atomic_cas"](builder, real, expected, value, order, scope)
-            return self._as_early(result, self._log[-1])
+            return self._seen(result, number, np.asarray(valid.data, bool))
 
         def checked(executor: Any, *args: Any, **kwargs: Any) -> Any:
             self._start(executor, args, kwargs)
@@ -133,7 +137,7 @@ class Sanitizer:
 
     def _start(self, executor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._kernel, self._log, self._arguments = executor.fn.__name__, [], {}
-        self._order, self._before = Order(), {}
+        self._order, self._before = None, {}
         for name, value in {**dict(zip(executor.arg_names, args, strict=False)), **kwargs}.items():
             for tensor in _tensors([value]):
                 self._arguments.setdefault(self._regions.of(tensor), name)
@@ -207,10 +211,12 @@ class Sanitizer:
         (x, y, z), (_, ys, zs) = builder.grid_idx, builder.grid_dim
         program, line = (x * ys + y) * zs + z, self._line()
         entry = Access(region, offsets, program=program, line=line, values=values, packed=packed, **access)
-        if entry.keeps and entry.acquires and self._order.may_come_early(entry):
+        self._early = self._value_before(entry) if entry.keeps and entry.acquires else None
+        if self._early is not None:
             entry = replace(entry, early=True)
         self._log.append(entry)
-        self._order.add(entry)
+        if self._order is not None:
+            self._order.add(entry)
         if values is not None and not packed:
             self._check_duplicates(entry)
         if region.written is None:
@@ -225,13 +231,31 @@ class Sanitizer:
         if entry.writes:
             region.written[places] = True
 
-    def _as_early(self, result: Any, entry: Access) -> Any:
-        """Returns what an atomic operation on one element gets, where ``result`` is what it gets if it comes last."""
-        place = (entry.region, int(entry.offsets[0]))
+    def _value_before(self, entry: Access) -> np.generic | None:
+        """Returns the value from before the last release at an access's place, if the access may come so early."""
+        self._order = self._order or Order(self._log)
+        last = self._order.looked_past(entry)
+        value = None if last is None else self._before.get((last.number, int(entry.offsets[0])))
+        return value if value is not None and value.dtype.itemsize == entry.size else None
+
+    def _seen(self, result: Any, number: int, chosen: Any) -> Any:
+        """Returns what an atomic operation gets, where ``result`` is what it gets if it comes last.
+
+        Args:
+            result: the values from before the operation.
+            number: of its first access in the log.
+            chosen: which elements it takes.
+        """
+        if len(self._log) != number + 1:  # of several tensors, or of none
+            return result
+        entry, values = self._log[number], np.asarray(result.data)
         if entry.early:
-            return TensorHandle(self._before[place].copy(), result.dtype)
-        if entry.releases and not entry.keeps and entry.offsets.size == 1:
-            self._before[place] = result.data.copy()
+            return TensorHandle(np.full_like(values, self._early), result.dtype)
+        if entry.releases and not entry.keeps:
+            offsets = map(int, entry.offsets)
+            self._before |= {
+                (number, at): value for at, value in zip(offsets, values[chosen].ravel(), strict=True)
+            }
         return result
 
     def _stop_waiting(self) -> None:
