@@ -103,6 +103,21 @@ def test_what_is_stored_once_for_a_row_is_stored_by_its_first_part() -> None:
     assert source.count("part == 0") == 1
 
 
+def test_rows_of_a_sum_of_sizes_have_room() -> None:
+    source = rendered("OneMore", written("OneMore")[NOTES[0]]).source
+    assert "scratch_1 = torch.empty((8 * (1 + batch),), dtype=torch.float32" in source
+    assert "finished = torch.zeros((1 + 1 + batch,), dtype=torch.int32" in source
+    assert "one_more_kernel_2[((1 + batch + 32) * 4,)]" in source
+
+
+def test_rows_beyond_the_last_load_nothing() -> None:
+    """Inductor masks no loads of rows where their number is a multiple of its largest block."""
+    source = rendered("LongNorm", written("LongNorm")[NOTES[0]]).source
+    before, _, inside = source.partition("    if row_start < n_rows:\n")
+    assert "row_start = block * BLOCK_ROWS" in before and "rows =" not in before
+    assert inside.lstrip().startswith("rows = row_start + tl.arange(0, BLOCK_ROWS)")
+
+
 def test_long_rows_are_read_backwards() -> None:
     source = rendered("LongNorm", written("LongNorm")[NOTES[1]]).source
     assert "column_start = last_start - back" in source
@@ -142,6 +157,11 @@ def test_steps_keep_a_row_shared() -> None:
         ("tl.sum(_tmp2, 1)", "tl.sum(_tmp2, 0)"),
         ("tl.sum(_tmp2, 1)", "tl.sum(_tmp2 + 1, 1)"),
         ("        tmp3 =", "        tmp2 = tmp2 + 1\n        tmp3 ="),
+        (
+            "    tmp2 = tl.sum(_tmp2, 1)[:, None]\n",
+            "    tmp2 = tl.sum(_tmp2, 1)[:, None]\n    tmp5 = tl.load(in_out_ptr0 + xindex, xmask)\n"
+            "    tmp6 = tmp5 + tmp2\n    tl.store(in_out_ptr0 + xindex, tmp6, xmask)\n",
+        ),
     ],
 )
 def test_other_kernels_share_no_rows(before: str, after: str) -> None:

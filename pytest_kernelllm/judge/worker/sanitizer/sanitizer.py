@@ -24,7 +24,7 @@ from pytest_kernelllm.judge.worker.sanitizer.regions import Region, Regions
 ACQUIRING = (ir.MEM_SEMANTIC.ACQUIRE, ir.MEM_SEMANTIC.ACQUIRE_RELEASE)
 RELEASING = (ir.MEM_SEMANTIC.RELEASE, ir.MEM_SEMANTIC.ACQUIRE_RELEASE)
 KEEPING = (ir.ATOMIC_OP.ADD, ir.ATOMIC_OP.FADD, ir.ATOMIC_OP.OR, ir.ATOMIC_OP.XOR)
-"""With 0 these change nothing."""
+"""With 0 these change nothing, nor does AND with all bits."""
 
 
 class Sanitizer:
@@ -78,7 +78,8 @@ class Sanitizer:
         ) -> Any:
             reads = kind != ir.ATOMIC_OP.XCHG
             size, number = value.data.dtype.itemsize, len(self._log)
-            keeps = kind in KEEPING and value.data.size == 1 and not value.data.any()
+            kept = ~value.data if kind == ir.ATOMIC_OP.AND else value.data
+            keeps = kind in (*KEEPING, ir.ATOMIC_OP.AND) and kept.size == 1 and not kept.any()
             if keeps:
                 self._stop_waiting()
             ordering = {**_ordering(order, scope), "keeps": keeps}
@@ -91,7 +92,9 @@ class Sanitizer:
             number = len(self._log)
             every = TensorHandle(np.ones_like(pointers.data, bool), tl.int1)
             size = value.data.dtype.itemsize
-            real, valid = self._check(pointers, every, size, True, True, ordering=_ordering(order, scope))
+            keeps = value.data.size == 1 and bool((value.data == expected.data).all())
+            ordering = {**_ordering(order, scope), "keeps": keeps}
+            real, valid = self._check(pointers, every, size, True, True, ordering=ordering)
             if not valid.data.all():
                 return TensorHandle(np.zeros_like(expected.data), expected.dtype.scalar)
             result = before["create_atomic_cas"](builder, real, expected, value, order, scope)

@@ -110,6 +110,32 @@ def waiting_sum(
 
 
 @triton.jit
+def watched_sum(x_ptr, partial_ptr, count_ptr, out_ptr, HOW: tl.constexpr, BLOCK: tl.constexpr):
+    program, parts = tl.program_id(0), tl.num_programs(0) - 1
+    if program < parts:
+        tl.store(partial_ptr + program, tl.sum(tl.load(x_ptr + program * BLOCK + tl.arange(0, BLOCK)), 0))
+        if HOW == "lane":
+            lanes = tl.arange(0, 2)
+            tl.atomic_add(count_ptr + lanes * 0, lanes, mask=lanes == 1, sem="release")
+        else:
+            tl.atomic_add(count_ptr, 1, sem="release")
+    else:
+        if HOW == "cas once":
+            tl.atomic_cas(count_ptr, 0, 0, sem="acquire")
+        elif HOW == "and once":
+            tl.atomic_and(count_ptr, -1, sem="acquire")
+        elif HOW == "lane":
+            while tl.atomic_add(count_ptr, 0, sem="acquire") < parts:
+                pass
+        else:
+            while tl.atomic_add(count_ptr, 0, sem="relaxed") < parts:
+                pass
+            tl.atomic_add(count_ptr, 0, sem="acquire")
+        values = tl.load(partial_ptr + tl.arange(0, 4), mask=tl.arange(0, 4) < parts, other=0.0)
+        tl.store(out_ptr, tl.sum(values, 0))
+
+
+@triton.jit
 def locked_sum(x_ptr, lock_ptr, out_ptr, RELEASE: tl.constexpr, BLOCK: tl.constexpr):
     x = tl.load(x_ptr + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))
     while tl.atomic_cas(lock_ptr, 0, 1) == 1:
@@ -228,6 +254,10 @@ CASES = {
     "waits for too few": lambda: waiting_sum[(3,)](X, new(4), count(), new(1), 1, 1000, BLOCK=8),
     "looks once": lambda: waiting_sum[(3,)](X, new(4), count(), new(1), 2, 1, BLOCK=8),
     "looks twice": lambda: waiting_sum[(3,)](X, new(4), count(), new(1), 2, 2, BLOCK=8),
+    "watches, then acquires": lambda: watched_sum[(3,)](X, new(4), count(), new(1), "relaxed", BLOCK=8),
+    "released by a lane": lambda: watched_sum[(3,)](X, new(4), count(), new(1), "lane", BLOCK=8),
+    "compares once": lambda: watched_sum[(3,)](X, new(4), count(), new(1), "cas once", BLOCK=8),
+    "takes all bits once": lambda: watched_sum[(3,)](X, new(4), count(), new(1), "and once", BLOCK=8),
     "waits for a counter from garbage": lambda: waiting_sum[(3,)](
         X, new(4), new(1, dtype=torch.int32), new(1), 1 << 30, 1 << 31, BLOCK=8
     ),
