@@ -114,7 +114,7 @@ def test_rows_beyond_the_last_load_nothing() -> None:
     """Inductor masks no loads of rows where their number is a multiple of its largest block."""
     source = rendered("LongNorm", written("LongNorm")[NOTES[0]]).source
     before, _, inside = source.partition("    if row_start < n_rows:\n")
-    assert "row_start = block * BLOCK_ROWS" in before and "rows =" not in before
+    assert "row_start = block * BLOCK_ROWS" in before and "    rows = " not in before
     assert inside.lstrip().startswith("rows = row_start + tl.arange(0, BLOCK_ROWS)")
 
 
