@@ -11,7 +11,7 @@ from torch._inductor.runtime.hints import ReductionHint
 from pytest_kernelllm.generate.inductor.heuristics import kernels, options_of
 from pytest_kernelllm.generate.render.inductor.backwards import goes_backwards
 from pytest_kernelllm.generate.render.inductor.program import AHEAD, BACKWARDS, PARTS
-from pytest_kernelllm.generate.render.inductor.row_parts import shares_rows
+from pytest_kernelllm.generate.render.inductor.rows_read_twice import shares_rows
 
 _LONG = 1 << 15
 """Columns from which on rows are long: shorter ones fit into the registers of a block."""
@@ -20,10 +20,10 @@ _LONGEST = 1 << 22
 _ROWS = 128
 """Rows from which on a program for each keeps a GPU busy."""
 _PART = 1 << 14
-"""Columns of a part. For softmax over 393,216 columns, 2**14 in four blocks of 16 warps were the fastest on an H200: 3.7 ms in
-place of 4.7 with a program for each row; with 2**13 or 2**15 it were 4.5."""
+"""Columns of a part. For softmax over 393,216 columns, 2**14 in four blocks of 16 warps were the fastest on an H200: 3.7 ms, in
+place of 4.7 with a program for each row, and of 4.5 with 2**13 or 2**15."""
 _AHEAD = 128
-"""Parts that are summed before the first of them is read again: there with 512 4.6 ms, with 32 3.9."""
+"""Parts that are summed before the first of them is read again: there it took 4.6 ms with 512, and 3.9 with 32."""
 
 
 def long_rows(source: str, how: str) -> dict[str, dict[str, int]]:

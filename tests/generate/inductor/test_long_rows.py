@@ -15,7 +15,7 @@ from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.inductor import sections
 from pytest_kernelllm.generate.render.inductor.backwards import goes_backwards, with_last_loop_backwards
 from pytest_kernelllm.generate.render.inductor.program import AHEAD, PARTS
-from pytest_kernelllm.generate.render.inductor.row_parts import shares_rows
+from pytest_kernelllm.generate.render.inductor.rows_read_twice import shares_rows
 from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.generate.search.moves import steps, with_launch
 

@@ -1,10 +1,10 @@
 """Writes kernels in which several programs share a long row, so that its second read is from the L2 cache.
 
 Softmax, and norms of long rows, read each row twice: for its sum, and for what is computed with it. Where each program takes a row of
-its own, as in TorchInductor's code, the rows that are under way at a time do not fit into L2, and both reads are from memory. Here the
-programs take turns: a few rows are summed in parts, and then come, part by part, the programs that need the sums. Those wait until
-all parts of their row are summed. Programs take their number when they start, so whoever is waited for has started, and nobody waits
-for ever.
+its own, as in TorchInductor's code, the rows that are under way at a time do not fit into L2, and both reads are from memory. Here each
+program takes a number as it starts. It sums its part of one row, and then reads the same part of an earlier row again, once all parts of
+that row are summed. The programs it waits for have smaller numbers, so they have started, and each sums before it waits itself: no program
+waits for ever.
 
 The way of waiting is that of a scan with decoupled look-back (Merrill and Garland, 2016).
 """
@@ -29,12 +29,11 @@ from pytest_kernelllm.generate.render.inductor.program import (
     Program,
     Step,
 )
+from pytest_kernelllm.generate.render.inductor.rows_read_twice import Total, read_rows
 from pytest_kernelllm.generate.render.inductor.torch_calls import ZEROS
 from pytest_kernelllm.generate.render.inductor.wrapper import runtime_parameters
 
-TEXT = (
-    "Sums a few rows in parts; programs that need a row's sums wait for its parts, and read it again from L2."
-)
+TEXT = "Each program sums its part of a row, and reads that part of an earlier row again once all of it is summed."
 """What the docstring of such a kernel says."""
 
 _TOTALS, FINISHED = "totals_ptr", "finished_ptr"
@@ -68,7 +67,7 @@ def with_row_parts(program: Program) -> Program:
     shared = {name: kernel for name, kernel in program.kernels.items() if PARTS in (kernel.chosen or {})}
     if not shared:
         return program
-    written = {name: _with_turns(kernel) for name, kernel in shared.items()}
+    written = {name: _shared(kernel) for name, kernel in shared.items()}
     steps = tuple(
         each
         for number, step in enumerate(program.steps)
@@ -82,152 +81,21 @@ def with_row_parts(program: Program) -> Program:
     return replace(program, kernels=kernels, steps=steps)
 
 
-def shares_rows(function: ast.FunctionDef) -> bool:
-    """Whether a kernel of TorchInductor reads rows twice and can share them."""
-    try:
-        _read(function)
-    except RenderError:
-        return False
-    return True
-
-
-@dataclass(frozen=True)
-class _Total:
-    """What an accumulator of every column is reduced to, such as ``a, b = online_softmax_reduce(_a, _b, 1, True)``."""
-
-    statement: ast.Assign
-    accumulators: tuple[str, ...]
-    results: tuple[str, ...]
-    """One for each accumulator, in their order."""
-    wide: bool
-    """Whether the results have a dimension for the columns, of one element."""
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """The parts of a kernel that reads rows twice."""
-
-    before: Sequence[ast.stmt]
-    starts: Sequence[ast.stmt]
-    """The accumulators, as they are at first."""
-    first: ast.For
-    totals: Sequence[_Total]
-    between: Sequence[ast.stmt]
-    second: ast.For
-    after: Sequence[ast.stmt]
-
-
 @dataclass(frozen=True)
 class _Written:
-    """A kernel with turns, and how many totals each part has."""
+    """A kernel whose programs share rows, and how many totals each part has."""
 
     kernel: KernelSource
     totals: int
 
 
-def _read(function: ast.FunctionDef) -> _Rows:
-    """Takes a kernel apart.
-
-    Raises:
-        RenderError: it has another form.
-    """
-    loops = [each for each in function.body if isinstance(each, ast.For)]
-    if len(loops) != 2 or not {"xoffset", "xmask"} <= stored_names(function):
-        raise RenderError(f"`{function.name}` does not read rows twice.")
-    first, second = loops
-    place, last = map(function.body.index, loops)
-    summed = stored_names(first)
-    starts = [each for each in function.body[:place] if stored_names(each) & summed]
-    accumulators = set[str]().union(*map(stored_names, starts))
-    totals, between = [], []
-    for statement in function.body[place + 1 : last]:
-        total = _total(statement, accumulators)
-        if total is not None:
-            totals.append(total)
-        else:
-            between.append(statement)
-    after = function.body[last + 1 :]
-    rows = _Rows(function.body[:place], starts, first, totals, between, second, after)
-    if not totals or not _only_sums(rows, accumulators):
-        raise RenderError(
-            f"`{function.name}` does more with its rows than to sum them and to read them again."
-        )
-    return replace(rows, before=[each for each in rows.before if each not in starts])
-
-
-def _only_sums(rows: _Rows, accumulators: set[str]) -> bool:
-    """Whether the first loop sums, and nothing but the totals says what it read; the second loop sums nothing."""
-    first, second, text = rows.first, rows.second, ast.unparse(rows.first)
-    whole = "tl.range(0, r0_numel, R0_BLOCK)"
-    made = {name for name in stored_names(first) | accumulators if name.startswith(("tmp", "_tmp"))}
-    computed = {name for name in stored_names(second) if name.startswith(("tmp", "_tmp"))}
-    known = set[str]().union(*(stored_names(each) for each in [*_statements(rows.totals), *rows.between]))
-    loaded = _accessed([*rows.before, first, *rows.between, second, *rows.after], "tl.load")
-    return (
-        ast.unparse(first.iter) == ast.unparse(second.iter) == whole
-        and text.count("roffset == 0") == text.count("welford_reduce(")
-        and all(map(_float32, rows.starts))
-        and not any(
-            "tl.store" in ast.unparse(each) or "tl.atomic" in ast.unparse(each)
-            for each in [*rows.starts, first]
-        )
-        and {name for each in rows.totals for name in each.accumulators} == accumulators
-        and not any(read_names(each) & made for each in [*rows.between, second, *rows.after])
-        and not computed & (accumulators | known)
-        and not any(read_names(each) & computed or isinstance(each, ast.For) for each in rows.after)
-        # Other parts may not have read yet what the first one stores.
-        and not _accessed([*rows.between, *rows.after], "tl.store") & loaded
-    )
-
-
-def _accessed(statements: Sequence[ast.stmt], operation: str) -> set[str]:
-    """Returns the names of the pointers of all loads or stores."""
-    return {
-        name
-        for each in statements
-        for node in ast.walk(each)
-        if isinstance(node, ast.Call) and call_name(node) == operation
-        for name in read_names(node.args[0])
-        if "ptr" in name
-    }
-
-
-def _statements(totals: Sequence[_Total]) -> list[ast.stmt]:
-    return [each.statement for each in totals]
-
-
-def _float32(start: ast.stmt) -> bool:
-    """Whether an accumulator is a block of float32."""
-    match start:
-        case ast.Assign(targets=[ast.Name()], value=ast.Call(args=[ast.List(), *_, kind]) as value):
-            return call_name(value) in ("tl.full", "tl.zeros") and ast.unparse(kind) == "tl.float32"
-    return False
-
-
-def _total(statement: ast.stmt, accumulators: set[str]) -> _Total | None:
-    if not isinstance(statement, ast.Assign) or not read_names(statement.value) & accumulators:
-        return None
-    value, wide = statement.value, False
-    if isinstance(value, ast.Subscript) and ast.unparse(value.slice) == "(:, None)":
-        value, wide = value.value, True
-    if not isinstance(value, ast.Call):
-        return None
-    names = [each.id for each in value.args if isinstance(each, ast.Name) and each.id in accumulators]
-    given = [ast.unparse(each) for each in value.args[: len(names) + 1]]
-    target = statement.targets[0]
-    results = [each.id for each in ast.walk(target) if isinstance(each, ast.Name)]
-    if given != [*names, "1"] or len(results) != len(names) or set(names) != read_names(value) & accumulators:
-        return None
-    return _Total(statement, tuple(names), tuple(results), wide)
-
-
 # --------------------------------------------------------------------------- kernel
 
 
-def _with_turns(kernel: KernelSource) -> _Written:
-    """Returns a kernel in which turns of summing and of reading again follow each other."""
+def _shared(kernel: KernelSource) -> _Written:
+    """Returns a kernel whose programs share rows."""
     function: ast.FunctionDef = copy.deepcopy(kernel.function)
-    rows = _read(function)
+    rows = read_rows(function)
     start, *of_rows = _of_rows(rows.before)
     common = [each for each in rows.before if each not in of_rows and stored_names(each) != {"xoffset"}]
     numbers = {
@@ -271,7 +139,7 @@ class _Numbers(ast.NodeTransformer):
     As blocks of one element they would keep the layout in which they were reduced, and Triton would give it to the row.
     """
 
-    def __init__(self, totals: Sequence[_Total]) -> None:
+    def __init__(self, totals: Sequence[Total]) -> None:
         self._results = {name for each in totals for name in each.results}
         self._accumulators = {name for each in totals for name in each.accumulators}
 
@@ -330,7 +198,7 @@ def _parsed(text: str) -> list[ast.stmt]:
 
 
 def _launched(step: Launch, number: int, written: _Written) -> Iterator[Step]:
-    """Yields the launch of a kernel with turns, after its buffers."""
+    """Yields the launch of a kernel whose programs share rows, after its buffers."""
     chosen = written.kernel.chosen or {}
     parts, ahead = chosen[PARTS], chosen.get(AHEAD, 0)
     if (
