@@ -97,8 +97,8 @@ class Release:
 class Order:
     """Which accesses of a launch happen before which others.
 
-    The interpreter runs one program after the other, so that whoever waits finds that all others are done, also where he
-    waits for too few of them. On a GPU he might have come earlier. So each program that looks at a value which another
+    The interpreter runs one program after the other, so that a program which waits finds that all others are done, even if
+    it waits for too few of them. On a GPU it might have looked earlier. So each program that looks at a value which another
     one has changed gets the value from before that change at first, and knows only what was released until then.
     """
 
