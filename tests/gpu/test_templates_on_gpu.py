@@ -15,7 +15,12 @@ from pytest_kernelllm.judge.judge import Criteria, Judge
 
 PROJECT = Path(__file__).parents[1] / "data" / "templates"
 TARGETS = {target.name: target for target in scan_file(PROJECT / "products.py", PROJECT).targets}
-NOTES = ("matrix products and convolutions as kernels", "depthwise convolutions as kernels")
+NOTES = (
+    "matrix products and convolutions as kernels",
+    "depthwise convolutions as kernels",
+    "float32 products as three of TF32",
+    "float32 products as six of bfloat16",
+)
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +33,10 @@ def judge() -> Iterator[Judge]:
 def test_a_product_is_right_and_its_speed_is_known_against_both_baselines(name: str, judge: Judge) -> None:
     live = load_target(PROJECT, TARGETS[name])
     generator = InductorGenerator(judge.environment.arch)
-    written = generator.generate([Request(live.target, (0, 1), lambda: live)])
-    made = next(c for _, c in written if c.note in NOTES)
-    verdict = judge.judge(render(made, live, on_gpu=True), Criteria(live, min_speedup=0.0))
-    assert verdict.correct, verdict.reason
-    assert verdict.speedup is not None and verdict.speedup_compiled is not None
+    written = generator.generate([Request(live.target, tuple(range(6)), lambda: live)])
+    made = [c for _, c in written if c.note in NOTES]
+    assert made
+    for completion in made:
+        verdict = judge.judge(render(completion, live, on_gpu=True), Criteria(live, min_speedup=0.0))
+        assert verdict.correct, f"{completion.note}: {verdict.reason}"
+        assert verdict.speedup is not None and verdict.speedup_compiled is not None

@@ -174,14 +174,26 @@ def check_dot(device):
     x, y = (torch.randn(32, 32, generator=generator) for _ in range(2))
     exact = x.double() @ y.double()
     errors = {}
-    for precision in ("ieee", "tf32x3", "tf32", None):
+    for precision in ("ieee", "tf32x3", "bf16x6", "bf16x3", "tf32", None):
         out = torch.empty(32, 32, device=device)
         product[(1,)](x.to(device), y.to(device), out, PRECISION=precision, N=32)
         errors[precision] = ((out.double().cpu() - exact).norm() / exact.norm()).item()
     assert errors["ieee"] < 1e-6
-    assert errors["tf32x3"] < 1e-5
+    assert 1e-8 < errors["bf16x6"] < 3e-7
+    assert 3e-8 < errors["tf32x3"] < 6e-7
+    assert 1e-6 < errors["bf16x3"] < 1e-4
     assert 1e-4 < errors["tf32"] < 2e-3
     assert errors[None] == errors["tf32"]
+
+
+def check_dot_of_infinity(device):
+    x, y = torch.ones(32, 32, device=device), torch.ones(32, 32, device=device)
+    x[0, 0], x[1, 0], y[0, 1] = torch.inf, torch.nan, -1.5
+    for precision in ("ieee", "tf32x3", "bf16x6"):
+        out = torch.empty(32, 32, device=device)
+        product[(1,)](x, y, out, PRECISION=precision, N=32)
+        assert out[0, 0] == torch.inf and out[0, 1] == -torch.inf, precision
+        assert out[1].isnan().all() and (out[2:, 0] == 32).all(), precision
 
 
 def check_bfloat16_dot(device):

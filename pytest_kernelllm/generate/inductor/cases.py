@@ -16,13 +16,15 @@ import torch
 from pytest_kernelllm.core.records import Case, Completion, TensorSpec
 from pytest_kernelllm.generate.inductor.both_ways import BothWays, lower_both
 from pytest_kernelllm.generate.inductor.fake import fake_call, traceable_module
+from pytest_kernelllm.generate.inductor.heuristics import is_template
 from pytest_kernelllm.generate.inductor.joint import Joint, export_joint
 from pytest_kernelllm.generate.inductor.long_rows import long_rows
 from pytest_kernelllm.generate.inductor.lowering import Lowered, lower
 from pytest_kernelllm.generate.inductor.places import located
 from pytest_kernelllm.generate.inductor.scalars import NamedScalars, free_scalars
+from pytest_kernelllm.generate.inductor.templates import is_float32_product
 from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, export
-from pytest_kernelllm.generate.inductor.variants import KEPT, WITHOUT_COPIES
+from pytest_kernelllm.generate.inductor.variants import TEMPLATES, WITHOUT_COPIES
 from pytest_kernelllm.generate.inductor.windows import is_depthwise
 from pytest_kernelllm.generate.render.errors import RenderError, unexpected
 from pytest_kernelllm.generate.render.inductor import sections
@@ -36,8 +38,11 @@ if TYPE_CHECKING:
 
 
 _KERNEL = re.compile(r"^def triton_\w+?_fused_(\w+)\(", re.MULTILINE)
+_JIT = "@triton.jit"
 _COPIES = re.compile(r"convolution|clone|_to_copy|(un)?squeeze|view|transpose|permute|_|\d")
 """What may be in the name of a kernel that only copies."""
+_TF32_PAYS = 4
+"""From so many times the rate of float32 on, three products in TF32 are faster than one in float32."""
 
 
 class _LibraryCallsOnly(TraceError):
@@ -55,22 +60,21 @@ def completions(
     started = time.monotonic()
     seen: list[str] = []
     why = ""
-    fruitless: set[tuple[bool, bool]] = set()
+    fruitless: set[tuple[bool, bool, str]] = set()
     try:
         tracers = _tracers(live, gpu)
         for variant in variants:
             if len(seen) > max(indices):
                 return
-            kind = ("max_autotune_gemm" in variant.config, variant.depthwise)
+            kind = ("max_autotune_gemm" in variant.config, variant.depthwise, variant.only)
             if kind in fruitless or not any(tracer.has(variant.only) for tracer in tracers):
                 continue
             try:
                 completion = _completion(tracers, variant, len(seen))
                 if variant.needs not in completion.text:
                     continue
-                if variant.evict_first:
-                    text = completion.text.replace(KEPT, KEPT.replace("last", "first"))
-                    completion = dataclasses.replace(completion, text=text)
+                for old, new in variant.replaces.items():
+                    completion = dataclasses.replace(completion, text=completion.text.replace(old, new))
                 # Variants with the same kernels count once, so the rendered texts are compared.
                 body = translate_inductor(completion.text, live, completion).body
             except (TraceError, RenderError) as error:
@@ -107,10 +111,18 @@ def _tracer(live: LiveTarget, case: Case, gpu: Gpu) -> CaseTracer:
 
 
 def _completion(tracers: Sequence[CaseTracer], variant: Variant, index: int) -> Completion:
-    text = sections.write([tracer.section(variant) for tracer in tracers])
-    if "@triton.jit" not in text or all(_only_copies(tracer, variant) for tracer in tracers):
+    text = sections.write([_section(tracer, variant) for tracer in tracers])
+    if _JIT not in text or all(_only_copies(tracer, variant) for tracer in tracers):
         raise _LibraryCallsOnly(_without_kernels(text))
     return Completion("inductor", index, text, "inductor", note=variant.note)
+
+
+def _section(tracer: CaseTracer, variant: Variant) -> Section:
+    """Compiles a case in a variant, or with all its products as kernels where the variant would leave it none."""
+    section = tracer.section(variant)
+    if variant.only == "float32 products" and _JIT not in section.source:
+        return tracer.section(TEMPLATES)
+    return section
 
 
 def _only_copies(tracer: CaseTracer, variant: Variant) -> bool:
@@ -123,7 +135,7 @@ def _only_copies(tracer: CaseTracer, variant: Variant) -> bool:
     source = tracer.section(variant).source
     if "@triton_heuristics.template(" in source or any(map(_computes, _KERNEL.findall(source))):
         return False
-    return "@triton.jit" not in tracer.section(WITHOUT_COPIES).source
+    return _JIT not in tracer.section(WITHOUT_COPIES).source
 
 
 def _computes(name: str) -> bool:
@@ -166,6 +178,8 @@ class CaseTracer:
         if what == "gradients":
             return self.case.domain.grad
         graph = self.exports[""].graph.graph
+        if what == "float32 products":
+            return self.gpu.tf32 > _TF32_PAYS and any(map(is_float32_product, graph.nodes))
         if what == "convolution":
             return bool(graph.find_nodes(op="call_function", target=torch.ops.aten.convolution.default))
         return not what or any(map(is_depthwise, graph.nodes))
@@ -273,10 +287,14 @@ def _program(variant: Variant) -> str:
 
 def _launches(lowered: Lowered, variant: Variant) -> dict[str, dict[str, int]]:
     """Returns the configuration that a variant gives each kernel, by its name."""
-    usual = {
-        name: dict(options[min(variant.choice, len(options) - 1)])
+    chosen = {
+        name: options[min(variant.choice, len(options) - 1)]
         for name, options in lowered.configurations.items()
         if options
+    }
+    usual = {
+        name: {**launch, **(variant.template if is_template(launch) else {})}
+        for name, launch in chosen.items()
     }
     return {**usual, **long_rows(lowered.source, variant.again)} if variant.again else usual
 

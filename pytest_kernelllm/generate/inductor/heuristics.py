@@ -19,6 +19,7 @@ _ELEMENTS = 2048
 _MANY = 8
 """Values read for an element, as in pooling, from which on few elements a thread are faster: on an H200 they were in all
 seven of KernelBench's problems with such kernels, by 7 to 47 %."""
+_TEMPLATE = ("num_warps", "num_stages")
 _LONGEST = 1 << 15
 """Elements of the longest row that a block may hold, as in Inductor."""
 
@@ -26,12 +27,18 @@ _LONGEST = 1 << 15
 def configurations(source: str) -> dict[str, list[dict[str, int]]]:
     """Returns the configurations of each Triton kernel by its name, the most promising one first.
 
-    A configuration has block sizes (``XBLOCK``…) and ``num_warps``; that of a loop ``num_stages``, too.
+    A configuration has block sizes (``XBLOCK``…) and ``num_warps``; that of a loop ``num_stages``, too. Of a template these two
+    are all, as its blocks are constants (see ``is_template``).
 
     Args:
         source: output code as TorchInductor has just written it.
     """
     return {name: list(_configurations(text)) for name, text in kernels(ast.parse(source))}
+
+
+def is_template(configuration: Mapping[str, int]) -> bool:
+    """Whether a configuration is that of a template's kernel."""
+    return configuration.keys() <= set(_TEMPLATE)
 
 
 def kernels(tree: ast.Module) -> Iterator[tuple[str, ast.Module]]:
@@ -49,6 +56,9 @@ def _configurations(kernel: ast.Module) -> Iterator[dict[str, int]]:
     for function in kernel.body:
         for decorator in getattr(function, "decorator_list", ()):
             match decorator:
+                case ast.Call(func=ast.Attribute(attr="template")):
+                    options = options_of(decorator)
+                    yield {name: options[name] for name in _TEMPLATE if name in options}
                 case ast.Call(
                     func=ast.Attribute(attr="pointwise" | "reduction" | "persistent_reduction" as kind)
                 ):

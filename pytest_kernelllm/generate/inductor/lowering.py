@@ -284,7 +284,8 @@ def simplified(traced: torch.fx.GraphModule, gpu: Gpu, variant: Variant) -> torc
         graph = torch.fx.GraphModule(traced, original)
         with inductor_config.patch(pattern_matcher=False):
             joint_graph_passes(graph)
-    return for_templates(graph, gpu) if variant.config.get("max_autotune_gemm") else graph
+    templates = variant.config.get("max_autotune_gemm")
+    return for_templates(graph, gpu, variant.config) if templates else graph
 
 
 def _essential(source: str) -> str:

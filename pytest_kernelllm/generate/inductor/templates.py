@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 import torch
@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, Node
 
 from pytest_kernelllm.generate.inductor.device import Gpu
-from pytest_kernelllm.generate.inductor.variants import TEMPLATE
+from pytest_kernelllm.generate.inductor.variants import BLOCKS, TEMPLATE
 
 _UNKNOWN = 2048
 """Stands for a size that is not fixed."""
@@ -33,14 +33,20 @@ def chosen_templates(gpu: Gpu, config: Mapping[str, Any]) -> Iterator[None]:
 
     Args:
         gpu: the GPU that the code is for.
-        config: the options of a variant; ``TEMPLATE`` says which configuration, 0 for the most promising one.
+        config: the options of a variant; ``TEMPLATE`` says which configuration, 0 for the most promising one. With ``BLOCKS``,
+            float32 products alone become kernels, with these blocks if the template has them.
     """
     from torch._inductor import select_algorithm
 
+    blocks = config.get(BLOCKS)
+
     def pick(choices: list[Any]) -> list[Any]:
         kernels = [c for c in choices if isinstance(c, select_algorithm.TritonTemplateCaller)]
-        ranked = sorted(kernels, key=lambda choice: _cost(choice, gpu)) or choices
-        return ranked[min(config.get(TEMPLATE, 0), len(ranked) - 1) :][:1]
+        if blocks and choices[0].layout.dtype != torch.float32:
+            return [c for c in choices if c not in kernels][:1]
+        ranked = sorted(kernels, key=lambda choice: _cost(choice, gpu, bool(blocks))) or choices
+        same = [choice for choice in kernels if _blocks(choice) == blocks]
+        return (same or ranked[min(config.get(TEMPLATE, 0), len(ranked) - 1) :])[:1]
 
     functions = select_algorithm.get_algorithm_selector_cache().preprocessing_fns
     functions.append(pick)
@@ -50,10 +56,12 @@ def chosen_templates(gpu: Gpu, config: Mapping[str, Any]) -> Iterator[None]:
         functions.remove(pick)
 
 
-def _cost(choice: Any, gpu: Gpu) -> tuple[bool, float]:
-    """Estimates the time of a template with its configuration: whether it does not fit the GPU, and a relative time."""
-    options = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", choice.description)}
-    m, n, k = (options.get(f"BLOCK_{axis}", 16) for axis in "MNK")
+def _cost(choice: Any, gpu: Gpu, on_tensor_cores: bool) -> tuple[bool, float]:
+    """Estimates the time of a template with its configuration: whether it does not fit the GPU, and a relative time.
+
+    Float32 is ``on_tensor_cores`` where it is taken apart.
+    """
+    options, (m, n, k) = _options(choice), _blocks(choice)
     warps, stages = options.get("num_warps", 4), options.get("num_stages", 1)
     layout = choice.layout
     sizes = [int(size) if getattr(size, "is_Integer", False) else _UNKNOWN for size in layout.size]
@@ -64,7 +72,7 @@ def _cost(choice: Any, gpu: Gpu) -> tuple[bool, float]:
         groups, rows, columns = math.prod(sizes[:-2]), sizes[-2], sizes[-1]
     tiles = math.ceil(rows / m) * math.ceil(columns / n) * groups
     waves = math.ceil(tiles / gpu.multi_processor_count)
-    full = layout.dtype == torch.float32  # without tensor cores
+    full = layout.dtype == torch.float32 and not on_tensor_cores
     reuse = m * n / (m + n)
     speed = reuse / (reuse + (16 if full else 48))
     speed *= min(1.0, 0.5 + k / (32 if full else 128)) * (0.75 if stages == 1 else 1.0)
@@ -74,7 +82,23 @@ def _cost(choice: Any, gpu: Gpu) -> tuple[bool, float]:
     return shared > gpu.shared_memory_per_block_optin, waves * m * n / speed
 
 
-def for_templates(graph: torch.fx.GraphModule, gpu: Gpu) -> torch.fx.GraphModule:
+def _options(choice: Any) -> dict[str, int]:
+    return {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", choice.description)}
+
+
+def _blocks(choice: Any) -> tuple[int, ...]:
+    options = _options(choice)
+    return tuple(options.get(f"BLOCK_{axis}", 16) for axis in "MNK")
+
+
+def is_float32_product(node: Node) -> bool:
+    """Whether an operation is a product of two float32 matrices, or of several."""
+    aten, value = torch.ops.aten, node.meta.get("val")
+    products = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default)
+    return node.target in products and isinstance(value, torch.Tensor) and value.dtype == torch.float32
+
+
+def for_templates(graph: torch.fx.GraphModule, gpu: Gpu, config: Mapping[str, Any]) -> torch.fx.GraphModule:
     """Rewrites the operations for which Inductor has no template, in place, and returns the graph.
 
     - Products of a matrix and a vector become sums.
@@ -82,13 +106,16 @@ def for_templates(graph: torch.fx.GraphModule, gpu: Gpu) -> torch.fx.GraphModule
     - One-dimensional convolutions get a second dimension of size 1.
     - Transposed convolutions without stride become convolutions with the turned weight.
 
-    Convolutions with dilation, and transposed ones with a stride, stay library calls.
+    Convolutions with dilation, and transposed ones with a stride, stay library calls. With ``BLOCKS`` among the options of the
+    variant, all convolutions do.
     """
     aten = torch.ops.aten
-    for operation, rewrite in (
-        (aten.mm.default, lambda write, node: _product(write, node, gpu)),
-        (aten.convolution.default, _convolution),
-    ):
+    rewrites: list[tuple[Any, Callable[[_Writer, Node], Node | None]]] = [
+        (aten.mm.default, lambda write, node: _product(write, node, gpu))
+    ]
+    if BLOCKS not in config:
+        rewrites.append((aten.convolution.default, _convolution))
+    for operation, rewrite in rewrites:
         for node in graph.graph.find_nodes(op="call_function", target=operation):
             with graph.graph.inserting_before(node):
                 result = rewrite(_Writer(graph.graph), node)

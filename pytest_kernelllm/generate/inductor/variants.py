@@ -18,33 +18,38 @@ class Variant:
     """TorchInductor options."""
     choice: int = 0
     """Which of Inductor's configurations each kernel gets: its last one if it has fewer."""
-    only: Literal["", "convolution", "depthwise", "gradients"] = ""
+    only: Literal["", "convolution", "depthwise", "gradients", "float32 products"] = ""
     """What a module must compute, or else the variant is left out."""
     needs: str = ""
     """What Inductor's code must have, or else the variant is left out."""
+    replaces: Mapping[str, str] = field(default_factory=dict)
+    """What is replaced in Inductor's code, and by what."""
     longest_row: int = 0
     """Rows of up to so many elements are read once and kept in registers, also where Inductor would loop over them."""
     depthwise: bool = False
     """Whether depthwise convolutions are written as kernels, see ``inductor.windows``."""
     again: Literal["", "backwards", "in parts"] = ""
     """How long rows are read the second time, see ``inductor.long_rows``."""
-    evict_first: bool = False
-    """Whether nothing is kept in L2 for longer. Inductor keeps what is not coalesced, and where sizes are free it takes the
-    parts of a split sum over several dimensions for that, of which each element is read once."""
+    template: Mapping[str, int] = field(default_factory=dict)
+    """How the kernels of templates are launched: ``num_warps`` and ``num_stages``, if not as in Inductor's configuration."""
 
 
 KEPT = "eviction_policy='evict_last'"
-"""Of a load, in Inductor's code: what it reads stays in L2 for longer than other things."""
+"""Of a load, in Inductor's code: what it reads stays in L2 for longer than other things. Inductor keeps what is not coalesced,
+and where sizes are free it takes the parts of a split sum over several dimensions for that, of which each element is read once."""
 
 TEMPLATE = "kernelllm_template"
 """Names, among the options of a variant, which configuration of each template is taken; no option of Inductor's."""
 
-_TEMPLATES = {
+BLOCKS = "kernelllm_blocks"
+"""Names the blocks, as (rows, columns, length), of the templates for float32 products, which alone become kernels."""
+
+_PRODUCTS = {
     "max_autotune_gemm": True,
     "max_autotune_gemm_backends": "ATEN,TRITON",
-    "max_autotune_conv_backends": "ATEN,TRITON",
     "triton.num_decompose_k_splits": 0,  # long products are split by `templates`
 }
+_TEMPLATES = {**_PRODUCTS, "max_autotune_conv_backends": "ATEN,TRITON"}
 _TUNED = {"max_autotune_pointwise": True}
 """Makes Inductor name more configurations; with ``torch.compile`` it also times them."""
 
@@ -57,11 +62,42 @@ _WHOLE = {"split_reductions": False}
 _AS_THEY_LIE = {"layout_optimization": False}
 """Keeps Inductor from copying tensors to the layout that cuDNN prefers, and back."""
 
+_FULL = "ALLOW_TF32 : tl.constexpr = False"
+"""In a template whose products are computed in full float32."""
+
+
+def _on_tensor_cores(
+    note: str, precision: str, blocks: tuple[int, int, int], warps: int, stages: int
+) -> Variant:
+    """Writes float32 products as several of lower precision, whose errors together are below those of float32's own sums.
+
+    A float32 is the sum of two TF32 numbers, up to 2**-22 of it, or of three bfloat16 numbers; the products of the smallest
+    parts are left out (``input_precision`` of ``tl.dot``). Source: Markidis et al., "NVIDIA Tensor Core Programmability,
+    Performance & Precision", 2018, for the idea. Blocks, warps and stages were the fastest on an H200 for 4,096 × 4,096 × 4,096.
+    """
+    return Variant(
+        note,
+        {**_PRODUCTS, BLOCKS: blocks},
+        only="float32 products",
+        needs=_FULL,
+        replaces={
+            _FULL: f"PRECISION : tl.constexpr = '{precision}'",
+            "allow_tf32=ALLOW_TF32": "input_precision=PRECISION",
+        },
+        template={"num_warps": warps, "num_stages": stages},
+    )
+
+
 WITHOUT_COPIES = Variant("convolutions without copies", _AS_THEY_LIE, only="convolution")
+
+TEMPLATES = Variant("matrix products and convolutions as kernels", _TEMPLATES, depthwise=True)
 
 VARIANTS = (
     Variant("depthwise convolutions as kernels", _AS_THEY_LIE, only="depthwise", depthwise=True),
+    _on_tensor_cores("float32 products as three of TF32", "tf32x3", (128, 128, 64), 8, 3),
     Variant("Inductor's fusion, its usual block sizes"),
+    _on_tensor_cores("float32 products as six of bfloat16", "bf16x6", (128, 64, 32), 8, 4),
+    _on_tensor_cores("float32 products as three of TF32, in smaller blocks", "tf32x3", (128, 64, 32), 4, 4),
     Variant(
         "rows and columns summed in one pass",
         _IN_ONE_PASS,
@@ -71,7 +107,7 @@ VARIANTS = (
     ),
     Variant("long rows in parts, read again from L2", _WHOLE, needs=f'"{PARTS}"', again="in parts"),
     Variant("long rows read backwards the second time", _WHOLE, needs=f'"{BACKWARDS}"', again="backwards"),
-    Variant("matrix products and convolutions as kernels", _TEMPLATES, depthwise=True),
+    TEMPLATES,
     WITHOUT_COPIES,
     Variant("depthwise convolutions as kernels, copies for others", only="depthwise", depthwise=True),
     Variant("Inductor's second choice of blocks", choice=1),
@@ -92,7 +128,7 @@ VARIANTS = (
         )
         for choice, number in enumerate(("third", "fourth"), 2)
     ),
-    Variant("nothing kept in L2", needs=KEPT, evict_first=True),
+    Variant("nothing kept in L2", needs=KEPT, replaces={KEPT: KEPT.replace("last", "first")}),
     Variant("looped reductions, not split", {"triton.persistent_reductions": False, **_WHOLE}),
 )
 """The most promising variants come first; those that do not change a target's code are left out."""

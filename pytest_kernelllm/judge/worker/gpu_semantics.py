@@ -4,13 +4,16 @@
 - ``tl.max`` and ``tl.min`` with indices compare pairs of elements, so they may lose a NaN.
 - ``tl.reduce`` with a function of the kernel's own combines halves, and not one element after the other.
 - ``tl.sum`` of float16 and bfloat16 does so, too, and rounds each sum.
-- ``tl.dot`` of float32 rounds its operands to TF32 unless the kernel asks for ``ieee`` or ``tf32x3``.
+- ``tl.dot`` of float32 rounds its operands to TF32 unless the kernel asks for another precision, and computes the products of
+  their parts for ``tf32x3``, ``bf16x3`` and ``bf16x6``.
 - Floats and booleans among a kernel's arguments are tensors; floats are rounded to float32.
 - Grids are bounded.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +38,10 @@ def compute_as_on_gpu() -> None:
     _fix_reductions()
     _convert_scalars()
     _bound_grids()
+    # The interpreter knows fewer precisions than GPUs have.
+    options = interpreter.interpreter_builder.options
+    precisions = tuple(dict.fromkeys((*options.allowed_dot_input_precisions, "bf16x3", "bf16x6")))
+    interpreter.interpreter_builder.options = replace(options, allowed_dot_input_precisions=precisions)
 
 
 def _drop_nan() -> None:
@@ -61,9 +68,26 @@ def _fix_dot() -> None:
     dot, fma = InterpreterBuilder.create_dot, InterpreterBuilder.create_fma
 
     def rounded_dot(builder: Any, a: Any, b: Any, c: Any, precision: Any, *rest: Any) -> Any:
-        if precision == ir.INPUT_PRECISION.TF32:
-            a, b = tf32(a), tf32(b)
-        return dot(builder, float32(a), float32(b), c, precision, *rest)
+        def product(x: Any, y: Any, z: Any) -> Any:
+            return dot(builder, float32(x), float32(y), z, precision, *rest)
+
+        if a.dtype.scalar != tl.float32 or precision not in _PARTS:
+            return product(a, b, c)
+        cut, count = _PARTS[precision]
+        if count == 1:
+            return product(cut(a), cut(b), c)
+        of_a, of_b = _parts(a, cut, count), _parts(b, cut, count)
+        sums = TensorHandle(np.zeros_like(c.data), c.dtype.scalar)
+        for smallness in range(count - 1, 0, -1):
+            for i in range(smallness + 1):
+                sums = product(of_a[i], of_b[smallness - i], sums)
+        # Infinity less its first part is no number.
+        sums = product(
+            of_a[0],
+            of_b[0],
+            TensorHandle(np.nan_to_num(sums.data, nan=0, posinf=np.inf, neginf=-np.inf), sums.dtype),
+        )
+        return TensorHandle(sums.data + c.data, c.dtype.scalar)
 
     def rounded_fma(builder: Any, x: Any, y: Any, z: Any) -> Any:
         result = fma(builder, *map(float32, (x, y, z)))
@@ -155,6 +179,30 @@ def tf32(handle: Any) -> Any:
     bits = np.ascontiguousarray(handle.data).view(np.uint32)
     cut = (bits & TF32_BITS).view(np.float32)
     return TensorHandle(np.where(np.isnan(handle.data), handle.data, cut), tl.float32)
+
+
+def _bfloat16(handle: Any) -> Any:
+    """Returns a float32 tensor as rounded to bfloat16."""
+    return TensorHandle(widen(narrow(handle.data)), tl.float32)
+
+
+_PARTS = {
+    ir.INPUT_PRECISION.TF32: (tf32, 1),
+    ir.INPUT_PRECISION.TF32x3: (tf32, 2),
+    ir.INPUT_PRECISION.BF16x3: (_bfloat16, 2),
+    ir.INPUT_PRECISION.BF16x6: (_bfloat16, 3),
+}
+"""What a part of an operand is, and how many of them are multiplied, by the precision that a kernel asks for."""
+
+
+def _parts(handle: Any, cut: Callable[[Any], Any], count: int) -> list[Any]:
+    """Returns a first part of a float32 tensor, and those of what is left."""
+    parts, rest = [], handle.data
+    with np.errstate(invalid="ignore"):
+        for _ in range(count):
+            parts.append(cut(TensorHandle(rest, tl.float32)))
+            rest = rest - parts[-1].data
+    return parts
 
 
 def float32(handle: Any) -> Any:

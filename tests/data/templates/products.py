@@ -16,6 +16,12 @@ class Product(nn.Module):
         return x @ y
 
 
+@triton_candidate(inputs=pair(40, 48), dtypes=("float32", "bfloat16"))
+class Activated(nn.Module):
+    def forward(self, x, y):
+        return torch.sigmoid(x @ y)
+
+
 @triton_candidate(inputs=lambda: (torch.randn(3, 20, 32), torch.randn(3, 32, 24)))
 class Batched(nn.Module):
     def forward(self, x, y):

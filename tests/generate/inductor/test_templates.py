@@ -38,7 +38,7 @@ def written(name: str, samples: int = 4, arch: str = "sm_90") -> tuple[LiveTarge
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_library_call_becomes_a_kernel_that_is_right(name: str, judge: Judge) -> None:
-    live, completions = written(name, 2)
+    live, completions = written(name, 5)
     notes = ("matrix products and convolutions as kernels", "depthwise convolutions as kernels")
     made = next(c for c in completions if c.note in notes)
     candidate = render(made, live)
@@ -55,8 +55,33 @@ def test_other_blocks_are_other_candidates_and_the_text_is_the_same_every_time()
     assert sources == [render(completion, live).source for completion in written("Product")[1]]
 
 
+SPLIT = {"float32 products as three of TF32": "tf32x3", "float32 products as six of bfloat16": "bf16x6"}
+
+
+@pytest.mark.parametrize("name", ["Product", "Batched", "Layer", "Long"])
+def test_float32_products_on_tensor_cores_are_right(name: str, judge: Judge) -> None:
+    live, completions = written(name, 5)
+    found = {each.note: render(each, live) for each in completions if each.note in SPLIT}
+    assert found.keys() == SPLIT.keys()
+    assert completions[0].note in SPLIT  # the most promising one
+    for note, candidate in found.items():
+        assert f"PRECISION: tl.constexpr = '{SPLIT[note]}'" in candidate.source
+        assert "input_precision=PRECISION" in candidate.source and "allow_tf32" not in candidate.source
+        verdict = judge.judge(candidate, Criteria(live, timing=False))
+        assert verdict.accepted, verdict.reason
+
+
+def test_only_float32_products_are_split_and_only_where_tensor_cores_are_that_much_faster() -> None:
+    live, completions = written("Activated", 1)
+    source = render(completions[0], live).source
+    assert source.count("PRECISION: tl.constexpr") == 1 and source.count("torch.mm(") == 1  # float32, bfloat16
+    assert not any(each.note in SPLIT for each in written("Product", 5, "sm_86")[1])
+    assert any(each.note in SPLIT for each in written("Product", 5, "sm_80")[1])
+    assert not any(each.note in SPLIT for each in written("Conv1d", 5)[1])
+
+
 def test_what_the_sizes_decide_is_decided_in_the_text() -> None:
     live, completions = written("Product", 1)
-    source = render(completions[0], live).source
+    [source] = [render(completion, live).source for completion in completions]
     assert "if M * N == 0" not in source and "stride_am" not in source
     assert "tl.dot(" in source and "num_stages=" in source

@@ -54,6 +54,7 @@ def failed():
             "scalars",
             "wide_scalars",
             "dot",
+            "dot_of_infinity",
             "bfloat16_dot",
             "half_sums",
             "grid",
