@@ -21,6 +21,7 @@ from pytest_kernelllm.generate.inductor.joint import Joint, export_joint
 from pytest_kernelllm.generate.inductor.long_rows import long_rows
 from pytest_kernelllm.generate.inductor.lowering import Lowered, lower
 from pytest_kernelllm.generate.inductor.places import located
+from pytest_kernelllm.generate.inductor.products import on_tensor_cores
 from pytest_kernelllm.generate.inductor.scalars import NamedScalars, free_scalars
 from pytest_kernelllm.generate.inductor.templates import is_float32_product
 from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, export
@@ -199,7 +200,8 @@ class CaseTracer:
                 raise
             self.for_some_sizes.add(_program(variant))
             return self._at_own_sizes.section(variant)
-        source, scalars = free.source, free.scalars
+        split = variant.only == "float32 products"
+        source, scalars = on_tensor_cores(free.source) if split else free.source, free.scalars
         pinned = {k: v for k, v in self.case.domain.attributes.items() if f"self.{k}" not in scalars.values()}
         case = dataclasses.replace(self.case, domain=dataclasses.replace(self.case.domain, attributes=pinned))
         exported = self.exports[""]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -111,7 +111,7 @@ def for_templates(graph: torch.fx.GraphModule, gpu: Gpu, config: Mapping[str, An
     """
     aten = torch.ops.aten
     rewrites: list[tuple[Any, Callable[[_Writer, Node], Node | None]]] = [
-        (aten.mm.default, lambda write, node: _product(write, node, gpu))
+        (aten.mm.default, lambda write, node: _product(write, node, gpu, config.get(BLOCKS, (_EDGE, _EDGE))))
     ]
     if BLOCKS not in config:
         rewrites.append((aten.convolution.default, _convolution))
@@ -141,8 +141,8 @@ class _Writer:
         return node
 
 
-def _product(write: _Writer, node: Node, gpu: Gpu) -> Node | None:
-    """Rewrites a product with a vector, and one that too few programs would compute."""
+def _product(write: _Writer, node: Node, gpu: Gpu, block: Sequence[int]) -> Node | None:
+    """Rewrites a product with a vector, and one that too few programs would compute, each a ``block`` of rows and columns."""
     aten = torch.ops.aten
     a, b = node.all_input_nodes if len(node.all_input_nodes) == 2 else node.all_input_nodes * 2
     sizes = [*a.meta["val"].shape, b.meta["val"].shape[1]]
@@ -154,7 +154,7 @@ def _product(write: _Writer, node: Node, gpu: Gpu) -> Node | None:
             aten.mul.Tensor, write(aten.unsqueeze.default, a, 2), write(aten.unsqueeze.default, b, 0)
         )
         return write(aten.sum.dim_IntList, products, [1])
-    programs = math.ceil(rows / _EDGE) * math.ceil(columns / _EDGE)
+    programs = math.ceil(rows / block[0]) * math.ceil(columns / block[1])
     parts = 1
     while programs * parts < gpu.multi_processor_count and length % (2 * parts * _SHORTEST) == 0:
         parts *= 2

@@ -19,7 +19,8 @@ class Variant:
     choice: int = 0
     """Which of Inductor's configurations each kernel gets: its last one if it has fewer."""
     only: Literal["", "convolution", "depthwise", "gradients", "float32 products"] = ""
-    """What a module must compute, or else the variant is left out."""
+    """What a module must compute, or else the variant is left out. Float32 products are written in parts, see
+    ``inductor.products``."""
     needs: str = ""
     """What Inductor's code must have, or else the variant is left out."""
     replaces: Mapping[str, str] = field(default_factory=dict)
@@ -42,7 +43,8 @@ TEMPLATE = "kernelllm_template"
 """Names, among the options of a variant, which configuration of each template is taken; no option of Inductor's."""
 
 BLOCKS = "kernelllm_blocks"
-"""Names the blocks, as (rows, columns, length), of the templates for float32 products, which alone become kernels."""
+"""Names the blocks, as (rows, columns, length), of the templates for float32 products, which alone become kernels. They and how
+they are launched were the fastest on an H200 for 4,096 × 4,096 × 4,096, and for few rows."""
 
 _PRODUCTS = {
     "max_autotune_gemm": True,
@@ -62,42 +64,25 @@ _WHOLE = {"split_reductions": False}
 _AS_THEY_LIE = {"layout_optimization": False}
 """Keeps Inductor from copying tensors to the layout that cuDNN prefers, and back."""
 
-_FULL = "ALLOW_TF32 : tl.constexpr = False"
-"""In a template whose products are computed in full float32."""
-
-
-def _on_tensor_cores(
-    note: str, precision: str, blocks: tuple[int, int, int], warps: int, stages: int
-) -> Variant:
-    """Writes float32 products as several of lower precision, whose errors together are below those of float32's own sums.
-
-    A float32 is the sum of two TF32 numbers, up to 2**-22 of it, or of three bfloat16 numbers; the products of the smallest
-    parts are left out (``input_precision`` of ``tl.dot``). Source: Markidis et al., "NVIDIA Tensor Core Programmability,
-    Performance & Precision", 2018, for the idea. Blocks, warps and stages were the fastest on an H200 for 4,096 × 4,096 × 4,096.
-    """
-    return Variant(
-        note,
-        {**_PRODUCTS, BLOCKS: blocks},
-        only="float32 products",
-        needs=_FULL,
-        replaces={
-            _FULL: f"PRECISION : tl.constexpr = '{precision}'",
-            "allow_tf32=ALLOW_TF32": "input_precision=PRECISION",
-        },
-        template={"num_warps": warps, "num_stages": stages},
-    )
-
-
 WITHOUT_COPIES = Variant("convolutions without copies", _AS_THEY_LIE, only="convolution")
 
 TEMPLATES = Variant("matrix products and convolutions as kernels", _TEMPLATES, depthwise=True)
 
 VARIANTS = (
     Variant("depthwise convolutions as kernels", _AS_THEY_LIE, only="depthwise", depthwise=True),
-    _on_tensor_cores("float32 products as three of TF32", "tf32x3", (128, 128, 64), 8, 3),
+    Variant(
+        "float32 products on tensor cores",
+        {**_PRODUCTS, BLOCKS: (128, 128, 64)},
+        only="float32 products",
+        template={"num_warps": 8, "num_stages": 3},
+    ),
     Variant("Inductor's fusion, its usual block sizes"),
-    _on_tensor_cores("float32 products as six of bfloat16", "bf16x6", (128, 64, 32), 8, 4),
-    _on_tensor_cores("float32 products as three of TF32, in smaller blocks", "tf32x3", (128, 64, 32), 4, 4),
+    Variant(
+        "float32 products on tensor cores, in smaller blocks",
+        {**_PRODUCTS, BLOCKS: (64, 128, 64)},
+        only="float32 products",
+        template={"num_warps": 8, "num_stages": 4},
+    ),
     Variant(
         "rows and columns summed in one pass",
         _IN_ONE_PASS,
