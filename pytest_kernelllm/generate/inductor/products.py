@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 
+from pytest_kernelllm.generate.inductor.variants import IN_PARTS
+
 FULL = "ALLOW_TF32 : tl.constexpr = False"
 """In the code of a template whose products are computed in full float32."""
 
@@ -42,5 +44,5 @@ def _in_parts(kernel: str) -> str:
 
 
 def _with_precision(kernel: str, precision: str) -> str:
-    named = kernel.replace(FULL, f"PRECISION : tl.constexpr = '{precision}'")
+    named = kernel.replace(FULL, f"{IN_PARTS} = '{precision}'")
     return named.replace("allow_tf32=ALLOW_TF32", "input_precision=PRECISION")

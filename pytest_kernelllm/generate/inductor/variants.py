@@ -46,6 +46,9 @@ BLOCKS = "kernelllm_blocks"
 """Names the blocks, as (rows, columns, length), of the templates for float32 products, which alone become kernels. They and how
 they are launched were the fastest on an H200 for 4,096 × 4,096 × 4,096, and for few rows."""
 
+IN_PARTS = "PRECISION : tl.constexpr"
+"""In the code of a template whose float32 products are computed in parts, see ``inductor.products``."""
+
 _PRODUCTS = {
     "max_autotune_gemm": True,
     "max_autotune_gemm_backends": "ATEN,TRITON",
@@ -74,6 +77,7 @@ VARIANTS = (
         "float32 products on tensor cores",
         {**_PRODUCTS, BLOCKS: (128, 128, 64)},
         only="float32 products",
+        needs=IN_PARTS,
         template={"num_warps": 8, "num_stages": 3},
     ),
     Variant("Inductor's fusion, its usual block sizes"),
@@ -81,6 +85,7 @@ VARIANTS = (
         "float32 products on tensor cores, in smaller blocks",
         {**_PRODUCTS, BLOCKS: (64, 128, 64)},
         only="float32 products",
+        needs=IN_PARTS,
         template={"num_warps": 8, "num_stages": 4},
     ),
     Variant(

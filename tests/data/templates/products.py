@@ -16,6 +16,18 @@ class Product(nn.Module):
         return x @ y
 
 
+@triton_candidate(inputs=lambda: (torch.randn(48, 40), torch.randn(48, 24)))
+class Turned(nn.Module):
+    def forward(self, x, y):
+        return x.t() @ y
+
+
+@triton_candidate(inputs=lambda: (torch.randn(48, 40), torch.randn(24, 48)))
+class BothTurned(nn.Module):
+    def forward(self, x, y):
+        return x.t() @ y.t()
+
+
 @triton_candidate(inputs=pair(40, 48), dtypes=("float32", "bfloat16"))
 class Activated(nn.Module):
     def forward(self, x, y):

@@ -55,20 +55,33 @@ def test_other_blocks_are_other_candidates_and_the_text_is_the_same_every_time()
     assert sources == [render(completion, live).source for completion in written("Product")[1]]
 
 
-SPLIT = {"float32 products as three of TF32": "tf32x3", "float32 products as six of bfloat16": "bf16x6"}
+SPLIT = ("float32 products on tensor cores", "float32 products on tensor cores, in smaller blocks")
+PRODUCT = "tl.dot(tl.trans(b), tl.trans(a), input_precision=PRECISION"
 
 
-@pytest.mark.parametrize("name", ["Product", "Batched", "Layer", "Long"])
-def test_float32_products_on_tensor_cores_are_right(name: str, judge: Judge) -> None:
+@pytest.mark.parametrize(
+    ("name", "precision", "turned"),
+    [
+        ("Product", "tf32x3", True),
+        ("Batched", "tf32x3", True),
+        ("Layer", "tf32x3", True),
+        ("Turned", "bf16x6", False),
+        ("BothTurned", "tf32x3", False),
+        ("Long", "tf32x3", True),
+    ],
+)
+def test_float32_products_on_tensor_cores_are_right(
+    name: str, precision: str, turned: bool, judge: Judge
+) -> None:
     live, completions = written(name, 5)
-    found = {each.note: render(each, live) for each in completions if each.note in SPLIT}
-    assert found.keys() == SPLIT.keys()
-    assert completions[0].note in SPLIT  # the most promising one
-    for note, candidate in found.items():
-        assert f"PRECISION: tl.constexpr = '{SPLIT[note]}'" in candidate.source
-        assert "input_precision=PRECISION" in candidate.source and "allow_tf32" not in candidate.source
+    assert completions[0].note == SPLIT[0]  # the most promising one
+    candidates = [render(each, live) for each in completions if each.note in SPLIT]
+    for candidate in candidates:
+        assert f"PRECISION: tl.constexpr = '{precision}'" in candidate.source
+        assert "input_precision=PRECISION" in candidate.source
         verdict = judge.judge(candidate, Criteria(live, timing=False))
         assert verdict.accepted, verdict.reason
+    assert (PRODUCT in candidates[0].source) is turned
 
 
 def test_only_float32_products_are_split_and_only_where_tensor_cores_are_that_much_faster() -> None:
