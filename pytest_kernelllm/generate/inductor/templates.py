@@ -25,6 +25,10 @@ _EDGE = 64
 """Rows and columns of a result that one program computes, roughly."""
 _SHORTEST = 256
 """A product is not cut into parts that are shorter."""
+_ACCESS = 4
+"""Elements of float32 that one access of a thread reads."""
+_WORTH_COPIES = 1024
+"""Rows and columns of a result from which on copies of the operands take a small part of the time of their product."""
 
 
 @contextlib.contextmanager
@@ -102,6 +106,7 @@ def for_templates(graph: torch.fx.GraphModule, gpu: Gpu, config: Mapping[str, An
     """Rewrites the operations for which Inductor has no template, in place, and returns the graph.
 
     - Products of a matrix and a vector become sums.
+    - With ``BLOCKS``, operands of large products are copied where tensor cores need another order.
     - Products along a dimension that is much longer than the result become several products and their sum.
     - One-dimensional convolutions get a second dimension of size 1.
     - Transposed convolutions without stride become convolutions with the turned weight.
@@ -111,7 +116,7 @@ def for_templates(graph: torch.fx.GraphModule, gpu: Gpu, config: Mapping[str, An
     """
     aten = torch.ops.aten
     rewrites: list[tuple[Any, Callable[[_Writer, Node], Node | None]]] = [
-        (aten.mm.default, lambda write, node: _product(write, node, gpu, config.get(BLOCKS, (_EDGE, _EDGE))))
+        (aten.mm.default, lambda write, node: _product(write, node, gpu, config.get(BLOCKS)))
     ]
     if BLOCKS not in config:
         rewrites.append((aten.convolution.default, _convolution))
@@ -132,17 +137,18 @@ class _Writer:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
 
-    def __call__(self, operation: Any, *args: Any) -> Node:
-        node = self.graph.call_function(operation, args)
+    def __call__(self, operation: Any, *args: Any, **options: Any) -> Node:
+        node = self.graph.call_function(operation, args, options)
         values = torch.fx.map_arg(args, lambda argument: argument.meta["val"])
         tensors = [value for value in values if isinstance(value, FakeTensor)]
         with tensors[0].fake_mode:
-            node.meta["val"] = operation(*values)
+            node.meta["val"] = operation(*values, **options)
         return node
 
 
-def _product(write: _Writer, node: Node, gpu: Gpu, block: Sequence[int]) -> Node | None:
-    """Rewrites a product with a vector, and one that too few programs would compute, each a ``block`` of rows and columns."""
+def _product(write: _Writer, node: Node, gpu: Gpu, blocks: Sequence[int] | None) -> Node | None:
+    """Rewrites a product with a vector, one that too few programs would compute, and with ``BLOCKS`` one that tensor cores get
+    in the wrong order."""
     aten = torch.ops.aten
     a, b = node.all_input_nodes if len(node.all_input_nodes) == 2 else node.all_input_nodes * 2
     sizes = [*a.meta["val"].shape, b.meta["val"].shape[1]]
@@ -154,12 +160,15 @@ def _product(write: _Writer, node: Node, gpu: Gpu, block: Sequence[int]) -> Node
             aten.mul.Tensor, write(aten.unsqueeze.default, a, 2), write(aten.unsqueeze.default, b, 0)
         )
         return write(aten.sum.dim_IntList, products, [1])
-    programs = math.ceil(rows / block[0]) * math.ceil(columns / block[1])
+    height, width = blocks[:2] if blocks else (_EDGE, _EDGE)
+    programs = math.ceil(rows / height) * math.ceil(columns / width)
     parts = 1
     while programs * parts < gpu.multi_processor_count and length % (2 * parts * _SHORTEST) == 0:
         parts *= 2
-    if parts == 1 or a.meta["val"].dtype != torch.float32:  # partial sums are stored in this dtype
+    if a.meta["val"].dtype != torch.float32:  # partial sums are stored in this dtype
         return None
+    if parts == 1:
+        return _in_order(write, a, b) if blocks else None
     cut = write(aten.reshape.default, a, [rows, parts, length // parts])
     several = write(
         aten.bmm.default,
@@ -167,6 +176,25 @@ def _product(write: _Writer, node: Node, gpu: Gpu, block: Sequence[int]) -> Node
         write(aten.reshape.default, b, [parts, length // parts, columns]),
     )
     return write(aten.sum.dim_IntList, several, [0])
+
+
+def _in_order(write: _Writer, a: Node, b: Node) -> Node | None:
+    """Copies the operands of a large float32 product so that tensor cores get them as they need them, see ``products``.
+
+    The summed dimension must be innermost in the second operand, and its length divisible by what one access reads.
+    """
+    aten = torch.ops.aten
+    (rows, length), columns = a.meta["val"].shape, b.meta["val"].shape[1]
+    missing = -length % _ACCESS
+    if min(rows, columns) < _WORTH_COPIES or (b.meta["val"].stride(0) == 1 and not missing):
+        return None
+    turned = write(aten.permute.default, b, [1, 0])
+    if missing:
+        a = write(aten.constant_pad_nd.default, a, [0, missing])
+        turned = write(aten.constant_pad_nd.default, turned, [0, missing])
+    else:
+        turned = write(aten.clone.default, turned, memory_format=torch.contiguous_format)
+    return write(aten.mm.default, a, write(aten.permute.default, turned, [1, 0]))
 
 
 def _convolution(write: _Writer, node: Node) -> Node | None:

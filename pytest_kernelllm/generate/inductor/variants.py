@@ -53,6 +53,7 @@ _PRODUCTS = {
     "max_autotune_gemm": True,
     "max_autotune_gemm_backends": "ATEN,TRITON",
     "triton.num_decompose_k_splits": 0,  # long products are split by `templates`
+    "prologue_fusion": False,  # operands are copied in another order for a reason
 }
 _TEMPLATES = {**_PRODUCTS, "max_autotune_conv_backends": "ATEN,TRITON"}
 _TUNED = {"max_autotune_pointwise": True}

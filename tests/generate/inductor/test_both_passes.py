@@ -112,12 +112,15 @@ def test_both_passes_are_written_without_a_warning() -> None:
     assert [str(each.message) for each in caught if issubclass(each.category, FutureWarning)] == []
 
 
-def test_the_matrix_products_of_both_passes_may_be_kernels(judge: Judge) -> None:
-    request = Request(live("Projected").target, (1,), lambda: live("Projected"))
-    ((_, written),) = InductorGenerator().generate([request])
+@pytest.mark.parametrize(
+    "note", ["matrix products and convolutions as kernels", "float32 products on tensor cores"]
+)
+def test_the_matrix_products_of_both_passes_may_be_kernels(judge: Judge, note: str) -> None:
+    request = Request(live("Projected").target, tuple(range(5)), lambda: live("Projected"))
+    written = next(each for _, each in InductorGenerator().generate([request]) if each.note == note)
     text = render(written, live("Projected")).source
-    assert written.note == "matrix products and convolutions as kernels"
     assert text.count("tl.dot(") >= 2 and "torch.mm" not in text and "torch.addmm" not in text
+    assert ("input_precision=PRECISION" in text) is ("tensor cores" in note)
     found = verdict(judge, "Projected", text)
     assert found.accepted, found.reason
 

@@ -87,7 +87,9 @@ def test_float32_products_on_tensor_cores_are_right(
 def test_only_float32_products_are_split_and_only_where_tensor_cores_are_that_much_faster() -> None:
     live, completions = written("Activated", 1)
     source = render(completions[0], live).source
-    assert source.count("PRECISION: tl.constexpr") == 1 and source.count("torch.mm(") == 1  # float32, bfloat16
+    assert (
+        source.count("PRECISION: tl.constexpr") == 1 and source.count("torch.mm(") == 1
+    )  # float32, bfloat16
     assert not any(each.note in SPLIT for each in written("Product", 5, "sm_86")[1])
     assert any(each.note in SPLIT for each in written("Product", 5, "sm_80")[1])
     assert not any(each.note in SPLIT for each in written("Conv1d", 5)[1])
