@@ -118,7 +118,9 @@ def for_templates(graph: torch.fx.GraphModule, gpu: Gpu, config: Mapping[str, An
     rewrites: list[tuple[Any, Callable[[_Writer, Node], Node | None]]] = [
         (aten.mm.default, lambda write, node: _product(write, node, gpu, config.get(BLOCKS)))
     ]
-    if BLOCKS not in config:
+    if BLOCKS in config:
+        rewrites.append((aten.bmm.default, _in_order))
+    else:
         rewrites.append((aten.convolution.default, _convolution))
     for operation, rewrite in rewrites:
         for node in graph.graph.find_nodes(op="call_function", target=operation):
@@ -165,10 +167,10 @@ def _product(write: _Writer, node: Node, gpu: Gpu, blocks: Sequence[int] | None)
     parts = 1
     while programs * parts < gpu.multi_processor_count and length % (2 * parts * _SHORTEST) == 0:
         parts *= 2
+    if parts == 1:
+        return _in_order(write, node) if blocks else None
     if a.meta["val"].dtype != torch.float32:  # partial sums are stored in this dtype
         return None
-    if parts == 1:
-        return _in_order(write, a, b) if blocks else None
     cut = write(aten.reshape.default, a, [rows, parts, length // parts])
     several = write(
         aten.bmm.default,
@@ -178,23 +180,30 @@ def _product(write: _Writer, node: Node, gpu: Gpu, blocks: Sequence[int] | None)
     return write(aten.sum.dim_IntList, several, [0])
 
 
-def _in_order(write: _Writer, a: Node, b: Node) -> Node | None:
+def _in_order(write: _Writer, node: Node) -> Node | None:
     """Copies the operands of a large float32 product so that tensor cores get them as they need them, see ``products``.
 
     The summed dimension must be innermost in the second operand, and its length divisible by what one access reads.
     """
     aten = torch.ops.aten
-    (rows, length), columns = a.meta["val"].shape, b.meta["val"].shape[1]
-    missing = -length % _ACCESS
-    if min(rows, columns) < _WORTH_COPIES or (b.meta["val"].stride(0) == 1 and not missing):
+    a, b = cast(tuple[Node, Node], node.args[:2])
+    (*_, rows, length), columns = a.meta["val"].shape, b.meta["val"].shape[-1]
+    sizes = (rows, length, columns)
+    if a.meta["val"].dtype != torch.float32 or not all(isinstance(size, int) for size in sizes):
         return None
-    turned = write(aten.permute.default, b, [1, 0])
+    missing = -length % _ACCESS
+    if rows < _WORTH_COPIES or (missing and columns < _WORTH_COPIES):
+        return None
+    if b.meta["val"].stride(-2) == 1 and not missing:
+        return None
+    flip = [1, 0] if b.meta["val"].dim() == 2 else [0, 2, 1]
+    turned = write(aten.permute.default, b, flip)
     if missing:
         a = write(aten.constant_pad_nd.default, a, [0, missing])
         turned = write(aten.constant_pad_nd.default, turned, [0, missing])
     else:
         turned = write(aten.clone.default, turned, memory_format=torch.contiguous_format)
-    return write(aten.mm.default, a, write(aten.permute.default, turned, [1, 0]))
+    return write(node.target, a, write(aten.permute.default, turned, flip))
 
 
 def _convolution(write: _Writer, node: Node) -> Node | None:

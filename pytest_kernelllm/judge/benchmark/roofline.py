@@ -39,7 +39,8 @@ class Roofline:
 
     bytes_per_us: float
     flops_per_us: Mapping[str, float]
-    """Of matrix products by dtype, and under ``CONVOLUTIONS`` of float32 convolutions: these use TF32 by default."""
+    """Of matrix products by dtype, and under ``CONVOLUTIONS`` of float32 convolutions: these use TF32 by default. For float32 it
+    is the library's rate or a third of that of TF32, whichever is higher: three such products are as exact as one."""
     cache_bytes: int
     """Size of L2: writes up to this size need not reach memory before a call ends."""
 
@@ -73,6 +74,7 @@ def measure_roofline(clock: GpuClock) -> Roofline:
     clock.many([convolve], 3)
     # As fast as a product in TF32, if convolutions may use it.
     rates[CONVOLUTIONS] = max(rates["float32"], 2 * 4096**3 / clock.many([convolve], 10)[1][0])
+    rates["float32"] = max(rates["float32"], rates[CONVOLUTIONS] / 3)
     moved = 2 * source.numel() * source.itemsize / statistics.median(copied)
     return Roofline(moved, rates, int(torch.cuda.get_device_properties(0).L2_cache_size))
 
