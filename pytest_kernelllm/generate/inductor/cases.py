@@ -23,9 +23,14 @@ from pytest_kernelllm.generate.inductor.lowering import Lowered, lower
 from pytest_kernelllm.generate.inductor.places import located
 from pytest_kernelllm.generate.inductor.products import on_tensor_cores
 from pytest_kernelllm.generate.inductor.scalars import NamedScalars, free_scalars
-from pytest_kernelllm.generate.inductor.templates import is_float32_product
+from pytest_kernelllm.generate.inductor.templates import float32_product
 from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, export
-from pytest_kernelllm.generate.inductor.variants import TEMPLATES, WITHOUT_COPIES
+from pytest_kernelllm.generate.inductor.variants import (
+    FLOAT32_PRODUCTS,
+    LARGE_PRODUCTS,
+    TEMPLATES,
+    WITHOUT_COPIES,
+)
 from pytest_kernelllm.generate.inductor.windows import is_depthwise
 from pytest_kernelllm.generate.render.errors import RenderError, unexpected
 from pytest_kernelllm.generate.render.inductor import sections
@@ -44,6 +49,8 @@ _COPIES = re.compile(r"convolution|clone|_to_copy|(un)?squeeze|view|transpose|pe
 """What may be in the name of a kernel that only copies."""
 _TF32_PAYS = 4
 """From so many times the rate of float32 on, three products in TF32 are faster than one in float32."""
+_LARGE = 1 << 30
+"""FLOPs above which a product takes most of a small module's time: 20 µs in float32 on an H200."""
 
 
 class _LibraryCallsOnly(TraceError):
@@ -121,7 +128,7 @@ def _completion(tracers: Sequence[CaseTracer], variant: Variant, index: int) -> 
 def _section(tracer: CaseTracer, variant: Variant) -> Section:
     """Compiles a case in a variant, or with all its products as kernels where the variant would leave it none."""
     section = tracer.section(variant)
-    if variant.only == "float32 products" and _JIT not in section.source:
+    if variant.only in (FLOAT32_PRODUCTS, LARGE_PRODUCTS) and _JIT not in section.source:
         return tracer.section(TEMPLATES)
     return section
 
@@ -179,8 +186,9 @@ class CaseTracer:
         if what == "gradients":
             return self.case.domain.grad
         graph = self.exports[""].graph.graph
-        if what == "float32 products":
-            return self.gpu.tf32 > _TF32_PAYS and any(map(is_float32_product, graph.nodes))
+        if what in (FLOAT32_PRODUCTS, LARGE_PRODUCTS):
+            most = max(map(float32_product, graph.nodes))
+            return self.gpu.tf32 > _TF32_PAYS and most > (_LARGE if what == LARGE_PRODUCTS else 0)
         if what == "convolution":
             return bool(graph.find_nodes(op="call_function", target=torch.ops.aten.convolution.default))
         return not what or any(map(is_depthwise, graph.nodes))
@@ -200,7 +208,7 @@ class CaseTracer:
                 raise
             self.for_some_sizes.add(_program(variant))
             return self._at_own_sizes.section(variant)
-        split = variant.only == "float32 products"
+        split = variant.only in (FLOAT32_PRODUCTS, LARGE_PRODUCTS)
         source, scalars = on_tensor_cores(free.source) if split else free.source, free.scalars
         pinned = {k: v for k, v in self.case.domain.attributes.items() if f"self.{k}" not in scalars.values()}
         case = dataclasses.replace(self.case, domain=dataclasses.replace(self.case.domain, attributes=pinned))

@@ -95,11 +95,15 @@ def _blocks(choice: Any) -> tuple[int, ...]:
     return tuple(options.get(f"BLOCK_{axis}", 16) for axis in "MNK")
 
 
-def is_float32_product(node: Node) -> bool:
-    """Whether an operation is a product of two float32 matrices, or of several."""
+def float32_product(node: Node) -> int:
+    """Returns the FLOPs of a product of float32 matrices, at the sizes that were traced; 0 for other operations."""
     aten, value = torch.ops.aten, node.meta.get("val")
     products = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default)
-    return node.target in products and isinstance(value, torch.Tensor) and value.dtype == torch.float32
+    if node.target not in products or not isinstance(value, torch.Tensor) or value.dtype != torch.float32:
+        return 0
+    last = cast(Node, node.args[-1 if node.target in products[::2] else 2])
+    sizes = (*value.shape, last.meta["val"].shape[-2])
+    return 2 * math.prod(size if isinstance(size, int) else int(size.node.hint) for size in sizes)
 
 
 def for_templates(graph: torch.fx.GraphModule, gpu: Gpu, config: Mapping[str, Any]) -> torch.fx.GraphModule:

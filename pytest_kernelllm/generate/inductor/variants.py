@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pytest_kernelllm.generate.render.inductor.program import BACKWARDS, PARTS
@@ -18,7 +18,9 @@ class Variant:
     """TorchInductor options."""
     choice: int = 0
     """Which of Inductor's configurations each kernel gets: its last one if it has fewer."""
-    only: Literal["", "convolution", "depthwise", "gradients", "float32 products"] = ""
+    only: Literal[
+        "", "convolution", "depthwise", "gradients", "float32 products", "large float32 products"
+    ] = ""
     """What a module must compute, or else the variant is left out. Float32 products are written in parts, see
     ``inductor.products``."""
     needs: str = ""
@@ -70,22 +72,28 @@ _AS_THEY_LIE = {"layout_optimization": False}
 
 WITHOUT_COPIES = Variant("convolutions without copies", _AS_THEY_LIE, only="convolution")
 
+FLOAT32_PRODUCTS: Literal["float32 products"] = "float32 products"
+LARGE_PRODUCTS: Literal["large float32 products"] = "large float32 products"
+
+_ON_TENSOR_CORES = Variant(
+    "float32 products on tensor cores",
+    {**_PRODUCTS, BLOCKS: (128, 128, 64)},
+    only=FLOAT32_PRODUCTS,
+    needs=IN_PARTS,
+    template={"num_warps": 8, "num_stages": 3},
+)
+
 TEMPLATES = Variant("matrix products and convolutions as kernels", _TEMPLATES, depthwise=True)
 
 VARIANTS = (
     Variant("depthwise convolutions as kernels", _AS_THEY_LIE, only="depthwise", depthwise=True),
-    Variant(
-        "float32 products on tensor cores",
-        {**_PRODUCTS, BLOCKS: (128, 128, 64)},
-        only="float32 products",
-        needs=IN_PARTS,
-        template={"num_warps": 8, "num_stages": 3},
-    ),
+    replace(_ON_TENSOR_CORES, only=LARGE_PRODUCTS),
     Variant("Inductor's fusion, its usual block sizes"),
+    _ON_TENSOR_CORES,
     Variant(
         "float32 products on tensor cores, in smaller blocks",
         {**_PRODUCTS, BLOCKS: (64, 128, 64)},
-        only="float32 products",
+        only=FLOAT32_PRODUCTS,
         needs=IN_PARTS,
         template={"num_warps": 8, "num_stages": 4},
     ),

@@ -74,7 +74,6 @@ def test_float32_products_on_tensor_cores_are_right(
     name: str, precision: str, turned: bool, judge: Judge
 ) -> None:
     live, completions = written(name, 5)
-    assert completions[0].note == SPLIT[0]  # the most promising one
     candidates = [render(each, live) for each in completions if each.note in SPLIT]
     for candidate in candidates:
         assert f"PRECISION: tl.constexpr = '{precision}'" in candidate.source
@@ -84,12 +83,60 @@ def test_float32_products_on_tensor_cores_are_right(
     assert (PRODUCT in candidates[0].source) is turned
 
 
-def test_only_float32_products_are_split_and_only_where_tensor_cores_are_that_much_faster() -> None:
-    live, completions = written("Activated", 1)
-    source = render(completions[0], live).source
+LARGE = """
+import torch
+from torch import nn
+
+from pytest_kernelllm import triton_candidate
+
+
+@triton_candidate(inputs=lambda rows=1024: torch.randn(rows, 1022), dims={"rows": (1, 4096)})
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(1022, 1100)
+
+    def forward(self, x):
+        return torch.relu(self.linear(x))
+
+
+@triton_candidate(inputs=lambda: (torch.randn(1024, 1022), torch.randn(1022, 1100)))
+class Padded(nn.Module):
+    def forward(self, x, y):
+        return torch.relu(x @ y)
+
+
+@triton_candidate(inputs=lambda: (torch.randn(2, 1024, 512), torch.randn(2, 512, 520)))
+class Batched(nn.Module):
+    def forward(self, x, y):
+        return torch.relu(x @ y)
+"""
+
+
+def test_large_products_come_first_with_their_operands_in_order(tmp_path: Path) -> None:
+    (tmp_path / "large.py").write_text(LARGE)
+    sources = {}
+    for target in scan_file(tmp_path / "large.py", tmp_path).targets:
+        live = load_target(tmp_path, target)
+        [(_, completion)] = InductorGenerator("sm_90").generate(
+            [Request(target, (0,), lambda live=live: live)]
+        )
+        assert completion.note == SPLIT[0]
+        sources[target.name] = render(completion, live).source
+    assert "scratch" not in sources["Layer"]  # free sizes are taken as they are
     assert (
-        source.count("PRECISION: tl.constexpr") == 1 and source.count("torch.mm(") == 1
-    )  # float32, bfloat16
+        "scratch = torch.empty_strided((1024, 1024)" in sources["Padded"]
+        or "1024, 1024), dtype" in sources["Padded"]
+    )
+    assert "scratch = torch.empty((2, 520, 512)" in sources["Batched"]
+
+
+def test_only_float32_products_are_split_and_only_where_tensor_cores_are_that_much_faster() -> None:
+    live, completions = written("Activated", 5)
+    made = next(each for each in completions if each.note == SPLIT[0])
+    source = render(made, live).source
+    assert source.count("PRECISION: tl.constexpr") == 1  # of float32; bfloat16 is left to the library
+    assert source.count("torch.mm(") == 1
     assert not any(each.note in SPLIT for each in written("Product", 5, "sm_86")[1])
     assert any(each.note in SPLIT for each in written("Product", 5, "sm_80")[1])
     assert not any(each.note in SPLIT for each in written("Conv1d", 5)[1])
