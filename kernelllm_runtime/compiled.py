@@ -16,6 +16,7 @@ from torch import nn
 from torch.autograd import forward_ad
 
 from kernelllm_runtime.ambient import HOOKS, transform
+from kernelllm_runtime.leaves import all_leaves
 from kernelllm_runtime.methods import overridden_by, replaceable, untraceable
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Traced:
 
 
 def _tensors(module: nn.Module, values: Sequence[Any]) -> list[torch.Tensor]:
-    given = [value for value in values if isinstance(value, torch.Tensor)]
+    given = [value for value in all_leaves(values) if isinstance(value, torch.Tensor)]
     return [*module.parameters(), *module.buffers(), *given]
 
 
@@ -89,5 +90,8 @@ def _negated(tensor: torch.Tensor) -> bool:
 
 
 def _wants_grad(module: nn.Module, values: Sequence[Any]) -> bool:
-    tensors = [*module.parameters(), *(value for value in values if isinstance(value, torch.Tensor))]
+    tensors = [
+        *module.parameters(),
+        *(value for value in all_leaves(values) if isinstance(value, torch.Tensor)),
+    ]
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)

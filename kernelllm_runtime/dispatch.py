@@ -18,6 +18,7 @@ from kernelllm_runtime.ambient import ambient_reason, autocast_reason
 from kernelllm_runtime.domain import PLAIN, SCALARS
 from kernelllm_runtime.forms import Form, fits, never
 from kernelllm_runtime.kernel import Kernel, Unavailable
+from kernelllm_runtime.leaves import all_leaves
 from kernelllm_runtime.scope import Scope
 from kernelllm_runtime.watch import Watch, watch
 
@@ -77,7 +78,7 @@ class Dispatcher:
             return _ORIGINAL
         try:
             known = self.known.get(id(module))
-            key = tuple([value.shape if type(value) in PLAIN else value for value in values])
+            key = _key(values)
             if known is not None:
                 for form in known.forms.get(key, ()):
                     if form.fits(module, *values):
@@ -123,7 +124,9 @@ class Dispatcher:
             return str(unavailable)
 
     def _new_form(self, module: nn.Module, values: tuple[Any, ...], key: Any) -> Form:
-        if ambient_reason() or not all(type(value) in PLAIN or type(value) in SCALARS for value in values):
+        if ambient_reason() or not all(
+            type(value) in PLAIN or type(value) in SCALARS for value in all_leaves(values)
+        ):
             return _ORIGINAL
         known = self.known.get(id(module))
         if known is None or known.watch is None or known.watch.unchanged(module) is None:
@@ -166,6 +169,16 @@ class Dispatcher:
             warnings.warn(message, KernelLLMWarning, stacklevel=4)
 
 
+def _key(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The shapes of tensors, and what is no tensor."""
+    return tuple(
+        [
+            value.shape if type(value) in PLAIN else _key(value) if type(value) is tuple else value
+            for value in values
+        ]
+    )
+
+
 def _on(device: torch.device, run: Callable[..., Any]) -> Callable[..., Any]:
     """``run`` with ``device`` as the current device, if there are several: Triton launches on the current one."""
     if device.type != "cuda" or torch.cuda.device_count() == 1:
@@ -182,5 +195,5 @@ def _on(device: torch.device, run: Callable[..., Any]) -> Callable[..., Any]:
 
 def _device(module: nn.Module, values: tuple[Any, ...]) -> torch.device:
     """The device of the first tensor; the domain check ensures that all are on one device."""
-    every = (*values, *module.parameters(), *module.buffers())
+    every = (*all_leaves(values), *module.parameters(), *module.buffers())
     return next((each.device for each in every if isinstance(each, torch.Tensor)), torch.device("cpu"))

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from kernelllm_runtime.leaves import leaves, parameter_of
 from kernelllm_runtime.methods import replaced
 from kernelllm_runtime.pins.names import pinned, ties
 from kernelllm_runtime.pins.objects import MISSING, Unpinnable
@@ -195,17 +196,32 @@ def _arguments(
 ) -> str | None:
     for name, parameter in bound.signature.parameters.items():
         actual = bound.arguments.get(name, parameter.default)
-        if name not in domain.inputs:
+        expected = [leaf for leaf in domain.inputs if parameter_of(leaf) == name]
+        if not expected:
             if name in bound.arguments and not is_default(parameter, actual):
                 return f"argument `{name}` was not passed when the kernel was verified"
             continue
-        listed = domain.inputs[name]
-        if isinstance(listed, TensorSpec):
-            if problem := _tensor(listed, actual, domain.dims, sizes):
-                return f"argument `{name}` {problem}"
-            devices.setdefault(actual.device, f"argument `{name}`")
-        elif not same_value(listed, actual):
-            return f"argument `{name}` is {_shown(actual)}, the kernel is for {_shown(listed)}"
+        found = leaves(name, actual)
+        if [leaf for leaf, _ in found] != expected:
+            return (
+                f"argument `{name}` does not have the {len(expected)} parts that the kernel was verified with"
+            )
+        for leaf, value in found:
+            if problem := _argument(domain, leaf, value, sizes, devices):
+                return problem
+    return None
+
+
+def _argument(
+    domain: Domain, leaf: str, actual: Any, sizes: dict[str, int], devices: dict[torch.device, str]
+) -> str | None:
+    listed = domain.inputs[leaf]
+    if isinstance(listed, TensorSpec):
+        if problem := _tensor(listed, actual, domain.dims, sizes):
+            return f"argument `{leaf}` {problem}"
+        devices.setdefault(actual.device, f"argument `{leaf}`")
+    elif not same_value(listed, actual):
+        return f"argument `{leaf}` is {_shown(actual)}, the kernel is for {_shown(listed)}"
     return None
 
 
@@ -251,7 +267,8 @@ def _devices(devices: Mapping[torch.device, str], device_type: str) -> str | Non
 def _gradients(domain: Domain, module: nn.Module, bound: inspect.BoundArguments) -> str | None:
     if domain.grad or not torch.is_grad_enabled():
         return None
-    tensors = [(name, t) for name, t in bound.arguments.items() if isinstance(t, torch.Tensor)]
+    given = [leaf for name, value in bound.arguments.items() for leaf in leaves(name, value)]
+    tensors = [(name, t) for name, t in given if isinstance(t, torch.Tensor)]
     paths = [path for path in domain.attributes if not is_pin(path)]
     tensors += [(path, t) for path in paths if isinstance(t := _lookup(module, path), torch.Tensor)]
     wanting = next((name for name, tensor in tensors if tensor.requires_grad), None)

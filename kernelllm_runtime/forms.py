@@ -11,6 +11,7 @@ import torch
 from kernelllm_runtime.ambient import ambient_reason
 from kernelllm_runtime.domain import PLAIN
 from kernelllm_runtime.generated import define, holding
+from kernelllm_runtime.leaves import leaves
 from kernelllm_runtime.watch import Watch
 
 try:
@@ -47,7 +48,7 @@ def fits(watch: Watch, tensors: Sequence[torch.Tensor], values: Sequence[Any]) -
     Args:
         watch: the conditions of the module.
         tensors: the tensors of the module.
-        values: the arguments, plain tensors and scalars.
+        values: the arguments: plain tensors, scalars, and tuples of them.
     """
     names = [f"a{index}" for index in range(len(values))]
     plain: list[str] = []
@@ -55,6 +56,8 @@ def fits(watch: Watch, tensors: Sequence[torch.Tensor], values: Sequence[Any]) -
     first: dict[int, str] = {}
     compared: list[torch.Tensor] = []
     for name, value in zip(names, values, strict=True):
+        plain += _tuples(name, value)
+    for name, value in (leaf for pair in zip(names, values, strict=True) for leaf in leaves(*pair)):
         if type(value) in PLAIN:
             if first.setdefault(id(value), name) == name:
                 compared.append(value)
@@ -63,8 +66,9 @@ def fits(watch: Watch, tensors: Sequence[torch.Tensor], values: Sequence[Any]) -
         elif value is None or value is True or value is False:
             plain.append(f"{name} is {value}")
         else:
-            constants |= {f"{name}_then": value, f"{name}_type": type(value)}
-            plain.append(f"type({name}) is {name}_type and {name} == {name}_then")
+            then = f"then{len(constants)}"
+            constants |= {then: value, f"{then}_type": type(value)}
+            plain.append(f"type({name}) is {then}_type and {name} == {then}")
     compared += tensors
     if any(tensor.requires_grad for tensor in compared):
         constants["grad_enabled"] = torch.is_grad_enabled
@@ -74,6 +78,14 @@ def fits(watch: Watch, tensors: Sequence[torch.Tensor], values: Sequence[Any]) -
     alike = f"alike({', '.join((*first.values(), *watch.tensors))})"
     text = holding("fits", ("module", *names), (*plain, alike, *watch.conditions), "True", "False")
     return define("fits", text, {**watch.names, **constants})
+
+
+def _tuples(name: str, value: Any) -> list[str]:
+    """Conditions under which another argument has the tuples of this one; before those of its leaves."""
+    if type(value) is not tuple:
+        return []
+    inner = [condition for index, part in enumerate(value) for condition in _tuples(f"{name}[{index}]", part)]
+    return [f"type({name}) is tuple and len({name}) == {len(value)}", *inner]
 
 
 def _alike(tensors: Sequence[torch.Tensor]) -> Callable[..., bool]:

@@ -13,6 +13,7 @@ from torch import nn
 from kernelllm_runtime.domain import PLAIN, SCALARS, is_default, matches
 from kernelllm_runtime.generated import define
 from kernelllm_runtime.kernel import AGAIN, Kernel, Unavailable
+from kernelllm_runtime.leaves import all_leaves
 from kernelllm_runtime.methods import overridden
 from kernelllm_runtime.parameters import VARIADIC, passed
 from kernelllm_runtime.second_order import first_order_only
@@ -54,7 +55,7 @@ class Scope:
             Unavailable: the kernel cannot be used at all.
         """
         domains = self.domains
-        for value in values:
+        for value in all_leaves(values):
             if type(value) not in PLAIN and type(value) not in SCALARS:
                 return f"an argument is a {type(value).__qualname__}, neither a plain tensor nor a number"
         if differs := overridden(module, self.cls):

@@ -20,8 +20,12 @@ class Call:
     kwargs: dict[str, Any] = field(default_factory=dict)
 
     def map(self, change: Callable[[Any], Any]) -> Call:
-        """Returns the call with ``change`` applied to every argument."""
-        return Call(tuple(map(change, self.args)), {k: change(v) for k, v in self.kwargs.items()})
+        """Returns the call with ``change`` applied to every argument, and to what tuples among them hold."""
+
+        def changed(value: Any) -> Any:
+            return tuple(map(changed, value)) if type(value) is tuple else change(value)
+
+        return Call(tuple(map(changed, self.args)), {k: changed(v) for k, v in self.kwargs.items()})
 
 
 def as_call(value: Any) -> Call | None:

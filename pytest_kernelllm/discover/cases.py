@@ -104,7 +104,7 @@ def _described(arguments: Mapping[str, Any], where: str) -> Described:
         else:
             raise TargetError(
                 f"{where}: the argument `{name}` is a {type(value).__name__}; forward's arguments must be "
-                "tensors or plain values (int, float, bool, str, None)."
+                "tensors, plain values (int, float, bool, str, None) or tuples of them."
             )
     return shown
 

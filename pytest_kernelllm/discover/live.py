@@ -14,9 +14,11 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+from kernelllm_runtime.leaves import leaves
 from kernelllm_runtime.marker import MARKS_ATTRIBUTE, OPTIONS_ATTRIBUTE, Options
 from kernelllm_runtime.source.marks import find_marks, kernelbench_mark
 from kernelllm_runtime.source.resolve import ProjectSources
+from pytest_kernelllm.core.arguments import nested
 from pytest_kernelllm.core.parts import Parts, parts_of
 from pytest_kernelllm.core.stages import BUILDING, DRAWING, IMPORTING, RUNNING, InStage, unwatched
 from pytest_kernelllm.core.syntax import Chain
@@ -112,7 +114,7 @@ class LiveTarget:
         return call.map(lambda value: placed(value, case.dtype, device))
 
     def bind(self, call: Call) -> dict[str, Any]:
-        """Returns the passed arguments by parameter name of ``forward``.
+        """Returns the passed arguments by parameter name of ``forward``, and what a tuple holds as ``x[0]``, ``x[1]``, …
 
         Raises:
             TargetError: they do not fit the signature, or go into ``*args`` or ``**kwargs``.
@@ -128,7 +130,7 @@ class LiveTarget:
                 raise TargetError(
                     f"{self._where}: its inputs go into {parameter} of {shown}; name the parameters."
                 )
-        return dict(arguments)
+        return dict(leaf for name, value in arguments.items() for leaf in leaves(name, value))
 
     @property
     def _where(self) -> str:
@@ -153,7 +155,7 @@ class LiveTarget:
                 "tensor, a tuple, a dict of keyword arguments, or (tuple, dict)."
             )
         if device != "meta" and any(
-            getattr(v, "is_meta", False) for v in (*call.args, *call.kwargs.values())
+            getattr(v, "is_meta", False) for v in tree_leaves((call.args, call.kwargs))
         ):
             raise TargetError(
                 f"{self._where}: its inputs callable returns tensors without data; make new ones each time."
@@ -318,7 +320,7 @@ def _output_elements(module: nn.Module, case: Case, sizes: Sizes) -> int | None:
     """Returns the elements of the original's largest output, from a run without data; None where that fails."""
     try:
         with seeded(0, "meta"), torch.no_grad():
-            outputs = tree_leaves(module(**empty_inputs(case, sizes)))
+            outputs = tree_leaves(module(**nested(empty_inputs(case, sizes))))
     except Exception:  # much of what runs on data does not run without
         return None
     if not all(isinstance(each, torch.Tensor | int | float | None) for each in outputs):

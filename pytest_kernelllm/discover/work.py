@@ -10,6 +10,7 @@ from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from pytest_kernelllm.core.arguments import nested
 from pytest_kernelllm.core.targets import Case, TensorSpec
 from pytest_kernelllm.discover.calls import seeded
 from pytest_kernelllm.discover.cases import Sizes
@@ -42,7 +43,7 @@ def trial_sizes(module: nn.Module, case: Case) -> Sizes | None:
     meta = {name: tensor.to("meta") for name, tensor in held.items()}
     try:
         with seeded(0, "meta"), torch.no_grad(), _Bounded():
-            functional_call(module, meta, (), inputs)
+            functional_call(module, meta, (), nested(inputs))
     except _TooMuch:
         return None
     except (Exception, SystemExit):  # much of what runs on data does not run without

@@ -490,6 +490,14 @@ MISTAKES = {
         small(IDENTITY, inputs="lambda: ([torch.ones(1)],)"),
         r"the argument `x` is a list; forward's arguments must be tensors",
     ),
+    "a list in a tuple": (
+        small(IDENTITY, inputs="lambda: ((torch.ones(1), [torch.ones(1)]),)"),
+        r"the argument `x\[1\]` is a list; forward's arguments must be tensors, plain values .* or tuples of them",
+    ),
+    "an empty tuple": (
+        small(IDENTITY, inputs="lambda: ((),)"),
+        r"the argument `x` is a tuple; forward's arguments must be tensors",
+    ),
     "unknown dimension": (
         small(IDENTITY, dims="{'btach': (1, 2)}"),
         r"dims names 'btach', but no inputs callable",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pytest_kernelllm.core.arguments import nested
 from pytest_kernelllm.core.records import Case, Completion, TensorSpec
 from pytest_kernelllm.generate.inductor.both_ways import BothWays, lower_both
 from pytest_kernelllm.generate.inductor.fake import fake_call, traceable_module
@@ -323,14 +324,14 @@ def _dynamic_shapes(live: LiveTarget, case: Case, call: Call) -> dict[str, Any]:
     dims = {
         name: Dim(name, min=low, max=high) for name, (low, high) in case.domain.dims.items() if low < high
     }
-    result: dict[str, Any] = {}
+    result: dict[str, Any] = {}  # by leaf
     for name in live.bind(call):
         spec = case.domain.inputs.get(name)
         if isinstance(spec, TensorSpec):
             result[name] = {i: dims[s] for i, s in enumerate(spec.shape) if isinstance(s, str) and s in dims}
         else:
             result[name] = None
-    return result
+    return nested(result)
 
 
 def _fixed(case: Case) -> Case:

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from pytest_kernelllm.core.arguments import nested
 from pytest_kernelllm.core.records import Case, TensorSpec
 from pytest_kernelllm.discover.calls import Call
 from pytest_kernelllm.discover.errors import TargetError
@@ -33,7 +34,7 @@ def fake_call(live: LiveTarget, case: Case, sizes: Mapping[str, int]) -> Call:
         sizes: the sizes of the case's named dimensions.
     """
     with FakeTensorMode():
-        values = {name: _value(spec, sizes) for name, spec in case.domain.inputs.items()}
+        values = nested({name: _value(spec, sizes) for name, spec in case.domain.inputs.items()})
     ordered = {name: values[name] for name in live.signature.parameters if name in values}
     bound = inspect.BoundArguments(live.signature, ordered)
     return Call(bound.args, bound.kwargs)

@@ -6,6 +6,7 @@ import ast
 import inspect
 from collections.abc import Collection
 
+from kernelllm_runtime.leaves import parameter_of
 from pytest_kernelllm.core.syntax import (
     bound_names,
     defaults,
@@ -29,7 +30,7 @@ def with_target_parameters(
     Args:
         forward: ``ModelNew.forward`` with ``self`` first; changed in place.
         signature: the signature of the target's ``forward``, without ``self``.
-        passed: the parameters that some case passes.
+        passed: what some case passes: parameters, and the leaves of tuples.
 
     Raises:
         RenderError: ``forward`` needs more parameters than the target has, or lacks one that is passed.
@@ -38,7 +39,7 @@ def with_target_parameters(
     ours = [name for name, p in signature.parameters.items() if p.kind not in _VARIADIC]
     own_defaults = defaults(forward.args)
     required = len(theirs) - len(own_defaults)
-    left_out = [name for name in ours[len(theirs) :] if name in passed]
+    left_out = sorted(set(ours[len(theirs) :]) & {parameter_of(leaf) for leaf in passed})
     if forward.args.vararg or forward.args.kwarg:
         raise RenderError(
             f"Line {forward.lineno}: ModelNew.forward takes *args or **kwargs; it must name its inputs."

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pytest_kernelllm.core.arguments import nested
 from pytest_kernelllm.judge.reference.gradients import Gradients, both_passes
 from pytest_kernelllm.judge.reference.prepared import PreparedProbe, bytes_of
 from pytest_kernelllm.judge.shared.clock import GpuClock
@@ -33,11 +34,11 @@ def forward_pass(
         arguments: the probe's, where the original runs.
         compiled: what ``torch.compile`` made of the original; None where it does not compile.
     """
-    eager = prepared.callable_module()
+    eager, given = prepared.callable_module(), nested(arguments)
     return OriginalCalls(
         "forward",
-        lambda: eager(**arguments),
-        None if compiled is None else lambda: compiled(**arguments),
+        lambda: eager(**given),
+        None if compiled is None else lambda: compiled(**given),
         prepared.bytes,
     )
 

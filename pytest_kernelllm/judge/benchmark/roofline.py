@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from pytest_kernelllm.core.arguments import nested
 from pytest_kernelllm.judge.reference.prepared import PreparedProbe
 from pytest_kernelllm.judge.shared.clock import GpuClock
 from pytest_kernelllm.judge.shared.structure import flatten
@@ -109,7 +110,7 @@ def needed_bytes(prepared: PreparedProbe) -> tuple[int, int]:
     sources += [p for p in module.parameters() if p.requires_grad]
     try:
         with torch.enable_grad():
-            _, outputs = flatten(module(**arguments))
+            _, outputs = flatten(module(**nested(arguments)))
             leaves = [t for t in outputs if isinstance(t, torch.Tensor) and t.requires_grad]
             if not leaves or not sources:
                 return 0, written

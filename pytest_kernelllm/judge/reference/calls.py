@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+from pytest_kernelllm.core.arguments import nested
 from pytest_kernelllm.core.seeding import seed_torch
 from pytest_kernelllm.judge.reference.transposed import convolve_transposed
 from pytest_kernelllm.judge.shared.dispatch_mode import DispatchMode
@@ -207,7 +208,7 @@ def call_original(
     cuda = [t.device for t in inputs.values() if isinstance(t, torch.Tensor) and t.is_cuda][:1]
     with torch.no_grad(), torch.random.fork_rng(devices=cuda):
         seed_torch(seed)
-        return fresh(**inputs)
+        return fresh(**nested(inputs))
 
 
 def run_original(
@@ -241,7 +242,7 @@ def run_in_float64(module: nn.Module, arguments: dict[str, Any], change: Change 
     exact = copied(module, lambda tensor: tensor, torch.clone)
     inputs = mapped(arguments, change)
     with torch.no_grad(), Float64Mode():
-        return list(map(compact, flatten(exact(**inputs))[1]))
+        return list(map(compact, flatten(exact(**nested(inputs)))[1]))
 
 
 def run_in_half(
@@ -262,7 +263,7 @@ def run_in_half(
     halved = mapped(arguments, lambda tensor: halve(place(tensor)))
     try:
         with torch.no_grad():
-            return list(map(compact, flatten(half(**halved))[1]))
+            return list(map(compact, flatten(half(**nested(halved)))[1]))
     except Exception:  # e.g. an operation without a half-precision version; user code may raise anything
         return None
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from pytest_kernelllm.core.arguments import nested
 from pytest_kernelllm.judge.reference.gradients import Gradients, both_passes
 from pytest_kernelllm.judge.reference.prepared import PreparedProbe
 
@@ -146,7 +147,7 @@ def _compiled(
     try:
         with inductor.calling(), torch.no_grad(), limit, at_once:
             if gradients is None:
-                compiled(**arguments)
+                compiled(**nested(arguments))
             else:
                 both_passes(compiled, arguments, gradients)()
     except torch.cuda.OutOfMemoryError:

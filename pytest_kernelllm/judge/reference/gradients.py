@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from pytest_kernelllm.core.arguments import nested
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import numerics
 from pytest_kernelllm.judge.reference.calls import Change, Float64Mode, copied, to_float64
@@ -172,7 +173,7 @@ def both_passes(
 
     def passes() -> Any:
         with torch.enable_grad():
-            outputs = module(**{name: passed(name, value) for name, value in given.items()})
+            outputs = module(**nested({name: passed(name, value) for name, value in given.items()}))
         return outputs, _differentiate(flatten(outputs)[1], sources, list(gradients.into))
 
     return passes
@@ -223,7 +224,7 @@ def _call(
     passed = {name: sources[name].clone() if name in sources else value for name, value in given.items()}
     sources |= {f"{PARAMETER}{n}": p for n, p in fresh.named_parameters() if p.requires_grad}
     with torch.enable_grad():
-        return flatten(fresh(**passed))[1], sources, passed
+        return flatten(fresh(**nested(passed)))[1], sources, passed
 
 
 def _otherwise(

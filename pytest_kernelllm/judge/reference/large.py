@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from pytest_kernelllm.core.arguments import nested
 from pytest_kernelllm.core.records import TensorSpec
 from pytest_kernelllm.core.stages import RUNNING
 from pytest_kernelllm.judge.reference import calls
@@ -131,7 +132,7 @@ class LargeCalls:
         def run_all(placed: Mapping[str, Any]) -> list[torch.Tensor]:
             # Neither copied nor seeded: the original changes nothing, and draws nothing that matters.
             with original_errors(probe), self._originals.in_stage(RUNNING), torch.no_grad():
-                return flatten(modules.perturbed(**placed))[1]
+                return flatten(modules.perturbed(**nested(placed)))[1]
 
         def run(rows: slice) -> list[torch.Tensor]:
             if kept:

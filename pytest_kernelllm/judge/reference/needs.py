@@ -11,6 +11,7 @@ from torch import nn
 from torch.func import functional_call
 from torch.utils._pytree import tree_leaves
 
+from pytest_kernelllm.core.arguments import nested
 from pytest_kernelllm.core.records import Case, TensorSpec
 from pytest_kernelllm.judge.memory import CallBytes
 from pytest_kernelllm.judge.reference.prepared import bytes_of, tensors_of_call
@@ -56,7 +57,7 @@ def call_bytes(subject: Subject, case: Case, module: nn.Module) -> CallBytes:
     meta = {name: tensor.detach().to("meta") for name, tensor in held.items()}
     try:
         with torch.no_grad(), torch.device("meta"), _Peak([*inputs.values(), *meta.values()]) as call:
-            outputs = _tensors(tree_leaves(functional_call(module, meta, (), inputs)))
+            outputs = _tensors(tree_leaves(functional_call(module, meta, (), nested(inputs))))
     except (Exception, SystemExit):  # much of what runs on data does not run without
         return unknown
     drawn = size

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from pytest_kernelllm.core.arguments import nested
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import calls, numerics
 from pytest_kernelllm.judge.reference.acceptance import Unasked
@@ -115,7 +116,7 @@ def updated_buffers(
     fresh = calls.copied(module, lambda tensor: tensor, torch.clone)
     inputs = calls.mapped(arguments, place)
     with original_errors(probe), torch.no_grad():
-        fresh(**inputs)
+        fresh(**nested(inputs))
     before, after = (dict(each.named_buffers(remove_duplicate=False)) for each in (module, fresh))
     others = [k for k in before.keys() | after.keys() if _form(before.get(k)) != _form(after.get(k))]
     changed = [f"the shape or dtype of its buffer `{name}`" for name in sorted(others)]

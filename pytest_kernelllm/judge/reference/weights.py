@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from pytest_kernelllm.core.arguments import nested
 from pytest_kernelllm.judge.reference.acceptance import Unasked
 
 SIGNED = "negative and zero"
@@ -104,7 +105,7 @@ def normalize(module: nn.Module, arguments: dict[str, Any], accepts: Accepts) ->
             if norm.affine:
                 norm.bias.data = norm.bias.data + RAISED * norm.weight.data.abs()
         with torch.no_grad():
-            module(**arguments)
+            module(**nested(arguments))
     except torch.cuda.OutOfMemoryError:
         raise
     except Exception:  # the user's code may raise anything

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from pytest_kernelllm.core.arguments import nested
 from pytest_kernelllm.judge.reference.prepared import PreparedProbe
 from pytest_kernelllm.judge.shared import leaves
 from pytest_kernelllm.judge.shared.structure import flatten
@@ -35,7 +36,7 @@ def call_original(prepared: PreparedProbe, arguments: dict[str, Any]) -> Origina
     """
     module = prepared.callable_module()
     with torch.no_grad(), OperationWatch(guarded=False) as watch:
-        outputs = flatten(module(**arguments))[1]
+        outputs = flatten(module(**nested(arguments)))[1]
     named: dict[str, Any] = {f"self.{k}": v for k, v in module.named_parameters()}
     named |= {f"self.{k}": v for k, v in module.named_buffers()} | arguments
     tensors = [t for t in (*arguments.values(), *outputs) if isinstance(t, torch.Tensor)]

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from pytest_kernelllm.core.arguments import nested
 from pytest_kernelllm.judge.shared import leaves
 from pytest_kernelllm.judge.shared.buffers import attach, view
 from pytest_kernelllm.judge.shared.channel import Channel, ChannelClosed
@@ -204,10 +205,10 @@ class Worker:
     ) -> tuple[Callable[[], Any], dict[str, Any]]:
         """Returns a call of ``forward``, with its backward pass if ``grad`` asks for gradients, and its arguments."""
         arguments = {name: self._value(value) for name, value in inputs.items()}
-        forward, instance = self.module.forward, self.instance
+        forward, instance, passed = self.module.forward, self.instance, nested(arguments)
 
         def call() -> Any:
-            return forward(instance, **arguments)
+            return forward(instance, **passed)
 
         if grad is None:
             return call, arguments

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kernelllm_runtime.source.names import module_names
+from pytest_kernelllm.core.arguments import nested
 from pytest_kernelllm.core.records import Case
 from pytest_kernelllm.core.syntax import chain_of
 from pytest_kernelllm.discover.errors import TargetError
@@ -42,7 +43,7 @@ def _module(live: LiveTarget, case: Case) -> str:
     call = constructor_call(live, case)
     values = positional_values(live, call)
     observer = Observer(live, case, call)
-    passed = {"forward": list(case.domain.inputs), "__init__": list(values)}
+    passed = {"forward": list(nested(case.domain.inputs)), "__init__": list(values)}
     constants = Constants(Sources(), observer)
     while True:
         reach = _reached(live, case, values, passed, constants)

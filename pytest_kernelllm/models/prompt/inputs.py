@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from pytest_kernelllm.core.arguments import nested
 from pytest_kernelllm.core.records import Case
 from pytest_kernelllm.core.syntax import Substitute, bound_names, expression
 from pytest_kernelllm.discover.attributes import dtype_name
@@ -67,15 +68,13 @@ def get_inputs(live: LiveTarget, case: Case, sources: Sources) -> Function:
     made = _made(make, case)
     call = as_call(made)
     assert call is not None  # load_target called it
-    names = order(live.signature, live.bind(call), "forward")
+    names = order(live.signature, nested(live.bind(call)), "forward")
     writer = ExpressionWriter()
     try:
         body, result, module = _source(make, case, sources, writer)
     except NotPortable:
-        sample = live.bind(live.inputs(case, 0, small_sizes(case)))
-        items = [
-            synthetic(sample.get(name, _default(live, name)), _shape(case, name), writer) for name in names
-        ]
+        sample = nested(live.bind(live.inputs(case, 0, small_sizes(case))))
+        items = [_synthetic(case, name, sample.get(name, _default(live, name)), writer) for name in names]
         return Function(
             without_parameters("get_inputs", [ast.Return(ast.List(items, ast.Load()))]), {}, writer.names
         )
@@ -197,7 +196,7 @@ class _Arrangement:
             before.append(_assign("kwargs", kwargs))
         for name in self.call.kwargs:
             places[name] = given[name] if given is not None else _item("kwargs", name)
-        bound = self.live.bind(self.call)
+        bound = nested(self.live.bind(self.call))
         items = [
             self._cast(places[name], bound[name])
             if name in places
@@ -210,20 +209,32 @@ class _Arrangement:
         """Casts one argument to the case's dtype."""
         if not self._needs_cast(value):
             return item
+        if isinstance(value, tuple):
+            return _call("tuple", self._each_cast(item, all(map(self._needs_cast, value))))
         return ast.Call(ast.Attribute(item, "to", ast.Load()), [self._dtype()], [])
 
     def _all_cast(self, items: ast.expr) -> ast.expr:
         """Turns an iterable of arguments into a list in the case's dtype."""
         if not any(map(self._needs_cast, self.call.args)):
             return items if isinstance(items, ast.List) else _call("list", items)
-        cast = "x.to(DTYPE)"
-        if not all(map(self._needs_cast, self.call.args)):
-            cast += " if isinstance(x, TENSOR) and x.is_floating_point() else x"
+        if any(isinstance(value, tuple) for value in self.call.args):
+            raise NotPortable("tuples among arguments that are not written one by one")
+        return self._each_cast(items, all(map(self._needs_cast, self.call.args)))
+
+    def _each_cast(self, items: ast.expr, every: bool) -> ast.expr:
+        """Casts what is in an iterable; ``every`` says whether all of it are floating tensors."""
+        cast = (
+            "x.to(DTYPE)"
+            if every
+            else "x.to(DTYPE) if isinstance(x, TENSOR) and x.is_floating_point() else x"
+        )
         template = expression(f"[{cast} for x in ITEMS]")
         tensor = ast.Attribute(self.writer.refer(torch), "Tensor", ast.Load())
         return Substitute({"DTYPE": self._dtype(), "TENSOR": tensor, "ITEMS": items}).apply(template)
 
     def _needs_cast(self, value: Any) -> bool:
+        if isinstance(value, tuple):
+            return any(map(self._needs_cast, value))
         if self.case.dtype is None or not isinstance(value, torch.Tensor):
             return False
         return value.is_floating_point() and dtype_name(value.dtype) != self.case.dtype
@@ -248,6 +259,13 @@ def _display(node: ast.expr | None) -> dict[str, ast.expr] | None:
 
 def _default(live: LiveTarget, name: str) -> Any:
     return live.signature.parameters[name].default
+
+
+def _synthetic(case: Case, name: str, value: Any, writer: ExpressionWriter) -> ast.expr:
+    if isinstance(value, tuple):
+        parts = (_synthetic(case, f"{name}[{i}]", part, writer) for i, part in enumerate(value))
+        return ast.Tuple(list(parts), ast.Load())
+    return synthetic(value, _shape(case, name), writer)
 
 
 def _shape(case: Case, name: str) -> tuple[int, ...] | None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_kernelllm.core.arguments import nested
 from pytest_kernelllm.core.records import TensorSpec
 from pytest_kernelllm.core.syntax import defaults, dotted, is_jitted, is_literal, literal, parameters
 from pytest_kernelllm.generate.render.errors import RenderError
@@ -57,7 +58,8 @@ def model_texts(tree: ast.Module, function: ast.FunctionDef, live: LiveTarget) -
         raise RenderError(
             f"Line {function.lineno}: {function.name} takes *{rest.arg}; parameters are bound by name, so each needs one."
         )
-    inputs = [name for name in live.signature.parameters if name in live.cases[0].domain.inputs]
+    passed = nested(live.cases[0].domain.inputs)
+    inputs = [name for name in live.signature.parameters if name in passed]
     states: list[tuple[float, tuple[str, ...]]] = [(0.0, ())]
     names = _parameters(tree, function)
     for position, (name, required) in enumerate(names.items()):
@@ -76,7 +78,7 @@ def model_texts(tree: ast.Module, function: ast.FunctionDef, live: LiveTarget) -
                 "target's forward nor one of its weights or settings."
             )
         states = sorted(grown, key=lambda state: -state[0])[:_BEAM]
-    tensors = [n for n in inputs if isinstance(live.cases[0].domain.inputs[n], TensorSpec)]
+    tensors = [n for n in inputs if isinstance(passed[n], TensorSpec | tuple)]
     whole = [bound for _, bound in states if set(tensors) <= set(bound)]
     if not whole:
         raise RenderError(
