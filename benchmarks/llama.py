@@ -34,6 +34,39 @@ triton_candidate(LlamaMLP, init=config, **COMMON)
 """
 """A file that marks both modules; to be formatted with the options, ``seq`` and ``training``."""
 
+LAYER = """
+
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+
+def layer():
+    return (
+        LlamaConfig(
+            hidden_size={hidden},
+            intermediate_size={intermediate},
+            num_attention_heads={heads},
+            num_key_value_heads={kv_heads},
+            attn_implementation="sdpa",
+        ),
+        0,
+    )
+
+
+def call():
+    angles = torch.randn(1, {seq}, {hidden} // {heads})
+    return (hidden_states(),), {{
+        "attention_mask": None,
+        "position_ids": torch.arange({seq})[None],
+        "past_key_values": None,
+        "use_cache": False,
+        "position_embeddings": (angles.cos(), angles.sin()),
+    }}
+
+
+triton_candidate(LlamaDecoderLayer, init=layer, inputs=call, dtypes=("{dtype}",), unread=("self_attn.layer_idx",))
+"""
+"""What the file needs to mark whole layers, too, as the model calls them without a cache."""
+
 
 def llama_config(options: argparse.Namespace) -> LlamaConfig:
     """A Llama of the sizes in the options."""

@@ -3,7 +3,8 @@
     python benchmarks/optimize.py [--model llama] [--hidden 4096] [--layers 8] [--batch 1] [--seq 2048 64] [--out optimize.json]
     python benchmarks/optimize.py --model convnext --batch 32
 
-Marks the model's modules (LlamaRMSNorm and LlamaMLP, or ConvNextLayer and ConvNextLayerNorm in each width), has kernels for
+Marks the model's modules (LlamaRMSNorm, LlamaMLP and whole LlamaDecoderLayers, or ConvNextLayer and ConvNextLayerNorm in each
+width), has kernels for
 them written and judged here (``--generator``, ``--samples``), and times one forward pass of the whole model without cache: alone,
 inside ``torch.compile``'s graph, and as CUDA graphs. Kernels are placed by ``optimize_model``'s own measurement at these calls. All
 ways share the same weights. A ratio is taken in each round, which runs every way once in random order; printed is the rounds'
@@ -27,7 +28,7 @@ from typing import Any
 import torch
 from interleaved import STUDENT, interleaved, ratio, synchronize, where
 from judged import outcomes
-from llama import MARKED, llama_config
+from llama import LAYER, MARKED, llama_config
 from transformers import ConvNextConfig, ConvNextForImageClassification, LlamaForCausalLM
 
 from kernelllm_runtime.instance import OWN_CLASS
@@ -136,7 +137,8 @@ def _judge(project: Path, options: argparse.Namespace, seq: int) -> None:
     """Have kernels written, proven and timed for all classes."""
     project.mkdir()
     if options.model == "llama":
-        (project / "marked.py").write_text(MARKED.format(**{**vars(options), "seq": seq, "training": False}))
+        given = {**vars(options), "seq": seq, "training": False}
+        (project / "marked.py").write_text((MARKED + LAYER).format(**given))
     else:
         for stage, width in enumerate(ConvNextConfig().hidden_sizes):
             sizes = {**vars(options), "width": width, "size": SIDE // 4 >> stage}

@@ -36,6 +36,7 @@ class Options:
     tolerance: float | None = None
     min_speedup: float | None = None
     nonfinite: bool = True
+    unread: tuple[str, ...] = ()
     kernel: str | None = None
 
 
@@ -53,6 +54,7 @@ def triton_candidate(
     tolerance: float | None = None,
     min_speedup: float | None = None,
     nonfinite: bool = True,
+    unread: Sequence[str] = (),
     kernel: str | None = None,
 ) -> MODULE: ...
 @overload
@@ -67,6 +69,7 @@ def triton_candidate(
     tolerance: float | None = None,
     min_speedup: float | None = None,
     nonfinite: bool = True,
+    unread: Sequence[str] = (),
     kernel: str | None = None,
 ) -> Callable[[MODULE], MODULE]: ...
 
@@ -84,6 +87,7 @@ def triton_candidate(
     tolerance: float | None = None,
     min_speedup: float | None = None,
     nonfinite: bool = True,
+    unread: Sequence[str] = (),
     kernel: str | None = None,
 ) -> MODULE | Callable[[MODULE], MODULE]:
     """Marks an ``nn.Module`` class as a target; a decorator with or without arguments, or a call on a class.
@@ -104,6 +108,8 @@ def triton_candidate(
         min_speedup: the smallest speedup over the configured baseline that is suggested; replaces the configured one.
         nonfinite: set to False if inputs are always finite, so that outputs for NaN and infinities need not
             match the original's.
+        unread: dotted names of plain attributes that ``forward`` does not read in the cases, such as the number of a layer.
+            Kernels then run whatever they are; it is an error if one is read.
         kernel: the dotted path of the adopted kernel module. The class then runs it inside the domain on
             which it was verified, and the original everywhere else.
 
@@ -126,6 +132,8 @@ def triton_candidate(
         )
     if isinstance(dtypes, str):
         raise TypeError(f"triton_candidate: `dtypes` must be a sequence of names, e.g. ({dtypes!r},).")
+    if isinstance(unread, str):
+        raise TypeError(f"triton_candidate: `unread` must be a sequence of names, e.g. ({unread!r},).")
     for name, bounds in (dims or {}).items():
         if not (isinstance(bounds, tuple) and len(bounds) == 2 and 1 <= bounds[0] <= bounds[1]):
             raise TypeError(
@@ -141,6 +149,7 @@ def triton_candidate(
         tolerance=tolerance,
         min_speedup=min_speedup,
         nonfinite=nonfinite,
+        unread=tuple(unread),
         kernel=kernel,
     )
 

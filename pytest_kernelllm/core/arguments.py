@@ -8,17 +8,20 @@ from typing import Any
 
 def nested(leaves: Mapping[str, Any]) -> dict[str, Any]:
     """Returns arguments by parameter name, with tuples of what is named ``x[0]``, ``x[1]``, …; see ``kernelllm_runtime.leaves``."""
-    found: dict[str, Any] = {}
+    found = _Parts()
     for name, value in leaves.items():
         parameter, *indices = name.replace("]", "").split("[")
         inner = found
         for index in indices:
-            inner = inner.setdefault(parameter, {})
+            inner = inner.setdefault(parameter, _Parts())
             parameter = index
         inner[parameter] = value
     return {name: _tuples(value) for name, value in found.items()}
 
 
+class _Parts(dict[str, Any]):
+    """What a tuple holds, by index."""
+
+
 def _tuples(value: Any) -> Any:
-    # A value that is passed is a tensor or a plain value, never a dict.
-    return tuple(map(_tuples, value.values())) if type(value) is dict else value
+    return tuple(map(_tuples, value.values())) if type(value) is _Parts else value

@@ -32,6 +32,7 @@ from pytest_kernelllm.discover.importing import import_file
 from pytest_kernelllm.discover.reach import dims_within_32_bits
 from pytest_kernelllm.discover.state import recording, state
 from pytest_kernelllm.discover.trial import try_original
+from pytest_kernelllm.discover.unread import check_unread
 from pytest_kernelllm.discover.work import empty_inputs, trial_sizes
 
 __all__ = ["Call", "LiveTarget", "TargetError", "load_target"]
@@ -279,7 +280,7 @@ def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
         for dtype in held:
             domain = Domain(
                 inputs={argument: _cast(value, dtype) for argument, value in found.inputs.items()},
-                attributes=held[dtype],
+                attributes={name: v for name, v in held[dtype].items() if name not in options.unread},
                 dims=found.dims,
                 training=options.training,
                 grad=options.backward,
@@ -298,6 +299,8 @@ def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
                     with recording(ran):
                         try_original(module, sizes, partial(live.inputs, case, 0), live.bind, where)
     meta = module.to("meta")  # frees its parameters before others are made
+    with live._in_stage(RUNNING):
+        check_unread(meta, options.unread, cases if options.unread else (), where)
     # Of another one: calling a module may change it.
     fresh = live._construct()
     pins = state(fresh.train(options.training), held[tried], ran, where)

@@ -49,6 +49,66 @@ def store(tmp_path_factory):
     return path / ".kernelllm"
 
 
+LAYER = """
+import torch
+from transformers import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+from pytest_kernelllm import triton_candidate
+
+
+def layer():
+    config = LlamaConfig(hidden_size=32, intermediate_size=48, num_attention_heads=4, num_key_value_heads=2,
+                         attn_implementation="sdpa")
+    return config, 0
+
+
+def call(batch=2, seq=6):
+    angles = torch.randn(1, seq, 8)
+    return (torch.randn(batch, seq, 32),), {
+        "attention_mask": None,
+        "position_ids": torch.arange(seq)[None],
+        "past_key_values": None,
+        "use_cache": False,
+        "position_embeddings": (angles.cos(), angles.sin()),
+    }
+
+
+triton_candidate(LlamaDecoderLayer, inputs=call, init=layer, unread=("self_attn.layer_idx",))
+"""
+
+
+@torch.no_grad()
+def test_whole_layers_of_a_llama_run_kernels(tmp_path, llama) -> None:
+    (tmp_path / "marked.py").write_text(LAYER)
+    with open_session(tmp_path, Settings(device="cpu", generator="inductor", samples=1)) as session:
+        [target] = scan_file(tmp_path / "marked.py", tmp_path).targets
+        verdict = session.outcome(target, CandidateId("inductor")).verdict
+        assert verdict is not None and verdict.accepted, verdict
+    tokens = torch.randint(50, (2, 6))
+    logits = llama(tokens, use_cache=False).logits
+    report = optimize_model(llama, store=tmp_path / ".kernelllm")
+    assert [each.path for each in report.replaced] == ["model.layers.0", "model.layers.1"]
+
+    told = []
+
+    def ask(module, args, kwargs):
+        told.append(explain(module, *args, **kwargs))
+
+    layers = [llama.get_submodule(each.path) for each in report.replaced]
+    hooks = [layer.register_forward_pre_hook(ask, with_kwargs=True) for layer in layers]
+    optimized = llama(tokens, use_cache=False).logits
+    for hook in hooks:
+        hook.remove()
+    assert len(told) == 2 and all("runs the kernel" in each for each in told), told
+    assert not torch.equal(optimized, logits)  # another order of sums
+    torch.testing.assert_close(optimized, logits, rtol=0, atol=10 * ERROR * float(logits.abs().max()))
+    told.clear()
+    with_cache = llama(tokens, use_cache=True)  # outside the domain: the original runs, and fills the cache
+    torch.testing.assert_close(with_cache.logits, logits)
+    assert with_cache.past_key_values.get_seq_length() == 6
+
+
 @pytest.fixture
 def llama(monkeypatch):
     torch.set_num_threads(1)
