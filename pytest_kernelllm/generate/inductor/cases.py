@@ -17,16 +17,16 @@ from pytest_kernelllm.core.arguments import nested
 from pytest_kernelllm.core.records import Case, Completion, TensorSpec
 from pytest_kernelllm.generate.inductor.both_ways import BothWays, lower_both
 from pytest_kernelllm.generate.inductor.fake import fake_call, traceable_module
-from pytest_kernelllm.generate.inductor.heuristics import is_template
 from pytest_kernelllm.generate.inductor.joint import Joint, export_joint
 from pytest_kernelllm.generate.inductor.long_rows import long_rows
 from pytest_kernelllm.generate.inductor.lowering import Lowered, lower
 from pytest_kernelllm.generate.inductor.places import located
-from pytest_kernelllm.generate.inductor.products import on_tensor_cores
+from pytest_kernelllm.generate.inductor.products import blocks, on_tensor_cores
 from pytest_kernelllm.generate.inductor.scalars import NamedScalars, free_scalars
 from pytest_kernelllm.generate.inductor.templates import float32_product
 from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, export
 from pytest_kernelllm.generate.inductor.variants import (
+    BLOCKS,
     FLOAT32_PRODUCTS,
     LARGE_PRODUCTS,
     TEMPLATES,
@@ -49,7 +49,7 @@ _JIT = "@triton.jit"
 _COPIES = re.compile(r"convolution|clone|_to_copy|(un)?squeeze|view|transpose|permute|_|\d")
 """What may be in the name of a kernel that only copies."""
 _TF32_PAYS = 4
-"""From so many times the rate of float32 on, three products in TF32 are faster than one in float32."""
+"""Above so many times the rate of float32, three products in TF32 are faster than one in float32."""
 _LARGE = 1 << 30
 """FLOPs above which a product takes most of a small module's time: 20 µs in float32 on an H200."""
 
@@ -303,8 +303,10 @@ def _launches(lowered: Lowered, variant: Variant) -> dict[str, dict[str, int]]:
         for name, options in lowered.configurations.items()
         if options
     }
+    wanted = variant.config.get(BLOCKS)
+    found = blocks(lowered.source) if wanted else {}
     usual = {
-        name: {**launch, **(variant.template if is_template(launch) else {})}
+        name: {**launch, **(variant.template if wanted and found.get(name) == wanted else {})}
         for name, launch in chosen.items()
     }
     return {**usual, **long_rows(lowered.source, variant.again)} if variant.again else usual

@@ -9,6 +9,8 @@ from typing import Any
 
 from torch._inductor.runtime import hints, triton_heuristics
 
+from pytest_kernelllm.core.syntax import stored_names
+
 _NAMES = {
     name: getattr(hints, name) for name in ("ReductionHint", "TileHint", "AutotuneHint", "DeviceProperties")
 }
@@ -28,17 +30,13 @@ def configurations(source: str) -> dict[str, list[dict[str, int]]]:
     """Returns the configurations of each Triton kernel by its name, the most promising one first.
 
     A configuration has block sizes (``XBLOCK``…) and ``num_warps``; that of a loop ``num_stages``, too. Of a template these two
-    are all, as its blocks are constants (see ``is_template``).
+    are all, as its blocks are constants. Those of convolutions have none: with more warps than Inductor gives them, they
+    were wrong in older versions of Triton.
 
     Args:
         source: output code as TorchInductor has just written it.
     """
     return {name: list(_configurations(text)) for name, text in kernels(ast.parse(source))}
-
-
-def is_template(configuration: Mapping[str, int]) -> bool:
-    """Whether a configuration is that of a template's kernel."""
-    return configuration.keys() <= set(_TEMPLATE)
 
 
 def kernels(tree: ast.Module) -> Iterator[tuple[str, ast.Module]]:
@@ -56,7 +54,9 @@ def _configurations(kernel: ast.Module) -> Iterator[dict[str, int]]:
     for function in kernel.body:
         for decorator in getattr(function, "decorator_list", ()):
             match decorator:
-                case ast.Call(func=ast.Attribute(attr="template")):
+                case ast.Call(func=ast.Attribute(attr="template")) if "KERNEL_H" not in stored_names(
+                    function
+                ):
                     options = options_of(decorator)
                     yield {name: options[name] for name in _TEMPLATE if name in options}
                 case ast.Call(

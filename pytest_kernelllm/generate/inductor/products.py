@@ -16,6 +16,7 @@ FULL = "ALLOW_TF32 : tl.constexpr = False"
 """In the code of a template whose products are computed in full float32."""
 
 _KERNEL = re.compile(r"(?<=''')[^']*@triton_heuristics\.template\(.*?(?=''')", re.DOTALL)
+_NAME = re.compile(r"^def (\w+)\(", re.MULTILINE)
 _BLOCK = r"BLOCK_{} : tl\.constexpr = (\d+)"
 _DOT = "tl.dot(a, b, allow_tf32=ALLOW_TF32"
 
@@ -25,17 +26,29 @@ def on_tensor_cores(source: str) -> str:
     return _KERNEL.sub(lambda found: _in_parts(found[0]) if FULL in found[0] else found[0], source)
 
 
+def blocks(source: str) -> dict[str, tuple[int, ...]]:
+    """Returns the rows, the columns and the length of the blocks of each template's kernel, by its name."""
+    texts = [found[0] for found in _KERNEL.finditer(source)]
+    named = [(found[1], text) for text in texts if (found := _NAME.search(text))]
+    return {name: tuple(_block(text, axis) for axis in "MNK") for name, text in named}
+
+
+def _block(kernel: str, axis: str) -> int:
+    found = re.search(_BLOCK.format(axis), kernel)
+    return int(found[1]) if found else 0
+
+
 def _in_parts(kernel: str) -> str:
     """Rewrites a template's kernel.
 
     The second operand of a TF32 product must be in shared memory with the summed dimension innermost; the first is in registers,
-    in any order. Where neither the other way round is possible, the parts are bfloat16, for which the order does not matter.
+    in any order. Where neither the other way round is possible, the parts are bfloat16, for which the order does not matter; also
+    where a kernel adds up two products.
     """
-    rows, columns = (int(found[1]) if (found := re.search(_BLOCK.format(m), kernel)) else 0 for m in "MN")
     fits = [name for name in ("bk", "ak") if f"stride_{name} = 1\n" in kernel]
-    if not fits:
+    if not fits or kernel.count("tl.dot(") != 1:
         return _with_precision(kernel, "bf16x6")
-    turned = "ak" in fits and (rows < columns or "bk" not in fits)
+    turned = "ak" in fits and (_block(kernel, "M") < _block(kernel, "N") or "bk" not in fits)
     if turned:
         kernel = kernel.replace("tl.zeros((BLOCK_M, BLOCK_N)", "tl.zeros((BLOCK_N, BLOCK_M)")
         kernel = kernel.replace(_DOT, _DOT.replace("a, b", "tl.trans(b), tl.trans(a)"))

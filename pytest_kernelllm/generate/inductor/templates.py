@@ -47,7 +47,7 @@ def chosen_templates(gpu: Gpu, config: Mapping[str, Any]) -> Iterator[None]:
     def pick(choices: list[Any]) -> list[Any]:
         kernels = [c for c in choices if isinstance(c, select_algorithm.TritonTemplateCaller)]
         if blocks and choices[0].layout.dtype != torch.float32:
-            return [c for c in choices if c not in kernels][:1]
+            return ([c for c in choices if c not in kernels] or choices)[:1]
         ranked = sorted(kernels, key=lambda choice: _cost(choice, gpu, bool(blocks))) or choices
         same = [choice for choice in kernels if _blocks(choice) == blocks]
         return (same or ranked[min(config.get(TEMPLATE, 0), len(ranked) - 1) :])[:1]
@@ -123,7 +123,9 @@ def for_templates(graph: torch.fx.GraphModule, gpu: Gpu, config: Mapping[str, An
         (aten.mm.default, lambda write, node: _product(write, node, gpu, config.get(BLOCKS)))
     ]
     if BLOCKS in config:
-        rewrites.append((aten.bmm.default, _in_order))
+        rewrites += [
+            (each, _in_order) for each in (aten.bmm.default, aten.addmm.default, aten.baddbmm.default)
+        ]
     else:
         rewrites.append((aten.convolution.default, _convolution))
     for operation, rewrite in rewrites:
@@ -161,6 +163,8 @@ def _product(write: _Writer, node: Node, gpu: Gpu, blocks: Sequence[int] | None)
     if not all(isinstance(size, int) for size in sizes):
         return None
     rows, length, columns = sizes
+    if 0 in sizes:
+        return None
     if 1 in (rows, columns):
         products = write(
             aten.mul.Tensor, write(aten.unsqueeze.default, a, 2), write(aten.unsqueeze.default, b, 0)
@@ -190,7 +194,7 @@ def _in_order(write: _Writer, node: Node) -> Node | None:
     The summed dimension must be innermost in the second operand, and its length divisible by what one access reads.
     """
     aten = torch.ops.aten
-    a, b = cast(tuple[Node, Node], node.args[:2])
+    *added, a, b = cast(tuple[Node, ...], node.args)
     (*_, rows, length), columns = a.meta["val"].shape, b.meta["val"].shape[-1]
     sizes = (rows, length, columns)
     if a.meta["val"].dtype != torch.float32 or not all(isinstance(size, int) for size in sizes):
@@ -207,7 +211,7 @@ def _in_order(write: _Writer, node: Node) -> Node | None:
         turned = write(aten.constant_pad_nd.default, turned, [0, missing])
     else:
         turned = write(aten.clone.default, turned, memory_format=torch.contiguous_format)
-    return write(node.target, a, write(aten.permute.default, turned, flip))
+    return write(node.target, *added, a, write(aten.permute.default, turned, flip), **node.kwargs)
 
 
 def _convolution(write: _Writer, node: Node) -> Node | None:

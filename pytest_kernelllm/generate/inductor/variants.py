@@ -34,7 +34,7 @@ class Variant:
     again: Literal["", "backwards", "in parts"] = ""
     """How long rows are read the second time, see ``inductor.long_rows``."""
     template: Mapping[str, int] = field(default_factory=dict)
-    """How the kernels of templates are launched: ``num_warps`` and ``num_stages``, if not as in Inductor's configuration."""
+    """How the kernels of templates that have the variant's ``BLOCKS`` are launched: ``num_warps`` and ``num_stages``."""
 
 
 KEPT = "eviction_policy='evict_last'"
@@ -55,9 +55,13 @@ _PRODUCTS = {
     "max_autotune_gemm": True,
     "max_autotune_gemm_backends": "ATEN,TRITON",
     "triton.num_decompose_k_splits": 0,  # long products are split by `templates`
-    "prologue_fusion": False,  # operands are copied in another order for a reason
 }
 _TEMPLATES = {**_PRODUCTS, "max_autotune_conv_backends": "ATEN,TRITON"}
+_FLOAT32_PRODUCTS = {
+    **_PRODUCTS,
+    "max_autotune_conv_backends": "ATEN",
+    "prologue_fusion": False,  # operands are copied in another order for a reason
+}
 _TUNED = {"max_autotune_pointwise": True}
 """Makes Inductor name more configurations; with ``torch.compile`` it also times them."""
 
@@ -77,7 +81,7 @@ LARGE_PRODUCTS: Literal["large float32 products"] = "large float32 products"
 
 _ON_TENSOR_CORES = Variant(
     "float32 products on tensor cores",
-    {**_PRODUCTS, BLOCKS: (128, 128, 64)},
+    {**_FLOAT32_PRODUCTS, BLOCKS: (128, 128, 64)},
     only=FLOAT32_PRODUCTS,
     needs=IN_PARTS,
     template={"num_warps": 8, "num_stages": 3},
@@ -92,7 +96,7 @@ VARIANTS = (
     _ON_TENSOR_CORES,
     Variant(
         "float32 products on tensor cores, in smaller blocks",
-        {**_PRODUCTS, BLOCKS: (64, 128, 64)},
+        {**_FLOAT32_PRODUCTS, BLOCKS: (64, 128, 64)},
         only=FLOAT32_PRODUCTS,
         needs=IN_PARTS,
         template={"num_warps": 8, "num_stages": 4},

@@ -17,6 +17,7 @@ from pytest_kernelllm.judge.shared.clock import GpuClock
 from pytest_kernelllm.judge.shared.structure import flatten
 
 CONVOLUTIONS = "float32 convolutions"
+PRODUCTS = "float32 products"
 
 DIFFERENTIABLE_BYTES = 1 << 31
 """Bytes; larger probes are not differentiated to find out which inputs a call must read."""
@@ -40,8 +41,8 @@ class Roofline:
 
     bytes_per_us: float
     flops_per_us: Mapping[str, float]
-    """Of matrix products by dtype, and under ``CONVOLUTIONS`` of float32 convolutions: these use TF32 by default. For float32 it
-    is the library's rate or a third of that of TF32, whichever is higher: three such products are as exact as one."""
+    """Of matrix products by dtype; under ``CONVOLUTIONS`` of float32 convolutions, which use TF32 by default, and under
+    ``PRODUCTS`` of float32 products as three of TF32, which are as exact as the library's."""
     cache_bytes: int
     """Size of L2: writes up to this size need not reach memory before a call ends."""
 
@@ -49,7 +50,8 @@ class Roofline:
         """Returns the µs that moving these bytes and computing these FLOPs takes at the ceilings."""
         rate = self.flops_per_us.get(dtype, self.flops_per_us["float32"])
         convolutions = self.flops_per_us.get(CONVOLUTIONS, rate) if dtype == "float32" else rate
-        computing = (flops.total - flops.convolutions) / rate + flops.convolutions / convolutions
+        products = self.flops_per_us.get(PRODUCTS, rate) if dtype == "float32" else rate
+        computing = (flops.total - flops.convolutions) / products + flops.convolutions / convolutions
         return max(moved / self.bytes_per_us, computing)
 
     def least(self, read: int, written: int, flops: int) -> float:
@@ -75,7 +77,7 @@ def measure_roofline(clock: GpuClock) -> Roofline:
     clock.many([convolve], 3)
     # As fast as a product in TF32, if convolutions may use it.
     rates[CONVOLUTIONS] = max(rates["float32"], 2 * 4096**3 / clock.many([convolve], 10)[1][0])
-    rates["float32"] = max(rates["float32"], rates[CONVOLUTIONS] / 3)
+    rates[PRODUCTS] = max(rates["float32"], rates[CONVOLUTIONS] / 3)
     moved = 2 * source.numel() * source.itemsize / statistics.median(copied)
     return Roofline(moved, rates, int(torch.cuda.get_device_properties(0).L2_cache_size))
 

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -73,10 +73,10 @@ def _fix_dot() -> None:
 
         if a.dtype.scalar != tl.float32 or precision not in _PARTS:
             return product(a, b, c)
-        cut, count = _PARTS[precision]
+        of_a, of_b = _parts(a, _PARTS[precision]), _parts(b, _PARTS[precision])
+        count = len(of_a)
         if count == 1:
-            return product(cut(a), cut(b), c)
-        of_a, of_b = _parts(a, cut, count), _parts(b, cut, count)
+            return product(of_a[0], of_b[0], c)
         sums = TensorHandle(np.zeros_like(c.data), c.dtype.scalar)
         for smallness in range(count - 1, 0, -1):
             for i in range(smallness + 1):
@@ -186,20 +186,31 @@ def _bfloat16(handle: Any) -> Any:
     return TensorHandle(widen(narrow(handle.data)), tl.float32)
 
 
+def _nearest_tf32(handle: Any) -> Any:
+    """Returns a float32 tensor as rounded to TF32."""
+    data = np.ascontiguousarray(handle.data)
+    bits = data.view(np.uint32) + np.uint32(0x1000)  # to the nearest one, and halves away from zero
+    return tf32(TensorHandle(np.where(np.isfinite(data), bits.view(np.float32), data), tl.float32))
+
+
 _PARTS = {
-    ir.INPUT_PRECISION.TF32: (tf32, 1),
-    ir.INPUT_PRECISION.TF32x3: (tf32, 2),
-    ir.INPUT_PRECISION.BF16x3: (_bfloat16, 2),
-    ir.INPUT_PRECISION.BF16x6: (_bfloat16, 3),
+    getattr(ir.INPUT_PRECISION, name): cuts
+    for name, cuts in {
+        "TF32": (tf32,),
+        "TF32x3": (_nearest_tf32, tf32),  # Triton rounds the first part, and tensor cores cut the second
+        "BF16x3": (_bfloat16,) * 2,
+        "BF16x6": (_bfloat16,) * 3,
+    }.items()
+    if hasattr(ir.INPUT_PRECISION, name)  # older versions of Triton have fewer
 }
-"""What a part of an operand is, and how many of them are multiplied, by the precision that a kernel asks for."""
+"""What the parts of a factor are that are multiplied, by the precision that a kernel asks for."""
 
 
-def _parts(handle: Any, cut: Callable[[Any], Any], count: int) -> list[Any]:
+def _parts(handle: Any, cuts: Sequence[Callable[[Any], Any]]) -> list[Any]:
     """Returns a first part of a float32 tensor, and those of what is left."""
     parts, rest = [], handle.data
     with np.errstate(invalid="ignore"):
-        for _ in range(count):
+        for cut in cuts:
             parts.append(cut(TensorHandle(rest, tl.float32)))
             rest = rest - parts[-1].data
     return parts

@@ -28,6 +28,25 @@ class BothTurned(nn.Module):
         return x.t() @ y.t()
 
 
+@triton_candidate(
+    inputs=lambda: (torch.randn(64, 48), torch.randn(48, 64), torch.randn(64, 48), torch.randn(48, 64))
+)
+class TwoProducts(nn.Module):
+    def forward(self, x, y, z, w):
+        return x @ y + z @ w
+
+
+@triton_candidate(inputs=lambda: torch.randn(2, 8, 12, 12))
+class ConvolutionAndProduct(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution = nn.Conv2d(8, 16, 3)
+        self.linear = nn.Linear(10, 24)
+
+    def forward(self, x):
+        return self.linear(self.convolution(x))
+
+
 @triton_candidate(inputs=pair(40, 48), dtypes=("float32", "bfloat16"))
 class Activated(nn.Module):
     def forward(self, x, y):

@@ -11,7 +11,11 @@ import torch
 from pytest_kernelllm.core.records import Completion
 from pytest_kernelllm.discover.live import LiveTarget, load_target
 from pytest_kernelllm.discover.scan import scan_file
+from pytest_kernelllm.generate.inductor.device import gpu_for
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
+from pytest_kernelllm.generate.inductor.lowering import lower
+from pytest_kernelllm.generate.inductor.trace import export
+from pytest_kernelllm.generate.inductor.variants import TEMPLATES
 from pytest_kernelllm.generate.protocol import Request
 from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.judge.environment import find_environment
@@ -68,6 +72,7 @@ PRODUCT = "tl.dot(tl.trans(b), tl.trans(a), input_precision=PRECISION"
         ("Turned", "bf16x6", False),
         ("BothTurned", "tf32x3", False),
         ("Long", "tf32x3", True),
+        ("TwoProducts", "bf16x6", False),
     ],
 )
 def test_float32_products_on_tensor_cores_are_right(
@@ -140,6 +145,25 @@ def test_only_float32_products_are_split_and_only_where_tensor_cores_are_that_mu
     assert not any(each.note in SPLIT for each in written("Product", 5, "sm_86")[1])
     assert any(each.note in SPLIT for each in written("Product", 5, "sm_80")[1])
     assert not any(each.note in SPLIT for each in written("Conv1d", 5)[1])
+
+
+def test_convolutions_beside_split_products_stay_with_the_library() -> None:
+    live, completions = written("ConvolutionAndProduct", 5)
+    made = next(each for each in completions if each.note == SPLIT[0])
+    source = render(made, live).source
+    assert source.count("tl.dot(") == 1 and "torch.nn.functional.conv2d(" in source
+
+
+def test_a_product_without_rows_and_length_is_written() -> None:
+    exported = export(Product(), ["x", "y"], (torch.randn(0, 0), torch.randn(0, 24)), {})
+    assert lower(exported, gpu_for("sm_90"), TEMPLATES).source
+
+
+class Product(torch.nn.Module):
+    """A product of two matrices."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x @ y
 
 
 def test_what_the_sizes_decide_is_decided_in_the_text() -> None:
