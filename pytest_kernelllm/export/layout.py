@@ -37,7 +37,7 @@ _SHIPPED = {
     "guard": Path(__file__).parent / "shipped" / "guard.py",
     **{
         name: _RUNTIME / f"{name}.py"
-        for name in ("ambient", "classes", "domain", "methods", "record", "targets")
+        for name in ("ambient", "classes", "domain", "leaves", "methods", "record", "targets")
     },
     **{name: _RUNTIME / "pins" / f"{name}.py" for name in ("names", "texts", "functions", "objects")},
 }

@@ -99,7 +99,7 @@ class Guard:
 
     def _run(self, module: nn.Module, arguments: Mapping[str, Any]) -> Any:
         taken = {name: arguments[name] for name in self._parameters if name in arguments}
-        values = (*taken.values(), *module.parameters(), *module.buffers())
+        values = (*all_leaves(taken.values()), *module.parameters(), *module.buffers())
         device = next(value.device for value in values if isinstance(value, torch.Tensor))
         if device.type == "cuda" and device.index != torch.cuda.current_device():
             with torch.cuda.device(device):
