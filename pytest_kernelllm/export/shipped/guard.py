@@ -23,6 +23,7 @@ from torch import nn
 from kernelllm_runtime.ambient import ambient_reason, autocast_reason
 from kernelllm_runtime.classes import class_digest
 from kernelllm_runtime.domain import matches
+from kernelllm_runtime.leaves import all_leaves
 from kernelllm_runtime.targets import Domain, domains
 
 
