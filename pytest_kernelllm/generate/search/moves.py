@@ -19,6 +19,9 @@ _ELEMENTS = 1 << 15
 
 def steps(launch: Launch) -> Iterator[dict[str, int]]:
     """Yields the configurations in which one number is doubled or halved, as in Inductor's coordinate descent."""
+    if launch.keys() <= {"num_warps", "num_stages"}:
+        yield from _template_steps(launch)
+        return
     for name, value in launch.items():
         if name == "XBLOCK" and PARTS in launch:
             continue  # of one row
@@ -28,6 +31,14 @@ def steps(launch: Launch) -> Iterator[dict[str, int]]:
                 _ELEMENTS, _elements(launch)
             ):
                 yield step
+
+
+def _template_steps(launch: Launch) -> Iterator[dict[str, int]]:
+    """Yields those of a template's kernel: fewer warps than four compile for long, and spill registers."""
+    for name, value in launch.items():
+        ways = (2 * value, value // 2) if name == "num_warps" else (value + 1, value - 1)
+        low, high = (4, 16) if name == "num_warps" else (1, 5)
+        yield from ({**launch, name: changed} for changed in ways if low <= changed <= high)
 
 
 def neighbours(section: Section, kernel: str, others: Iterable[Section]) -> Iterator[Section]:

@@ -200,3 +200,5 @@ def test_blocks_stay_within_what_the_kernels_masks_allow() -> None:
     assert all(min(step.values()) >= 1 for step in steps({"XBLOCK": 1, "num_warps": 1}))
     large = {"XBLOCK": 1024, "YBLOCK": 32, "num_warps": 8}
     assert all(step["XBLOCK"] * step["YBLOCK"] <= 1024 * 32 for step in steps(large))
+    template = [tuple(step.values()) for step in steps({"num_warps": 4, "num_stages": 3})]
+    assert template == [(8, 3), (4, 4), (4, 2)]  # warps and stages; with two warps it spills registers
