@@ -74,6 +74,8 @@ class Traced:
             return None
         if torch.is_autocast_enabled(scope.device_type) or _wants_grad(module, values):
             return None
+        if any(type(value) is float and value == 0 for value in all_leaves(values)):
+            return None  # Dynamo's guards do not tell 0.0 from -0.0
         if any(map(_negated, _tensors(module, values))) or scope.outside(module, values) is not None:
             return None
         return values

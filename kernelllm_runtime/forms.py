@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,7 +38,9 @@ def never(*_: Any) -> bool:
     return False
 
 
-def fits(watch: Watch, tensors: Sequence[torch.Tensor], values: Sequence[Any]) -> Callable[..., bool]:
+def fits(
+    watch: Watch, tensors: Sequence[torch.Tensor], values: Sequence[Any], defaults: Sequence[Any] = ()
+) -> Callable[..., bool]:
     """Returns a function that decides whether another call of a module has the same form as this one.
 
     The module must be unchanged. Calls have the same form if their tensors (arguments, parameters, buffers) have
@@ -49,6 +52,7 @@ def fits(watch: Watch, tensors: Sequence[torch.Tensor], values: Sequence[Any]) -
         watch: the conditions of the module.
         tensors: the tensors of the module.
         values: the arguments: plain tensors, scalars, and tuples of them.
+        defaults: the parameters' defaults. One that is or holds a tensor is told from another value by identity.
     """
     names = [f"a{index}" for index in range(len(values))]
     plain: list[str] = []
@@ -57,6 +61,10 @@ def fits(watch: Watch, tensors: Sequence[torch.Tensor], values: Sequence[Any]) -
     compared: list[torch.Tensor] = []
     for name, value in zip(names, values, strict=True):
         plain += _tuples(name, value)
+    for name, value, default in zip(names, values, defaults, strict=False):
+        if any(isinstance(leaf, torch.Tensor) for _, leaf in leaves(name, default)):
+            constants[f"{name}_default"] = default
+            plain.append(f"{name} is {'' if value is default else 'not '}{name}_default")
     for name, value in (leaf for pair in zip(names, values, strict=True) for leaf in leaves(*pair)):
         if type(value) in PLAIN:
             if first.setdefault(id(value), name) == name:
@@ -69,6 +77,9 @@ def fits(watch: Watch, tensors: Sequence[torch.Tensor], values: Sequence[Any]) -
             then = f"then{len(constants)}"
             constants |= {then: value, f"{then}_type": type(value)}
             plain.append(f"type({name}) is {then}_type and {name} == {then}")
+            if type(value) is float and value == 0:
+                constants["copysign"] = math.copysign
+                plain.append(f"copysign(1.0, {name}) == {math.copysign(1.0, value)}")
     compared += tensors
     if any(tensor.requires_grad for tensor in compared):
         constants["grad_enabled"] = torch.is_grad_enabled

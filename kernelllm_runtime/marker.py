@@ -108,8 +108,9 @@ def triton_candidate(
         min_speedup: the smallest speedup over the configured baseline that is suggested; replaces the configured one.
         nonfinite: set to False if inputs are always finite, so that outputs for NaN and infinities need not
             match the original's.
-        unread: dotted names of plain attributes that ``forward`` does not read in the cases, such as the number of a layer.
-            Kernels then run whatever they are; it is an error if one is read.
+        unread: dotted names of whole numbers that ``forward`` does not read in the cases, such as the number of a layer.
+            Kernels then run whatever they are. It is an error if the original does not run without them, and kernels are
+            judged with other values of them.
         kernel: the dotted path of the adopted kernel module. The class then runs it inside the domain on
             which it was verified, and the original everywhere else.
 
@@ -132,8 +133,8 @@ def triton_candidate(
         )
     if isinstance(dtypes, str):
         raise TypeError(f"triton_candidate: `dtypes` must be a sequence of names, e.g. ({dtypes!r},).")
-    if isinstance(unread, str):
-        raise TypeError(f"triton_candidate: `unread` must be a sequence of names, e.g. ({unread!r},).")
+    if isinstance(unread, str) or not all(isinstance(name, str) for name in unread):
+        raise TypeError(f"triton_candidate: `unread` must be a sequence of names, not {unread!r}.")
     for name, bounds in (dims or {}).items():
         if not (isinstance(bounds, tuple) and len(bounds) == 2 and 1 <= bounds[0] <= bounds[1]):
             raise TypeError(

@@ -31,6 +31,7 @@ class Scope:
         parameters = list(inspect.signature(original).parameters.values())[1:]
         self.signature = inspect.Signature(parameters)
         self.names = tuple(each.name for each in parameters if each.kind not in VARIADIC)
+        self.defaults = tuple(each.default for each in parameters if each.kind not in VARIADIC)
         self.device_type = device_type()
         # Computed on demand; Dynamo cannot trace the lock in functools.cached_property.
         self._domains: tuple[Domain, ...] | None = None

@@ -57,6 +57,11 @@ class LiveTarget:
     _in_stage: InStage = field(default=unwatched, repr=False)
 
     @property
+    def unread(self) -> tuple[str, ...]:
+        """The attributes that ``forward`` does not read, as the marker says, by dotted name; whole numbers."""
+        return self.options.unread
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What its owner should know: the dimensions that its inputs do not follow."""
         free = [name for name, (low, high) in self.options.dims.items() if low < high]
@@ -295,12 +300,14 @@ def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
         if case.dtype == tried:
             with live._in_stage(RUNNING):
                 sizes = trial_sizes(module, case)
+                if options.unread:
+                    other = build.finished(live._construct(), tried, "cpu", options.training)
+                    call = None if sizes is None else live.inputs(case, 0, sizes)
+                    check_unread(other, options.unread, case, call, where)
                 if sizes is not None:
                     with recording(ran):
                         try_original(module, sizes, partial(live.inputs, case, 0), live.bind, where)
     meta = module.to("meta")  # frees its parameters before others are made
-    with live._in_stage(RUNNING):
-        check_unread(meta, options.unread, cases if options.unread else (), where)
     # Of another one: calling a module may change it.
     fresh = live._construct()
     pins = state(fresh.train(options.training), held[tried], ran, where)

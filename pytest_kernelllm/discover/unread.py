@@ -1,13 +1,11 @@
-"""Checks that ``forward`` does not read the attributes that a marker calls unread, so that kernels run whatever they are.
+"""Checks that ``forward`` runs without the attributes that a marker calls unread, so that kernels may run whatever they are.
 
-The original is called without data, at the sizes of each case and at the smallest ones. What it does then cannot depend on the
-values in its tensors, and all other values that it reads are part of the domain: so no call in the domain reads more.
+This finds what is read in a call. Whether results depend on them the judge finds out: every probe has other values of them.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,23 +13,23 @@ from torch import nn
 
 from pytest_kernelllm.core.arguments import nested
 from pytest_kernelllm.core.targets import Case
-from pytest_kernelllm.discover.attributes import is_scalar
-from pytest_kernelllm.discover.calls import seeded
+from pytest_kernelllm.discover.calls import Call, seeded
 from pytest_kernelllm.discover.errors import TargetError, in_one_line
 from pytest_kernelllm.discover.work import empty_inputs
 
 
-def check_unread(module: nn.Module, names: Sequence[str], cases: Sequence[Case], where: str) -> None:
-    """Calls the original without data and watches the attributes.
+def check_unread(module: nn.Module, names: Sequence[str], case: Case, call: Call | None, where: str) -> None:
+    """Calls the original without the attributes.
 
     Args:
-        module: the original on the meta device; left as it was, except for what a call changes.
+        module: a module that was not called yet, in the case's dtype; the attributes are removed.
         names: dotted names of the attributes.
-        cases: the cases of the target.
+        case: a case.
+        call: inputs, of sizes that take little time; None: the original is called on the meta device, without data.
         where: names the target in messages.
 
     Raises:
-        TargetError: an attribute does not exist, is no plain value, or is read; or the original does not run without data.
+        TargetError: an attribute is no whole number of the module, or the original fails without it.
     """
     for name in names:
         owner, _, attribute = name.rpartition(".")
@@ -39,46 +37,23 @@ def check_unread(module: nn.Module, names: Sequence[str], cases: Sequence[Case],
             held = vars(module.get_submodule(owner))
         except AttributeError:
             held = {}
-        if attribute not in held or not is_scalar(held[attribute]):
-            raise TargetError(f"{where}: unread names {name!r}, which is no plain attribute of the module.")
-    for case in cases:
-        for sizes in (case.sizes, {name: low for name, (low, _) in case.domain.dims.items()}):
-            read: set[str] = set()
-            try:
-                with _watched(module, names, read), seeded(0, "meta"), torch.no_grad():
-                    module(**nested(empty_inputs(case, sizes)))
-            except Exception as error:  # the user's code may raise anything
-                text = f"{where}: whether it reads {', '.join(names)} cannot be told, because it does not run without data"
-                raise TargetError(f"{text}: {in_one_line(error)}; take unread= out of the marker.") from error
-            if read:
-                raise TargetError(
-                    f"{where}: forward reads {', '.join(sorted(read))}; take it out of the marker's unread=."
-                )
-
-
-@contextlib.contextmanager
-def _watched(module: nn.Module, names: Sequence[str], read: set[str]) -> Iterator[None]:
-    """Adds to ``read`` which of the attributes are read inside the block."""
-    parts: dict[str, dict[str, str]] = {}
-    for name in names:
-        owner, _, attribute = name.rpartition(".")
-        parts.setdefault(owner, {})[attribute] = name
-    classes = {owner: type(module.get_submodule(owner)) for owner in parts}
-    try:
-        for owner, watched in parts.items():
-            object.__setattr__(
-                module.get_submodule(owner), "__class__", _watching(classes[owner], watched, read)
+        if type(held.get(attribute)) is not int:
+            raise TargetError(
+                f"{where}: unread names {name!r}, which is no attribute of the module that is a whole number."
             )
-        yield
-    finally:
-        for owner, cls in classes.items():
-            object.__setattr__(module.get_submodule(owner), "__class__", cls)
+        del held[attribute]
+    try:
+        if call is None:
+            _run(module.to("meta"), (), nested(empty_inputs(case, case.sizes)), "meta")
+        else:
+            _run(module, call.args, call.kwargs, "cpu")
+    except (Exception, SystemExit) as error:  # the user's code may raise anything
+        listed = ", ".join(names)
+        raise TargetError(
+            f"{where}: forward reads {listed}, or fails without it: {in_one_line(error)}; take it out of the marker's unread=."
+        ) from error
 
 
-def _watching(cls: type[nn.Module], watched: dict[str, str], read: set[str]) -> type[nn.Module]:
-    def get(self: Any, name: str) -> Any:
-        if name in watched:
-            read.add(watched[name])
-        return cls.__getattribute__(self, name)
-
-    return type(cls.__name__, (cls,), {"__getattribute__": get, "__module__": cls.__module__})
+def _run(module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any], device: str) -> None:
+    with seeded(0, device), torch.no_grad():
+        module(*args, **kwargs)

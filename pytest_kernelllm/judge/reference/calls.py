@@ -150,6 +150,14 @@ def perturb(module: nn.Module, seed: int) -> nn.Module:
     return module
 
 
+def renumber(module: nn.Module, names: Sequence[str], seed: int) -> None:
+    """Changes whole numbers among a module's attributes, in place, so that a kernel is wrong if results depend on them."""
+    for name in names:
+        owner, _, attribute = name.rpartition(".")
+        part = module.get_submodule(owner)
+        setattr(part, attribute, getattr(part, attribute) + 1 + seed % 5)
+
+
 def count_on(module: nn.Module, names: Collection[str], seed: int) -> None:
     """Raises the integer buffers with these names a little, in place, so that a kernel that sets them to 1 is wrong."""
     for name, buffer in module.named_buffers():

@@ -140,6 +140,7 @@ class Originals:
             while few and self._modules:
                 self._modules.popitem()
             module = calls.perturb(self._fresh(case), seed)
+            calls.renumber(module, self.subject.unread, seed)
             pinned = case.domain.attributes
             calls.count_on(module, [name for name in pinned if f"value:{name}" not in pinned], seed)
             if probe.normalized:

@@ -14,6 +14,10 @@ class Subject(Protocol):
     """What the judge needs to know of a target; ``discover.live.LiveTarget`` implements it."""
 
     @property
+    def unread(self) -> tuple[str, ...]:
+        """Attributes on which nothing may depend, by dotted name; whole numbers."""
+
+    @property
     def cases(self) -> tuple[Case, ...]:
         """All cases of the target."""
 

@@ -72,16 +72,14 @@ def get_inputs(live: LiveTarget, case: Case, sources: Sources) -> Function:
     writer = ExpressionWriter()
     try:
         body, result, module = _source(make, case, sources, writer)
+        returned = _Arrangement(live, case, call, names, writer).returned(made, result)
     except NotPortable:
         sample = nested(live.bind(live.inputs(case, 0, small_sizes(case))))
         items = [_synthetic(case, name, sample.get(name, _default(live, name)), writer) for name in names]
         return Function(
             without_parameters("get_inputs", [ast.Return(ast.List(items, ast.Load()))]), {}, writer.names
         )
-    arrangement = _Arrangement(live, case, call, names, writer)
-    return Function(
-        without_parameters("get_inputs", [*body, *arrangement.returned(made, result)]), module, writer.names
-    )
+    return Function(without_parameters("get_inputs", [*body, *returned]), module, writer.names)
 
 
 def _made(make: Any, case: Case) -> Any:
@@ -210,6 +208,8 @@ class _Arrangement:
         if not self._needs_cast(value):
             return item
         if isinstance(value, tuple):
+            if any(isinstance(part, tuple) for part in value):
+                raise NotPortable("tuples in tuples")
             return _call("tuple", self._each_cast(item, all(map(self._needs_cast, value))))
         return ast.Call(ast.Attribute(item, "to", ast.Load()), [self._dtype()], [])
 

@@ -36,6 +36,8 @@ class Activated(nn.Module):
 
 
 class Target:
+    unread = ()
+
     def __init__(self, module):
         self.module = module
         self.cases = (Case("default", None, Domain({}, {}), {"n": 6}),)

@@ -26,6 +26,8 @@ POLICY = Policy()
 class Target:
     """A subject made of a class and a function that draws its inputs."""
 
+    unread = ()
+
     def __init__(self, build, inputs):
         self.made, self.draw, self.built = build, inputs, 0
         self.cases = (Case("default", None, Domain({}, {}), {"n": 6}),)

@@ -33,6 +33,8 @@ from pytest_kernelllm.judge.reference.weights import (
 class Target:
     """A subject made of a module's constructor and a function that draws its inputs."""
 
+    unread = ()
+
     def __init__(self, build, inputs):
         self.made, self.draw = build, inputs
         self.cases = (Case("default", None, Domain({}, {}), {}),)
