@@ -496,7 +496,7 @@ MISTAKES = {
     ),
     "an empty tuple": (
         small(IDENTITY, inputs="lambda: ((),)"),
-        r"the argument `x` is a tuple; forward's arguments must be tensors",
+        r"the argument `x` is an empty tuple; forward's arguments must be tensors",
     ),
     "unknown dimension": (
         small(IDENTITY, dims="{'btach': (1, 2)}"),
