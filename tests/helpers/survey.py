@@ -43,7 +43,7 @@ SENTENCES = {
 """By id, the generator's whole sentence. Every other module gets a candidate."""
 
 USUAL = "Inductor's fusion, its usual block sizes"
-PRODUCTS = "matrix products and convolutions as kernels"
+PRODUCTS = "float32 products on tensor cores"
 NOTES = {
     "from_torch.py::Linear": PRODUCTS,
     "from_transformers.py::BertSelfAttention": PRODUCTS,
