@@ -4,11 +4,11 @@
     python benchmarks/optimize.py --model convnext --batch 32
 
 Marks the model's modules (LlamaRMSNorm, LlamaMLP and whole LlamaDecoderLayers, or ConvNextLayer and ConvNextLayerNorm in each
-width), has kernels for
-them written and judged here (``--generator``, ``--samples``), and times one forward pass of the whole model without cache: alone,
-inside ``torch.compile``'s graph, and as CUDA graphs. Kernels are placed by ``optimize_model``'s own measurement at these calls. All
-ways share the same weights. A ratio is taken in each round, which runs every way once in random order; printed is the rounds'
-geometric mean with Student's 95 % interval, and the GPU's time by class of module, before and after. Needs a GPU.
+width), has kernels for them written and judged here (``--generator``, ``--samples``), and times one forward pass of the whole
+model without cache: alone, inside ``torch.compile``'s graph, and as CUDA graphs. Kernels are placed by ``optimize_model``'s own
+measurement at these calls. All ways share the same weights. A ratio is taken in each round, which runs every way once in random
+order; printed is the rounds' geometric mean with Student's 95 % interval, and the GPU's time by class of module, before and after.
+Needs a GPU.
 """
 
 from __future__ import annotations

@@ -82,8 +82,11 @@ class Traced:
 
 
 def _tensors(module: nn.Module, values: Sequence[Any]) -> list[torch.Tensor]:
-    given = [value for value in all_leaves(values) if isinstance(value, torch.Tensor)]
-    return [*module.parameters(), *module.buffers(), *given]
+    return [*module.parameters(), *module.buffers(), *_given(values)]
+
+
+def _given(values: Sequence[Any]) -> list[torch.Tensor]:
+    return [value for value in all_leaves(values) if isinstance(value, torch.Tensor)]
 
 
 def _negated(tensor: torch.Tensor) -> bool:
@@ -92,8 +95,5 @@ def _negated(tensor: torch.Tensor) -> bool:
 
 
 def _wants_grad(module: nn.Module, values: Sequence[Any]) -> bool:
-    tensors = [
-        *module.parameters(),
-        *(value for value in all_leaves(values) if isinstance(value, torch.Tensor)),
-    ]
+    tensors = [*module.parameters(), *_given(values)]
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)

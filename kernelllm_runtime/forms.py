@@ -39,7 +39,7 @@ def never(*_: Any) -> bool:
 
 
 def fits(
-    watch: Watch, tensors: Sequence[torch.Tensor], values: Sequence[Any], defaults: Sequence[Any] = ()
+    watch: Watch, tensors: Sequence[torch.Tensor], values: Sequence[Any], defaults: Sequence[Any]
 ) -> Callable[..., bool]:
     """Returns a function that decides whether another call of a module has the same form as this one.
 
@@ -61,7 +61,7 @@ def fits(
     compared: list[torch.Tensor] = []
     for name, value in zip(names, values, strict=True):
         plain += _tuples(name, value)
-    for name, value, default in zip(names, values, defaults, strict=False):
+    for name, value, default in zip(names, values, defaults, strict=True):
         if any(isinstance(leaf, torch.Tensor) for _, leaf in leaves(name, default)):
             constants[f"{name}_default"] = default
             plain.append(f"{name} is {'' if value is default else 'not '}{name}_default")

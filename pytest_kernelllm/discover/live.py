@@ -18,7 +18,6 @@ from kernelllm_runtime.leaves import leaves
 from kernelllm_runtime.marker import MARKS_ATTRIBUTE, OPTIONS_ATTRIBUTE, Options
 from kernelllm_runtime.source.marks import find_marks, kernelbench_mark
 from kernelllm_runtime.source.resolve import ProjectSources
-from pytest_kernelllm.core.arguments import nested
 from pytest_kernelllm.core.parts import Parts, parts_of
 from pytest_kernelllm.core.stages import BUILDING, DRAWING, IMPORTING, RUNNING, InStage, unwatched
 from pytest_kernelllm.core.syntax import Chain
@@ -29,11 +28,11 @@ from pytest_kernelllm.discover.calls import Call, as_call, placed, seeded
 from pytest_kernelllm.discover.cases import Sizes, layout, used_dims
 from pytest_kernelllm.discover.errors import TargetError, in_one_line
 from pytest_kernelllm.discover.importing import import_file
-from pytest_kernelllm.discover.reach import dims_within_32_bits
+from pytest_kernelllm.discover.reach import dims_within_32_bits, output_elements
 from pytest_kernelllm.discover.state import recording, state
 from pytest_kernelllm.discover.trial import try_original
 from pytest_kernelllm.discover.unread import check_unread
-from pytest_kernelllm.discover.work import empty_inputs, trial_sizes
+from pytest_kernelllm.discover.work import trial_sizes
 
 __all__ = ["Call", "LiveTarget", "TargetError", "load_target"]
 
@@ -322,20 +321,8 @@ def _pinned(case: Case, pins: Mapping[str, str]) -> Case:
 
 def _within_reach(module: nn.Module, case: Case) -> Case:
     return replace(
-        case, dims_within_32_bits=dims_within_32_bits(case, partial(_output_elements, module, case))
+        case, dims_within_32_bits=dims_within_32_bits(case, partial(output_elements, module, case))
     )
-
-
-def _output_elements(module: nn.Module, case: Case, sizes: Sizes) -> int | None:
-    """Returns the elements of the original's largest output, from a run without data; None where that fails."""
-    try:
-        with seeded(0, "meta"), torch.no_grad():
-            outputs = tree_leaves(module(**nested(empty_inputs(case, sizes))))
-    except Exception:  # much of what runs on data does not run without
-        return None
-    if not all(isinstance(each, torch.Tensor | int | float | None) for each in outputs):
-        return None  # an object that may hold tensors
-    return max((each.numel() for each in outputs if isinstance(each, torch.Tensor)), default=0)
 
 
 def _probe(live: LiveTarget, make: Callable[..., Any]) -> Callable[[Sizes], dict[str, Any]]:

@@ -5,8 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
+from pytest_kernelllm.core.arguments import nested
 from pytest_kernelllm.core.offsets import WITHIN_32_BITS
 from pytest_kernelllm.core.targets import Case, TensorSpec
+from pytest_kernelllm.discover.calls import seeded
+from pytest_kernelllm.discover.work import empty_inputs
 
 Ranges = dict[str, tuple[int, int]]
 
@@ -49,3 +56,15 @@ def _input_elements(case: Case, sizes: Mapping[str, int]) -> int:
     return max(
         (math.prod(sizes[d] if isinstance(d, str) else d for d in spec.shape) for spec in specs), default=1
     )
+
+
+def output_elements(module: nn.Module, case: Case, sizes: dict[str, int]) -> int | None:
+    """Returns the elements of the original's largest output, from a run without data; None where that fails."""
+    try:
+        with seeded(0, "meta"), torch.no_grad():
+            outputs = tree_leaves(module(**nested(empty_inputs(case, sizes))))
+    except Exception:  # much of what runs on data does not run without
+        return None
+    if not all(isinstance(each, torch.Tensor | int | float | None) for each in outputs):
+        return None  # an object that may hold tensors
+    return max((each.numel() for each in outputs if isinstance(each, torch.Tensor)), default=0)

@@ -129,7 +129,7 @@ def _completion(tracers: Sequence[CaseTracer], variant: Variant, index: int) -> 
 def _section(tracer: CaseTracer, variant: Variant) -> Section:
     """Compiles a case in a variant, or with all its products as kernels where the variant would leave it none."""
     section = tracer.section(variant)
-    if variant.only in (FLOAT32_PRODUCTS, LARGE_PRODUCTS) and _JIT not in section.source:
+    if BLOCKS in variant.config and _JIT not in section.source:
         return tracer.section(TEMPLATES)
     return section
 
@@ -209,8 +209,9 @@ class CaseTracer:
                 raise
             self.for_some_sizes.add(_program(variant))
             return self._at_own_sizes.section(variant)
-        split = variant.only in (FLOAT32_PRODUCTS, LARGE_PRODUCTS)
-        source, scalars = on_tensor_cores(free.source) if split else free.source, free.scalars
+        source, scalars = free.source, free.scalars
+        if BLOCKS in variant.config:
+            source = on_tensor_cores(source)
         pinned = {k: v for k, v in self.case.domain.attributes.items() if f"self.{k}" not in scalars.values()}
         case = dataclasses.replace(self.case, domain=dataclasses.replace(self.case.domain, attributes=pinned))
         exported = self.exports[""]
@@ -303,11 +304,9 @@ def _launches(lowered: Lowered, variant: Variant) -> dict[str, dict[str, int]]:
         for name, options in lowered.configurations.items()
         if options
     }
-    wanted = variant.config.get(BLOCKS)
-    found = blocks(lowered.source) if wanted else {}
+    measured = {name for name, shape in blocks(lowered.source).items() if shape == variant.config.get(BLOCKS)}
     usual = {
-        name: {**launch, **(variant.template if wanted and found.get(name) == wanted else {})}
-        for name, launch in chosen.items()
+        name: {**launch, **(variant.template if name in measured else {})} for name, launch in chosen.items()
     }
     return {**usual, **long_rows(lowered.source, variant.again)} if variant.again else usual
 

@@ -22,6 +22,7 @@ _MANY = 8
 """Values read for an element, as in pooling, from which on few elements a thread are faster: on an H200 they were in all
 seven of KernelBench's problems with such kernels, by 7 to 47 %."""
 _TEMPLATE = ("num_warps", "num_stages")
+"""How a template's kernel is launched."""
 _LONGEST = 1 << 15
 """Elements of the longest row that a block may hold, as in Inductor."""
 
