@@ -6,8 +6,7 @@ import torch
 
 
 def seed_torch(seed: int) -> None:
-    """Does what ``torch.manual_seed`` does, which without a GPU spends its time on notes for later about GPUs."""
-    if torch.accelerator.is_available():
-        torch.manual_seed(seed)
-    else:
-        torch.default_generator.manual_seed(seed)
+    """Does what ``torch.manual_seed`` does for the CPU and CUDA, which else spends its time on notes for other devices."""
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(seed)

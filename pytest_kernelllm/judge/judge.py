@@ -79,7 +79,7 @@ class Criteria:
 
 
 class Judge:
-    """Judges candidates in one environment. Thread-safe; starts its processes on first use."""
+    """Judges candidates in one environment, one after the other; starts its processes on first use."""
 
     def __init__(
         self,
@@ -112,6 +112,7 @@ class Judge:
         self.rules = tuple(rule for rule in rules if rule.device in ("any", self.device.type))
         self._seed = secrets.randbelow(1 << 30)
         self._timer = Timer(gpu_uuid, self._seed)
+        self._closing = contextlib.ExitStack()
         self._leases: Leases | None = None
         cpu = torch.device("cpu")
         if self.device.type == "cuda":
@@ -136,10 +137,15 @@ class Judge:
     def __enter__(self) -> Judge:
         """Starts the fork servers in the background."""
         start_together(self._servers)
+        if self.device.type == "cuda":
+            from pytest_kernelllm.judge.shared.compiling import compile_in  # imports Triton
+
+            self._closing.callback(compile_in(self._timer.compiling))
         return self
 
     def __exit__(self, *exc: object) -> None:
         """Ends the fork servers and all workers."""
+        self._closing.close()
         for server in self._servers:
             server.close()
 

@@ -139,9 +139,14 @@ def most(calls: Iterable[CallBytes]) -> CallBytes:
     return CallBytes(**numbers | {"rows": all(c.rows for c in each)})
 
 
+def cached_bytes() -> int:
+    """Bytes of GPU memory that PyTorch keeps for this process, and no tensor uses."""
+    return torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+
+
 def release_cache(kept: int) -> None:
     """Gives cached GPU memory back to the others, where it is more than ``kept`` bytes."""
-    if torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > kept:
+    if cached_bytes() > kept:
         torch.cuda.empty_cache()
 
 
@@ -173,8 +178,9 @@ def make_room(needed: int, kept: int) -> None:
         needed: bytes of the next probe.
         kept: bytes that may stay cached.
     """
-    if torch.cuda.mem_get_info()[0] < SPARE + ROOM * needed:
-        release_cache(kept)  # only then: it waits for the GPU
+    # In this order: the driver takes a millisecond to answer where many processes use the GPU, and to free memory waits for it.
+    if cached_bytes() > kept and torch.cuda.mem_get_info()[0] < SPARE + ROOM * needed:
+        release_cache(kept)
 
 
 def is_scarce(needed: int, allowed: int | None) -> bool:

@@ -34,7 +34,7 @@ PUBLIC_SEED = 1
 
 
 class Timer:
-    """Times cases on one GPU. Thread-safe: a thread holds the GPU alone while it times."""
+    """Times cases on one GPU, which it holds alone meanwhile. For one thread at a time."""
 
     def __init__(self, gpu_uuid: str, seed: int) -> None:
         """``gpu_uuid`` names the GPU's lock; ``seed`` is the judge's secret first seed."""
@@ -70,6 +70,14 @@ class Timer:
         finally:
             with durations.part(WAITING):
                 hold.acquire()
+
+    @contextlib.contextmanager
+    def compiling(self) -> Iterator[None]:
+        """A context in which Triton compiles a kernel of the judge's own, which takes a second: meanwhile others may time."""
+        if self._holds.shared is not None and not torch.cuda.is_current_stream_capturing():
+            torch.cuda.synchronize()  # or they would time beside what was launched before
+        with self.released(Durations()):
+            yield
 
     def time(
         self,

@@ -20,7 +20,7 @@ from pytest_kernelllm.pool.ray.engine import RayEngine, with_gpu_of
 
 PROCESS = "pytest_kernelllm.pool.judging_process"
 
-PER_GPU = 6
+PER_GPU = 8
 """Judging processes for each GPU at most, or in all without one: while one prepares inputs, another's kernel runs or compiles."""
 
 MEMORY = 8 << 30

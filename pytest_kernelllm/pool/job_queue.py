@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
+from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
 PATIENT = 2
@@ -39,8 +40,10 @@ class JobQueue(Generic[T]):
         self._begun: dict[str, deque[T]] = {}
         self._known: set[str] = set()
         """Groups that some process has begun, with or without jobs left."""
+        self._free = 0
+        """How many wait for a job."""
         self._waiting: Counter[str] = Counter()
-        """How many wait for a job, by the group of their last one."""
+        """How many of them keep each group."""
         self._held: Counter[str] = Counter()
         """How many do a job, by its group."""
         self._coming = 0
@@ -61,7 +64,7 @@ class JobQueue(Generic[T]):
         """Returns whether those who take jobs are too few."""
         with self._changed:
             needed = sum(map(self._needed, [*self._new, *self._begun]))
-            return needed > self._waiting.total() + self._coming
+            return needed > self._free + self._coming
 
     def prefer(self, group: str) -> None:
         """Prefers a group from now on: other groups' jobs that can wait leave one slot free for its jobs."""
@@ -74,29 +77,34 @@ class JobQueue(Generic[T]):
         with self._changed:
             self._coming += 1
 
-    def take(self, group: str | None) -> T | None:
-        """Waits for the next job for a process whose last one was of ``group``; None once the queue is closed.
+    def take(self, groups: Sequence[str] | None) -> T | None:
+        """Waits for a process's next job; None once the queue is closed.
 
-        One of the preferred group, if nobody does its jobs; else of the same group; else of a group that no process has begun; else
-        of the group with most jobs left, unless a process whose last job was of that group is free.
+        One of the preferred group, if nobody does its jobs; else of a group that the process keeps; else of one that no process
+        has begun; else of the group with most jobs left, unless a process that keeps that group is free.
+
+        Args:
+            groups: what the process keeps prepared, the group of its last job first; None before its first job.
         """
         with self._changed:
-            if group is None:
+            if groups is None:
                 self._coming -= 1
-                group = ""
-            else:
-                self._held[group] -= 1
-            self._waiting[group] += 1
+                groups = ()
+            elif groups:
+                self._held[groups[0]] -= 1
+            self._free += 1
+            self._waiting.update(groups)
             self._changed.notify_all()
             try:
                 while not self._closed:
-                    if (job := self._next(group)) is not None:
+                    if (job := self._next(groups)) is not None:
                         self._held[job.group] += 1
                         return job
                     self._changed.wait()
                 return None
             finally:
-                self._waiting[group] -= 1
+                self._free -= 1
+                self._waiting.subtract(groups)
                 self._changed.notify_all()
 
     def put_back(self, job: T) -> bool:
@@ -135,22 +143,25 @@ class JobQueue(Generic[T]):
     def _needed(self, group: str) -> int:
         """How many more should take jobs of a group."""
         left = len(self._begun.get(group) or self._new[group])
-        return max(left - PATIENT, 0 if self._held[group] or self._waiting[group] else 1)
+        return max(left - PATIENT, 0 if self._held[group] else 1)
 
-    def _next(self, group: str) -> T | None:
+    def _next(self, groups: Sequence[str]) -> T | None:
         begun = [name for name in self._begun if self._open(self._begun[name][0])]
         new = [name for name in self._new if self._open(self._new[name][0])]
+        kept = [name for name in groups if name in begun]
+        others = [name for name in begun if not self._waiting[name]]
         first = self._preferred
-        if first in (*begun, *new) and not (self._held[first] or self._waiting[first]):
+        elsewhere = self._held[first] or self._waiting[first] > (first in groups)
+        if first in (*begun, *new) and not elsewhere:
             group = first
-        elif group not in begun:
-            others = [name for name in begun if not self._waiting[name]]
-            if new:
-                group = new[0]
-            elif others:
-                group = max(others, key=lambda name: (name == first, len(self._begun[name])))
-            else:
-                return None
+        elif kept:
+            group = kept[0]
+        elif new:
+            group = new[0]
+        elif others:
+            group = max(others, key=lambda name: (name == first, len(self._begun[name])))
+        else:
+            return None
         if group in self._new:
             self._known.add(group)
             self._begun[group] = self._new.pop(group)

@@ -9,6 +9,9 @@ from typing import Any, Protocol, Self
 
 from pytest_kernelllm.pool.pool_process import Reply, StageOverdue
 
+KEPT_GROUPS = 3
+"""Groups that a process keeps prepared: those of its last jobs."""
+
 
 @dataclass(frozen=True)
 class PoolJob:
@@ -17,7 +20,7 @@ class PoolJob:
     name: str
     """For the caller."""
     group: str
-    """Jobs of one group go to the same process while another process has something else to do."""
+    """Jobs of one group go to a process that keeps it, while another process has something else to do."""
     request: dict[str, Any]
     """The message to the process."""
     can_wait: bool = False
@@ -42,6 +45,11 @@ class Task:
     def can_wait(self) -> bool:
         """``PoolJob.can_wait``"""
         return self.job.can_wait
+
+
+def kept_after(task: Task, groups: Sequence[str] | None) -> Sequence[str]:
+    """Returns what a process keeps after a task, the task's group first; ``groups`` is what it kept before."""
+    return [*dict.fromkeys((task.group, *(groups or ())))][:KEPT_GROUPS]
 
 
 class ProcessLost(Exception):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pytest_kernelllm.judge.shared.channel import ChannelClosed, ChannelError
 from pytest_kernelllm.pool.job_queue import JobQueue
-from pytest_kernelllm.pool.jobs import CannotStart, PoolFailed, PoolJob, ProcessLost, Task
+from pytest_kernelllm.pool.jobs import CannotStart, PoolFailed, PoolJob, ProcessLost, Task, kept_after
 from pytest_kernelllm.pool.pool_process import UNFIT, PoolProcess, Reply, Slot, StageOverdue
 
 STARTS, RESTARTS = 2, 6
@@ -35,9 +35,9 @@ class SlotRunner:
 
     def work(self, tasks: JobQueue[Task], give_up: Callable[[Task | None, str], None]) -> None:
         """Does jobs until the queue is closed, or no process starts any more."""
-        group = None
-        while (task := tasks.take(group)) is not None:
-            group = task.group
+        groups: Sequence[str] | None = None
+        while (task := tasks.take(groups)) is not None:
+            before = self._process
             try:
                 task.future.set_result(self.do(task.job))
             except (ProcessLost, StageOverdue) as failure:
@@ -48,6 +48,7 @@ class SlotRunner:
             except Exception as error:  # whoever waits must get it
                 task.future.set_exception(PoolFailed(f"The pool failed: {type(error).__name__}: {error}"))
                 self._end()  # it may still send a reply, which would be taken for the next job's
+            groups = kept_after(task, groups if self._process is before else None)
         self._end()
 
     def close(self) -> None:

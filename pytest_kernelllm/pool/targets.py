@@ -15,6 +15,7 @@ from pytest_kernelllm.core.stages import InStage, unwatched
 from pytest_kernelllm.discover.live import LiveTarget, TargetError, load_target
 from pytest_kernelllm.generate.render.errors import RenderError, unexpected
 from pytest_kernelllm.generate.render.render import render
+from pytest_kernelllm.pool.jobs import KEPT_GROUPS
 from pytest_kernelllm.pool.messages import (
     ErrorReply,
     PrepareReply,
@@ -23,9 +24,6 @@ from pytest_kernelllm.pool.messages import (
     Request,
     unpacked,
 )
-
-KEPT_TARGETS = 3
-"""Targets that are kept for the next request."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class TargetLoader:
     def live(self, request: Request) -> LiveTarget | str:
         """Returns the target, ready to be called; or the sentence that says why not."""
         if request.reference not in self._loaded:
-            while len(self._loaded) >= KEPT_TARGETS:
+            while len(self._loaded) >= KEPT_GROUPS:
                 self._loaded.popitem(last=False)
             sys.path[:] = self._path
             before, known = _global_settings(), set(sys.modules)

@@ -8,7 +8,7 @@ import pytest
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.records import Environment
 from pytest_kernelllm.judge.environment import Gpu
-from pytest_kernelllm.pool.engine import slots, xdist_worker
+from pytest_kernelllm.pool.engine import PER_GPU, slots, xdist_worker
 
 GPUS = [Gpu("H200", "570", "sm_90", f"GPU-{n}", 140 << 30) for n in range(4)]
 CUDA = Environment("cuda", "H200", "570", "sm_90")
@@ -25,13 +25,13 @@ def places(chosen):
 
 def test_one_run_has_six_on_each_gpu():
     counted = Counter(places(slots(Settings(), CUDA, GPUS)))
-    assert counted == {gpu.uuid: 6 for gpu in GPUS}
+    assert counted == {gpu.uuid: PER_GPU for gpu in GPUS}
 
 
 @pytest.mark.parametrize("workers", [2, 3, 4, 5, 24])
 def test_workers_of_xdist_divide_them(workers):
     each = [places(slots(Settings(), CUDA, GPUS, worker=n, workers=workers)) for n in range(workers)]
-    assert Counter(uuid for part in each for uuid in part) == {gpu.uuid: 6 for gpu in GPUS}
+    assert Counter(uuid for part in each for uuid in part) == {gpu.uuid: PER_GPU for gpu in GPUS}
     assert max(map(len, each)) - min(map(len, each)) <= 1
 
 

@@ -12,7 +12,7 @@ from waiting import wait_until
 
 from pytest_kernelllm.pool import pool_process
 from pytest_kernelllm.pool.job_queue import JobQueue
-from pytest_kernelllm.pool.jobs import PoolFailed, PoolJob, ProcessLost
+from pytest_kernelllm.pool.jobs import PoolFailed, PoolJob, ProcessLost, Task, kept_after
 from pytest_kernelllm.pool.pool import Pool, ProcessPool
 from pytest_kernelllm.pool.pool_process import Slot, StageOverdue
 from pytest_kernelllm.pool.slot_runner import SlotRunner
@@ -206,22 +206,37 @@ def filled(jobs, slots=1):
 
 def test_a_queue_keeps_to_a_group_then_begins_another_then_helps():
     left = filled(PoolJob(name, name[0], {}) for name in ("a1", "a2", "a3", "b1", "b2", "b3", "b4"))
-    assert [left.take("").name, left.take("a").name] == ["a1", "a2"]
-    assert left.take("").name == "b1"  # untouched, although a has some left
-    assert left.take("c").name == "b2"  # nothing untouched: helps where most is left
-    assert [left.take("a").name, left.take("a").name] == ["a3", "b3"]
+    assert [left.take(()).name, left.take(("a",)).name] == ["a1", "a2"]
+    assert left.take(()).name == "b1"  # untouched, although a has some left
+    assert left.take(("c",)).name == "b2"  # nothing untouched: helps where most is left
+    assert [left.take(("a",)).name, left.take(("a",)).name] == ["a3", "b3"]
     assert [job.name for job in left.close()] == ["b4"]
-    assert left.take("b") is None
+    assert left.take(("b",)) is None
 
 
-def test_a_job_waits_for_the_free_process_that_did_its_group_before():
+def test_a_process_comes_back_to_what_it_keeps_before_it_begins_another_group():
+    left = filled(PoolJob(name, name[0], {}) for name in ("a1", "b1", "a2", "c1", "b2"))
+    assert [left.take(()).name, left.take(("a",)).name] == ["a1", "a2"]
+    assert left.take(("a",)).name == "b1"
+    assert left.take(("x", "a", "b")).name == "b2"
+    assert left.take(("b", "a")).name == "c1"
+
+
+def test_a_process_keeps_the_groups_of_its_last_jobs():
+    kept = None
+    for group in "abacd":
+        kept = kept_after(Task(PoolJob(group, group, {})), kept)
+    assert kept == ["d", "c", "a"]
+
+
+def test_a_job_waits_for_the_free_process_that_keeps_its_group():
     left = filled([PoolJob("a1", "a", {}), PoolJob("b1", "b", {})])
     taken = queue.SimpleQueue()
 
     def work():
-        group = ""
-        while (job := left.take(group)) is not None:
-            group = job.group
+        groups = ()
+        while (job := left.take(groups)) is not None:
+            groups = (job.group,)
             taken.put((threading.get_ident(), job.group))
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(2)]
@@ -229,7 +244,7 @@ def test_a_job_waits_for_the_free_process_that_did_its_group_before():
         thread.start()
     done = {taken.get(), taken.get()}
     for group in "abbaab" if len({ident for ident, _ in done}) == 2 else "":
-        wait_until(lambda: left._waiting.total() == 2)
+        wait_until(lambda: left._free == 2)
         left.put(PoolJob("next", group, {}))
         assert taken.get() in done
     left.close()
@@ -248,14 +263,14 @@ def test_jobs_ahead_leave_one_slot_to_the_preferred_group():
     taken = queue.SimpleQueue()
 
     def work():
-        group = None
-        while (job := left.take(group)) is not None:
-            group = job.group
+        groups = None
+        while (job := left.take(groups)) is not None:
+            groups = (job.group,)
             taken.put(job.name)
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
-    wait_until(lambda: left._waiting.total() == 1)
+    wait_until(lambda: left._free == 1)
     assert taken.empty()  # b2 would take the last slot
     left.put(ahead("a1"))
     assert taken.get() == "a1"
@@ -275,8 +290,25 @@ def test_the_preferred_group_comes_first_where_nobody_does_it():
     left = filled(map(ahead, ("b1", "b2", "c1", "a1", "a2")), slots=4)
     left.prefer("a")
     assert left.take(None).name == "a1"
-    assert [left.take(None).name, left.take("b").name, left.take("b").name] == ["b1", "b2", "c1"]
-    assert left.take("a").name == "a2"
+    assert [left.take(None).name, left.take(("b",)).name, left.take(("b",)).name] == ["b1", "b2", "c1"]
+    assert left.take(("a",)).name == "a2"
+
+
+def test_the_preferred_group_comes_first_although_a_process_keeps_it_beside_others():
+    left = filled(PoolJob(name, name[0], {}) for name in ("b1", "b2", "a1"))
+    left.prefer("a")
+    assert left.take(("b", "a")).name == "a1"
+
+
+def test_one_free_process_that_keeps_three_groups_does_not_count_for_each_of_them():
+    left = JobQueue(8)
+    thread = threading.Thread(target=left.take, args=(("a", "b", "c"),), daemon=True)
+    thread.start()
+    wait_until(lambda: left._free == 1)
+    assert not left.put(PoolJob("a1", "a", {}))
+    thread.join()
+    assert [left.put(PoolJob(name, name, {})) for name in ("b", "c")] == [True, True]
+    left.close()
 
 
 def test_a_queue_gives_every_job_once_to_many_at_a_time():
@@ -285,9 +317,9 @@ def test_a_queue_gives_every_job_once_to_many_at_a_time():
     taken = queue.SimpleQueue()
 
     def work():
-        group = ""
-        while (job := left.take(group)) is not None:
-            group = job.group
+        groups = ()
+        while (job := left.take(groups)) is not None:
+            groups = (job.group,)
             taken.put(job.name)
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(8)]

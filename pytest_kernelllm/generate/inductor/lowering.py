@@ -107,7 +107,9 @@ def compiler(traced: torch.fx.GraphModule, gpu: Gpu, variant: Variant) -> Iterat
 
 
 def _inputs(graph: torch.fx.GraphModule) -> list[Any]:
-    return [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
+    values = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
+    # PyTorch 2.11 refuses True and False; what they decide was decided when the module was traced.
+    return [int(value) if isinstance(value, bool) else value for value in values]
 
 
 def _views_only(graph: torch.fx.GraphModule) -> str:

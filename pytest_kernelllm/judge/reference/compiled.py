@@ -100,30 +100,44 @@ class _Inductor:
 
     def __init__(self, sharing: Sharing) -> None:
         self._sharing = sharing
-        self._held = contextlib.ExitStack()
-        self._calling = False
+        self._held: contextlib.ExitStack | None = None
+        """What holds the GPU, while it is held."""
+        self._caller: int | None = None
+        """The thread that calls what is compiled."""
 
     @contextlib.contextmanager
     def calling(self) -> Iterator[None]:
         """Holds the GPU, but while a graph is compiled. What is compiled later is compiled as it is called."""
-        self._held.enter_context(self._sharing())
-        self._calling = True
+        self._caller = threading.get_ident()
+        self._hold()
         try:
             yield
         finally:
-            self._calling = False
-            self._held.close()
+            self._caller = None
+            self._let_go()
 
     def __call__(self, graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         from torch._inductor import compile as compiled_by_inductor  # takes long to import
 
-        self._held.close()
-        try:
-            compiled: Callable[..., Any] = compiled_by_inductor(graph, inputs)
-            return compiled
-        finally:
-            if self._calling:
-                self._held.enter_context(self._sharing())
+        self._let_go()
+        compiled: Callable[..., Any] = compiled_by_inductor(graph, inputs)
+
+        def run(*arguments: Any) -> Any:
+            # Not earlier: threads compile one after the other, and who waits for that may hold the GPU.
+            if self._caller == threading.get_ident() and self._held is None:
+                self._hold()
+            return compiled(*arguments)
+
+        return run
+
+    def _hold(self) -> None:
+        self._held = contextlib.ExitStack()
+        self._held.enter_context(self._sharing())
+
+    def _let_go(self) -> None:
+        if self._held is not None:
+            self._held.close()
+            self._held = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Inductor)

@@ -2,49 +2,53 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from typing import Any
+from collections.abc import Iterator
 
 import torch
-from triton.compiler import CompiledKernel
-from triton.runtime import driver
-from triton.runtime.jit import JITFunction
 
 from pytest_kernelllm.judge.shared.channel import COMPILING, Channel
+from pytest_kernelllm.judge.shared.compiling import compile_in
 
 
-def announce_compiling(channel: Channel) -> None:
-    """Has the judge told when a compilation begins and ends on this thread; the end waits for the GPU. Not reversible.
+class Announcer:
+    """Tells the judge when a compilation begins and ends; the end waits for the GPU.
 
-    Triton compiles a kernel for many combinations of sizes, and an autotuned one for each configuration. What launches a kernel
-    is compiled, too, which Triton leaves to its first launch, and then finds in its cache.
+    Triton compiles a kernel for many combinations of sizes, and an autotuned one for each configuration.
     """
-    compile_kernel, owner = JITFunction._do_compile, (os.getpid(), threading.get_ident())
 
-    def announced(
-        kernel: Any,
-        key: Any,
-        signature: Any,
-        device: Any,
-        constexprs: Any,
-        options: Any,
-        attrs: Any,
-        warmup: Any,
-    ) -> Any:
-        arguments = (kernel, key, signature, device, constexprs, options, attrs, warmup)
-        if (os.getpid(), threading.get_ident()) != owner:  # only one may use the channel
-            return compile_kernel(*arguments)
-        if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
-            torch.cuda.synchronize()  # or others would time beside what was launched before
-        channel.send({COMPILING: True})
+    def __init__(self, channel: Channel) -> None:
+        """Announces what this thread compiles from now on. Not reversible."""
+        self._channel = channel
+        self._owner = os.getpid(), threading.get_ident()
+        self._waiting = False
+        """Whether the owner waits for other threads, which may use the channel."""
+        self._lock = threading.RLock()
+        compile_in(self._announced)
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Announces what other threads compile, too, as this one waits for them: PyTorch has one for the backward passes of a GPU."""
+        self._waiting = True
         try:
-            compiled = compile_kernel(*arguments)
-            if isinstance(compiled, CompiledKernel) and not warmup:
-                driver.active.launcher_cls(compiled.src, compiled.metadata)
-            return compiled
+            yield
         finally:
-            channel.send({COMPILING: False})
-            channel.receive()
+            self._waiting = False
 
-    JITFunction._do_compile = announced
+    @contextlib.contextmanager
+    def _announced(self) -> Iterator[None]:
+        process, thread = self._owner
+        if os.getpid() != process or not (self._waiting or threading.get_ident() == thread):
+            yield  # only one may use the channel
+            return
+        with self._lock:
+            if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
+                torch.cuda.synchronize()  # or others would time beside what was launched before
+            self._channel.send({COMPILING: True})
+            try:
+                yield
+            finally:
+                self._channel.send({COMPILING: False})
+                self._channel.receive()

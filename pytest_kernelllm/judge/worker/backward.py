@@ -12,6 +12,8 @@ from pytest_kernelllm.judge.shared.structure import flatten
 
 Tensors = Sequence[torch.Tensor]
 
+Waiting = Callable[[], contextlib.AbstractContextManager[None]]
+
 _NOTICED = ("modified by an inplace operation", "has been modified inplace")
 """What PyTorch says where a saved tensor was changed, or an output that is a view."""
 
@@ -25,6 +27,7 @@ class BothPasses:
         named: Mapping[str, torch.Tensor],
         request: Mapping[str, Any],
         tensor: Callable[[Any], torch.Tensor],
+        waiting: Waiting = contextlib.nullcontext,
     ) -> None:
         """Calls nothing yet.
 
@@ -33,8 +36,10 @@ class BothPasses:
             named: inputs, parameters and buffers by name.
             request: see ``judge.reference.gradients``.
             tensor: returns the tensor of a description.
+            waiting: the context in which this thread waits for a backward pass, which another one may run.
         """
         self._call = call
+        self._waiting = waiting
         self._again = request["again"]
         self._sources = [named[name] for name in request["wrt"]]
         wanted = set(map(id, self._sources))
@@ -61,7 +66,9 @@ class BothPasses:
                 if gradient is not None and leaf.requires_grad
             ]
             self._found = (
-                _gradients(pairs, self._sources, self._again) if pairs else [None] * len(self._sources)
+                _gradients(pairs, self._sources, self._again, self._waiting)
+                if pairs
+                else [None] * len(self._sources)
             )
         for (each, _), required in zip(self._every, before, strict=True):
             each.requires_grad_(required)
@@ -77,7 +84,7 @@ class BothPasses:
 
 
 def _gradients(
-    pairs: Sequence[tuple[torch.Tensor, torch.Tensor]], sources: Tensors, again: str
+    pairs: Sequence[tuple[torch.Tensor, torch.Tensor]], sources: Tensors, again: str, waiting: Waiting
 ) -> Sequence[torch.Tensor | None]:
     """Returns the gradients of the sources; None where there is none.
 
@@ -87,13 +94,15 @@ def _gradients(
         again: how the backward pass is run a second time, whose gradients are returned: ``kept``, with the same graph and one
             for second derivatives; ``changed``, after outputs and sources were changed in place. There PyTorch may refuse it,
             then the first ones are returned. Empty: it runs once.
+        waiting: see ``BothPasses``.
     """
     roots, into = [leaf for leaf, _ in pairs], [gradient for _, gradient in pairs]
 
     def run(create_graph: bool = False) -> Sequence[torch.Tensor | None]:
-        return torch.autograd.grad(
-            roots, sources, into, retain_graph=again != "", create_graph=create_graph, allow_unused=True
-        )
+        with waiting():
+            return torch.autograd.grad(
+                roots, sources, into, retain_graph=again != "", create_graph=create_graph, allow_unused=True
+            )
 
     found = run()
     if again == "kept":

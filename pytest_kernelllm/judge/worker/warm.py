@@ -13,9 +13,9 @@ SEED = "triton-seed"
 
 
 def warm_up(scratch: Path, *, gpu: bool) -> None:
-    """Imports what the first launch imports, hashes Triton's sources, and builds its CUDA helper.
+    """Imports what the first calls import, hashes Triton's sources, and builds its CUDA helper.
 
-    This takes about a second, which every worker saves.
+    This takes one to four seconds, which every worker saves.
 
     Args:
         scratch: the fork server's folder.
@@ -24,7 +24,7 @@ def warm_up(scratch: Path, *, gpu: bool) -> None:
     from triton.runtime.cache import triton_key
 
     triton_key()
-    _import_for_launch()
+    _import_for_calls()
     if gpu:
         from triton.backends.nvidia.driver import CudaUtils
 
@@ -33,16 +33,17 @@ def warm_up(scratch: Path, *, gpu: bool) -> None:
 
 
 def warm_up_interpreter() -> None:
-    """Patches Triton's interpreter for all workers, and imports what the first launch imports."""
+    """Patches Triton's interpreter for all workers, and imports what the first calls import."""
     from pytest_kernelllm.judge.worker import tuning  # noqa: F401  (with the sanitizer)
     from pytest_kernelllm.judge.worker.interpreting import prepare_interpreter
 
     prepare_interpreter()
-    _import_for_launch()
+    _import_for_calls()
 
 
-def _import_for_launch() -> None:
-    with contextlib.suppress(ImportError):  # not in every version of Triton
+def _import_for_calls() -> None:
+    importlib.import_module("torch.fx.experimental.symbolic_shapes")  # for a backward pass
+    with contextlib.suppress(ImportError):  # for a launch; not in every version of Triton
         importlib.import_module("triton.experimental.gluon.nvidia.hopper")
 
 

@@ -26,8 +26,8 @@ from pytest_kernelllm.judge.shared.structure import flatten
 from pytest_kernelllm.judge.shared.watch import OperationWatch
 from pytest_kernelllm.judge.worker import surroundings
 from pytest_kernelllm.judge.worker.absent_gpu import answer_for_gpu
-from pytest_kernelllm.judge.worker.announcing import announce_compiling
-from pytest_kernelllm.judge.worker.backward import BothPasses
+from pytest_kernelllm.judge.worker.announcing import Announcer
+from pytest_kernelllm.judge.worker.backward import BothPasses, Waiting
 from pytest_kernelllm.judge.worker.compiling import NotCompiled, compile_only
 from pytest_kernelllm.judge.worker.errors import describe
 from pytest_kernelllm.judge.worker.launches import LaunchRecorder, milliseconds
@@ -58,6 +58,8 @@ class Worker:
         self.launches = LaunchRecorder()
         self.tuning: Any = None
         self.clock = GpuClock()
+        self.waiting: Waiting = contextlib.nullcontext
+        """See ``Announcer.waiting``."""
 
     def serve(self) -> None:
         """Answers requests until the judge closes the channel."""
@@ -90,7 +92,7 @@ class Worker:
         if request["memory_share"]:
             torch.cuda.set_per_process_memory_fraction(request["memory_share"])
             torch.zeros(1, device="cuda")
-            announce_compiling(self.channel)
+            self.waiting = Announcer(self.channel).waiting
         return {"ok": True}
 
     def load(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -213,7 +215,7 @@ class Worker:
         if grad is None:
             return call, arguments
         named = {k: v for k, v in {**arguments, **self.state_tensors}.items() if isinstance(v, torch.Tensor)}
-        return BothPasses(call, named, grad, self._tensor), arguments
+        return BothPasses(call, named, grad, self._tensor, self.waiting), arguments
 
     def _allocate_anew(self, call: Callable[[], Any]) -> None:
         """Makes an untimed call, which leaves its memory to the next one, and waits, see ``GpuClock.settle``."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from pytest_kernelllm.discover.files import source_files
 from pytest_kernelllm.pool.job_queue import JobQueue
-from pytest_kernelllm.pool.jobs import CannotStart, PoolJob, ProcessLost, Task
+from pytest_kernelllm.pool.jobs import CannotStart, PoolJob, ProcessLost, Task, kept_after
 from pytest_kernelllm.pool.messages import Handshake, request_of
 from pytest_kernelllm.pool.pool_process import StageOverdue
 from pytest_kernelllm.pool.ray.actor import JudgingActor
@@ -72,14 +72,15 @@ class ActorRunner:
 
     def work(self, tasks: JobQueue[Task], give_up: Callable[[Task | None, str], None]) -> None:
         """Does jobs until the queue is closed, or no actor starts any more. One starts before the first job is taken."""
-        task = group = None
+        task = groups = None
         try:
             self._start()
-            while (task := tasks.take(group)) is not None:
-                group = task.group
+            while (task := tasks.take(groups)) is not None:
+                before = self._actor
                 self._start()
                 if (again := self._do(task)) and not tasks.put_back(again):
                     again.future.set_exception(ProcessLost("the engine is closed"))
+                groups = kept_after(task, groups if self._actor is before else None)
         except CannotStart as failure:
             give_up(task, str(failure))
         except Exception as error:  # whoever waits must get a reply

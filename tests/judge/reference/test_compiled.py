@@ -142,7 +142,7 @@ def test_an_original_that_does_not_compile_has_no_baseline_and_keeps_nothing(eve
     monkeypatch.setattr(torch._inductor, "compile", compiling)
     compiled, prepared = prepared_for(TwoGraphs())
     assert compiled.compile(prepared, prepared.arguments, sharing(events)) is None
-    assert events.count("holds the GPU") == events.count("lets it go") == 3
+    assert events.count("holds the GPU") == events.count("lets it go") == 2
 
 
 def test_an_original_is_compiled_once_for_its_sizes(events):
@@ -177,6 +177,24 @@ def test_a_baseline_is_at_hand_while_another_one_is_compiled():
         assert compiled.compile(prepared, prepared.arguments, contextlib.nullcontext) is first
         done.set()
         assert compiling.result(60) is not None
+
+
+def test_nobody_who_waits_for_the_gpu_keeps_others_from_compiling():
+    compiled, prepared = prepared_for(TwoGraphs())
+    entered = []
+
+    @contextlib.contextmanager
+    def hold():
+        entered.append(True)
+        if len(entered) == 2:  # its first graph is compiled
+            other, probe = prepared_for(Activated())
+            with ThreadPoolExecutor(1) as pool:
+                waited = pool.submit(other.compile, probe, probe.arguments, contextlib.nullcontext)
+                assert waited.result(60) is not None
+        yield
+
+    assert compiled.compile(prepared, prepared.arguments, hold) is not None
+    assert len(entered) == 3
 
 
 def test_the_compiler_is_warmed_up_once(events):

@@ -1,4 +1,4 @@
-"""Compilations are announced to the judge: each once, also those that fail, and not those of other threads."""
+"""Compilations are announced to the judge: each once, also those that fail; those of other threads where these are waited for."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 
 from pytest_kernelllm.judge.shared.channel import COMPILING, Channel, ChannelClosed
-from pytest_kernelllm.judge.worker.announcing import announce_compiling
+from pytest_kernelllm.judge.worker.announcing import Announcer
 from pytest_kernelllm.judge.worker.compiling import NotCompiled, compile_only
 
 
@@ -46,7 +46,7 @@ def announced():
     x = torch.zeros(16)
     with ThreadPoolExecutor(1) as thread, ThreadPoolExecutor(1) as another, compile_only("sm_90"):
         listening = thread.submit(judge)
-        announce_compiling(theirs)
+        announcer = Announcer(theirs)
         doubled[(1,)](x, N=16)
         doubled[(1,)](x, N=16)  # is compiled already
         try:
@@ -54,6 +54,10 @@ def announced():
         except NotCompiled:
             heard.append("failed")
         another.submit(lambda: doubled[(1,)](x, N=8)).result()
+        heard.append("waits")
+        with announcer.waiting():
+            another.submit(lambda: doubled[(1,)](x, N=4)).result()
+        another.submit(lambda: doubled[(1,)](x, N=2)).result()
         theirs.close()
         listening.result()
     return heard
@@ -66,7 +70,7 @@ def test_each_compilation_is_announced_and_its_end_waits_for_the_judge():
         [sys.executable, __file__], capture_output=True, text=True, env=environment, timeout=120
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert json.loads(done.stdout) == [True, False, True, False, "failed"]
+    assert json.loads(done.stdout) == [True, False, True, False, "failed", "waits", True, False]
 
 
 if __name__ == "__main__":
