@@ -10,7 +10,7 @@ from pytest_kernelllm.judge import judge
 from pytest_kernelllm.judge.benchmark import timing
 from pytest_kernelllm.judge.isolation.processes import ResourceBounds
 from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference import reordered, scans, sums, truth
+from pytest_kernelllm.judge.reference import jumps, reordered, scans, sums, truth
 from pytest_kernelllm.judge.reference.tf32 import RARE
 from pytest_kernelllm.judge.rules.device_time import DeviceTime
 from pytest_kernelllm.judge.rules.recheck import Recheck
@@ -26,7 +26,7 @@ from pytest_kernelllm.suggest.github import artifact
 from pytest_kernelllm.web.retry import RequestLimits
 
 P = Policy()
-WORDS = {3: "three", 6: "six"}
+WORDS = {3: "three", 8: "eight"}
 
 STATED = {
     "explanation/trust.md": [
@@ -49,6 +49,8 @@ STATED = {
         f"{P.own_error_factor:.0f} times the largest error of its row",
         f"moves by {0.5 * P.conditioning_eps:.0f} to {1.5 * P.conditioning_eps:.0f} float32 eps",
         f"At most one element in {1 / P.outlier_share:.0f} may err more",
+        f"more than is usual and {jumps.FAR:.0f} times the median",
+        f"no more than a {1 / jumps.UNSEEN_SHARE:.0f}nd of all rows",
         f"| {P.seeds} seeds at the main sizes",
         f"up to {P.gpu_stress_elements:,} elements",
     ],

@@ -12,6 +12,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from pytest_kernelllm.core.arguments import nested
+from pytest_kernelllm.judge.benchmark.attention_flops import attention_formulas
 from pytest_kernelllm.judge.reference.prepared import PreparedProbe
 from pytest_kernelllm.judge.shared.clock import GpuClock
 from pytest_kernelllm.judge.shared.structure import flatten
@@ -84,7 +85,7 @@ def measure_roofline(clock: GpuClock) -> Roofline:
 
 def count_flops(call: Callable[[], Any]) -> Flops:
     """Runs a call and counts its operations."""
-    with FlopCounterMode(display=False) as counter:
+    with FlopCounterMode(display=False, custom_mapping=attention_formulas()) as counter:
         call()
     counts = counter.get_flop_counts().get("Global", {})
     convolutions = sum(int(count) for operation, count in counts.items() if "convolution" in str(operation))

@@ -10,6 +10,7 @@ import torch
 
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import fused
+from pytest_kernelllm.judge.reference.jumps import Jumps, find_jumps
 from pytest_kernelllm.judge.reference.rows import (
     ROW,
     as_rows,
@@ -81,6 +82,8 @@ class ErrorBounds:
     """How many elements may err more, because about as many of the original's elements do…"""
     worst: float
     """…and their largest allowed error."""
+    jumps: Jumps | None
+    """Which rows may err more."""
     finite: bool
     """Whether all elements of original and exact output are finite."""
     floor: float
@@ -111,9 +114,11 @@ def derive_bounds(
     elements: int,
     others: Sequence[tuple[torch.Tensor, torch.Tensor]],
     terms: int = 0,
+    jumping: Sequence[torch.Tensor] = (),
 ) -> ErrorBounds:
-    """Derives the bounds of one floating leaf. ``others`` are results whose errors count as the original's own.
+    """Derives the bounds of one floating leaf.
 
+    ``others`` are results whose errors count as the original's own, ``jumping`` errors of rows in further runs, see ``jumps``.
     Corrects ``truth`` where float64's range changes the meaning.
     """
     rows, width = as_rows(original).shape
@@ -171,7 +176,10 @@ def derive_bounds(
     # At a step, as in rounding, a few elements may be far off; then nothing follows from all together.
     known &= not outlying
     together = _together(original, truth, nearby, others, floor, scale, policy, finite) if known else ()
-    return ErrorBounds(scale, own, sensitivity, outliers, worst, finite, floor, together, bool(outlying))
+    jumps = find_jumps(jumping, lowest, factor) if jumping else None
+    return ErrorBounds(
+        scale, own, sensitivity, outliers, worst, jumps, finite, floor, together, bool(outlying)
+    )
 
 
 def _in_range(exact: torch.Tensor, value: torch.Tensor, most: float) -> torch.Tensor:

@@ -171,11 +171,11 @@ def to_float64(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(dtype, copy=True, memory_format=torch.contiguous_format)
 
 
-def perturbation(step: float, seed: int, device: torch.device) -> Change:
+def perturbation(step: float, seed: int, device: torch.device, *, visible: bool = False) -> Change:
     """Returns a function that converts tensors to float64 and perturbs elements by a relative ``step``.
 
     Its numbers are drawn on ``device``, and are the same wherever a tensor lies. Tensors that are float64 already are
-    perturbed by as much less as their precision is higher.
+    perturbed by as much less as their precision is higher. If it is to be ``visible``, the others are by a last digit at least.
     """
     generator = torch.Generator(device).manual_seed(seed)
 
@@ -190,6 +190,8 @@ def perturbation(step: float, seed: int, device: torch.device) -> Change:
         # Between half and one and a half steps, up or down: no two perturbations cancel each other exactly.
         finer = torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps
         size = step * finer if tensor.dtype == torch.float64 else step
+        if visible:
+            size = max(size, torch.finfo(tensor.dtype).eps)
         factors = 1 + size * (drawn + 0.5 * drawn.sign())
         flat = wide.view(-1)
         whole = flat.numel() // count * count

@@ -72,6 +72,7 @@ def expect(
     free: bool = False,
     note: str = "",
     others: Sequence[tuple[Sequence[torch.Tensor], Sequence[torch.Tensor]]] = (),
+    jumping: Sequence[Sequence[torch.Tensor | None]] = (),
 ) -> Expected:
     """Derives the error bounds of every leaf.
 
@@ -86,6 +87,7 @@ def expect(
         free: see ``Expected``.
         note: see ``Expected``.
         others: pairs of leaves, as the original might compute them and in float64, whose errors count as its own.
+        jumping: errors of each leaf's rows, one list per further run, see ``jumps``.
     """
     truths: list[torch.Tensor] = []
     bounds: list[ErrorBounds | tuple[torch.Tensor, ...]] = []
@@ -102,7 +104,10 @@ def expect(
         if free and not all_finite(leaf):
             truth = torch.where(leaf.isfinite(), truth, leaf.double())
         also = [(leaves[i], exactly[i]) for leaves, exactly in others]
-        bounds.append(derive_bounds(leaf, truth, near, exact is not None, policy, elements, also, terms))
+        rows = [errors for run in jumping if (errors := run[i]) is not None]
+        bounds.append(
+            derive_bounds(leaf, truth, near, exact is not None, policy, elements, also, terms, rows)
+        )
         truths.append(truth)
     return Expected(structure, tuple(original), tuple(truths), tuple(bounds), free, note)
 
@@ -181,12 +186,35 @@ def compare(
     if wrong == 0:
         off = _off_together(got, exact, bounds, tolerance or 0.0, policy, finite)
         return off or Difference(True, measured, permitted, expected.note)
+    if finite and (wrong <= bounds.outliers or bounds.jumps):
+        rows_off, measured = _rows_off(got, exact, bounds, base, policy)
     if wrong <= bounds.outliers and measured <= bounds.worst:
         return Difference(True, measured, bounds.worst, expected.note)
+    jumps = bounds.jumps
+    if finite and jumps and measured <= jumps.farthest and jumps.allow(rows_off):
+        rest = torch.where(rows_off[:, None], rows[0].to(got.dtype), rows[1]).view_as(got)
+        columns_off = _off_together(rest, exact, bounds, tolerance or 0.0, policy, finite)
+        return columns_off or Difference(True, measured, jumps.farthest, expected.note)
     if not described:
         return Difference(False, measured, permitted)
     shown = exact if math.isfinite(measured) else original  # which has the NaN or infinity that is asked for
     return Difference(False, measured, permitted, _where(place, got, shown, expected.start))
+
+
+def _rows_off(
+    got: torch.Tensor, exact: torch.Tensor, bounds: ErrorBounds, base: torch.Tensor, policy: Policy
+) -> tuple[torch.Tensor, float]:
+    """Returns in which rows elements err more than they may, ``(rows,)``, and the largest error of such an element."""
+    off, largest = [], []
+    for start, stop in chunks(as_rows(exact), policy):
+        g, t, allowed = as_rows(got)[start:stop].double(), as_rows(exact)[start:stop], base[start:stop]
+        if bounds.sensitivity is not None:
+            allowed = torch.maximum(allowed, bounds.sensitivity[start:stop])
+        error = (g - t).abs_().div_(unit_of(t, bounds.scale[start:stop], got.dtype, bounds.finite))
+        wrong = ~(error <= allowed)
+        off.append(wrong.any(1))
+        largest.append(torch.where(wrong, error.nan_to_num(math.inf), 0.0).amax())
+    return torch.cat(off), float(torch.stack(largest).amax())
 
 
 def _compare_equal(

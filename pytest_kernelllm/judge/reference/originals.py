@@ -255,6 +255,11 @@ class Originals:
         on_cpu = partial(self._on_cpu, case) if self.device.startswith("cuda") else None
         return Trial(module, exact, drawn, on_cpu, self.in_stage, self.place, self.in_float64.run)
 
+    def visible_perturbation(self, seed: int) -> calls.Change:
+        """Returns a perturbation by a few float32 eps, or by the last digit where that is more."""
+        step = self.policy.conditioning_eps * torch.finfo(torch.float32).eps
+        return calls.perturbation(step, seed, torch.device(self.device), visible=True)
+
     def perturbations(self, seed: int, directions: int = 1) -> Iterator[calls.Change]:
         """Yields a perturbation by a few float32 eps, its opposite, and some in other directions."""
         step = self.policy.conditioning_eps * torch.finfo(torch.float32).eps

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -30,6 +30,8 @@ class Runs:
     """For inputs beside these, as the original computes them and in float64."""
     otherwise: list[tuple[Mode, Leaves]]
     """As other honest implementations might compute them, and in which way."""
+    jumping: list[list[torch.Tensor | None]] = field(default_factory=list)
+    """The largest error in each row in half precision, for inputs with other last digits, see ``jumps``."""
 
     def giving(self, count: int) -> Runs:
         """Returns those that gave so many leaves: it may depend on values how many there are."""
@@ -38,6 +40,7 @@ class Runs:
             [leaves for leaves in self.nearby if len(leaves) == count],
             [pair for pair in self.others if {len(leaves) for leaves in pair} == {count}],
             [(mode, leaves) for mode, leaves in self.otherwise if len(leaves) == count],
+            self.jumping,
         )
 
     def leaves(self, which: slice, others: int) -> Runs:
@@ -47,6 +50,7 @@ class Runs:
             [leaves[which] for leaves in self.nearby],
             [(leaves[which], exact[which]) for leaves, exact in self.others[:others]],
             [(mode, leaves[which]) for mode, leaves in self.otherwise],
+            [errors[which] for errors in self.jumping],
         )
 
     def expect(
@@ -71,6 +75,7 @@ class Runs:
             free=probe.rule == "stress",
             note=note.removeprefix("; "),
             others=[*(self.others if nearby else []), *otherwise.others],
+            jumping=self.jumping if nearby else (),
         )
 
 

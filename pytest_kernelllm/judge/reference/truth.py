@@ -11,9 +11,11 @@ from typing import Any
 import torch
 
 from pytest_kernelllm.core.stages import RUNNING
+from pytest_kernelllm.judge.memory import cached_bytes
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import calls, numerics
 from pytest_kernelllm.judge.reference.bounds import ErrorBounds
+from pytest_kernelllm.judge.reference.jumps import RUNS, errors_of_rows
 from pytest_kernelllm.judge.reference.numerics import Expected
 from pytest_kernelllm.judge.reference.originals import Modules, Originals
 from pytest_kernelllm.judge.reference.otherwise import Mode, modes
@@ -106,7 +108,9 @@ class Truth:
             list(self._elsewhere(modules, arguments, probe, most)) if nearby and (equal or any(few)) else []
         )
         otherwise = list(self._otherwise(modules, arguments, probe)) if every else []
-        runs = Runs(every, nearby, others, otherwise).giving(len(original))
+        jump = equal and bool(nearby) and _elements(arguments) <= MODERATE
+        jumping = list(self._jumping(modules, arguments, probe, original)) if jump else []
+        runs = Runs(every, nearby, others, otherwise, jumping).giving(len(original))
         elements, expected, start = int(share * _elements(arguments)), [], 0
         for (structure, own), is_few in zip(groups, few, strict=True):
             which = slice(start, start := start + len(own))
@@ -203,12 +207,29 @@ class Truth:
         """
         for further in range(times):
             change = next(self._originals.perturbations(probe.seed + further))
-            move = partial(_near, change=change)
+            move = partial(_near, change=change, from_zero=change)
             near = calls.mapped(arguments, partial(self._originals.changed, change=move))
             if exact := self._attempt(partial(self._originals.in_float64.run, modules.exact, near)):
                 orders = (contextlib.nullcontext(), Reordered())
                 found = [self._attempt(partial(self._run, modules, near), order) for order in orders]
                 yield from ((leaves, exact) for leaves in found if leaves)
+
+    def _jumping(
+        self, modules: Modules, arguments: dict[str, Any], probe: Probe, original: list[torch.Tensor]
+    ) -> Iterator[list[torch.Tensor | None]]:
+        """Yields the largest error in each row of each leaf in half precision, for inputs with other last digits, see ``jumps``."""
+        if not any(map(_is_half, original)):
+            return
+        for further in range(RUNS):
+            seed = probe.seed + further
+            visible, fine = self._originals.visible_perturbation(seed), self._originals.perturbations(seed)
+            move = partial(_near, change=visible, from_zero=next(fine))
+            near = calls.mapped(arguments, partial(self._originals.changed, change=move))
+            exact = self._attempt(partial(self._originals.in_float64.run, modules.exact, near))
+            leaves = self._attempt(partial(self._run, modules, near)) if exact else []
+            if forms_of(exact) == forms_of(leaves) == forms_of(original):
+                pairs = zip(leaves, exact, strict=True)
+                yield [errors_of_rows(own, e, self._policy) if _is_half(own) else None for own, e in pairs]
 
     def _run(self, modules: Modules, arguments: dict[str, Any]) -> list[torch.Tensor]:
         return calls.run_original(modules.perturbed, arguments, self._originals.place)[1]
@@ -245,6 +266,7 @@ class Truth:
         self, module: torch.nn.Module, arguments: dict[str, Any], original: list[torch.Tensor], runs: int
     ) -> bool:
         """Whether there is memory for ``runs`` float64 copies of all tensors of a call."""
+        needed = runs * 8 * sum(t.numel() for t in tensors_of_call(module, arguments, original))
         room: float = math.inf
         if self._policy.judge_bytes is not None:
             room = self._policy.judge_bytes
@@ -252,17 +274,24 @@ class Truth:
             # Their lease has room for outputs of two directions, or float64 is computed elsewhere, or in slices.
             return runs <= 4 or runs * 8 * sum(t.numel() for t in original) <= self._policy.slice_bytes
         elif self._originals.device.startswith("cuda"):
-            free = torch.cuda.mem_get_info()[0]
-            room = free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-        return runs * 8 * sum(t.numel() for t in tensors_of_call(module, arguments, original)) <= room
+            room = cached_bytes()
+            if needed > room:  # the driver takes long to answer
+                room += torch.cuda.mem_get_info()[0]
+        return needed <= room
+
+
+def _is_half(leaf: torch.Tensor) -> bool:
+    return leaf.dtype in (torch.float16, torch.bfloat16) and leaf.numel() > 0
 
 
 def _elements(arguments: dict[str, Any]) -> int:
     return sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
 
 
-def _near(tensor: torch.Tensor, part: int = 0, *, change: calls.Change) -> torch.Tensor:
-    """Returns a slightly perturbed tensor of the same dtype; tiny numbers grow to the steps of numbers about 1.
+def _near(
+    tensor: torch.Tensor, part: int = 0, *, change: calls.Change, from_zero: calls.Change
+) -> torch.Tensor:
+    """Returns a slightly perturbed tensor of the same dtype; tiny numbers grow to the steps that ``from_zero`` makes about 1.
 
     ``part`` is the number of its rows' group, where it is changed some rows after the other. Some at a time are here, too:
     what lies between takes several times their memory.
@@ -275,6 +304,6 @@ def _near(tensor: torch.Tensor, part: int = 0, *, change: calls.Change) -> torch
         if rows.is_floating_point():
             tiny = rows.abs() < torch.finfo(torch.float32).eps
             if bool(tiny.any()):
-                moved = torch.where(tiny, moved + change(torch.ones_like(rows)) - 1, moved)
+                moved = torch.where(tiny, moved + from_zero(torch.ones_like(rows)) - 1, moved)
         target.copy_(moved)
     return near

@@ -307,3 +307,20 @@ def test_the_flops_of_convolutions_are_known_apart():
     module = nn.Sequential(nn.Conv2d(2, 4, 3), nn.Flatten(), nn.Linear(16, 5))
     found = count_flops(lambda: module(torch.randn(3, 2, 4, 4)))
     assert found == Flops(total=3 * 2 * (4 * 4 * 2 * 9 + 16 * 5), convolutions=3 * 2 * 4 * 4 * 2 * 9)
+
+
+@pytest.mark.parametrize(
+    ("keys", "causal", "pairs"), [(8, False, 8 * 8), (8, True, 36), (3, True, 1 + 2 + 3 * 6), (12, True, 36)]
+)
+@pytest.mark.parametrize("heads", [6, 2])
+def test_attention_counts_what_is_below_the_diagonal_for_each_head_of_queries(keys, causal, pairs, heads):
+    query, key, value = (torch.randn(2, n, s, 16) for n, s in ((6, 8), (heads, keys), (heads, keys)))
+    query.requires_grad_()
+    attend = torch.nn.functional.scaled_dot_product_attention
+
+    def call():
+        return attend(query, key, value, is_causal=causal, enable_gqa=heads < 6)
+
+    forward = 2 * (2 * 6) * pairs * (16 + 16)
+    assert count_flops(call).total == forward
+    assert count_flops(lambda: call().sum().backward()).total == 3 * forward

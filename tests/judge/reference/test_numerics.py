@@ -18,6 +18,7 @@ from pytest_kernelllm.judge.reference.calls import (
     run_original,
     to_float64,
 )
+from pytest_kernelllm.judge.reference.jumps import errors_of_rows
 from pytest_kernelllm.judge.reference.numerics import compare
 from pytest_kernelllm.judge.reference.stress import changed
 from pytest_kernelllm.judge.reference.trivial import passing_trivial_output, trivial_outputs
@@ -315,6 +316,52 @@ def test_few_elements_may_err_like_a_few_of_the_originals():
     got[:, 5] = 2.0
     assert not right(got, expect(original, exact))
     assert not right(got, expect(exact.float(), exact))
+
+
+def with_jumps(exact, rows, off=0.2):
+    """Half precision, and some rows that are far off: an attention that takes another key."""
+    value = exact.bfloat16()
+    for row in rows:
+        value[row] += off * torch.randn(exact.shape[1], generator=torch.Generator().manual_seed(row))
+    return value
+
+
+def jumping(exact, *runs):
+    """What is expected where rows jump in further runs of the original."""
+    errors = [[errors_of_rows(with_jumps(exact, rows), exact, POLICY)] for rows in runs]
+    return expect(exact.bfloat16(), exact, jumping=errors)
+
+
+EXACT = torch.randn(256, 128, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+SIX = ([3], [40], [], [41], [3, 42], [])
+
+
+def test_rows_may_jump_that_do_in_the_originals_own_runs_and_a_few_others():
+    expected = jumping(EXACT, *SIX)
+    assert right(with_jumps(EXACT, [3, 40, 41, 42]), expected)
+    assert right(with_jumps(EXACT, [10, 20, 40]), expected)
+    assert not right(with_jumps(EXACT, [10, 20, 30]), expected)
+    assert not right(with_jumps(EXACT, [40], off=4.0), expected)
+
+
+def test_a_row_that_is_further_off_is_not_hidden_by_one_that_jumps():
+    got = with_jumps(EXACT, [40])
+    got[3, 5] = 5000
+    assert not right(got, jumping(EXACT, *SIX))
+
+
+def test_a_column_that_is_off_is_not_hidden_by_a_row_that_jumps():
+    expected = jumping(EXACT, *SIX)
+    got = EXACT.bfloat16()
+    got[:, 5] *= 1.02
+    assert not right(got, expected)
+    got[40] = with_jumps(EXACT, [40])[40]
+    assert not right(got, expected)
+
+
+@pytest.mark.parametrize("runs", [([],) * 6, ([3],) * 6, SIX[:5]])
+def test_rows_jump_only_where_some_of_six_runs_do_and_the_others_do_not(runs):
+    assert not right(with_jumps(EXACT, [3]), jumping(EXACT, *runs))
 
 
 def test_what_a_gpu_flushes_to_zero_may_be_zero():
