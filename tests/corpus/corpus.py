@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import multiprocessing
 import os
+import queue
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from pytest_kernelllm.core.domains import interpretable, may_stay_open
 from pytest_kernelllm.core.kernel_module import format_supports
@@ -102,16 +103,35 @@ def _claimed(domain: Domain, source: str) -> Domain:
     return replace(domain, attributes=pinned)
 
 
+class Subjects:
+    """The targets that entries are for, each loaded once."""
+
+    def __init__(self, device: Device) -> None:
+        """Loads nothing yet."""
+        self._device = device
+        self._lives: dict[str, LiveTarget] = {}
+
+    def live(self, entry: Entry) -> LiveTarget:
+        """Returns an entry's target."""
+        if entry.subject not in self._lives:
+            self._lives[entry.subject] = subject(entry.subject, self._device)
+        return self._lives[entry.subject]
+
+    def compose(self, entry: Entry) -> Candidate:
+        """Returns an entry's candidate, see ``compose``."""
+        return compose(entry, self.live(entry), on_gpu=self._device == "cuda")
+
+
 class CorpusJudge:
     """Judges entries on one device, several at once."""
 
     def __init__(self, device: Device, jobs: int = 2) -> None:
-        """``jobs``: how many candidates are judged at the same time."""
+        """``jobs``: how many candidates are judged at the same time, each in a process of its own."""
         self.device = device
         self.jobs = jobs
         self.missing = probe_isolation(device).missing
         """What is missing here to isolate a candidate fully, in words."""
-        self._lives: dict[str, LiveTarget] = {}
+        self._subjects = Subjects(device)
 
     def judge(
         self,
@@ -124,24 +144,14 @@ class CorpusJudge:
         Args:
             entries: the entries; those that ``can_judge`` refuses are left out.
             disabled: rules switched off.
-            report: called with each outcome as it comes, from several threads.
+            report: called with each outcome as it comes.
         """
         chosen = [entry for entry in entries if self.can_judge(entry, disabled)]
-        for entry in chosen:
-            self._live(entry.subject)
-        environment = find_environment(self.device)
-        with (
-            _secret(),
-            Judge(environment, deadline=DEADLINE[self.device], rules=rules_without(disabled)) as judge,
-            ThreadPoolExecutor(self.jobs) as pool,
-        ):
-
-            def decide(entry: Entry) -> Outcome:
-                outcome = self._outcome(judge, entry, disabled)
-                report(outcome)
-                return outcome
-
-            return list(pool.map(decide, chosen))
+        judged = {}
+        for outcome in _judged(self.device, chosen, disabled, self.jobs):
+            report(outcome)
+            judged[outcome.entry] = outcome
+        return [judged[entry] for entry in chosen]
 
     def judge_with_static_check(
         self,
@@ -155,7 +165,7 @@ class CorpusJudge:
         """
         judged = {outcome.entry: replace(outcome, disabled=frozenset()) for outcome in without}
         chosen = [entry for entry in entries if self.can_judge(entry)]
-        refused = [e for e in chosen if e not in judged or find_violations(self._compose(e).source)]
+        refused = [e for e in chosen if e not in judged or find_violations(self._subjects.compose(e).source)]
         judged |= {outcome.entry: outcome for outcome in self.judge(refused, report=report)}
         return [judged[entry] for entry in chosen]
 
@@ -164,27 +174,58 @@ class CorpusJudge:
         held = "static check" not in disabled or not entry.escapes or not self.missing
         return entry.runs_on(self.device) and held
 
-    def _live(self, name: str) -> LiveTarget:
-        if name not in self._lives:
-            self._lives[name] = subject(name, self.device)
-        return self._lives[name]
 
-    def _compose(self, entry: Entry) -> Candidate:
-        return compose(entry, self._live(entry.subject), on_gpu=self.device == "cuda")
+def _judged(
+    device: Device, entries: Sequence[Entry], disabled: frozenset[str], jobs: int
+) -> Iterator[Outcome]:
+    """Yields outcomes as they come. Each process judges one entry after the other, as a judging process of the pool does."""
+    context = multiprocessing.get_context("spawn")
+    todo, done = context.Queue(), context.Queue()
+    count = min(jobs, len(entries))
+    for each in (*entries, *[None] * count):
+        todo.put(each)
+    processes = [context.Process(target=_work, args=(device, disabled, todo, done)) for _ in range(count)]
+    with _secret():
+        for process in processes:
+            process.start()
+    try:
+        left = len(entries)
+        while left:
+            try:
+                yield done.get(timeout=1)
+                left -= 1
+            except queue.Empty:
+                if not any(process.is_alive() for process in processes) and done.empty():
+                    raise RuntimeError(
+                        f"the judging processes ended, {left} entries were not judged"
+                    ) from None
+    finally:
+        todo.cancel_join_thread()  # nobody takes what is left
+        for process in processes:
+            process.terminate() if left else process.join()
 
-    def _outcome(self, judge: Judge, entry: Entry, disabled: frozenset[str]) -> Outcome:
-        live = self._live(entry.subject)
-        start = time.perf_counter()
-        try:
-            verdict: Verdict = judge.judge(
-                self._compose(entry), Criteria(live, timing=self.device == "cuda", min_speedup=0.0)
-            )
-        except Exception as error:  # a judge must never raise, whatever a candidate does
-            took = time.perf_counter() - start
-            reason = f"the judge itself failed: {type(error).__name__}: {error}"
-            return Outcome(entry, disabled, "failed", "", reason, took)
+
+def _work(device: Device, disabled: frozenset[str], todo: Any, done: Any) -> None:
+    """Judges entries until there are no more."""
+    subjects = Subjects(device)
+    rules = rules_without(disabled)
+    with Judge(find_environment(device), deadline=DEADLINE[device], rules=rules) as judge:
+        for entry in iter(todo.get, None):
+            done.put(_outcome(judge, subjects, entry, disabled))
+
+
+def _outcome(judge: Judge, subjects: Subjects, entry: Entry, disabled: frozenset[str]) -> Outcome:
+    start = time.perf_counter()
+    try:
+        timing = judge.environment.device == "cuda"
+        criteria = Criteria(subjects.live(entry), timing=timing, min_speedup=0.0)
+        verdict: Verdict = judge.judge(subjects.compose(entry), criteria)
+    except Exception as error:  # a judge must never raise, whatever a candidate does
         took = time.perf_counter() - start
-        return Outcome(entry, disabled, verdict.verdict, verdict.rule, verdict.reason, took)
+        reason = f"the judge itself failed: {type(error).__name__}: {error}"
+        return Outcome(entry, disabled, "failed", "", reason, took)
+    took = time.perf_counter() - start
+    return Outcome(entry, disabled, verdict.verdict, verdict.rule, verdict.reason, took)
 
 
 @contextlib.contextmanager
