@@ -36,6 +36,8 @@ triton_candidate(LlamaMLP, init=config, **COMMON)
 
 LAYER = """
 
+import inspect
+
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
 
@@ -54,10 +56,12 @@ def layer():
 
 def call():
     angles = torch.randn(1, {seq}, {hidden} // {heads})
+    named = inspect.signature(LlamaDecoderLayer.forward).parameters
+    cache = "cache" if "cache" in named else "past_key_values"  # renamed in transformers 5.24
     return (hidden_states(),), {{
         "attention_mask": None,
         "position_ids": torch.arange({seq})[None],
-        "past_key_values": None,
+        cache: None,
         "use_cache": False,
         "position_embeddings": (angles.cos(), angles.sin()),
     }}

@@ -1,6 +1,6 @@
 """How much a reported speedup varies, and how long a verdict takes: one kernel judged many times by one warm judge.
 
-    python benchmarks/noise.py [--times 50] [--threads 8] [--out noise.json]
+    python benchmarks/noise.py [--times 50] [--out noise.json]
 
 Two subjects. ``Same`` launches a Triton kernel of its own, and the candidate is that very kernel: its speedup must come out
 at 1.00 within its interval. ``RMSNorm`` (4096 × 4096, float32) is an ordinary one. Needs a GPU.
@@ -12,8 +12,6 @@ import argparse
 import json
 import sys
 import tempfile
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
@@ -138,39 +136,30 @@ def spread(verdicts: list[Verdict]) -> dict[str, Any]:
     }
 
 
-def measure(judge: Judge, live: LiveTarget, times: int, threads: int) -> dict[str, Any]:
-    """Verdicts one after the other, then as many with several threads."""
+def measure(judge: Judge, live: LiveTarget, times: int) -> dict[str, Any]:
+    """As many verdicts, one after the other."""
     criteria = Criteria(live, min_speedup=0)
     judge.judge(candidate(live, 0), criteria)  # starts the judge's processes
-    found = spread([judge.judge(candidate(live, number), criteria) for number in range(1, times + 1)])
-    start = time.perf_counter()
-    with ThreadPoolExecutor(threads) as pool:
-        numbers = range(times + 1, 2 * times + 1)
-        together = list(pool.map(lambda number: judge.judge(candidate(live, number), criteria), numbers))
-    a_minute = 60 * len(together) / (time.perf_counter() - start)
-    return found | {"threads": threads, "verdicts a minute": a_minute, "with threads": spread(together)}
+    return spread([judge.judge(candidate(live, number), criteria) for number in range(1, times + 1)])
 
 
-def show(name: str, found: dict[str, Any]) -> None:
-    for way, numbers in (("one at a time", found), (f"{found['threads']} threads", found["with threads"])):
+def show(name: str, numbers: dict[str, Any]) -> None:
+    print(
+        f"{name}: {numbers['accepted']} of {numbers['judged']} accepted, {numbers['seconds']:.2f} s a verdict"
+    )
+    if "median" in numbers:
         print(
-            f"{name}, {way}: {numbers['accepted']} of {numbers['judged']} accepted, {numbers['seconds']:.2f} s a verdict"
+            f"    speedup {numbers['median']:.4f}, p5–p95 {numbers['p5']:.4f}–{numbers['p95']:.4f}, "
+            f"largest deviation {numbers['largest deviation']:.2%}; intervals ±{numbers['half width']:.4f}, "
+            f"{numbers['intervals with 1.00']:.0%} contain 1.00"
         )
-        if "median" in numbers:
-            print(
-                f"    speedup {numbers['median']:.4f}, p5–p95 {numbers['p5']:.4f}–{numbers['p95']:.4f}, "
-                f"largest deviation {numbers['largest deviation']:.2%}; intervals ±{numbers['half width']:.4f}, "
-                f"{numbers['intervals with 1.00']:.0%} contain 1.00"
-            )
-        for reason in numbers["reasons"]:
-            print(f"    rejected: {reason}")
-    print(f"    {found['verdicts a minute']:.0f} verdicts a minute with {found['threads']} threads")
+    for reason in numbers["reasons"]:
+        print(f"    rejected: {reason}")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--times", type=int, default=50)
-    parser.add_argument("--threads", type=int, default=8)
     parser.add_argument("--out", type=Path, metavar="JSON")
     options = parser.parse_args()
     if not torch.cuda.is_available():
@@ -187,7 +176,7 @@ def main() -> int:
         file.write_text(SUBJECTS, encoding="utf-8")
         for target in scan_file(file, file.parent).targets:
             live = load_target(file.parent, target)
-            results[target.name] = measure(judge, live, options.times, options.threads)
+            results[target.name] = measure(judge, live, options.times)
             show(target.name, results[target.name])
             if options.out:
                 options.out.write_text(json.dumps(results, indent=1), encoding="utf-8")
