@@ -49,7 +49,7 @@ STATED = {
         f"{P.own_error_factor:.0f} times the largest error of its row",
         f"moves by {0.5 * P.conditioning_eps:.0f} to {1.5 * P.conditioning_eps:.0f} float32 eps",
         f"At most one element in {1 / P.outlier_share:.0f} may err more",
-        f"more than is usual and {jumps.FAR:.0f} times the median",
+        f"that and {jumps.FAR:.0f} times what is usual in that row",
         f"no more than a {1 / jumps.UNSEEN_SHARE:.0f}nd of all rows",
         f"| {P.seeds} seeds at the main sizes",
         f"up to {P.gpu_stress_elements:,} elements",

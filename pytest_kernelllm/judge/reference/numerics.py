@@ -204,16 +204,21 @@ def compare(
 def _rows_off(
     got: torch.Tensor, exact: torch.Tensor, bounds: ErrorBounds, base: torch.Tensor, policy: Policy
 ) -> tuple[torch.Tensor, float]:
-    """Returns in which rows elements err more than they may, ``(rows,)``, and the largest error of such an element."""
+    """Returns in which rows elements err more than they may, ``(rows,)``, and the largest error of such an element.
+
+    That of an element which errs by about its own sensitivity does not count.
+    """
     off, largest = [], []
     for start, stop in chunks(as_rows(exact), policy):
         g, t, allowed = as_rows(got)[start:stop].double(), as_rows(exact)[start:stop], base[start:stop]
-        if bounds.sensitivity is not None:
-            allowed = torch.maximum(allowed, bounds.sensitivity[start:stop])
         error = (g - t).abs_().div_(unit_of(t, bounds.scale[start:stop], got.dtype, bounds.finite))
-        wrong = ~(error <= allowed)
+        far = ~(error <= allowed)
+        wrong = far
+        if bounds.sensitivity is not None:
+            wrong = far & ~(error <= bounds.sensitivity[start:stop])
+            far = far & ~(error <= policy.own_error_factor * bounds.sensitivity[start:stop])
         off.append(wrong.any(1))
-        largest.append(torch.where(wrong, error.nan_to_num(math.inf), 0.0).amax())
+        largest.append(torch.where(far, error, 0.0).amax())
     return torch.cat(off), float(torch.stack(largest).amax())
 
 

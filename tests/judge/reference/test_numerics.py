@@ -344,6 +344,24 @@ def test_rows_may_jump_that_do_in_the_originals_own_runs_and_a_few_others():
     assert not right(with_jumps(EXACT, [40], off=4.0), expected)
 
 
+def test_a_few_elements_at_a_step_are_no_jump():
+    """In a sign or a rounding nearly all errors are 0."""
+    exact = EXACT.sign()
+    runs = [exact.bfloat16() for _ in range(6)]
+    runs[1][3, :5] *= -1
+    runs[4][9, 7:60] *= -1
+    errors = [[errors_of_rows(run, exact, POLICY)] for run in runs]
+    expected = expect(exact.bfloat16(), exact, jumping=errors)
+    assert expected.bounds[0].jumps is None
+
+
+def test_no_more_rows_jump_than_four_times_as_many_as_in_one_run_and_two():
+    runs = [range(8 * n, 8 * n + 8) for n in range(6)]
+    expected = jumping(EXACT, *runs)
+    assert right(with_jumps(EXACT, range(34)), expected)
+    assert not right(with_jumps(EXACT, range(35)), expected)
+
+
 def test_a_row_that_is_further_off_is_not_hidden_by_one_that_jumps():
     got = with_jumps(EXACT, [40])
     got[3, 5] = 5000
