@@ -178,7 +178,7 @@ def make_room(needed: int, kept: int) -> None:
         needed: bytes of the next probe.
         kept: bytes that may stay cached.
     """
-    # In this order: the driver takes a millisecond to answer where many processes use the GPU, and to free memory waits for it.
+    # In this order: the driver takes long to answer where many processes use the GPU, and to free memory waits for the GPU.
     if cached_bytes() > kept and torch.cuda.mem_get_info()[0] < SPARE + ROOM * needed:
         release_cache(kept)
 

@@ -202,7 +202,9 @@ def _judged(
     finally:
         todo.cancel_join_thread()  # nobody takes what is left
         for process in processes:
-            process.terminate() if left else process.join()
+            if left:
+                process.terminate()
+            process.join()
 
 
 def _work(device: Device, disabled: frozenset[str], todo: Any, done: Any) -> None:

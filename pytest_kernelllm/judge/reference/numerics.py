@@ -186,15 +186,15 @@ def compare(
     if wrong == 0:
         off = _off_together(got, exact, bounds, tolerance or 0.0, policy, finite)
         return off or Difference(True, measured, permitted, expected.note)
-    if finite and (wrong <= bounds.outliers or bounds.jumps):
-        rows_off, measured = _rows_off(got, exact, bounds, base, policy)
-    if wrong <= bounds.outliers and measured <= bounds.worst:
-        return Difference(True, measured, bounds.worst, expected.note)
-    jumps = bounds.jumps
-    if finite and jumps and measured <= jumps.farthest and jumps.allow(rows_off):
+    jumps, largest = bounds.jumps, measured
+    if finite and (wrong <= bounds.outliers or jumps):
+        rows_off, largest = _rows_off(got, exact, bounds, base, policy)
+    if wrong <= bounds.outliers and largest <= bounds.worst:
+        return Difference(True, largest, bounds.worst, expected.note)
+    if finite and jumps and largest <= jumps.farthest and jumps.allow(rows_off):
         rest = torch.where(rows_off[:, None], rows[0].to(got.dtype), rows[1]).view_as(got)
         columns_off = _off_together(rest, exact, bounds, tolerance or 0.0, policy, finite)
-        return columns_off or Difference(True, measured, jumps.farthest, expected.note)
+        return columns_off or Difference(True, largest, jumps.farthest, expected.note)
     if not described:
         return Difference(False, measured, permitted)
     shown = exact if math.isfinite(measured) else original  # which has the NaN or infinity that is asked for
@@ -206,19 +206,19 @@ def _rows_off(
 ) -> tuple[torch.Tensor, float]:
     """Returns in which rows elements err more than they may, ``(rows,)``, and the largest error of such an element.
 
-    That of an element which errs by about its own sensitivity does not count.
+    That of an element whose error is about its own sensitivity does not count.
     """
     off, largest = [], []
     for start, stop in chunks(as_rows(exact), policy):
         g, t, allowed = as_rows(got)[start:stop].double(), as_rows(exact)[start:stop], base[start:stop]
         error = (g - t).abs_().div_(unit_of(t, bounds.scale[start:stop], got.dtype, bounds.finite))
-        far = ~(error <= allowed)
-        wrong = far
+        wrong = ~(error <= allowed)
         if bounds.sensitivity is not None:
-            wrong = far & ~(error <= bounds.sensitivity[start:stop])
-            far = far & ~(error <= policy.own_error_factor * bounds.sensitivity[start:stop])
+            wrong &= ~(error <= bounds.sensitivity[start:stop])
         off.append(wrong.any(1))
-        largest.append(torch.where(far, error, 0.0).amax())
+        if bounds.sensitivity is not None:
+            wrong &= ~(error <= policy.own_error_factor * bounds.sensitivity[start:stop])
+        largest.append(torch.where(wrong, error, 0.0).amax())
     return torch.cat(off), float(torch.stack(largest).amax())
 
 

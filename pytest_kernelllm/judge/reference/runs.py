@@ -31,7 +31,7 @@ class Runs:
     otherwise: list[tuple[Mode, Leaves]]
     """As other honest implementations might compute them, and in which way."""
     jumping: list[list[torch.Tensor | None]] = field(default_factory=list)
-    """The largest error in each row in half precision, for inputs with other last digits, see ``jumps``."""
+    """For each run at inputs with other last digits and each leaf in half precision its ``jumps.errors_of_rows``."""
 
     def giving(self, count: int) -> Runs:
         """Returns those that gave so many leaves: it may depend on values how many there are."""

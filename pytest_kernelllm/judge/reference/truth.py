@@ -217,7 +217,7 @@ class Truth:
     def _jumping(
         self, modules: Modules, arguments: dict[str, Any], probe: Probe, original: list[torch.Tensor]
     ) -> Iterator[list[torch.Tensor | None]]:
-        """Yields the largest error in each row of each leaf in half precision, for inputs with other last digits, see ``jumps``."""
+        """Yields ``errors_of_rows`` of each leaf in half precision, None for others, for inputs with other last digits."""
         if not any(map(_is_half, original)):
             return
         for further in range(RUNS):
