@@ -48,6 +48,8 @@ def layer():
             intermediate_size={intermediate},
             num_attention_heads={heads},
             num_key_value_heads={kv_heads},
+            num_hidden_layers={layers},
+            vocab_size={vocabulary},
             attn_implementation="sdpa",
         ),
         0,

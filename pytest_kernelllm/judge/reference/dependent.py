@@ -62,11 +62,11 @@ class DependentRows:
         def run(rows: slice) -> list[torch.Tensor]:
             return [leaf[rows].to(self._originals.device) for leaf in leaves]
 
-        def expect(rows: slice, directions: int) -> Expected:
+        def expect(rows: slice, closely: bool) -> Expected:
             some = modules.giving_rows(rows)
             own = run(rows)
             expected, _ = self._truth.expected(
-                structure, own, some, arguments, probe, directions, len(own[0]) / slicing.rows
+                structure, own, some, arguments, probe, closely, len(own[0]) / slicing.rows
             )
             return replace(expected, start=rows.start)
 

@@ -21,11 +21,11 @@ from pytest_kernelllm.judge.reference.rows import (
     unit_of,
 )
 
-RUNS = 6
+RUNS = 12
 """Runs of the original, at inputs with other last digits each time, in which rows may jump."""
 
 FAR = 4.0
-"""How many times what is usual in a row over the runs its median error must be in one of them to be a jump…"""
+"""How many times the lower quartile of a row's median errors over the runs one of them must be for a jump…"""
 
 DENSE = 1 / 8
 """…and what share of the largest usual error: most elements of the row move, unlike at steps…"""
@@ -79,7 +79,8 @@ def find_jumps(runs: Sequence[torch.Tensor], usual: float, factor: float) -> Jum
     if len(runs) < RUNS:
         return None
     medians, largest = torch.stack([*runs], 1)
-    jumped = (medians > FAR * medians.median(0).values) & (medians > DENSE * usual)
+    quartile = medians.kthvalue(1 + RUNS // 4, 0).values
+    jumped = (medians > FAR * quartile) & (medians > DENSE * usual)
     jumped &= (largest > usual) & (largest <= NOISE)
     most, farthest = torch.stack([jumped.sum(1).amax().double(), (largest * jumped).amax()]).tolist()
     if not most:

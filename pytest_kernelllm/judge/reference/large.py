@@ -139,9 +139,9 @@ class LargeCalls:
                 return [leaf[rows].to(self._originals.device) for leaf in kept]
             return run_all(self._cut(slicing, arguments, rows))
 
-        def expect(rows: slice, directions: int) -> Expected:
+        def expect(rows: slice, closely: bool) -> Expected:
             some = self._cut(slicing, arguments, rows)
-            expected, _ = self._truth.expected(sliced.structure, run(rows), modules, some, probe, directions)
+            expected, _ = self._truth.expected(sliced.structure, run(rows), modules, some, probe, closely)
             return replace(expected, start=rows.start)
 
         def expect_strictly(rows: slice) -> Expected | None:

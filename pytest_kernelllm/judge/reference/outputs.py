@@ -30,7 +30,7 @@ from pytest_kernelllm.judge.reference.prepared import (
 )
 from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.reference.subject import Subject as Subject
-from pytest_kernelllm.judge.reference.truth import DIRECTIONS, Truth
+from pytest_kernelllm.judge.reference.truth import Truth, is_half
 from pytest_kernelllm.judge.reference.unsupported import OriginalError as OriginalError
 from pytest_kernelllm.judge.reference.unsupported import (
     original_errors,
@@ -258,8 +258,9 @@ class ReferenceOutputs:
         updates = self._shown(modules, probe, after[0]) if names else Updates()
 
         def closely() -> Expected:
-            return self._truth.expected(structure, original, modules, arguments, probe, DIRECTIONS)[0]
+            return self._truth.expected(structure, original, modules, arguments, probe, closely=True)[0]
 
+        jump = probe.rule == "stress" and any(map(is_half, original))
         large = bytes_of(tensors_of_call(modules.perturbed, arguments, original)) > SMALL
         return PreparedProbe(
             probe,
@@ -268,7 +269,7 @@ class ReferenceOutputs:
             expected,
             trivial,
             updates,
-            closely if large and enough_memory else None,
+            closely if (large or jump) and enough_memory else None,
             self._originals.on_host,
         )
 

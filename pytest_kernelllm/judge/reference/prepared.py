@@ -37,8 +37,8 @@ class Sliced:
     """The leaves' shapes, strides and dtypes: tensors on the meta device."""
     pieces: tuple[Piece, ...]
     """Cover all rows."""
-    expect: Callable[[slice, int], Expected] = field(repr=False)
-    """Computes the expected outputs of some rows, with perturbations in that many directions, see ``Truth.expected``."""
+    expect: Callable[[slice, bool], Expected] = field(repr=False)
+    """Computes the expected outputs of some rows, closely or not, see ``Truth.expected``."""
     expect_strictly: Callable[[slice], Expected | None] = field(repr=False)
     """The same at less expense: what is right then is right, see ``Truth.strictly``."""
     run: Callable[[slice], Sequence[torch.Tensor]] = field(repr=False)
@@ -87,7 +87,8 @@ class PreparedProbe:
     none would."""
     updates: Updates = field(default_factory=Updates)
     closely: Callable[[], Expected] | None = field(default=None, repr=False)
-    """Computes ``expected`` at more expense, for a large output that would be wrong; None where that is all there is."""
+    """Computes ``expected`` at more expense, for an output that would be wrong: of a large call, or one whose rows may jump.
+    None where that is all there is."""
     on_host: bool = False
     """Whether large arguments lie in the host's memory, and the module elsewhere."""
 

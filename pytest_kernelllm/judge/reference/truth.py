@@ -63,16 +63,17 @@ class Truth:
         modules: Modules,
         arguments: dict[str, Any],
         probe: Probe,
-        directions: int = 0,
+        closely: bool | None = None,
         share: float = 1.0,
     ) -> tuple[Expected, bool]:
         """Returns what is expected of a candidate, and whether there was enough memory to find all of it out.
 
-        Inputs and weights are perturbed in ``directions`` random directions if there is memory for so many, else in one; by
-        default in as many as their size allows. ``share`` is that of the outputs which the modules give.
+        Inputs and weights are perturbed in several random directions, if there is memory for so many, or in one: by default
+        that depends on their size. Only ``closely`` tells under stress which rows jump. ``share`` is that of the outputs
+        which the modules give.
         """
         groups = [(structure, original)]
-        [expected], enough = self.expected_apart(groups, modules, arguments, probe, directions, share)
+        [expected], enough = self.expected_apart(groups, modules, arguments, probe, closely, share)
         return expected, enough
 
     def expected_apart(
@@ -81,7 +82,7 @@ class Truth:
         modules: Modules,
         arguments: dict[str, Any],
         probe: Probe,
-        directions: int = 0,
+        closely: bool | None = None,
         share: float = 1.0,
     ) -> tuple[list[Expected], bool]:
         """Returns the same for groups of leaves, each with its structure, that the modules give one after the other.
@@ -95,9 +96,9 @@ class Truth:
             note += (
                 "; there was too little memory to try small perturbations of the inputs and half precision"
             )
-        times = max(1, directions)
         small = sum(t.numel() for t in tensors_of_call(modules.perturbed, arguments, ())) <= MODERATE
-        directions = directions or (DIRECTIONS if small else 1)
+        times = DIRECTIONS if closely and not small else 1
+        directions = DIRECTIONS if (small if closely is None else closely) else 1
         if directions > 1 and not self._fits(modules.perturbed, arguments, original, runs=4 + directions):
             directions = 1
         nearby = self._nearby(modules, arguments, probe.seed, directions) if every and enough_memory else []
@@ -108,7 +109,7 @@ class Truth:
             list(self._elsewhere(modules, arguments, probe, most)) if nearby and (equal or any(few)) else []
         )
         otherwise = list(self._otherwise(modules, arguments, probe)) if every else []
-        jump = equal and bool(nearby) and _elements(arguments) <= MODERATE
+        jump = closely and nearby and probe.rule == "stress" and _elements(arguments) <= MODERATE
         jumping = list(self._jumping(modules, arguments, probe, original)) if jump else []
         runs = Runs(every, nearby, others, otherwise, jumping).giving(len(original))
         elements, expected, start = int(share * _elements(arguments)), [], 0
@@ -218,7 +219,7 @@ class Truth:
         self, modules: Modules, arguments: dict[str, Any], probe: Probe, original: list[torch.Tensor]
     ) -> Iterator[list[torch.Tensor | None]]:
         """Yields ``errors_of_rows`` of each leaf in half precision, None for others, for inputs with other last digits."""
-        if not any(map(_is_half, original)):
+        if not any(map(is_half, original)):
             return
         for further in range(RUNS):
             seed = probe.seed + further
@@ -229,7 +230,7 @@ class Truth:
             leaves = self._attempt(partial(self._run, modules, near)) if exact else []
             if forms_of(exact) == forms_of(leaves) == forms_of(original):
                 pairs = zip(leaves, exact, strict=True)
-                yield [errors_of_rows(own, e, self._policy) if _is_half(own) else None for own, e in pairs]
+                yield [errors_of_rows(own, e, self._policy) if is_half(own) else None for own, e in pairs]
 
     def _run(self, modules: Modules, arguments: dict[str, Any]) -> list[torch.Tensor]:
         return calls.run_original(modules.perturbed, arguments, self._originals.place)[1]
@@ -280,7 +281,8 @@ class Truth:
         return needed <= room
 
 
-def _is_half(leaf: torch.Tensor) -> bool:
+def is_half(leaf: torch.Tensor) -> bool:
+    """Whether a leaf is one whose rows may jump: not empty, in half precision."""
     return leaf.dtype in (torch.float16, torch.bfloat16) and leaf.numel() > 0
 
 

@@ -17,7 +17,6 @@ from pytest_kernelllm.judge.reference.agreement import Agree, agrees_together, e
 from pytest_kernelllm.judge.reference.bounds import ErrorBounds
 from pytest_kernelllm.judge.reference.numerics import Difference, Expected
 from pytest_kernelllm.judge.reference.prepared import Mark, Piece, PreparedProbe, Sliced
-from pytest_kernelllm.judge.reference.truth import DIRECTIONS
 from pytest_kernelllm.judge.run.call import Judging, Uploaded, tensors_of
 
 EXACTLY = 2
@@ -229,8 +228,8 @@ class _Pieces:
         piece = self.unseen[mark]
         where = f"{self.where}, {piece.stress} inputs" if piece.stress else self.where
         # One direction hardly moves some of many elements, and honest kernels seldom need more.
-        more = partial(self.expected.expect, piece.rows, DIRECTIONS)
-        return _Part(piece.rows, self.expected.expect(piece.rows, 1), where, mark, more)
+        more = partial(self.expected.expect, piece.rows, True)
+        return _Part(piece.rows, self.expected.expect(piece.rows, False), where, mark, more)
 
     def _disagreeing(self, marks: Sequence[Mark], agree: Agree) -> list[Mark]:
         """Returns the pieces of which some output does not agree with the original's. All of it is read at once."""

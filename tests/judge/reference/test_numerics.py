@@ -333,11 +333,11 @@ def jumping(exact, *runs):
 
 
 EXACT = torch.randn(256, 128, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-SIX = ([3], [40], [], [41], [3, 42], [])
+TWELVE = ([3], [40], [], [41], [3, 42], []) * 2
 
 
 def test_rows_may_jump_that_do_in_the_originals_own_runs_and_a_few_others():
-    expected = jumping(EXACT, *SIX)
+    expected = jumping(EXACT, *TWELVE)
     assert right(with_jumps(EXACT, [3, 40, 41, 42]), expected)
     assert right(with_jumps(EXACT, [10, 20, 40]), expected)
     assert not right(with_jumps(EXACT, [10, 20, 30]), expected)
@@ -347,7 +347,7 @@ def test_rows_may_jump_that_do_in_the_originals_own_runs_and_a_few_others():
 def test_a_few_elements_at_a_step_are_no_jump():
     """In a sign or a rounding nearly all errors are 0."""
     exact = EXACT.sign()
-    runs = [exact.bfloat16() for _ in range(6)]
+    runs = [exact.bfloat16() for _ in range(12)]
     runs[1][3, :5] *= -1
     runs[4][9, 7:60] *= -1
     errors = [[errors_of_rows(run, exact, POLICY)] for run in runs]
@@ -356,7 +356,7 @@ def test_a_few_elements_at_a_step_are_no_jump():
 
 
 def test_no_more_rows_jump_than_four_times_as_many_as_in_one_run_and_two():
-    runs = [range(8 * n, 8 * n + 8) for n in range(6)]
+    runs = [range(8 * (n % 6), 8 * (n % 6) + 8) for n in range(12)]
     expected = jumping(EXACT, *runs)
     assert right(with_jumps(EXACT, range(34)), expected)
     assert not right(with_jumps(EXACT, range(35)), expected)
@@ -365,11 +365,11 @@ def test_no_more_rows_jump_than_four_times_as_many_as_in_one_run_and_two():
 def test_a_row_that_is_further_off_is_not_hidden_by_one_that_jumps():
     got = with_jumps(EXACT, [40])
     got[3, 5] = 5000
-    assert not right(got, jumping(EXACT, *SIX))
+    assert not right(got, jumping(EXACT, *TWELVE))
 
 
 def test_a_column_that_is_off_is_not_hidden_by_a_row_that_jumps():
-    expected = jumping(EXACT, *SIX)
+    expected = jumping(EXACT, *TWELVE)
     got = EXACT.bfloat16()
     got[:, 5] *= 1.02
     assert not right(got, expected)
@@ -377,8 +377,8 @@ def test_a_column_that_is_off_is_not_hidden_by_a_row_that_jumps():
     assert not right(got, expected)
 
 
-@pytest.mark.parametrize("runs", [([],) * 6, ([3],) * 6, SIX[:5]])
-def test_rows_jump_only_where_some_of_six_runs_do_and_the_others_do_not(runs):
+@pytest.mark.parametrize("runs", [([],) * 12, ([3],) * 12, TWELVE[:11]])
+def test_rows_jump_only_where_some_of_twelve_runs_do_and_the_others_do_not(runs):
     assert not right(with_jumps(EXACT, [3]), jumping(EXACT, *runs))
 
 

@@ -564,3 +564,43 @@ def test_the_original_runs_once_for_all_candidates_that_are_only_timed():
 def test_a_sparse_output_is_refused_in_a_sentence():
     with pytest.raises(OriginalError, match="returns a sparse tensor"):
         prepare(references(of(lambda x: x.to_sparse())))
+
+
+class OneKey(nn.Module):
+    """Attention whose scores are rounded before a softmax that takes nearly one key for each row."""
+
+    def __init__(self, dtype=torch.bfloat16):
+        super().__init__()
+        self.query, self.key = (nn.Linear(64, 64, dtype=dtype) for _ in range(2))
+
+    def forward(self, x):
+        return self.attended(x, self.query(x) @ self.key(x).T)
+
+    def attended(self, x, scores):
+        return (scores.float().softmax(-1) @ x.float()).to(x.dtype)
+
+    def unrounded(self, x):
+        """Another kernel of the same: the scores are not rounded."""
+        return self.attended(x, self.query(x).float() @ self.key(x).float().T)
+
+
+@pytest.mark.parametrize("stress", ["×8", "half-integer"])
+def test_rows_that_take_another_key_under_stress_are_right_if_looked_at_closely(stress):
+    target = references(OneKey, lambda n: torch.randn(48, 64).bfloat16())
+    probes = [prepare(target, stress, "stress", seed) for seed in range(1, 13)]
+    with torch.no_grad():
+        outputs = [probe.module.unrounded(probe.arguments["x"]) for probe in probes]
+
+    def compared(expected):
+        return [compare(*pair, 0, POLICY, None) for pair in zip(outputs, expected, strict=True)]
+
+    assert not all(difference.passed for difference in compared(probe.expected for probe in probes))
+    closely = compared(probe.closely() for probe in probes)
+    assert all(difference.passed for difference in closely), closely
+
+
+def test_rows_take_another_key_in_half_precision_under_stress_only():
+    half = references(OneKey, lambda n: torch.randn(48, 64).bfloat16())
+    assert prepare(half, "").closely is None
+    single = references(lambda: OneKey(torch.float32), lambda n: torch.randn(48, 64))
+    assert prepare(single, "×8", "stress").closely is None
