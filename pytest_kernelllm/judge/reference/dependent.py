@@ -98,7 +98,7 @@ class DependentRows:
             found = self._truth.passing_trivial(
                 some,
                 arguments,
-                expected.expect(piece.rows, 1),
+                expected.expect(piece.rows, False),
                 self._inputs.other(some, probe, changes, drawn),
                 enough_memory=True,
                 shown=self._rows_of(arguments, piece.rows, len(expected.original[0])),

@@ -178,7 +178,7 @@ class LargeCalls:
         few_changes = probe.stress and probe.stress not in TRANSFORMS and probe.stress not in PLANTED
         others = unchanged if few_changes else self._cut(slicing, arguments, second)
         other = calls.run_original(modules.perturbed, others)[1]
-        trivial = self._truth.passing_trivial(modules.perturbed, some, expect(first, 1), other, True)
+        trivial = self._truth.passing_trivial(modules.perturbed, some, expect(first, False), other, True)
         expected = Sliced(sliced.structure, sliced.forms, pieces, expect, expect_strictly, run, confirm)
         on_host = self._originals.on_host
         return PreparedProbe(probe, modules.perturbed, arguments, expected, trivial, on_host=on_host)
