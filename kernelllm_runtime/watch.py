@@ -15,7 +15,7 @@ from kernelllm_runtime.ambient import HOOKS, QUIET, QUIET_NAMES
 from kernelllm_runtime.domain import ORDERED, PLAIN, SCALARS, hooks, same_value, split_item
 from kernelllm_runtime.generated import define, holding
 from kernelllm_runtime.pins.functions import cells, function_of
-from kernelllm_runtime.pins.names import SCOPE, member, order_of, start, steps
+from kernelllm_runtime.pins.names import SCOPE, member, names_class, order_of, start, steps
 from kernelllm_runtime.pins.objects import MISSING
 from kernelllm_runtime.pins.unchanged import Unchanged, settled
 from kernelllm_runtime.targets import is_pin
@@ -120,7 +120,7 @@ class _Seen:
             owner = value
         if name.startswith("order:"):
             self._add(f"{self._name(order_of)}({expression or 'module'}) == {order_of(owner)!r}")
-        elif not settled(value) and not name.endswith(".__class__"):
+        elif not settled(value) and not names_class(name):
             self._add(f"{self._name(Unchanged(value, self.module))}({expression})")
 
     def _member(self, owner: Any, step: str, value: Any) -> str:

@@ -38,7 +38,12 @@ def pinned(module: nn.Module, name: str) -> str:
     value = found(module, name)
     if name.startswith("order:"):
         return order_of(value)
-    return qualified(value) if name.endswith((".__class__", ":__class__")) else text_of(value, module)
+    return qualified(value) if names_class(name) else text_of(value, module)
+
+
+def names_class(name: str) -> bool:
+    """Whether a pin says which class an object has, not what the class is made of."""
+    return name.endswith((".__class__", ":__class__"))
 
 
 def found(module: nn.Module, name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import operator
 import types
 import weakref
 from typing import Any
@@ -23,9 +24,14 @@ class Unchanged:
         self._module = weakref.ref(module)
         self._text, tensors = self._written(value)
         self._tensors = [(weakref.ref(each), self._state(each)) for each in tensors]
+        self._kind, self._items = type(value), _settled_items(value)
 
     def __call__(self, value: Any) -> bool:
         """Returns whether ``value`` is equal to the first one, with the same tensors in it."""
+        if self._items is not None and type(value) is self._kind:
+            items = _items(value)
+            if len(items) == len(self._items) and all(map(operator.is_, items, self._items)):
+                return True
         text, tensors = self._written(value)
         return text == self._text and all(
             then() is now and state == self._state(now)
@@ -48,6 +54,16 @@ class Unchanged:
     def _state(tensor: torch.Tensor) -> tuple[Any, ...]:
         version = tensor_text(tensor) if tensor.is_inference() else tensor._version
         return tensor.data_ptr(), version, tensor.shape, tensor.stride(), tensor.dtype, tensor.requires_grad
+
+
+def _items(value: Any) -> tuple[Any, ...]:
+    return (*value, *value.values()) if isinstance(value, dict) else tuple(value)
+
+
+def _settled_items(value: Any) -> tuple[Any, ...] | None:
+    """Returns what a dictionary or list holds, as long as nothing in it can change; None for anything else."""
+    items = _items(value) if type(value) in (dict, list) else None
+    return items if items is not None and all(map(settled, items)) else None
 
 
 def settled(value: Any) -> bool:

@@ -7,6 +7,7 @@ from torch import nn
 
 from kernelllm_runtime import forms
 from kernelllm_runtime.dispatch import _ALIKE
+from kernelllm_runtime.pins.texts import Writer
 from kernelllm_runtime.watch import watch
 
 pytestmark = pytest.mark.filterwarnings("error::pytest_kernelllm.runtime.KernelLLMWarning")
@@ -97,6 +98,23 @@ def test_a_watch_gives_each_tensor_once_as_it_is_now() -> None:
     tree.plain = tree.items[1] = torch.ones(1)
     tree.one.weight = nn.Parameter(torch.ones(7))
     assert sorted(len(t) for t in unchanged(tree)) == [1, 1, 2, 3, 7]
+
+
+def test_a_class_and_plain_items_are_compared_without_writing_their_texts(monkeypatch) -> None:
+    tree = Tree()
+    tree.config = {"one": 1, "two": 2.0}
+    unchanged = watch(tree, ("value:__class__", "value:config")).unchanged
+    with monkeypatch.context() as patched:
+        patched.delattr(Writer, "shown")
+        assert unchanged(tree) is not None
+    tree.config["two"] = float("2")
+    assert unchanged(tree) is not None, "an equal number is the same to a kernel"
+    for key, value in (("one", True), ("one", 2), ("three", 3)):
+        tree.config[key] = value
+        assert unchanged(tree) is None
+        del tree.config[key]
+    tree.config["one"] = 1
+    assert unchanged(tree) is None, "their order matters"
 
 
 def test_a_watch_does_not_need_names_that_are_not_public(monkeypatch) -> None:
