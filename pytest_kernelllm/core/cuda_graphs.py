@@ -22,6 +22,10 @@ def capture(
 
     Python collects no garbage meanwhile: an old graph among it would free its memory, which CUDA forbids while it records.
 
+    cuBLAS gets new workspaces, in the graph's own pool, and again afterwards. PyTorch keeps one for each stream, which for all
+    recordings is the same: a second graph would use the one in the first graph's pool, which is gone with that graph as soon
+    as anybody asks PyTorch to clear workspaces, as ``torch.compile(mode="reduce-overhead")`` does.
+
     Args:
         graph: what to record into.
         errors: ``thread_local`` lets other threads go on using CUDA meanwhile.
@@ -29,7 +33,11 @@ def capture(
     device, stream = torch.cuda.current_device(), torch.cuda.current_stream()
     pool = torch.cuda.graph_pool_handle()
     try:
-        with _no_garbage_collection(), torch.cuda.graph(graph, pool=pool, capture_error_mode=errors):
+        with (
+            _own_workspaces(),
+            _no_garbage_collection(),
+            torch.cuda.graph(graph, pool=pool, capture_error_mode=errors),
+        ):
             yield
     except BaseException:
         torch.cuda.set_stream(stream)
@@ -39,6 +47,15 @@ def capture(
         generator = torch.cuda.default_generators[device]
         generator.graphsafe_set_state(generator.clone_state())
         raise
+
+
+@contextlib.contextmanager
+def _own_workspaces() -> Iterator[None]:
+    torch._C._cuda_clearCublasWorkspaces()
+    try:
+        yield
+    finally:
+        torch._C._cuda_clearCublasWorkspaces()
 
 
 @contextlib.contextmanager

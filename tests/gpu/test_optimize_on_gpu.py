@@ -2,6 +2,8 @@
 
 import copy
 import gc
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -169,6 +171,38 @@ def test_an_old_graph_among_the_garbage_does_not_disturb_a_recording(counting) -
     with counting.linear.register_forward_hook(let_go):
         assert replays(counting, torch.randn(8, 16, device="cuda"))
     assert not held
+
+
+TWO_GRAPHS = """
+import torch
+from pytest_kernelllm.core.cuda_graphs import capture, warm_up
+
+x, y = torch.randn(64, 4096, device="cuda"), torch.randn(4096, 1024, device="cuda")
+
+
+def recorded():
+    graph = torch.cuda.CUDAGraph()
+    warm_up(lambda: x @ y, times=3)
+    with capture(graph):
+        out = x @ y
+    return graph, out
+
+
+recorded()
+graph, out = recorded()
+torch._C._cuda_clearCublasWorkspaces()  # as torch.compile(mode="reduce-overhead") does before it records
+torch.cuda.empty_cache()
+for _ in range(10):
+    graph.replay()
+torch.cuda.synchronize()
+torch.testing.assert_close(out, x @ y)
+"""
+
+
+def test_a_graph_does_not_need_the_memory_of_an_earlier_one() -> None:
+    """In a process of its own, where an illegal memory access ends nothing else."""
+    done = subprocess.run([sys.executable, "-c", TWO_GRAPHS], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @torch.no_grad()

@@ -57,16 +57,36 @@ def free():
     return torch.cuda.mem_get_info()[0]
 
 
-@contextlib.contextmanager
-def left(amount):
-    """A GPU with so many bytes left."""
-    ballast = torch.empty(free() - amount, dtype=torch.uint8, device="cuda")
-    yield
-    del ballast
-    torch.cuda.empty_cache()
+def wait_for(amount):
+    """Waits until so many bytes are free: the memory of the last verdict's worker comes back after its end."""
+    end = time.monotonic() + 10.0
+    while free() < amount:
+        assert time.monotonic() < end, f"{amount - free():,} bytes are gone"
 
 
-def test_a_case_that_does_not_fit_is_timed_at_the_largest_size_that_does(decide):
+@pytest.fixture(scope="module")
+def unused():
+    """The bytes that are free before the first verdict."""
+    return free()
+
+
+@pytest.fixture
+def left(unused):
+    @contextlib.contextmanager
+    def left(amount):
+        """A GPU with so many bytes left."""
+        wait_for(unused - GIB)
+        ballast = torch.empty(free() - amount, dtype=torch.uint8, device="cuda")
+        try:
+            yield
+        finally:
+            del ballast
+            torch.cuda.empty_cache()
+
+    return left
+
+
+def test_a_case_that_does_not_fit_is_timed_at_the_largest_size_that_does(decide, left):
     with left(12 * GIB):
         verdict = decide(LARGE, GOOD, min_speedup=0.0)
     assert verdict.accepted, verdict.reason
@@ -84,7 +104,7 @@ def test_where_there_is_memory_it_is_timed_at_its_own_size(decide):
     assert timing.bytes > 4 * GIB
 
 
-def test_a_case_that_cannot_be_smaller_is_inconclusive_and_says_what_helps(decide):
+def test_a_case_that_cannot_be_smaller_is_inconclusive_and_says_what_helps(decide, left):
     with left(3 * GIB // 2):
         verdict = decide(FIXED, GOOD, min_speedup=0.0)
     assert verdict.verdict == "inconclusive"
@@ -109,7 +129,7 @@ def test_a_candidate_that_asks_for_what_no_gpu_has_is_rejected(decide):
     assert "out of memory" in verdict.reason
 
 
-def test_a_candidate_that_finds_too_little_memory_is_timed_at_a_smaller_size_too(decide):
+def test_a_candidate_that_finds_too_little_memory_is_timed_at_a_smaller_size_too(decide, left):
     half = LARGE.replace(str(N), str(N // 2))
     with left(13 * GIB):
         verdict = decide(half, HUNGRY, min_speedup=0.0)
@@ -118,7 +138,7 @@ def test_a_candidate_that_finds_too_little_memory_is_timed_at_a_smaller_size_too
     assert timing.note.startswith("timed at n="), timing
 
 
-def test_a_candidate_that_finds_too_little_memory_is_not_refused_for_it(decide):
+def test_a_candidate_that_finds_too_little_memory_is_not_refused_for_it(decide, left):
     with left(7 * GIB):
         verdict = decide(FIXED.replace(str(N), str(N // 2)), HUNGRY, min_speedup=0.0)
     assert verdict.verdict == "inconclusive", verdict.reason
@@ -136,6 +156,4 @@ def test_the_memory_of_workers_comes_back(decide):
     before = free()
     for _ in range(3):
         assert decide(LARGE, GOOD, min_speedup=0.0).accepted
-    end = time.monotonic() + 10.0
-    while free() < before - GIB:
-        assert time.monotonic() < end, f"{before - free():,} bytes are gone"
+    wait_for(before - GIB)

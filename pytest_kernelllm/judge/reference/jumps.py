@@ -33,57 +33,72 @@ DENSE = 1 / 8
 NOISE = 1.0
 """…while no element's error is more than this: then nothing is known of the row."""
 
-UNSEEN_SHARE = 1 / 32
-"""Share of the rows that may jump in a candidate although they do in none of the runs."""
+OTHERS = 1 / 32
+"""Share of the rows that may be off although the original shows nothing of it there…"""
+
+NEAR = 8.0
+"""…by so many times what is usual at most: of many heads a few jump."""
 
 
 @dataclass(frozen=True)
 class Jumps:
     """The rows of one output that may be far off."""
 
-    seen: torch.Tensor
-    """Whether each row jumped in one of the runs, ``(rows,)``, boolean."""
-    unseen: int
-    """How many of the others may, too."""
+    rows: torch.Tensor
+    """Whether each row may, ``(rows,)``, boolean: it jumped in one of the runs, or moved in float64 as if it could."""
     most: int
-    """How many rows may in all."""
+    """How many may at once."""
     farthest: float
     """The largest allowed error, relative to ``|exact|`` and its row's scale."""
+    others: int
+    """How many of the other rows may be off, too…"""
+    near: float
+    """…and the largest allowed error there."""
 
-    def allow(self, off: torch.Tensor) -> bool:
-        """Whether all these rows may jump: ``off``, ``(rows,)``, boolean, says which are far off."""
-        unseen, every = torch.stack([(off & ~self.seen).sum(), off.sum()]).tolist()
-        return bool(unseen <= self.unseen and every <= self.most)
+    def allow(self, off: torch.Tensor, errors: torch.Tensor) -> bool:
+        """Whether rows may be off: ``off``, ``(rows,)``, boolean, says which are, and ``errors`` by how much."""
+        others = off & ~self.rows
+        counts = torch.stack([off.sum(), others.sum()]).tolist()
+        largest = torch.stack([errors.amax(), (errors * others).nan_to_num(0.0).amax()]).tolist()
+        within = largest[0] <= self.farthest and largest[1] <= self.near
+        return within and counts[0] <= self.most and counts[1] <= self.others
 
 
-def errors_of_rows(value: torch.Tensor, exact: torch.Tensor, policy: Policy) -> torch.Tensor:
-    """Returns the median and the largest error in each row of a run, ``(2, rows)``, relative to that run's exact output."""
+def errors_of_rows(
+    value: torch.Tensor, exact: torch.Tensor, before: torch.Tensor, policy: Policy
+) -> torch.Tensor:
+    """Returns in each row of a run the median and the largest error, relative to that run's exact output, and how far this is
+    from the exact output ``before``, at other inputs: the median as well. ``(3, rows)``."""
     finite = all_finite(value) and all_finite(exact)
     found = []
     for start, stop in chunks(as_rows(exact), policy):
         got, truth = as_rows(value)[start:stop].double(), as_rows(exact)[start:stop]
         unit = unit_of(truth, row_scale(truth if finite else truth.nan_to_num()), value.dtype, finite)
         errors = distance(got, truth, finite=finite).div_(unit)
-        found.append(torch.stack([errors.median(1).values, errors.amax(1)]))
-    return torch.cat(found, 1) if found else exact.new_zeros(2, 0)
+        moved = distance(as_rows(before)[start:stop], truth, finite=False).div_(unit)
+        found.append(torch.stack([errors.median(1).values, errors.amax(1), moved.median(1).values]))
+    return torch.cat(found, 1) if found else exact.new_zeros(3, 0)
 
 
 def find_jumps(runs: Sequence[torch.Tensor], usual: float, factor: float) -> Jumps | None:
     """Returns which rows may jump; None if none did.
 
     Args:
-        runs: each row's median and largest error in each run, see ``errors_of_rows``.
-        usual: above which largest errors are unusual.
+        runs: what ``errors_of_rows`` gives for each run.
+        usual: above which largest errors are unusual in one run.
         factor: how many times as far off as in the runs a row may be, and how many times as many rows.
     """
     if len(runs) < RUNS:
         return None
-    medians, largest = torch.stack([*runs], 1)
+    medians, largest, moved = torch.stack([*runs], 1)
+    usual = max(usual, factor * float(largest.median()))
     quartile = medians.kthvalue(1 + RUNS // 4, 0).values
     jumped = (medians > FAR * quartile) & (medians > DENSE * usual)
     jumped &= (largest > usual) & (largest <= NOISE)
+    jumped &= jumped.double().mean(1, keepdim=True) <= 0.5  # where most rows err more, none is an exception
     most, farthest = torch.stack([jumped.sum(1).amax().double(), (largest * jumped).amax()]).tolist()
     if not most:
         return None
-    unseen = min(2 + int(most) // 4, int(UNSEEN_SHARE * medians.shape[1]))
-    return Jumps(jumped.any(0), unseen, 2 + int(factor * most), factor * farthest)
+    rows = jumped.any(0) | (moved > usual).any(0)
+    others = min(2 + int(most) // 4, int(OTHERS * len(rows)))
+    return Jumps(rows, 2 + int(factor * most), factor * farthest, others, NEAR * usual)

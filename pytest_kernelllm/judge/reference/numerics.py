@@ -186,12 +186,13 @@ def compare(
     if wrong == 0:
         off = _off_together(got, exact, bounds, tolerance or 0.0, policy, finite)
         return off or Difference(True, measured, permitted, expected.note)
-    jumps, largest = bounds.jumps, measured
-    if finite and (wrong <= bounds.outliers or jumps):
-        rows_off, largest = _rows_off(got, exact, bounds, base, policy)
-    if wrong <= bounds.outliers and largest <= bounds.worst:
-        return Difference(True, largest, bounds.worst, expected.note)
-    if finite and jumps and largest <= jumps.farthest and jumps.allow(rows_off):
+    jumps = bounds.jumps
+    if wrong <= bounds.outliers or jumps:
+        rows_off, errors = _rows_off(got, expected, leaf, bounds, base, finite, policy)
+        largest = float(errors.amax())
+        if wrong <= bounds.outliers and largest <= bounds.worst:
+            return Difference(True, largest, bounds.worst, expected.note)
+    if jumps and jumps.allow(rows_off, errors):
         rest = torch.where(rows_off[:, None], rows[0].to(got.dtype), rows[1]).view_as(got)
         columns_off = _off_together(rest, exact, bounds, tolerance or 0.0, policy, finite)
         return columns_off or Difference(True, largest, jumps.farthest, expected.note)
@@ -202,24 +203,35 @@ def compare(
 
 
 def _rows_off(
-    got: torch.Tensor, exact: torch.Tensor, bounds: ErrorBounds, base: torch.Tensor, policy: Policy
-) -> tuple[torch.Tensor, float]:
-    """Returns in which rows elements err more than they may, ``(rows,)``, and the largest error of such an element.
+    got: torch.Tensor,
+    expected: Expected,
+    leaf: int,
+    bounds: ErrorBounds,
+    base: torch.Tensor,
+    finite: bool,
+    policy: Policy,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns in which rows elements err more than they may, and the largest error of such an element there, ``(rows,)``.
 
     That of an element whose error is about its own sensitivity does not count.
     """
+    original, exact = expected.original[leaf], expected.exact[leaf]
     off, largest = [], []
     for start, stop in chunks(as_rows(exact), policy):
-        g, t, allowed = as_rows(got)[start:stop].double(), as_rows(exact)[start:stop], base[start:stop]
-        error = (g - t).abs_().div_(unit_of(t, bounds.scale[start:stop], got.dtype, bounds.finite))
+        g, o, t = (as_rows(x)[start:stop] for x in (got, original, exact))
+        allowed = base[start:stop]
+        error = (g.double() - t).abs_().div_(unit_of(t, bounds.scale[start:stop], got.dtype, bounds.finite))
         wrong = ~(error <= allowed)
+        if not finite:
+            wrong &= ~_accepted_nonfinite(g, o, t, allowed, expected.free)
+            error = torch.where(t.isfinite() & g.isfinite(), error, math.inf)
         if bounds.sensitivity is not None:
             wrong &= ~(error <= bounds.sensitivity[start:stop])
         off.append(wrong.any(1))
         if bounds.sensitivity is not None:
             wrong &= ~(error <= policy.own_error_factor * bounds.sensitivity[start:stop])
-        largest.append(torch.where(wrong, error, 0.0).amax())
-    return torch.cat(off), float(torch.stack(largest).amax())
+        largest.append(torch.where(wrong, error, 0.0).amax(1))
+    return torch.cat(off), torch.cat(largest)
 
 
 def _compare_equal(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -226,7 +227,15 @@ class ReferenceOutputs:
             while sum(q.bytes for q in self._kept.values()) > 16 * SMALL:
                 self._kept.popitem(last=False)
 
-    def _prepare(self, probe: Probe) -> PreparedProbe:
+    def _closely(self, probe: Probe) -> Expected:
+        """Returns what is expected at a small probe, found out at more expense. All is drawn again: copies of weights are not kept
+        for what few candidates need."""
+        with self._preparing:
+            expected = self._prepare(probe, closely=True).expected
+        assert isinstance(expected, Expected)  # a large probe is not looked at in this way
+        return expected
+
+    def _prepare(self, probe: Probe, closely: bool | None = None) -> PreparedProbe:
         case = self.subject.case(probe.case)
         with original_errors(probe), self._originals.in_stage(RUNNING):
             self._inputs.draw_another(case, probe)
@@ -252,16 +261,19 @@ class ReferenceOutputs:
         if names:  # in the same runs as outputs, of which each takes long for a deep network
             every = modules.giving_buffers(names, outputs=True)
             groups.append((None, self._after(every, arguments, probe)[len(original) :]))
-        [expected, *after], enough_memory = self._truth.expected_apart(groups, every, arguments, probe)
+        [expected, *after], enough_memory = self._truth.expected_apart(
+            groups, every, arguments, probe, closely
+        )
         other = self._inputs.other(modules.perturbed, probe, changes, drawn) if enough_memory else None
         trivial = self._truth.passing_trivial(modules.perturbed, arguments, expected, other, enough_memory)
         updates = self._shown(modules, probe, after[0]) if names else Updates()
 
-        def closely() -> Expected:
+        def again() -> Expected:
             return self._truth.expected(structure, original, modules, arguments, probe, closely=True)[0]
 
         jump = probe.rule == "stress" and any(map(is_half, original))
         large = bytes_of(tensors_of_call(modules.perturbed, arguments, original)) > SMALL
+        small = partial(self._closely, probe) if jump else None
         return PreparedProbe(
             probe,
             modules.perturbed,
@@ -269,7 +281,8 @@ class ReferenceOutputs:
             expected,
             trivial,
             updates,
-            closely if (large or jump) and enough_memory else None,
+            (again if large else small) if enough_memory else None,
+            large,
             self._originals.on_host,
         )
 

@@ -89,6 +89,8 @@ class PreparedProbe:
     closely: Callable[[], Expected] | None = field(default=None, repr=False)
     """Computes ``expected`` at more expense, for an output that would be wrong: of a large call, or one whose rows may jump.
     None where that is all there is."""
+    large: bool = False
+    """Whether ``expected`` is less sure, so that ``closely`` may also find an output wrong that seems right."""
     on_host: bool = False
     """Whether large arguments lie in the host's memory, and the module elsewhere."""
 

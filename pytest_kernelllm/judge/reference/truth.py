@@ -110,7 +110,7 @@ class Truth:
         )
         otherwise = list(self._otherwise(modules, arguments, probe)) if every else []
         jump = closely and nearby and probe.rule == "stress" and _elements(arguments) <= MODERATE
-        jumping = list(self._jumping(modules, arguments, probe, original)) if jump else []
+        jumping = list(self._jumping(modules, arguments, probe, original, every)) if jump and every else []
         runs = Runs(every, nearby, others, otherwise, jumping).giving(len(original))
         elements, expected, start = int(share * _elements(arguments)), [], 0
         for (structure, own), is_few in zip(groups, few, strict=True):
@@ -216,10 +216,19 @@ class Truth:
                 yield from ((leaves, exact) for leaves in found if leaves)
 
     def _jumping(
-        self, modules: Modules, arguments: dict[str, Any], probe: Probe, original: list[torch.Tensor]
+        self,
+        modules: Modules,
+        arguments: dict[str, Any],
+        probe: Probe,
+        original: list[torch.Tensor],
+        before: list[torch.Tensor],
     ) -> Iterator[list[torch.Tensor | None]]:
-        """Yields ``errors_of_rows`` of each leaf in half precision, None for others, for inputs with other last digits."""
-        if not any(map(is_half, original)):
+        """Yields ``errors_of_rows`` of each leaf in half precision, None for others, for inputs with other last digits.
+
+        ``before`` are the leaves in float64 at the inputs themselves.
+        """
+        forms = forms_of(original)
+        if not any(map(is_half, original)) or forms_of(before) != forms:
             return
         for further in range(RUNS):
             seed = probe.seed + further
@@ -228,9 +237,11 @@ class Truth:
             near = calls.mapped(arguments, partial(self._originals.changed, change=move))
             exact = self._attempt(partial(self._originals.in_float64.run, modules.exact, near))
             leaves = self._attempt(partial(self._run, modules, near)) if exact else []
-            if forms_of(exact) == forms_of(leaves) == forms_of(original):
-                pairs = zip(leaves, exact, strict=True)
-                yield [errors_of_rows(own, e, self._policy) if is_half(own) else None for own, e in pairs]
+            if forms_of(exact) == forms_of(leaves) == forms:
+                yield [
+                    errors_of_rows(*leaf, self._policy) if is_half(leaf[0]) else None
+                    for leaf in zip(leaves, exact, before, strict=True)
+                ]
 
     def _run(self, modules: Modules, arguments: dict[str, Any]) -> list[torch.Tensor]:
         return calls.run_original(modules.perturbed, arguments, self._originals.place)[1]

@@ -44,6 +44,8 @@ class _Part:
     """Identifies the outputs of a piece."""
     more: Callable[[], Expected] | None = None
     """Computes what is expected at more expense; None: ``expected`` is all there is."""
+    large: bool = True
+    """See ``PreparedProbe``."""
 
     @cached_property
     def closely(self) -> Expected:
@@ -57,7 +59,8 @@ class _Part:
         """
         found = numerics.compare(output[self.rows], self.expected, leaf, policy, tolerance)
         bounds = self.expected.bounds[leaf]
-        if self.more is None or (found.passed and not (isinstance(bounds, ErrorBounds) and bounds.steps)):
+        steps = self.large and isinstance(bounds, ErrorBounds) and bounds.steps
+        if self.more is None or (found.passed and not steps):
             return found
         if not found.passed and self._hopeless(found, output, leaf):
             return found
@@ -194,7 +197,7 @@ def _parts(
         exactly = [] if sampled else judging.rng.sample(list(unseen), min(EXACTLY, len(unseen)))
         yield from _Pieces(judging, expected, outputs, unseen, where).parts(exactly)
     else:
-        yield _Part(..., expected, where, more=prepared.closely)
+        yield _Part(..., expected, where, more=prepared.closely, large=prepared.large)
 
 
 @dataclass(frozen=True)

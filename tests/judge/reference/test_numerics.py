@@ -326,9 +326,11 @@ def with_jumps(exact, rows, off=0.2):
     return value
 
 
-def jumping(exact, *runs):
-    """What is expected where rows jump in further runs of the original."""
-    errors = [[errors_of_rows(with_jumps(exact, rows), exact, POLICY)] for rows in runs]
+def jumping(exact, *runs, moving=()):
+    """What is expected where rows jump in further runs of the original, and some move with the inputs' last digits."""
+    before = exact.clone()
+    before[[*moving]] *= 1.1
+    errors = [[errors_of_rows(with_jumps(exact, rows), exact, before, POLICY)] for rows in runs]
     return expect(exact.bfloat16(), exact, jumping=errors)
 
 
@@ -336,11 +338,37 @@ EXACT = torch.randn(256, 128, generator=torch.Generator().manual_seed(0), dtype=
 TWELVE = ([3], [40], [], [41], [3, 42], []) * 2
 
 
-def test_rows_may_jump_that_do_in_the_originals_own_runs_and_a_few_others():
-    expected = jumping(EXACT, *TWELVE)
+def test_rows_may_jump_that_do_in_the_originals_own_runs_or_move_in_float64():
+    expected = jumping(EXACT, *TWELVE, moving=[10])
     assert right(with_jumps(EXACT, [3, 40, 41, 42]), expected)
-    assert right(with_jumps(EXACT, [10, 20, 40]), expected)
-    assert not right(with_jumps(EXACT, [10, 20, 30]), expected)
+    assert right(with_jumps(EXACT, [10, 40]), expected)
+    assert not right(with_jumps(EXACT, [11, 40]), expected)
+
+
+def test_a_few_other_rows_may_be_off_by_little():
+    expected = jumping(EXACT, *TWELVE)
+    assert right(with_jumps(EXACT, [11, 12, 40], off=0.02), expected)
+    assert not right(with_jumps(EXACT, [11, 12, 13, 40], off=0.02), expected)
+
+
+def test_where_all_rows_err_more_in_some_runs_none_jumps():
+    runs = [[], [], [], range(256)] * 3
+    assert jumping(EXACT, *runs).bounds[0].jumps is None
+
+
+def test_rows_jump_beside_a_row_that_is_not_finite():
+    overflowing = EXACT.clone()
+    overflowing[7] = 1e39
+    errors = [
+        [errors_of_rows(with_jumps(overflowing, rows), overflowing, overflowing, POLICY)] for rows in TWELVE
+    ]
+    expected = expect(overflowing.bfloat16(), overflowing, jumping=errors, free=True)
+    got = with_jumps(overflowing, [40])
+    assert not bool(got.isfinite().all())
+    assert right(got, expected)
+    assert not right(with_jumps(overflowing, [11]), expected)
+    got[8, 0] = float("inf")
+    assert not right(got, expected)
     assert not right(with_jumps(EXACT, [40], off=4.0), expected)
 
 
@@ -350,7 +378,7 @@ def test_a_few_elements_at_a_step_are_no_jump():
     runs = [exact.bfloat16() for _ in range(12)]
     runs[1][3, :5] *= -1
     runs[4][9, 7:60] *= -1
-    errors = [[errors_of_rows(run, exact, POLICY)] for run in runs]
+    errors = [[errors_of_rows(run, exact, exact, POLICY)] for run in runs]
     expected = expect(exact.bfloat16(), exact, jumping=errors)
     assert expected.bounds[0].jumps is None
 
