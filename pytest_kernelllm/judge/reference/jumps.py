@@ -61,7 +61,7 @@ class Jumps:
         counts = torch.stack([off.sum(), others.sum()]).tolist()
         largest = torch.stack([errors.amax(), (errors * others).nan_to_num(0.0).amax()]).tolist()
         within = largest[0] <= self.farthest and largest[1] <= self.near
-        return within and counts[0] <= self.most and counts[1] <= self.others
+        return bool(within and counts[0] <= self.most and counts[1] <= self.others)
 
 
 def errors_of_rows(
