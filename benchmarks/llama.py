@@ -56,12 +56,12 @@ def layer():
     )
 
 
-def call():
+def call(mask=None):
     angles = torch.randn(1, {seq}, {hidden} // {heads})
     named = inspect.signature(LlamaDecoderLayer.forward).parameters
     cache = "cache" if "cache" in named else "past_key_values"  # renamed in transformers 5.24
     return (hidden_states(),), {{
-        "attention_mask": None,
+        "attention_mask": mask,
         "position_ids": torch.arange({seq})[None],
         cache: None,
         "use_cache": False,
@@ -69,9 +69,20 @@ def call():
     }}
 
 
-triton_candidate(LlamaDecoderLayer, init=layer, inputs=call, dtypes=("{dtype}",), unread=("self_attn.layer_idx",))
+def recorded():
+    return call(torch.ones({seq}, {seq}, dtype=torch.bool).tril()[None, None])
+
+
+triton_candidate(
+    LlamaDecoderLayer,
+    init=layer,
+    inputs={{"default": call, "recorded": recorded}},
+    dtypes=("{dtype}",),
+    unread=("self_attn.layer_idx",),
+)
 """
-"""What the file needs to mark whole layers, too, as the model calls them without a cache."""
+"""What the file needs to mark whole layers, too, as the model calls them without a cache: also while a CUDA graph is recorded,
+when it cannot find out that there is nothing to mask and so gives every layer a mask."""
 
 
 def llama_config(options: argparse.Namespace) -> LlamaConfig:

@@ -75,7 +75,7 @@ def left(unused):
     @contextlib.contextmanager
     def left(amount):
         """A GPU with so many bytes left."""
-        wait_for(unused - GIB)
+        wait_for(unused - 2 * GIB)
         ballast = torch.empty(free() - amount, dtype=torch.uint8, device="cuda")
         try:
             yield
@@ -139,7 +139,7 @@ def test_a_candidate_that_finds_too_little_memory_is_timed_at_a_smaller_size_too
 
 
 def test_a_candidate_that_finds_too_little_memory_is_not_refused_for_it(decide, left):
-    with left(7 * GIB):
+    with left(6 * GIB):
         verdict = decide(FIXED.replace(str(N), str(N // 2)), HUNGRY, min_speedup=0.0)
     assert verdict.verdict == "inconclusive", verdict.reason
     assert "too little GPU memory" in verdict.reason
