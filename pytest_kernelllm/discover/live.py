@@ -304,8 +304,8 @@ def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
                     call = None if sizes is None else live.inputs(case, 0, sizes)
                     check_unread(other, options.unread, case, call, where)
                 if sizes is not None:
-                    with recording(ran):
-                        try_original(module, sizes, partial(live.inputs, case, 0), live.bind, where)
+                    make = partial(live.inputs, case, 0)
+                    try_original(module, sizes, make, live.bind, partial(recording, ran), where)
     meta = module.to("meta")  # frees its parameters before others are made
     # Of another one: calling a module may change it.
     fresh = live._construct()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ def try_original(
     sizes: Sizes,
     make: Callable[[Sizes], Call],
     bind: Callable[[Call], Mapping[str, Any]],
+    watched: Callable[[], AbstractContextManager[None]],
     where: str,
 ) -> None:
     """Runs the original on the CPU, with and without gradients.
@@ -29,6 +31,7 @@ def try_original(
         sizes: of named dimensions, see ``work.trial_sizes``.
         make: makes inputs of given sizes.
         bind: returns arguments by name, for messages.
+        watched: gives the context of each call, and only of it.
         where: names the target in messages.
 
     Raises:
@@ -36,13 +39,13 @@ def try_original(
     """
     call = make(sizes)
     try:
-        results = _results(module, call, grad=False)
+        results = _results(module, call, watched, grad=False)
     except (Exception, SystemExit) as error:
         shown = ", ".join(f"{name}: {_shown(value)}" for name, value in bind(call).items())
         raise TargetError(
             f"{where}: forward({shown}) fails: {in_one_line(error)}; check init= and inputs=."
         ) from error
-    differs = any(_differs(module, make, sizes, results, required) for required in (False, True))
+    differs = any(_differs(module, make, sizes, watched, results, required) for required in (False, True))
     if differs:
         raise TargetError(
             f"{where}: forward returns other values where gradients are enabled or required; no kernel can be adopted "
@@ -51,7 +54,12 @@ def try_original(
 
 
 def _differs(
-    module: nn.Module, make: Callable[[Sizes], Call], sizes: Sizes, results: list[Any], required: bool
+    module: nn.Module,
+    make: Callable[[Sizes], Call],
+    sizes: Sizes,
+    watched: Callable[[], AbstractContextManager[None]],
+    results: list[Any],
+    required: bool,
 ) -> bool:
     """Whether results differ with gradients enabled, and are the same as before without."""
     before = {each: each.requires_grad for each in module.parameters()}
@@ -61,12 +69,12 @@ def _differs(
     for each in before:
         each.requires_grad_(required and each.is_floating_point())
     try:
-        others = _results(module, call, grad=True)
+        others = _results(module, call, watched, grad=True)
     except Exception:  # which a user would see as well
         others = results
     for each, requires_grad in before.items():
         each.requires_grad_(requires_grad)
-    return not _alike(results, others) and _alike(results, _results(module, make(sizes), grad=False))
+    return not _alike(results, others) and _alike(results, _results(module, make(sizes), watched, grad=False))
 
 
 def _requiring(value: Any) -> Any:
@@ -76,8 +84,10 @@ def _requiring(value: Any) -> Any:
     return value
 
 
-def _results(module: nn.Module, call: Call, grad: bool) -> list[Any]:
-    with seeded(0, "cpu"), torch.set_grad_enabled(grad):
+def _results(
+    module: nn.Module, call: Call, watched: Callable[[], AbstractContextManager[None]], grad: bool
+) -> list[Any]:
+    with seeded(0, "cpu"), torch.set_grad_enabled(grad), watched():
         return tree_leaves(module(*call.args, **call.kwargs))
 
 

@@ -9,7 +9,9 @@ import textwrap
 
 import pytest
 import torch
+from transformers import LlamaForCausalLM
 
+from kernelllm_runtime.domain import misfit
 from pytest_kernelllm.core.records import Domain, TensorSpec
 from pytest_kernelllm.discover.importing import import_file
 from pytest_kernelllm.discover.live import Call, LiveTarget, TargetError, load_target
@@ -182,6 +184,39 @@ def test_llama_layers_marked_in_a_conftest(project):
     assert pinned["down_proj.weight"] == TensorSpec("bfloat16", (32, 48))
     assert pinned["gate_proj.bias"] is None and pinned["hidden_size"] == 32
     assert live.build(case)(*live.inputs(case, 0).args).shape == (3, 32)
+
+
+MARKED_LAYER = HEAD + textwrap.dedent(
+    """
+    import inspect
+    from transformers import LlamaConfig
+    from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+    CONFIG = LlamaConfig(
+        hidden_size=32, intermediate_size=48, num_attention_heads=2, num_hidden_layers=2, attn_implementation="sdpa"
+    )
+
+    def call(seq=4):
+        angles = torch.randn(1, seq, 16)
+        named = inspect.signature(LlamaDecoderLayer.forward).parameters  # code that goes through everything by name
+        return (torch.randn(1, seq, 32),), {
+            "position_ids": torch.arange(seq)[None],
+            "position_embeddings": (angles.cos(), angles.sin()),
+        }
+
+    triton_candidate(LlamaDecoderLayer, init=lambda: (CONFIG, 0), inputs=call, unread=("self_attn.layer_idx",))
+    """
+)
+
+
+def test_the_layers_of_a_model_are_inside_the_domain_of_one_built_alone(project):
+    """A model adds attributes of its own to its parts, which nothing reads."""
+    root = project.write(marked=MARKED_LAYER)
+    (case,) = load(root, "LlamaDecoderLayer").cases
+    model = LlamaForCausalLM(import_file(root / "marked.py", root).CONFIG).eval()
+    assert [misfit(case.domain, layer) for layer in model.model.layers] == [None, None]
+    model.model.layers[1].self_attn.scaling = 2.0
+    assert "scaling" in misfit(case.domain, model.model.layers[1])
 
 
 def test_files_that_mark_one_class_of_a_library_each_get_their_own_marker(project):
