@@ -187,6 +187,18 @@ KINDS = {
         "m.a_N = ns.E_N.Y",
         "class E_N(enum.Enum):\n    X = OLD\n    Y = NEW",
     ),
+    "enum by name": Kind(
+        "self.a_N = 'X'",
+        "E_N[self.a_N].value",
+        "ns.E_N._member_map_['X'] = ns.E_N.Y",
+        "class E_N(enum.Enum):\n    X = OLD\n    Y = NEW",
+    ),
+    "enum's own property": Kind(
+        "self.a_N = E_N.X",
+        "self.a_N.half",
+        "ns.B_N = 2 * NEW",
+        "B_N = 2 * OLD\nclass E_N(enum.Enum):\n    X = 1\n    @property\n    def half(self):\n        return B_N / 2",
+    ),
     "property": Kind(
         "self._a_N = OLD", "self.b_N", "m._a_N = NEW", body="@property\ndef b_N(self):\n    return self._a_N"
     ),

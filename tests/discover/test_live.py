@@ -219,6 +219,27 @@ def test_the_layers_of_a_model_are_inside_the_domain_of_one_built_alone(project)
     assert "scaling" in misfit(case.domain, model.model.layers[1])
 
 
+def test_an_enum_pins_its_members_and_not_what_its_own_machinery_mentions(project):
+    text = """
+        import enum
+
+        class Kind(str, enum.Enum):
+            MEAN = "mean"
+            SUM = "sum"
+
+        @triton_candidate(inputs=lambda: torch.randn(2, 4), init=("mean",))
+        class Reduced(nn.Module):
+            def __init__(self, kind):
+                super().__init__()
+                self.kind = Kind(kind)
+
+            def forward(self, x):
+                return x.mean(-1) if self.kind is Kind.MEAN else x.sum(-1)
+    """
+    (case,) = load(project.write(layers=HEAD + textwrap.dedent(text))).cases
+    assert {*case.domain.attributes} == {"value:kind", "global:Kind.MEAN", "global:Kind._member_map_"}
+
+
 def test_files_that_mark_one_class_of_a_library_each_get_their_own_marker(project):
     for width in (8, 16):
         text = f"""

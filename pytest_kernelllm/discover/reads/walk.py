@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import types
 from typing import Any
@@ -27,6 +28,9 @@ from pytest_kernelllm.discover.reads.source import is_defined, is_literal_defaul
 from pytest_kernelllm.discover.reads.values import Refused, Values
 
 _ALWAYS_RUN = frozenset(("forward", "backward", "setup_context", "jvp"))
+
+_TAKEN = frozenset(("typing", "enum", "abc"))
+"""Modules whose classes are taken as they are: their code reads nothing of a member or an instance but what they put there."""
 
 
 class Walk(Values):
@@ -80,8 +84,10 @@ class Walk(Values):
         seen: set[str] = set()
         made = not name.endswith(".__class__")  # code that names a class may make instances
         self.follow_class(f"{name}.__class__", type(cls))
+        if issubclass(cls, enum.Enum):  # code may look members up by their names or values
+            self.value(f"{name}._member_map_", cls._member_map_)
         for base in cls.__mro__:
-            if is_torch(base) or base.__module__ == "typing":
+            if is_torch(base) or base.__module__ in _TAKEN:
                 continue
             library = is_library(base.__module__, "") and not self.library
             for key, value in list(vars(base).items()):
