@@ -163,6 +163,9 @@ class _Seen:
             if type(value) in SCALARS:  # code may compute it, each time as another object
                 self._add(f"{self._name(same_value)}({self._name(value)}, {expression})")
                 return expression
+            if isinstance(value, types.MethodType):  # which is bound anew each time
+                self._add(f"{expression}.__func__ is {self._name(value.__func__)}")
+                return expression
         self._same(expression, value)
         return expression
 

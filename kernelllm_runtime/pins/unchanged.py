@@ -56,14 +56,19 @@ class Unchanged:
         return tensor.data_ptr(), version, tensor.shape, tensor.stride(), tensor.dtype, tensor.requires_grad
 
 
+_IMMUTABLE = frozenset((bool, int, float, complex, str, bytes, type(None)))
+
+
 def _items(value: Any) -> tuple[Any, ...]:
     return (*value, *value.values()) if isinstance(value, dict) else tuple(value)
 
 
 def _settled_items(value: Any) -> tuple[Any, ...] | None:
     """Returns what a dictionary or list holds, as long as nothing in it can change; None for anything else."""
-    items = _items(value) if type(value) in (dict, list) else None
-    return items if items is not None and all(map(settled, items)) else None
+    if type(value) not in (dict, list):
+        return None
+    items = _items(value)
+    return items if _IMMUTABLE.issuperset(map(type, items)) else None
 
 
 def settled(value: Any) -> bool:
@@ -74,4 +79,8 @@ def settled(value: Any) -> bool:
         return value.__self__ is None or isinstance(value.__self__, types.ModuleType | type)
     if isinstance(value, types.FunctionType):
         return is_basic(value.__globals__.get("__name__") or "") and not value.__closure__
-    return type(value) in (*ATOMS, float, *BY_REPR) or isinstance(value, enum.Enum) or value is MISSING
+    if isinstance(value, enum.Enum):
+        return settled(value._value_)
+    if isinstance(value, slice):
+        return all(map(settled, (value.start, value.stop, value.step)))
+    return type(value) in (*ATOMS, float, *BY_REPR) or value is MISSING

@@ -193,6 +193,43 @@ KINDS = {
         "ns.E_N._member_map_['X'] = ns.E_N.Y",
         "class E_N(enum.Enum):\n    X = OLD\n    Y = NEW",
     ),
+    "enum by value": Kind(
+        "self.a_N = OLD",
+        "E_N(self.a_N).value",
+        "ns.E_N._value2member_map_[OLD] = ns.E_N.Y",
+        "class E_N(enum.Enum):\n    X = OLD\n    Y = NEW",
+    ),
+    "enum's names": Kind(
+        "",
+        "E_N[E_N._member_names_[0]].value",
+        "ns.E_N._member_names_.reverse()",
+        "class E_N(enum.Enum):\n    X = OLD\n    Y = NEW",
+    ),
+    "enum's missing value": Kind(
+        "self.a_N = 'z'",
+        "E_N(self.a_N).value",
+        "ns.B_N['z'] = NEW",
+        "B_N = {'z': OLD}\nclass E_N(enum.Enum):\n    X = OLD\n    Y = NEW\n    @classmethod\n    def _missing_(cls, value):\n"
+        "        return cls(B_N[value])",
+    ),
+    "enum's value in a list": Kind(
+        "self.a_N = [E_N.X]",
+        "self.a_N[0].value[0]",
+        "ns.E_N.X.value[0] = NEW",
+        "class E_N(enum.Enum):\n    X = [OLD]",
+    ),
+    "enum's value": Kind(
+        "self.a_N = E_N.X",
+        "self.a_N.value[0]",
+        "ns.E_N.X.value[0] = NEW",
+        "class E_N(enum.Enum):\n    X = [OLD]",
+    ),
+    "method of a class made by ABCMeta": Kind(
+        "self.a_N = A_N()\nself._b_N = OLD",
+        "(self.a_N.read(self) if x.sum() > 0 else 0.0) + self.a_N.read(self)",
+        "m._b_N = NEW",
+        "A_N = type(abc.ABC)('A_N', (), {'read': lambda self, m: m._b_N})",
+    ),
     "enum's own property": Kind(
         "self.a_N = E_N.X",
         "self.a_N.half",

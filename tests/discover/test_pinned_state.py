@@ -22,7 +22,7 @@ from pytest_kernelllm.discover.live import LiveTarget, TargetError, load_target
 from pytest_kernelllm.discover.scan import scan
 
 HEAD = """
-import collections, dataclasses, enum, fractions, functools, math, operator, types
+import abc, collections, dataclasses, enum, fractions, functools, math, operator, types
 import numpy as np
 import torch
 from torch import nn

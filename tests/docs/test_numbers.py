@@ -51,6 +51,7 @@ STATED = {
         f"At most one element in {1 / P.outlier_share:.0f} may err more",
         f"the original runs {jumps.RUNS} times more",
         f"{jumps.FAR:.0f} times the lower quartile of its median errors",
+        {2.0: "up to twice as many as jumped in one run"}[jumps.TIMES],
         f"no more than a {1 / jumps.OTHERS:.0f}nd of all rows, each by up to {jumps.NEAR:.0f} times what is usual",
         f"| {P.seeds} seeds at the main sizes",
         f"up to {P.gpu_stress_elements:,} elements",

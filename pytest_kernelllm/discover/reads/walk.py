@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import sys
 import types
 from typing import Any
 
@@ -30,7 +31,13 @@ from pytest_kernelllm.discover.reads.values import Refused, Values
 _ALWAYS_RUN = frozenset(("forward", "backward", "setup_context", "jvp"))
 
 _TAKEN = frozenset(("typing", "enum", "abc"))
-"""Modules whose classes are taken as they are: their code reads nothing of a member or an instance but what they put there."""
+"""Modules whose classes are taken as they are: their code reads nothing of a member or an instance but what they put there…"""
+
+_TABLES = ("_member_map_", "_member_names_", "_value2member_map_")
+"""…namely these, of an enum."""
+
+_OF_ENUMS = frozenset(("_missing_", "_iter_member_"))
+"""Methods of an enum that its machinery calls."""
 
 
 class Walk(Values):
@@ -85,9 +92,10 @@ class Walk(Values):
         made = not name.endswith(".__class__")  # code that names a class may make instances
         self.follow_class(f"{name}.__class__", type(cls))
         if issubclass(cls, enum.Enum):  # code may look members up by their names or values
-            self.value(f"{name}._member_map_", cls._member_map_)
+            for table in _TABLES:
+                self.value(f"{name}.{table}", getattr(cls, table))
         for base in cls.__mro__:
-            if is_torch(base) or base.__module__ in _TAKEN:
+            if is_torch(base) or _is_taken(base):
                 continue
             library = is_library(base.__module__, "") and not self.library
             for key, value in list(vars(base).items()):
@@ -96,7 +104,8 @@ class Walk(Values):
                 seen.add(key)
                 if isinstance(value, FUNCTIONS):
                     function = function_of(value)
-                    if not self._runs(key, made):
+                    of_enum = key in _OF_ENUMS and issubclass(cls, enum.Enum)
+                    if not (of_enum or self._runs(key, made)):
                         continue
                     if library and isinstance(function, types.FunctionType):
                         self.mentions.add(function.__code__)
@@ -194,3 +203,9 @@ class Walk(Values):
         self.visited.add((id(value), name))
         for key in sorted(self.mentions.names & vars(value).keys()):
             self._named(f"{name}.{key}", key, vars(value)[key], vars(value))
+
+
+def _is_taken(cls: type) -> bool:
+    """Whether a class is one of ``_TAKEN`` itself: what ``ABCMeta(…)`` makes elsewhere names ``abc`` as its module, too."""
+    named = getattr(sys.modules.get(cls.__module__), cls.__name__, None)
+    return cls.__module__ in _TAKEN and named is cls

@@ -33,6 +33,9 @@ DENSE = 1 / 8
 NOISE = 1.0
 """…while no element's error is more than this: then nothing is known of the row."""
 
+TIMES = 2.0
+"""How many times as many rows may be off as jumped in one run, and two more."""
+
 OTHERS = 1 / 32
 """Share of the rows that may be off although the original shows nothing of it there…"""
 
@@ -86,7 +89,7 @@ def find_jumps(runs: Sequence[torch.Tensor], usual: float, factor: float) -> Jum
     Args:
         runs: what ``errors_of_rows`` gives for each run.
         usual: above which largest errors are unusual in one run.
-        factor: how many times as far off as in the runs a row may be, and how many times as many rows.
+        factor: how many times as far off as in the runs a row may be.
     """
     if len(runs) < RUNS:
         return None
@@ -101,4 +104,4 @@ def find_jumps(runs: Sequence[torch.Tensor], usual: float, factor: float) -> Jum
         return None
     rows = jumped.any(0) | (moved > usual).any(0)
     others = min(2 + int(most) // 4, int(OTHERS * len(rows)))
-    return Jumps(rows, 2 + int(factor * most), factor * farthest, others, NEAR * usual)
+    return Jumps(rows, 2 + int(TIMES * most), factor * farthest, others, NEAR * usual)

@@ -383,11 +383,11 @@ def test_a_few_elements_at_a_step_are_no_jump():
     assert expected.bounds[0].jumps is None
 
 
-def test_no_more_rows_jump_than_four_times_as_many_as_in_one_run_and_two():
+def test_no_more_rows_jump_than_twice_as_many_as_in_one_run_and_two():
     runs = [range(8 * (n % 6), 8 * (n % 6) + 8) for n in range(12)]
     expected = jumping(EXACT, *runs)
-    assert right(with_jumps(EXACT, range(34)), expected)
-    assert not right(with_jumps(EXACT, range(35)), expected)
+    assert right(with_jumps(EXACT, range(18)), expected)
+    assert not right(with_jumps(EXACT, range(19)), expected)
 
 
 def test_a_row_that_is_further_off_is_not_hidden_by_one_that_jumps():
