@@ -55,7 +55,11 @@ class _Call:
 
 
 def gains(
-    swaps: Sequence[Swap], example: Callable[[], object], *, compiled: bool, graphs: bool
+    swaps: Sequence[Swap],
+    example: Callable[[], object],
+    *,
+    compiled: Mapping[str, Any] | None,
+    graphs: bool,
 ) -> dict[str, Ratio | str]:
     """Returns how many times as fast each kernel is as the forward that it replaces, by path, where the example calls it.
 
@@ -66,7 +70,7 @@ def gains(
     Args:
         swaps: the replaced modules.
         example: calls the model as it will be called.
-        compiled: whether both run under ``torch.compile``, which fuses neither with its neighbours.
+        compiled: TorchInductor's options if both run under ``torch.compile``, which fuses neither with its neighbours.
         graphs: whether both are replayed as CUDA graphs, without the time that Python takes.
     """
     calls = _calls(swaps, example)
@@ -115,9 +119,11 @@ def _calls(swaps: Iterable[Swap], example: Callable[[], object]) -> dict[str, li
     return {path: [*forms.values()] for path, forms in calls.items()}
 
 
-def _gain(swap: Swap, calls: Sequence[_Call], compiled: bool, graphs: bool) -> Ratio:
+def _gain(swap: Swap, calls: Sequence[_Call], compiled: Mapping[str, Any] | None, graphs: bool) -> Ratio:
+    options = None if compiled is None else {**compiled, "triton.cudagraphs": False}  # they are recorded here
+
     def bound(forward: Callable[..., Any]) -> Callable[[], Any]:
-        ready = torch.compile(forward) if compiled else forward
+        ready = forward if options is None else torch.compile(forward, options=options)
 
         def run() -> None:
             for call in calls:

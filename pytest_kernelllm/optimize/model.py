@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -21,6 +22,9 @@ from pytest_kernelllm.optimize.report import ModuleReport, OptimizeReport
 from pytest_kernelllm.optimize.whole import gain_of_graphs, gains_in_model
 from pytest_kernelllm.store import Store
 
+_GRAPHS = "triton.cudagraphs"
+"""TorchInductor's option to replay CUDA graphs."""
+
 
 def optimize_model(
     model: nn.Module,
@@ -28,7 +32,7 @@ def optimize_model(
     store: Store | Path | str | None = None,
     cuda_graphs: bool = False,
     example: Callable[[], object] | None = None,
-    compiled: bool = False,
+    compiled: bool | str = False,
 ) -> OptimizeReport:
     """Makes every module of a model run the verified kernel of its class, if the store has one for this environment.
 
@@ -48,8 +52,9 @@ def optimize_model(
             calls that it gets, and placed only where it is faster than what runs there. On a GPU, without ``cuda_graphs``
             and ``compiled``, the example runs many times more where a kernel does not pay in a call alone, with and
             without it. It runs without gradients; what it raises is raised here, with the classes of all modules as they were.
-        compiled: whether the model will run under ``torch.compile``: with ``example``, a kernel must then beat the
-            compiled module.
+        compiled: whether the model will run under ``torch.compile``, or in which of its modes: with ``example``, a kernel
+            must then beat the compiled module; in ``"reduce-overhead"`` and ``"max-autotune"``, which replay CUDA graphs, both
+            without the time that Python takes.
 
     Returns:
         The modules that were replaced, and the reason for each other one. ``restore()`` or the end of a ``with``
@@ -60,6 +65,7 @@ def optimize_model(
         FileNotFoundError: the store does not exist.
         ConfigError: the project's settings are invalid.
         RuntimeError: ``cuda_graphs`` without a GPU.
+        ValueError: ``compiled`` is no mode of ``torch.compile``.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"optimize_model takes an nn.Module, not a {type(model).__qualname__}.")
@@ -71,15 +77,18 @@ def optimize_model(
         raise TypeError(
             f"optimize_model takes a callable as example, such as `lambda: model(tokens)`, not a {type(example).__qualname__}."
         )
+    inductor = _inductor_options(compiled)
     opened = open_store(store)
     before, here = type(model), environment_of(model)
     replacement = Replacement(KernelIndex(opened, here))
     modules = tuple(replacement.replace(path, module) for path, module in list(model.named_modules()))
     try:
         if example is not None:
-            measured = gains(replacement.swaps, example, compiled=compiled, graphs=cuda_graphs)
+            on_gpu = here is not None and here.device == "cuda"
+            graphs = cuda_graphs or (on_gpu and inductor is not None and inductor.get(_GRAPHS, False))
+            measured = gains(replacement.swaps, example, compiled=inductor, graphs=graphs)
             whole: dict[str, Ratio | str] = {}
-            if here and here.device == "cuda" and not (compiled or cuda_graphs):
+            if on_gpu and not (compiled or cuda_graphs):
                 whole = gains_in_model(replacement.swaps, measured, model, example)
             modules = tuple(replacement.keep_if_faster(module, measured, whole) for module in modules)
         gain = None
@@ -102,6 +111,24 @@ def optimize_model(
     del report, replacement, graphed, whole_model  # and the memory of the recordings
     without = optimize_model(model, store=opened, example=example, compiled=compiled)
     return replace(without, graphs_gain=gain)
+
+
+def _inductor_options(compiled: bool | str) -> dict[str, Any] | None:
+    """Returns the options that ``torch.compile`` passes to TorchInductor in a mode; None: not compiled.
+
+    Raises:
+        ValueError: there is no such mode.
+    """
+    if not isinstance(compiled, str):
+        return {} if compiled else None
+    from torch._inductor import list_mode_options
+
+    modes = list_mode_options()
+    if compiled not in modes:
+        raise ValueError(
+            f"optimize_model(compiled={compiled!r}) names no mode of torch.compile; its modes are {', '.join(modes)}."
+        )
+    return dict(modes[compiled])
 
 
 def open_store(given: Store | Path | str | None) -> Store:

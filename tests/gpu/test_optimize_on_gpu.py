@@ -15,6 +15,7 @@ from pytest_kernelllm import optimize_model
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.cuda_graphs import capture
 from pytest_kernelllm.discover.scan import scan_file
+from pytest_kernelllm.optimize import measured
 from pytest_kernelllm.runtime import KernelLLMWarning, explain
 from pytest_kernelllm.session.session import open_session
 
@@ -95,6 +96,25 @@ def test_a_llama_replayed_as_a_cuda_graph_says_the_same(project, llama) -> None:
             assert type(out).__name__ == "CausalLMOutputWithPast"
             torch.testing.assert_close(out.logits, expected[0])  # the second call left it alone
             torch.testing.assert_close(other.logits, expected[1])
+
+
+@torch.no_grad()
+def test_under_a_mode_that_replays_graphs_kernels_are_timed_as_graphs(project, llama, monkeypatch) -> None:
+    tokens = torch.randint(1000, (1, 4), device="cuda")
+    expected = llama(tokens, use_cache=False).logits
+    recorded = []
+    monkeypatch.setattr(measured, "capture", lambda graph: recorded.append(graph) or capture(graph))
+    counts = []
+    for mode in ("default", "reduce-overhead"):
+        with optimize_model(
+            llama, store=project / ".kernelllm", compiled=mode, example=lambda: llama(tokens, use_cache=False)
+        ):
+            counts.append(len(recorded))
+            logits = torch.compile(llama, mode=mode)(tokens, use_cache=False).logits
+            torch.testing.assert_close(logits, expected, rtol=0, atol=1e-3)
+        torch.compiler.reset()
+    assert counts[0] == 0
+    assert counts[1] > 0
 
 
 # --------------------------------------------------------------------------- CUDA graphs of small models

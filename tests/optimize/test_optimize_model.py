@@ -325,6 +325,10 @@ def test_an_example_that_fails_leaves_the_model_as_it_was(project, model) -> Non
         optimize_model(model, example=lambda: model(X) + 1 / 0)
     with pytest.raises(TypeError, match="takes a callable as example, such as"):
         optimize_model(model, example=X)
+    with pytest.raises(
+        ValueError, match=r"names no mode of torch\.compile; its modes are default, .*reduce-overhead"
+    ):
+        optimize_model(model, compiled="reduced")
     assert [type(module) for module in model.modules()] == before
     assert not any(module._forward_pre_hooks for module in model.modules())
 

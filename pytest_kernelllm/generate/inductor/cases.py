@@ -17,6 +17,7 @@ from pytest_kernelllm.core.arguments import nested
 from pytest_kernelllm.core.records import Case, Completion, TensorSpec
 from pytest_kernelllm.generate.inductor.both_ways import BothWays, lower_both
 from pytest_kernelllm.generate.inductor.fake import fake_call, traceable_module
+from pytest_kernelllm.generate.inductor.few_rows import has_products
 from pytest_kernelllm.generate.inductor.joint import Joint, export_joint
 from pytest_kernelllm.generate.inductor.long_rows import long_rows
 from pytest_kernelllm.generate.inductor.lowering import Lowered, lower
@@ -27,6 +28,7 @@ from pytest_kernelllm.generate.inductor.templates import float32_product
 from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, export
 from pytest_kernelllm.generate.inductor.variants import (
     BLOCKS,
+    FEW_ROWS,
     FLOAT32_PRODUCTS,
     LARGE_PRODUCTS,
     TEMPLATES,
@@ -190,6 +192,8 @@ class CaseTracer:
         if what in (FLOAT32_PRODUCTS, LARGE_PRODUCTS):
             most = max(map(float32_product, graph.nodes))
             return self.gpu.tf32 > _TF32_PAYS and most > (_LARGE if what == LARGE_PRODUCTS else 0)
+        if what == FEW_ROWS:
+            return has_products(graph, self.gpu)
         if what == "convolution":
             return bool(graph.find_nodes(op="call_function", target=torch.ops.aten.convolution.default))
         return not what or any(map(is_depthwise, graph.nodes))
@@ -294,7 +298,9 @@ class CaseTracer:
 
 def _program(variant: Variant) -> str:
     """Names what Inductor writes for a variant; those that differ in their blocks only share it."""
-    return repr((sorted(variant.config.items()), variant.depthwise, variant.longest_row))
+    return repr(
+        (sorted(variant.config.items()), variant.depthwise, variant.longest_row, variant.only == FEW_ROWS)
+    )
 
 
 def _launches(lowered: Lowered, variant: Variant) -> dict[str, dict[str, int]]:

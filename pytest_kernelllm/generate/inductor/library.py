@@ -110,10 +110,21 @@ def _in_float32(decomposition: Callable[..., Any]) -> Callable[..., Any]:
     return norm
 
 
-def _traced_attention(query: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+def _traced_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        # As PyTorch does itself, in three kernels.
+        attn_mask = torch.where(attn_mask, 0.0, -torch.inf).to(query.dtype)
     if query.dim() == 4:
-        return torch.ops.kernelllm.attention_by_position(query, *args, **kwargs).transpose(1, 2)
-    return torch.ops.kernelllm.attention(query, *args, **kwargs)
+        given = (query, key, value, attn_mask, *args)
+        return torch.ops.kernelllm.attention_by_position(*given, **kwargs).transpose(1, 2)
+    return torch.ops.kernelllm.attention(query, key, value, attn_mask, *args, **kwargs)
 
 
 def _padded(x: torch.Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:

@@ -21,11 +21,12 @@ import torch._inductor.config as inductor_config
 from torch._inductor.graph import GraphLowering
 
 from pytest_kernelllm.generate.inductor.device import Gpu
+from pytest_kernelllm.generate.inductor.few_rows import with_products
 from pytest_kernelllm.generate.inductor.heuristics import configurations
 from pytest_kernelllm.generate.inductor.on_gpu import convolution_format, moved
 from pytest_kernelllm.generate.inductor.templates import chosen_templates, for_templates
 from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, first_line
-from pytest_kernelllm.generate.inductor.variants import Variant
+from pytest_kernelllm.generate.inductor.variants import FEW_ROWS, Variant
 from pytest_kernelllm.generate.inductor.windows import as_sums
 
 
@@ -286,6 +287,8 @@ def simplified(traced: torch.fx.GraphModule, gpu: Gpu, variant: Variant) -> torc
         graph = torch.fx.GraphModule(traced, original)
         with inductor_config.patch(pattern_matcher=False):
             joint_graph_passes(graph)
+    if variant.only == FEW_ROWS:
+        return with_products(graph, gpu)
     templates = variant.config.get("max_autotune_gemm")
     return for_templates(graph, gpu, variant.config) if templates else graph
 

@@ -19,10 +19,16 @@ class Variant:
     choice: int = 0
     """Which of Inductor's configurations each kernel gets: its last one if it has fewer."""
     only: Literal[
-        "", "convolution", "depthwise", "gradients", "float32 products", "large float32 products"
+        "",
+        "convolution",
+        "depthwise",
+        "gradients",
+        "float32 products",
+        "large float32 products",
+        "products of few rows",
     ] = ""
     """What a module must compute, or else the variant is left out. Float32 products are written in parts, see
-    ``inductor.products``."""
+    ``inductor.products``, and those of few rows as one kernel, see ``inductor.few_rows``."""
     needs: str = ""
     """What Inductor's code must have, or else the variant is left out."""
     replaces: Mapping[str, str] = field(default_factory=dict)
@@ -78,6 +84,7 @@ WITHOUT_COPIES = Variant("convolutions without copies", _AS_THEY_LIE, only="conv
 
 FLOAT32_PRODUCTS: Literal["float32 products"] = "float32 products"
 LARGE_PRODUCTS: Literal["large float32 products"] = "large float32 products"
+FEW_ROWS: Literal["products of few rows"] = "products of few rows"
 
 _ON_TENSOR_CORES = Variant(
     "float32 products on tensor cores",
@@ -90,6 +97,7 @@ _ON_TENSOR_CORES = Variant(
 TEMPLATES = Variant("matrix products and convolutions as kernels", _TEMPLATES, depthwise=True)
 
 VARIANTS = (
+    Variant("products of few rows as kernels", only=FEW_ROWS),
     Variant("depthwise convolutions as kernels", _AS_THEY_LIE, only="depthwise", depthwise=True),
     replace(_ON_TENSOR_CORES, only=LARGE_PRODUCTS),
     Variant("Inductor's fusion, its usual block sizes"),

@@ -44,7 +44,7 @@ def test_attention_is_a_call_of_pytorch_in_the_order_that_it_was_traced_in(name:
 
 def test_attention_that_is_returned_keeps_its_strides() -> None:
     text = forward("MaskedAttention")
-    call = "out = torch.nn.functional.scaled_dot_product_attention(scratch, k, v, attn_mask=mask)"
+    call = "out = torch.nn.functional.scaled_dot_product_attention(scratch, k, v, attn_mask=scratch_1)"
     assert text.endswith(f"{call}\n    return out")
 
 
