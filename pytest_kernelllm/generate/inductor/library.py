@@ -96,6 +96,8 @@ def decompositions() -> dict[Any, Any]:
     table: dict[Any, Any] = dict(select_decomp_table())
     for norm in (torch.ops.aten.native_layer_norm.default, torch.ops.aten._native_batch_norm_legit.no_stats):
         table[norm] = _in_float32(table[norm])
+    group_norm = torch.ops.aten.native_group_norm.default
+    table[group_norm] = _in_groups(table[group_norm])
     return table
 
 
@@ -106,6 +108,25 @@ def _in_float32(decomposition: Callable[..., Any]) -> Callable[..., Any]:
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         out, *statistics = decomposition(wide, *args, **kwargs)
         return (out.to(x.dtype), *statistics)
+
+    return norm
+
+
+def _in_groups(decomposition: Callable[..., Any]) -> Callable[..., Any]:
+    """Applies a group norm's weight and bias to each element, as on a GPU, where one kernel can do so as it reads a group again.
+    On a CPU, PyTorch first combines them with the group's mean and deviation, for each sample and channel."""
+
+    def norm(
+        x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, *args: Any, **kwargs: Any
+    ) -> Any:
+        channels = (1, -1, *[1] * (x.dim() - 2))
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        out, *statistics = decomposition(wide, None, None, *args, **kwargs)
+        if weight is not None:
+            out = out * weight.reshape(channels)
+        if bias is not None:
+            out = out + bias.reshape(channels)
+        return (out.to(x.dtype), *(each.to(x.dtype) for each in statistics))
 
     return norm
 

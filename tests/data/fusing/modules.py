@@ -336,6 +336,11 @@ class LongNorm(nn.LayerNorm):
     pass
 
 
+@triton_candidate(init=(2, 8), inputs=lambda: torch.randn(3, 8, 90, 100))
+class LongGroupNorm(nn.GroupNorm):
+    pass
+
+
 @triton_candidate(inputs=rows(40_000), dims={"batch": (1, 64)})
 class OneMore(nn.Module):
     def forward(self, x):

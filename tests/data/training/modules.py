@@ -49,6 +49,17 @@ class LayerNorm(nn.Module):
         return self.norm(x)
 
 
+@triton_candidate(
+    inputs=lambda batch=3: torch.randn(batch, 8, 5, 6),
+    init=(2, 8),
+    dtypes=DTYPES,
+    dims={"batch": (1, 64)},
+    backward=True,
+)
+class GroupNorm(nn.GroupNorm):
+    pass
+
+
 @triton_candidate(inputs=pairs, dtypes=DTYPES, dims=SIZES, backward=True, training=True)
 class SwiGLU(nn.Module):
     def forward(self, gate: Tensor, up: Tensor) -> Tensor:

@@ -34,6 +34,7 @@ pytestmark = pytest.mark.slow
 ACCEPTED = (
     "RMSNorm",
     "LayerNorm",
+    "GroupNorm",
     "SwiGLU",
     "GEGLU",
     "Rotary",

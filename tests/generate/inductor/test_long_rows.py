@@ -19,7 +19,7 @@ from pytest_kernelllm.generate.render.inductor.rows_read_twice import shares_row
 from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.generate.search.moves import steps, with_launch
 
-TARGETS = ("LongSoftmax", "LongNorm", "AnyLength")
+TARGETS = ("LongSoftmax", "LongNorm", "LongGroupNorm", "AnyLength")
 NOTES = ("long rows in parts, read again from L2", "long rows read backwards the second time")
 TOLERANCE = {"float32": 2e-6, "bfloat16": 1e-2}
 KERNEL = """
