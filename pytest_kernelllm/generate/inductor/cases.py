@@ -70,7 +70,7 @@ def completions(
     """
     started = time.monotonic()
     seen: list[str] = []
-    why = ""
+    why = why_special = ""
     fruitless: set[tuple[bool, bool, str]] = set()
     try:
         tracers = _tracers(live, gpu)
@@ -89,7 +89,10 @@ def completions(
                 # Variants with the same kernels count once, so the rendered texts are compared.
                 body = translate_inductor(completion.text, live, completion).body
             except (TraceError, RenderError) as error:
-                why = why or str(error)
+                if variant.only:
+                    why_special = why_special or str(error)
+                else:
+                    why = why or str(error)
                 if isinstance(error, _LibraryCallsOnly):  # so would the other variants of this kind
                     fruitless.add(kind)
                 continue
@@ -104,6 +107,7 @@ def completions(
         why = str(error)
     except Exception as error:
         why = unexpected("The inductor generator", "target", error)
+    why = why or why_special
     if why and not seen:
         yield Completion("inductor", max(len(seen), min(indices)), "", "inductor", note=why.rstrip("."))
 

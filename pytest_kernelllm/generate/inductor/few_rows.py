@@ -23,33 +23,50 @@ from torch.fx import Graph, Node
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from pytest_kernelllm.generate.inductor.device import Gpu
+from pytest_kernelllm.generate.inductor.trace import TraceError
 
-MOST_ROWS = 64
+_MOST_ROWS = 64
 _MOST_TOGETHER = 4
-_LARGE = 1 << 18
-"""Elements of a weight from which on reading it takes most of the time."""
-_PARTLY = 64
-"""Columns for each processor up to which a product alone does not keep a GPU busy. Wider ones by themselves are as fast, and what
-comes after them is computed in their kernels."""
+_LARGE_WEIGHT = 1 << 18
+"""Elements of a weight from which on reading it takes most of a product's time."""
+_COLUMNS_PER_PROCESSOR = 64
+"""Up to so many, a product alone does not keep a GPU busy. Wider ones are as fast alone, and what comes after them is computed
+in their kernels."""
 _BLOCKS = {32: (256, 4), 64: (128, 6), 128: (128, 4)}
-"""The length of a block, and how many of them are under way, by its columns: the narrowest for which all programs run at once."""
-_NARROWEST = min(_BLOCKS)
-_LOWEST = 16
-"""Rows of the smallest block that tensor cores take."""
-
-_READ = "eager_input_vals"
+"""By the columns of a block: its length, and how many of them are under way. They were the fastest of 126 on an H200 for seven
+products of 64 rows."""
+_LEAST_BLOCK_ROWS = 16
+"""Of the smallest block that tensor cores take."""
+_TRACED_INPUTS = "eager_input_vals"
 """Where a node keeps what it read when it was traced. Inductor copies what does not lie like that."""
 
+aten = torch.ops.aten
+_VIEWS = (aten.view.default, aten._unsafe_view.default)
+_INDIFFERENT = {
+    *_VIEWS,
+    aten.expand.default,
+    aten.permute.default,
+    aten.select.int,
+    aten.slice.Tensor,
+    aten.squeeze.dim,
+    aten.squeeze.dims,
+    aten.transpose.int,
+    aten.unsqueeze.default,
+}
+"""Views that are possible wherever rows lie; the first two as ``reshape``."""
+
 _LIBRARY = torch.library.Library("kernelllm", "FRAGMENT")
-_LIBRARY.define("products(Tensor x, Tensor[] weights, int[] block) -> Tensor")
+_LIBRARY.define("products(Tensor x, Tensor[] weights, Tensor[] biases, int[] block) -> Tensor")
 _PRODUCTS = torch.ops.kernelllm.products.default
 
 
-def _like(x: torch.Tensor, weights: Sequence[torch.Tensor], block: Sequence[int]) -> torch.Tensor:
+def _fake(
+    x: torch.Tensor, weights: Sequence[torch.Tensor], biases: Sequence[torch.Tensor], block: Sequence[int]
+) -> torch.Tensor:
     return x.new_empty(x.shape[0], sum(weight.shape[1] for weight in weights))
 
 
-torch.library.register_fake("kernelllm::products", _like, lib=_LIBRARY)
+torch.library.register_fake("kernelllm::products", _fake, lib=_LIBRARY)
 
 
 @dataclass(frozen=True)
@@ -66,78 +83,30 @@ class _Product:
         return int(self.weight.meta["val"].shape[1])
 
     @property
+    def is_of_few_rows(self) -> bool:
+        """Whether it is a product of few rows in half precision with a large weight of known sizes."""
+        x, weight = self.x.meta["val"], self.weight.meta["val"]
+        if x.dtype not in (torch.bfloat16, torch.float16):
+            return False
+        if not all(isinstance(size, int) for size in weight.shape) or 1 not in weight.stride():
+            return False
+        if self.bias is not None and self.bias.meta["val"].shape != weight.shape[1:]:
+            return False
+        return (
+            math.prod(weight.shape) >= _LARGE_WEIGHT and x.shape[0] != 0 and _most(x.shape[0]) <= _MOST_ROWS
+        )
+
+    @property
     def shared(self) -> str:
-        """What products must have in common to be one kernel: what they read, by which views, and how their weights lie."""
+        """What products must have in common to be one kernel: what they read, and how their weights lie."""
         read = (self.x.target, self.x.args) if _is_view(self.x) else self.x
-        return repr((read, self.weight.meta["val"].stride()))
+        return repr((read, self.weight.meta["val"].stride(), self.bias is None))
 
     @property
     def may_be_part(self) -> bool:
-        """Whether it can be computed with others: its weight is there before them, and a part of their result will do.
-
-        What is returned must lie as in the original. A bias would be added to what was rounded.
-        """
-        weight = self.weight.all_input_nodes[0] if _is_view(self.weight) else self.weight
-        return weight.op == "placeholder" and self.bias is None and not _is_returned(self.node)
-
-
-def _is_view(node: Node) -> bool:
-    return node.op == "call_function" and bool(getattr(node.target, "is_view", False))
-
-
-def _is_returned(node: Node) -> bool:
-    return any(user.op == "output" or (_is_view(user) and _is_returned(user)) for user in node.users)
-
-
-def has_products(graph: Graph, gpu: Gpu) -> bool:
-    """Whether a graph computes products of few rows for which the library has too few programs, or none that share rows."""
-    return bool(_groups(graph, gpu))
-
-
-def with_products(graph: torch.fx.GraphModule, gpu: Gpu) -> torch.fx.GraphModule:
-    """Rewrites the products of few rows in a graph, in place, and returns it.
-
-    Args:
-        graph: the graph, with fake tensors.
-        gpu: the GPU that the code is for.
-    """
-    for products in _groups(graph.graph, gpu):
-        _write(graph.graph, products, _block(products, gpu))
-    graph.graph.eliminate_dead_code()
-    graph.recompile()
-    _propagate(graph)
-    return graph
-
-
-def _groups(graph: Graph, gpu: Gpu) -> list[list[_Product]]:
-    """Returns the products that become kernels, those together that become one; not those with too few programs."""
-    groups: dict[str, list[_Product]] = {}
-    for product in _products(graph):
-        together = product.may_be_part and product.columns <= _PARTLY * gpu.multi_processor_count
-        groups.setdefault(product.shared if together else product.node.name, []).append(product)
-    parts = [
-        products[start : start + _MOST_TOGETHER]
-        for products in groups.values()
-        for start in range(0, len(products), _MOST_TOGETHER)
-    ]
-    return [part for part in parts if _programs(part, _NARROWEST) >= gpu.multi_processor_count // 2]
-
-
-def _products(graph: Graph) -> Iterator[_Product]:
-    for node in graph.nodes:
-        match node.target, node.args:
-            case torch.ops.aten.mm.default, (x, weight):
-                product = _Product(node, None, x, weight)
-            case torch.ops.aten.addmm.default, (bias, x, weight) if not node.kwargs:
-                product = _Product(node, bias, x, weight)
-            case _:
-                continue
-        left, right = product.x.meta["val"], product.weight.meta["val"]
-        half = left.dtype in (torch.bfloat16, torch.float16)
-        fixed = all(isinstance(size, int) for size in right.shape)
-        large = half and fixed and math.prod(right.shape) >= _LARGE and 1 in right.stride()
-        if large and _most(left.shape[0]) <= MOST_ROWS:
-            yield product
+        """Whether it can be computed with others: its weight is there before them, and nothing asks where its result lies."""
+        given = [self.weight] if self.bias is None else [self.weight, self.bias]
+        return all(map(_is_there, given)) and _lies_anywhere(self.node)
 
 
 def _most(size: int | torch.SymInt) -> float:
@@ -148,27 +117,114 @@ def _most(size: int | torch.SymInt) -> float:
     return float(node.shape_env.bound_sympy(node.expr).upper)
 
 
+def _is_view(node: Node) -> bool:
+    return node.op == "call_function" and bool(getattr(node.target, "is_view", False))
+
+
+def _is_there(node: Node) -> bool:
+    """Whether a node is an argument of the graph, or a view of one."""
+    sources = node.all_input_nodes if _is_view(node) else [node]
+    return all(source.op == "placeholder" for source in sources)
+
+
+def _lies_anywhere(node: Node) -> bool:
+    """Whether a result may lie in a larger one: it is not returned, nor are views taken of it that are possible only where its
+    rows follow each other, or that are returned."""
+    return all(
+        _lies_anywhere(user) if user.target in _INDIFFERENT else user.op != "output" and not _is_view(user)
+        for user in node.users
+    )
+
+
+def has_products(graph: Graph, gpu: Gpu) -> bool:
+    """Whether ``with_products`` would rewrite any."""
+    return bool(_groups(graph, gpu))
+
+
+def with_products(graph: torch.fx.GraphModule, gpu: Gpu) -> torch.fx.GraphModule:
+    """Rewrites the products of few rows in a graph, in place, and returns it.
+
+    Args:
+        graph: the graph, with fake tensors.
+        gpu: the GPU that the code is for.
+
+    Raises:
+        TraceError: a result would have other strides than the original's.
+    """
+    strides = _output_strides(graph)
+    for products in _groups(graph.graph, gpu):
+        _write(graph.graph, products, _block(products, gpu))
+    graph.graph.eliminate_dead_code()
+    graph.recompile()
+    _propagate(graph)
+    if _output_strides(graph) != strides:
+        raise TraceError("products of few rows would give a result other strides")
+    return graph
+
+
+def _groups(graph: Graph, gpu: Gpu) -> list[list[_Product]]:
+    """Returns the products that become kernels, those together that become one.
+
+    Those with fewer programs than half as many as the GPU has processors stay with the library, which has more.
+    """
+    groups: dict[str, list[_Product]] = {}
+    for product in _products(graph):
+        narrow = product.columns <= _COLUMNS_PER_PROCESSOR * gpu.multi_processor_count
+        key = product.shared if narrow and product.may_be_part else product.node.name
+        groups.setdefault(key, []).append(product)
+    parts = [
+        products[start : start + _MOST_TOGETHER]
+        for products in groups.values()
+        for start in range(0, len(products), _MOST_TOGETHER)
+    ]
+    return [part for part in parts if _programs(part, min(_BLOCKS)) >= gpu.multi_processor_count // 2]
+
+
+def _products(graph: Graph) -> Iterator[_Product]:
+    for node in graph.nodes:
+        match node.target, node.args:
+            case aten.mm.default, (x, weight):
+                product = _Product(node, None, x, weight)
+            case aten.addmm.default, (bias, x, weight) if not node.kwargs:
+                product = _Product(node, bias, x, weight)
+            case _:
+                continue
+        if product.is_of_few_rows:
+            yield product
+
+
 def _write(graph: Graph, products: Sequence[_Product], block: list[int]) -> None:
     """Replaces products that share their rows by one operation."""
     first, *others = products
     with graph.inserting_before(first.node):
         weights = [first.weight, *(_earlier(graph, product.weight) for product in others)]
-        result = graph.call_function(_PRODUCTS, (first.x, weights, block))
+        biases = [] if first.bias is None else [first.bias]
+        biases += [_earlier(graph, product.bias) for product in others if product.bias is not None]
+        result = graph.call_function(_PRODUCTS, (first.x, weights, biases, block))
+        if not others:
+            first.node.replace_all_uses_with(result)
+            return
         start = 0
         for product in products:
-            part = result
-            if others:
-                end = start + product.columns
-                part = graph.call_function(torch.ops.aten.slice.Tensor, (result, 1, start, end))
-                start = end
-            if product.bias is not None:
-                part = graph.call_function(torch.ops.aten.add.Tensor, (part, product.bias))
+            end = start + product.columns
+            part = graph.call_function(aten.slice.Tensor, (result, 1, start, end))
+            _reshape_views(product.node)
             product.node.replace_all_uses_with(part)
+            start = end
 
 
-def _earlier(graph: Graph, weight: Node) -> Node:
-    """Returns a weight, or the same view of it, where nodes are inserted at present."""
-    return weight if weight.op == "placeholder" else graph.node_copy(weight)
+def _earlier(graph: Graph, node: Node) -> Node:
+    """Returns an argument of the graph, or the same view of one, where nodes are inserted at present."""
+    return node if node.op == "placeholder" else graph.node_copy(node)
+
+
+def _reshape_views(node: Node) -> None:
+    """Lets what is a view of a result be a copy: rows that do not follow each other cannot be joined."""
+    for user in node.users:
+        if user.target in _INDIFFERENT:
+            _reshape_views(user)
+            if user.target in _VIEWS:
+                user.target = aten.reshape.default
 
 
 def _programs(products: Sequence[_Product], width: int) -> int:
@@ -178,13 +234,13 @@ def _programs(products: Sequence[_Product], width: int) -> int:
 def _block(products: Sequence[_Product], gpu: Gpu) -> list[int]:
     """Returns the rows, the columns and the length of a block, and how many of them are under way.
 
-    The widths and lengths were the fastest of 126 on an H200 for seven products of 64 rows.
+    It is the narrowest with which all programs run at once.
     """
     fits = (width for width in _BLOCKS if _programs(products, width) <= gpu.multi_processor_count)
     width = next(fits, max(_BLOCKS))
     length, stages = _BLOCKS[width]
     rows = _most(products[0].x.meta["val"].shape[0])
-    height = max(_LOWEST, 1 << (int(rows) - 1).bit_length())
+    height = max(_LEAST_BLOCK_ROWS, 1 << (int(rows) - 1).bit_length())
     fitting = gpu.shared_memory_per_block_optin // ((height + width) * length * 2)
     if fitting < 2:
         length, fitting = length // 2, 2 * fitting
@@ -197,20 +253,26 @@ def _propagate(graph: torch.fx.GraphModule) -> None:
     mode = next(value.fake_mode for value in values if isinstance(value, FakeTensor))
     FakeTensorProp(graph, mode).propagate_dont_convert_inputs(*values)
     for node in graph.graph.nodes:
-        if _READ in node.meta:
-            node.meta[_READ] = torch.fx.map_arg(
+        if _TRACED_INPUTS in node.meta:
+            node.meta[_TRACED_INPUTS] = torch.fx.map_arg(
                 (node.args, node.kwargs), lambda argument: argument.meta["val"]
             )
 
 
+def _output_strides(graph: torch.fx.GraphModule) -> list[Any]:
+    [output] = graph.graph.find_nodes(op="output")
+    values = [node.meta["val"] for node in output.all_input_nodes]
+    return [value.stride() for value in values if isinstance(value, torch.Tensor)]
+
+
 @lowering.register_lowering(_PRODUCTS, type_promotion_kind=None)
-def _lower(x: Any, weights: Sequence[Any], block: Sequence[int]) -> Any:
-    inputs = tuple(ExternKernel.realize_input(each) for each in (x, *weights))
+def _lower(x: Any, weights: Sequence[Any], biases: Sequence[Any], block: Sequence[int]) -> Any:
+    inputs = tuple(ExternKernel.realize_input(each) for each in (x, *weights, *biases))
     rows, length = x.get_size()
     columns = [weight.get_size()[1] for weight in weights]
     layout = FixedLayout(x.get_device(), x.get_dtype(), [rows, sum(columns)])
     height, width, depth, stages = block
-    choice = _template(len(weights)).generate(
+    choice = _template(len(weights), bool(biases)).generate(
         inputs,
         layout,
         num_stages=stages,
@@ -218,7 +280,8 @@ def _lower(x: Any, weights: Sequence[Any], block: Sequence[int]) -> Any:
         BLOCK_M=height,
         BLOCK_N=width,
         BLOCK_K=depth,
-        TOGETHER=len(weights) > 1,
+        WEIGHTS=len(weights),
+        BIASED=bool(biases),
         TILES=sum(math.ceil(n / width) for n in columns),
         EVEN_M=V.graph.sizevars.statically_known_equals(rows, height),
         EVEN_N=all(int(n) % width == 0 for n in columns),
@@ -228,14 +291,11 @@ def _lower(x: Any, weights: Sequence[Any], block: Sequence[int]) -> Any:
 
 
 @cache
-def _template(weights: int) -> select_algorithm.TritonTemplate:
+def _template(weights: int, biased: bool) -> select_algorithm.TritonTemplate:
     """Returns the template for so many weights."""
-    names = [f"W{number}" for number in range(weights)]
-    others = "    first_column = 0\n" * (weights > 1) + "".join(
-        _OTHER.format(name=name) for name in names[1:]
-    )
-    kernel = _KERNEL.replace("NAMES", ", ".join(map(repr, ["X", *names]))).replace("OTHERS", others)
-    return select_algorithm.TritonTemplate(f"few_rows_{weights}", _grid, kernel)
+    names = ["X", *(f"W{n}" for n in range(weights)), *(f"B{n}" for n in range(weights) if biased)]
+    text = _KERNEL.replace("NAMES", ", ".join(map(repr, names)))
+    return select_algorithm.TritonTemplate(f"few_rows_{weights}{'_biased' * biased}", _grid, text)
 
 
 @select_algorithm.SymbolicGridFn
@@ -249,8 +309,23 @@ _KERNEL = """{% macro times(name, axis) %}{% if stride(name, axis) != "1" %} * {
     length = {{size("X", 1)}}
     tile = tl.program_id(0)
     weight = W0
+    {% if BIASED %}
+    bias = B0
+    {% endif %}
     columns = {{size("W0", 1)}}
-OTHERS
+    {% if WEIGHTS > 1 %}
+    first_column = 0
+    {% endif %}
+    {% for n in range(1, WEIGHTS) %}
+    if tile >= (columns + BLOCK_N - 1) // BLOCK_N:
+        tile -= (columns + BLOCK_N - 1) // BLOCK_N
+        first_column += columns
+        weight = W{{n}}
+        {% if BIASED %}
+        bias = B{{n}}
+        {% endif %}
+        columns = {{size("W%d" % n, 1)}}
+    {% endfor %}
     rm = tl.arange(0, BLOCK_M)
     rn = tile * BLOCK_N + tl.arange(0, BLOCK_N)
     rk = tl.arange(0, BLOCK_K)
@@ -278,16 +353,11 @@ OTHERS
         b = tl.load(b_ptrs, in_columns & (at[:, None] < length), other=0.0)
         {% endif %}
         acc = tl.dot(a, b, acc)
+    {% if BIASED %}
+    acc += tl.load(bias + rn, rn < columns, other=0.0).to(tl.float32)[None, :]
+    {% endif %}
     idx_m = rm[:, None]
-    idx_n = {% if TOGETHER %}first_column + {% endif %}rn[None, :]
+    idx_n = {% if WEIGHTS > 1 %}first_column + {% endif %}rn[None, :]
     mask = (rm[:, None] < rows) & in_columns
     {{store_output(("idx_m", "idx_n"), "acc", "mask", val_shape=("BLOCK_M", "BLOCK_N"))}}
-"""
-
-_OTHER = """\
-    if tile >= (columns + BLOCK_N - 1) // BLOCK_N:
-        tile -= (columns + BLOCK_N - 1) // BLOCK_N
-        first_column += columns
-        weight = {name}
-        columns = {{{{size("{name}", 1)}}}}
 """
