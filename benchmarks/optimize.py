@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -80,6 +81,7 @@ def main() -> int:
         print("benchmarks/optimize.py needs a CUDA GPU, and torch finds none.", file=sys.stderr)
         return 2
     device = "cpu" if interpreting() else "cuda"
+    os.environ["KERNELLLM_COMPILE"] = "1"  # or torch.compile would see the originals
     torch.manual_seed(0)
     results = []
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():

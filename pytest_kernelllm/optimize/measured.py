@@ -16,8 +16,11 @@ from torch.utils import _pytree as pytree
 
 from kernelllm_runtime.adopted import DISPATCHER
 from kernelllm_runtime.ambient import ambient_reason, autocast_reason
+from kernelllm_runtime.compiled import wanted
+from kernelllm_runtime.dispatch import Dispatcher
 from kernelllm_runtime.instance import Swap
 from kernelllm_runtime.scope import device_type
+from kernelllm_runtime.targets import is_pin
 from pytest_kernelllm.core.cuda_graphs import capture, warm_up
 from pytest_kernelllm.core.records import Ratio
 
@@ -63,8 +66,8 @@ def gains(
 ) -> dict[str, Ratio | str]:
     """Returns how many times as fast each kernel is as the forward that it replaces, by path, where the example calls it.
 
-    It is the reason instead where the kernel runs none of the calls. A module that is called in several forms is timed at
-    up to ``FORMS`` of them together. Modules of one class that are called alike with weights of the same shapes are timed
+    It is the reason instead where the kernel runs none of the calls, also because ``torch.compile`` does not see it. A module
+    that is called in several forms is timed at up to ``FORMS`` of them together. Modules of one class that are called alike with weights of the same shapes are timed
     once. No call is repeated on the example's own tensors, and buffers are as before afterwards.
 
     Args:
@@ -80,6 +83,9 @@ def gains(
         if swap.path not in calls:
             continue
         dispatcher = getattr(swap.after.forward, DISPATCHER)
+        if compiled is not None and (unseen := _unseen(dispatcher)):
+            found[swap.path] = unseen
+            continue
         with torch.no_grad():
             reasons = [
                 call.around or dispatcher.reason(swap.module, call.args, call.kwargs)
@@ -95,6 +101,16 @@ def gains(
             known[key] = _gain(swap, [call.copied() for call in inside], compiled, graphs)
         found[swap.path] = dispatcher.off or known[key]  # it is off if the kernel raised
     return found
+
+
+def _unseen(dispatcher: Dispatcher) -> str | None:
+    """Returns why ``torch.compile`` sees the original in the kernel's place; None if it sees the kernel."""
+    if not wanted():
+        return "torch.compile sees the original unless KERNELLLM_COMPILE=1 is set, with torch 2.11 or newer"
+    names = {name for domain in dispatcher.scope.domains for name in domain.attributes if is_pin(name)}
+    if names - {"value:__class__"}:
+        return "torch.compile sees the original, as it cannot compare all values that that reads"
+    return None
 
 
 def _calls(swaps: Iterable[Swap], example: Callable[[], object]) -> dict[str, list[_Call]]:

@@ -54,7 +54,7 @@ def optimize_model(
             without it. It runs without gradients; what it raises is raised here, with the classes of all modules as they were.
         compiled: whether the model will run under ``torch.compile``, or in which of its modes: with ``example``, a kernel
             must then beat the compiled module; in ``"reduce-overhead"`` and ``"max-autotune"``, which replay CUDA graphs, both
-            without the time that Python takes.
+            without the time that Python takes. ``torch.compile`` sees kernels with ``KERNELLLM_COMPILE=1`` only.
 
     Returns:
         The modules that were replaced, and the reason for each other one. ``restore()`` or the end of a ``with``

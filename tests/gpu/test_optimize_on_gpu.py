@@ -103,6 +103,7 @@ def test_under_a_mode_that_replays_graphs_kernels_are_timed_as_graphs(project, l
     tokens = torch.randint(1000, (1, 4), device="cuda")
     expected = llama(tokens, use_cache=False).logits
     recorded = []
+    monkeypatch.setenv("KERNELLLM_COMPILE", "1")
     monkeypatch.setattr(measured, "capture", lambda graph: recorded.append(graph) or capture(graph))
     counts = []
     for mode in ("default", "reduce-overhead"):

@@ -12,6 +12,7 @@ import warnings
 import weakref
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -36,6 +37,7 @@ from pytest_kernelllm.core.records import (
 from pytest_kernelllm.discover.live import load_target
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.judge.environment import find_environment
+from pytest_kernelllm.optimize import measured
 from pytest_kernelllm.runtime import KernelLLMWarning, explain
 from pytest_kernelllm.store import Store
 
@@ -317,6 +319,26 @@ def test_with_an_example_a_kernel_that_is_faster_there_is_placed_with_its_gain(p
     assert first.kernel and first.gain is not None and first.gain.value > 1
     report.restore()
     assert not runs_kernel(model.blocks[0])
+
+
+@pytest.mark.parametrize("mode", [True, "reduce-overhead"])
+def test_a_kernel_that_torch_compile_does_not_see_is_not_placed(project, mode) -> None:
+    project.verified(kernel_text())
+    model = project.layers().Model().eval()
+    report = optimize_model(model, example=lambda: model.blocks[0](X), compiled=mode)
+    assert "torch.compile sees the original unless KERNELLLM_COMPILE=1 is set" in reason(report, "blocks.0")
+    assert not runs_kernel(model.blocks[0])
+
+
+def test_torch_compile_sees_no_kernel_of_a_module_that_reads_objects(monkeypatch) -> None:
+    monkeypatch.setenv("KERNELLLM_COMPILE", "1")
+
+    def unseen(*names: str) -> str | None:
+        domain = SimpleNamespace(attributes=dict.fromkeys(names))
+        return measured._unseen(SimpleNamespace(scope=SimpleNamespace(domains=(domain,))))
+
+    assert unseen("weight", "eps", "value:__class__") is None
+    assert "cannot compare all values" in str(unseen("weight", "value:config.hidden_size"))
 
 
 def test_an_example_that_fails_leaves_the_model_as_it_was(project, model) -> None:

@@ -13,7 +13,7 @@ from torch.export.graph_signature import InputKind
 from torch.fx.graph import CodeGen
 from torch.utils import _pytree as pytree
 
-from pytest_kernelllm.generate.inductor.library import WholePads, decompositions
+from pytest_kernelllm.generate.inductor.library import WholePads, decompositions, has_group_norm
 from pytest_kernelllm.generate.inductor.literals import NumbersAsOperations
 from pytest_kernelllm.generate.inductor.trace import (
     TraceError,
@@ -41,6 +41,8 @@ class Joint:
     """The number of tensors that the module returns."""
     differentiable: tuple[int, ...]
     """The outputs that have gradients, in the order of the graph's inputs for them."""
+    group_norm: bool
+    """Whether the module has a group norm."""
 
 
 class _Taken(BaseException):
@@ -53,6 +55,8 @@ def export_joint(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     dynamic: dict[str, Any] | None = None,
+    *,
+    whole_groups: bool = False,
 ) -> Joint:
     """Traces a module and its gradients by every floating input and every trainable parameter.
 
@@ -71,7 +75,7 @@ def export_joint(
         arguments = program_arguments(program, parameters)
         output = program_output(program)
         try:
-            return _traced(module, program, arguments, output)
+            return _traced(module, program, arguments, output, decompositions(whole_groups))
         except TraceError:
             raise
         except Exception as error:  # AOTAutograd raises many kinds
@@ -79,7 +83,11 @@ def export_joint(
 
 
 def _traced(
-    module: nn.Module, program: torch.export.ExportedProgram, arguments: tuple[str, ...], output: Any
+    module: nn.Module,
+    program: torch.export.ExportedProgram,
+    arguments: tuple[str, ...],
+    output: Any,
+    table: dict[Any, Any],
 ) -> Joint:
     from torch._functorch.aot_autograd import aot_function
 
@@ -112,9 +120,7 @@ def _traced(
     sources = [_source(values[place], specs[place], trainable) for place in places]
     try:
         with torch.enable_grad():
-            aot_function(call, lambda graph, _: graph, partition_fn=take, decompositions=decompositions())(
-                *sources
-            )
+            aot_function(call, lambda graph, _: graph, partition_fn=take, decompositions=table)(*sources)
     except _Taken:
         pass
     if not taken:
@@ -126,7 +132,8 @@ def _traced(
     differentiable = tuple(number for number, needs in enumerate(returned[0]) if needs)
     refuse_randomness(graph.graph)
     _refuse_aliases(graph.graph, outputs, len(returned[0]))
-    return Joint(graph, tuple(arguments[place] for place in places), output, outputs, differentiable)
+    taken_arguments = tuple(arguments[place] for place in places)
+    return Joint(graph, taken_arguments, output, outputs, differentiable, has_group_norm(program.graph))
 
 
 def _source(value: FakeTensor, spec: Any, trainable: set[str]) -> torch.Tensor:

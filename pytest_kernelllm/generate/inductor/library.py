@@ -23,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 
 _DECOMPOSE = {"ep", "cia_to_decomp", "python_decomp_table", "joint_loss_index", "decompose_custom_triton_ops"}
 _ATTENTION = torch.ops.aten.scaled_dot_product_attention.default
+_GROUP_NORM = torch.ops.aten.native_group_norm.default
 _LIBRARY = torch.library.Library("kernelllm", "FRAGMENT")
 
 
@@ -68,10 +69,15 @@ def attention_in_order() -> contextlib.AbstractContextManager[None]:
     return inside
 
 
-def decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Decomposes a program for TorchInductor, except for attention, which becomes an operation above."""
+def decomposed(
+    program: torch.export.ExportedProgram, *, whole_groups: bool = False
+) -> torch.export.ExportedProgram:
+    """Decomposes a program for TorchInductor, except for attention, which becomes an operation above.
+
+    For ``whole_groups`` see ``decompositions``.
+    """
     aten = torch.ops.aten
-    table = {key: value for key, value in decompositions().items() if key is not _ATTENTION}
+    table = {key: value for key, value in decompositions(whole_groups).items() if key is not _ATTENTION}
     kept = {_ATTENTION: _traced_attention, aten.pad.default: _padded}
     result: torch.export.ExportedProgram
     decompose = getattr(exported_program, "_decompose_exported_program", None)
@@ -91,14 +97,24 @@ def decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedPr
     return result
 
 
-def decompositions() -> dict[Any, Any]:
-    """Returns how TorchInductor takes operations apart; norms keep their statistics as on a GPU."""
+def decompositions(whole_groups: bool = False) -> dict[Any, Any]:
+    """Returns how TorchInductor takes operations apart; norms keep their statistics as on a GPU.
+
+    On a CPU, PyTorch combines a group norm's weight and bias with the mean and deviation for each sample and channel, and then
+    applies the two numbers. With ``whole_groups`` they are applied to each element, as on a GPU, so that one kernel can do so as
+    it reads a group again. Either was faster than the other, by up to a third, in some of KernelBench's problems.
+    """
     table: dict[Any, Any] = dict(select_decomp_table())
     for norm in (torch.ops.aten.native_layer_norm.default, torch.ops.aten._native_batch_norm_legit.no_stats):
         table[norm] = _in_float32(table[norm])
-    group_norm = torch.ops.aten.native_group_norm.default
-    table[group_norm] = _in_groups(table[group_norm])
+    if whole_groups:
+        table[_GROUP_NORM] = _in_groups(table[_GROUP_NORM])
     return table
+
+
+def has_group_norm(graph: torch.fx.Graph) -> bool:
+    """Whether a graph that is not decomposed has a group norm."""
+    return any(node.target in (torch.ops.aten.group_norm.default, _GROUP_NORM) for node in graph.nodes)
 
 
 def _in_float32(decomposition: Callable[..., Any]) -> Callable[..., Any]:
@@ -113,8 +129,7 @@ def _in_float32(decomposition: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _in_groups(decomposition: Callable[..., Any]) -> Callable[..., Any]:
-    """Applies a group norm's weight and bias to each element, as on a GPU, where one kernel can do so as it reads a group again.
-    On a CPU, PyTorch first combines them with the group's mean and deviation, for each sample and channel."""
+    """Applies a group norm's weight and bias to each element."""
 
     def norm(
         x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, *args: Any, **kwargs: Any

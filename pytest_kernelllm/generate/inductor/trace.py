@@ -17,7 +17,13 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
-from pytest_kernelllm.generate.inductor.library import attention_in_order, decomposed, drops_out, keep_strides
+from pytest_kernelllm.generate.inductor.library import (
+    attention_in_order,
+    decomposed,
+    drops_out,
+    has_group_norm,
+    keep_strides,
+)
 from pytest_kernelllm.generate.inductor.literals import NumbersAsOperations
 
 MOST_STEPS = 128
@@ -45,6 +51,8 @@ class Exported:
     """The value of each input of the graph: ``self.fc.weight`` or an expression over forward's parameters."""
     output: Any
     """See ``render.sections.Section``."""
+    group_norm: bool
+    """Whether the module has a group norm."""
 
 
 def export(
@@ -53,6 +61,8 @@ def export(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     dynamic: dict[str, Any] | None = None,
+    *,
+    whole_groups: bool = False,
 ) -> Exported:
     """Exports a module for one call.
 
@@ -62,22 +72,24 @@ def export(
         args: the positional arguments of ``forward``, with tensors on the CPU.
         kwargs: the keyword arguments of ``forward``.
         dynamic: the dynamic shapes for ``torch.export`` by parameter name; None if every size is fixed.
+        whole_groups: see ``library.decompositions``.
 
     Raises:
         TraceError: the module cannot be exported, or no kernel module can express it.
     """
     with quiet():
         program = exported_program(module, args, kwargs, dynamic)
+        group_norm = has_group_norm(program.graph)
         try:
             with torch.no_grad():
-                program = decomposed(program)
+                program = decomposed(program, whole_groups=whole_groups)
         except Exception as error:  # torch.export raises many kinds
             raise TraceError(f"torch.export cannot trace it ({_reason(error)})") from error
         refuse_randomness(program.graph)
         keep_strides(program.graph)
         arguments = program_arguments(program, parameters)
         output = program_output(program)
-        return Exported(program.graph_module, arguments, output)
+        return Exported(program.graph_module, arguments, output, group_norm)
 
 
 def exported_program(

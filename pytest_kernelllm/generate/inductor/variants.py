@@ -26,6 +26,7 @@ class Variant:
         "float32 products",
         "large float32 products",
         "products of few rows",
+        "group norm",
     ] = ""
     """What a module must compute, or else the variant is left out. Float32 products are written in parts, see
     ``inductor.products``, and those of few rows as one kernel, see ``inductor.few_rows``."""
@@ -35,6 +36,8 @@ class Variant:
     """What is replaced in Inductor's code, and by what."""
     longest_row: int = 0
     """Rows of up to so many elements are read once and kept in registers, also where Inductor would loop over them."""
+    whole_groups: bool = False
+    """Whether a group norm applies its weight to each element, see ``inductor.library``."""
     depthwise: bool = False
     """Whether depthwise convolutions are written as kernels, see ``inductor.windows``."""
     again: Literal["", "backwards", "in parts"] = ""
@@ -85,6 +88,7 @@ WITHOUT_COPIES = Variant("convolutions without copies", _AS_THEY_LIE, only="conv
 FLOAT32_PRODUCTS: Literal["float32 products"] = "float32 products"
 LARGE_PRODUCTS: Literal["large float32 products"] = "large float32 products"
 FEW_ROWS: Literal["products of few rows"] = "products of few rows"
+GROUP_NORM: Literal["group norm"] = "group norm"
 
 _ON_TENSOR_CORES = Variant(
     "float32 products on tensor cores",
@@ -118,6 +122,16 @@ VARIANTS = (
     ),
     Variant("long rows in parts, read again from L2", _WHOLE, needs=f'"{PARTS}"', again="in parts"),
     Variant("long rows read backwards the second time", _WHOLE, needs=f'"{BACKWARDS}"', again="backwards"),
+    Variant("group norms that apply weights to each element", only=GROUP_NORM, whole_groups=True),
+    Variant(
+        "groups in parts, read again from L2",
+        _WHOLE,
+        only=GROUP_NORM,
+        whole_groups=True,
+        needs=f'"{PARTS}"',
+        again="in parts",
+    ),
+    Variant("groups not split", _WHOLE, only=GROUP_NORM, whole_groups=True),
     TEMPLATES,
     WITHOUT_COPIES,
     Variant("depthwise convolutions as kernels, copies for others", only="depthwise", depthwise=True),

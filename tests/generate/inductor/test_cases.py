@@ -9,7 +9,8 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional as F
 
-from pytest_kernelllm.generate.inductor.cases import CaseTracer, completions
+from pytest_kernelllm.generate.inductor.case_tracer import CaseTracer
+from pytest_kernelllm.generate.inductor.cases import completions
 from pytest_kernelllm.generate.inductor.device import gpu_for
 from pytest_kernelllm.generate.inductor.lowering import lower
 from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, export

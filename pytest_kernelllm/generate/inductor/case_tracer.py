@@ -1,0 +1,253 @@
+"""Traces one case of a target, and has it compiled in several variants."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pytest_kernelllm.core.arguments import nested
+from pytest_kernelllm.core.records import Case, TensorSpec
+from pytest_kernelllm.generate.inductor.both_ways import BothWays, lower_both
+from pytest_kernelllm.generate.inductor.fake import fake_call, traceable_module
+from pytest_kernelllm.generate.inductor.few_rows import has_products
+from pytest_kernelllm.generate.inductor.joint import Joint, export_joint
+from pytest_kernelllm.generate.inductor.long_rows import long_rows
+from pytest_kernelllm.generate.inductor.lowering import Lowered, lower
+from pytest_kernelllm.generate.inductor.places import located
+from pytest_kernelllm.generate.inductor.products import blocks, on_tensor_cores
+from pytest_kernelllm.generate.inductor.scalars import NamedScalars, free_scalars
+from pytest_kernelllm.generate.inductor.templates import float32_product
+from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, export
+from pytest_kernelllm.generate.inductor.variants import (
+    BLOCKS,
+    FEW_ROWS,
+    FLOAT32_PRODUCTS,
+    GROUP_NORM,
+    LARGE_PRODUCTS,
+)
+from pytest_kernelllm.generate.inductor.windows import is_depthwise
+from pytest_kernelllm.generate.render.inductor.sections import Backward, Section
+
+if TYPE_CHECKING:
+    from pytest_kernelllm.discover.live import Call, LiveTarget
+    from pytest_kernelllm.generate.inductor.device import Gpu
+    from pytest_kernelllm.generate.inductor.variants import Variant
+
+
+_TF32_PAYS = 4
+"""Above so many times the rate of float32, three products in TF32 are faster than one in float32."""
+_LARGE = 1 << 30
+"""FLOPs above which a product takes most of a small module's time: 20 µs in float32 on an H200."""
+
+
+class CaseTracer:
+    """Exports one case of a target once and compiles it in several variants."""
+
+    def __init__(self, live: LiveTarget, case: Case, gpu: Gpu, *, whole_groups: bool = False) -> None:
+        """Exports the case, with dynamic named dimensions. For ``whole_groups`` see ``library.decompositions``.
+
+        Raises:
+            TraceError: it cannot be exported.
+        """
+        self.live = live
+        self.gpu = gpu
+        self.whole_groups = whole_groups
+        self.module = traceable_module(live, case)
+        self.case = case
+        self.exports: dict[str, Exported | Joint] = {}
+        self.sources: dict[str, tuple[Lowered | BothWays, NamedScalars]] = {}
+        self.for_some_sizes: set[str] = set()
+        """The programs, as in ``sources``, that cannot be compiled for every size."""
+        self.call = fake_call(live, case, _tracing_sizes(case))
+        self.dynamic = _dynamic_shapes(live, case, self.call) if case.domain.dims else None
+        self._export("")
+
+    def has(self, what: str) -> bool:
+        """Whether the case computes what a variant is for (``Variant.only``)."""
+        if what == "gradients":
+            return self.case.domain.grad
+        if what == GROUP_NORM:
+            return self.exports[""].group_norm
+        graph = self.exports[""].graph.graph
+        if what in (FLOAT32_PRODUCTS, LARGE_PRODUCTS):
+            most = max(map(float32_product, graph.nodes))
+            return self.gpu.tf32 > _TF32_PAYS and most > (_LARGE if what == LARGE_PRODUCTS else 0)
+        if what == FEW_ROWS:
+            return has_products(graph, self.gpu)
+        if what == "convolution":
+            return bool(graph.find_nodes(op="call_function", target=torch.ops.aten.convolution.default))
+        return not what or any(map(is_depthwise, graph.nodes))
+
+    def section(self, variant: Variant) -> Section:
+        """Compiles the case in one variant.
+
+        Raises:
+            TraceError: TorchInductor cannot compile it.
+        """
+        if variant.whole_groups and not self.whole_groups and self.has(GROUP_NORM):
+            return self._with_whole_groups.section(variant)
+        if _program(variant) in self.for_some_sizes:
+            return self._at_own_sizes.section(variant)
+        try:
+            lowered, free = self._source(variant)
+        except TraceError:
+            if self.dynamic is None:
+                raise
+            self.for_some_sizes.add(_program(variant))
+            return self._at_own_sizes.section(variant)
+        source, scalars = free.source, free.scalars
+        if BLOCKS in variant.config:
+            source = on_tensor_cores(source)
+        pinned = {k: v for k, v in self.case.domain.attributes.items() if f"self.{k}" not in scalars.values()}
+        case = dataclasses.replace(self.case, domain=dataclasses.replace(self.case.domain, attributes=pinned))
+        exported = self.exports[""]
+        if isinstance(lowered, BothWays):
+            second = _launches(lowered.backward, variant)
+            backward = Backward(
+                lowered.saved, lowered.incoming, lowered.gradients, lowered.recomputed, second
+            )
+            launches = _launches(lowered.forward, variant)
+        else:
+            backward, launches = None, _launches(lowered, variant)
+        return Section(case, exported.arguments, exported.output, scalars, launches, backward, source)
+
+    def _source(self, variant: Variant) -> tuple[Lowered | BothWays, NamedScalars]:
+        key = _program(variant)
+        if key not in self.sources:
+            lowered = self._lower(self.exports[""], variant)
+            free = free_scalars(
+                lowered.source,
+                self._floats(),
+                lambda values: self._lower(self._changed(values), variant).source,
+            )
+            self.sources[key] = lowered, free
+        return self.sources[key]
+
+    def _lower(self, exported: Exported | Joint, variant: Variant) -> Lowered | BothWays:
+        if isinstance(exported, Joint):
+            return lower_both(exported, self.gpu, variant, self._symbols(exported))
+        return lower(exported, self.gpu, variant)
+
+    def _symbols(self, joint: Joint) -> dict[str, str]:
+        """Returns the name of each named dimension by its symbol in the graph."""
+        specs = self.case.domain.inputs
+        values = [node.meta["val"] for node in joint.graph.graph.find_nodes(op="placeholder")]
+        return {
+            str(size): name
+            for argument, value in zip(joint.arguments, values, strict=False)
+            if isinstance(spec := specs.get(argument), TensorSpec)
+            for name, size in zip(spec.shape, value.shape, strict=True)
+            if isinstance(name, str) and not isinstance(size, int)
+        }
+
+    def _floats(self) -> dict[str, float]:
+        """Returns the float attributes that a kernel module can read."""
+        expression = self.live.parts.expression
+        attributes = self.case.domain.attributes.items()
+        floats = {k: v for k, v in attributes if isinstance(v, float) and math.isfinite(v)}
+        return {k: v for k, v in floats.items() if expression(k) is not None}
+
+    @cached_property
+    def _at_own_sizes(self) -> CaseTracer:
+        """The tracer for what cannot be compiled for every size."""
+        return CaseTracer(self.live, at_own_sizes(self.case), self.gpu, whole_groups=self.whole_groups)
+
+    @cached_property
+    def _with_whole_groups(self) -> CaseTracer:
+        return CaseTracer(self.live, self.case, self.gpu, whole_groups=True)
+
+    def _export(self, key: str) -> Exported | Joint:
+        if key not in self.exports:
+            names = list(self.live.signature.parameters)
+            trace = export_joint if self.case.domain.grad else export
+            with located(self.module):
+                self.exports[key] = trace(
+                    self.module,
+                    names,
+                    self.call.args,
+                    self.call.kwargs,
+                    self.dynamic,
+                    whole_groups=self.whole_groups,
+                )
+        return self.exports[key]
+
+    def _changed(self, values: Mapping[str, float]) -> Exported | Joint:
+        """Exports the same case with other values of some attributes, by dotted name."""
+        key = repr(sorted(values.items()))
+        if key in self.exports:
+            return self.exports[key]
+        with contextlib.ExitStack() as stack:
+            for path, value in values.items():
+                owner_path, _, attribute = path.rpartition(".")
+                try:
+                    owner = self.module.get_submodule(owner_path)
+                    before = getattr(owner, attribute)
+                    setattr(owner, attribute, value)
+                except (AttributeError, TypeError) as error:  # read-only, or of an object that is no module
+                    raise TraceError(f"`{path}` cannot be changed") from error
+                stack.callback(setattr, owner, attribute, before)
+            return self._export(key)
+
+
+def _program(variant: Variant) -> str:
+    """Names what Inductor writes for a variant; those that differ in their blocks only share it."""
+    return repr(
+        (sorted(variant.config.items()), variant.depthwise, variant.longest_row, variant.only == FEW_ROWS)
+    )
+
+
+def _launches(lowered: Lowered, variant: Variant) -> dict[str, dict[str, int]]:
+    """Returns the configuration that a variant gives each kernel, by its name."""
+    chosen = {
+        name: options[min(variant.choice, len(options) - 1)]
+        for name, options in lowered.configurations.items()
+        if options
+    }
+    measured = {name for name, shape in blocks(lowered.source).items() if shape == variant.config.get(BLOCKS)}
+    usual = {
+        name: {**launch, **(variant.template if name in measured else {})} for name, launch in chosen.items()
+    }
+    return {**usual, **long_rows(lowered.source, variant.again)} if variant.again else usual
+
+
+def _tracing_sizes(case: Case) -> dict[str, int]:
+    """Returns the case's own sizes, but not 0 or 1, which torch treats as constants."""
+    return {
+        name: max(case.sizes.get(name, low), min(2, high)) for name, (low, high) in case.domain.dims.items()
+    }
+
+
+def _dynamic_shapes(live: LiveTarget, case: Case, call: Call) -> dict[str, Any]:
+    """Returns the dynamic dimensions of each passed argument, for ``torch.export``."""
+    from torch.export import Dim
+
+    dims = {
+        name: Dim(name, min=low, max=high) for name, (low, high) in case.domain.dims.items() if low < high
+    }
+    result: dict[str, Any] = {}  # by leaf
+    for name in live.bind(call):
+        spec = case.domain.inputs.get(name)
+        if isinstance(spec, TensorSpec):
+            result[name] = {i: dims[s] for i, s in enumerate(spec.shape) if isinstance(s, str) and s in dims}
+        else:
+            result[name] = None
+    return nested(result)
+
+
+def at_own_sizes(case: Case) -> Case:
+    """Returns the case with its named dimensions fixed at its own sizes."""
+    sizes = {name: case.sizes.get(name, low) for name, (low, _) in case.domain.dims.items()}
+    inputs = {
+        name: TensorSpec(s.dtype, tuple(sizes.get(n, n) if isinstance(n, str) else n for n in s.shape))
+        if isinstance(s, TensorSpec)
+        else s
+        for name, s in case.domain.inputs.items()
+    }
+    domain = dataclasses.replace(case.domain, inputs=inputs, dims={})
+    return dataclasses.replace(case, domain=domain)
