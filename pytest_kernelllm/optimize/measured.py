@@ -67,8 +67,9 @@ def gains(
     """Returns how many times as fast each kernel is as the forward that it replaces, by path, where the example calls it.
 
     It is the reason instead where the kernel runs none of the calls, also because ``torch.compile`` does not see it. A module
-    that is called in several forms is timed at up to ``FORMS`` of them together. Modules of one class that are called alike with weights of the same shapes are timed
-    once. No call is repeated on the example's own tensors, and buffers are as before afterwards.
+    that is called in several forms is timed at up to ``FORMS`` of them together. Modules of one class that are called alike
+    with weights of the same shapes are timed once. No call is repeated on the example's own tensors, and buffers are as
+    before afterwards.
 
     Args:
         swaps: the replaced modules.
