@@ -19,6 +19,7 @@ from kernelllm_runtime.ambient import ambient_reason, autocast_reason
 from kernelllm_runtime.compiled import wanted
 from kernelllm_runtime.dispatch import Dispatcher
 from kernelllm_runtime.instance import Swap
+from kernelllm_runtime.methods import untraceable
 from kernelllm_runtime.scope import device_type
 from kernelllm_runtime.targets import is_pin
 from pytest_kernelllm.core.cuda_graphs import capture, warm_up
@@ -110,7 +111,9 @@ def _unseen(dispatcher: Dispatcher) -> str | None:
         return "torch.compile sees the original unless KERNELLLM_COMPILE=1 is set, with torch 2.11 or newer"
     names = {name for domain in dispatcher.scope.domains for name in domain.attributes if is_pin(name)}
     if names - {"value:__class__"}:
-        return "torch.compile sees the original, as it cannot compare all values that that reads"
+        return "torch.compile sees the original, as it cannot compare all values that the original reads"
+    if name := untraceable(dispatcher.scope.cls):
+        return f"torch.compile sees the original, as it cannot tell whether `{name}` was replaced"
     return None
 
 

@@ -335,7 +335,7 @@ def test_torch_compile_sees_no_kernel_of_a_module_that_reads_objects(monkeypatch
 
     def unseen(*names: str) -> str | None:
         domain = SimpleNamespace(attributes=dict.fromkeys(names))
-        return measured._unseen(SimpleNamespace(scope=SimpleNamespace(domains=(domain,))))
+        return measured._unseen(SimpleNamespace(scope=SimpleNamespace(domains=(domain,), cls=nn.Linear)))
 
     assert unseen("weight", "eps", "value:__class__") is None
     assert "cannot compare all values" in str(unseen("weight", "value:config.hidden_size"))

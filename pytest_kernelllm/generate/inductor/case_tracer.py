@@ -160,6 +160,7 @@ class CaseTracer:
 
     @cached_property
     def _with_whole_groups(self) -> CaseTracer:
+        """The tracer for variants with whole groups, whose programs it keeps."""
         return CaseTracer(self.live, self.case, self.gpu, whole_groups=True)
 
     def _export(self, key: str) -> Exported | Joint:

@@ -53,7 +53,7 @@ _INDIFFERENT = {
     aten.transpose.int,
     aten.unsqueeze.default,
 }
-"""Views that are possible wherever rows lie; the first two as ``reshape``."""
+"""Views that are possible wherever rows lie, ``_VIEWS`` as ``reshape``."""
 
 _LIBRARY = torch.library.Library("kernelllm", "FRAGMENT")
 _LIBRARY.define("products(Tensor x, Tensor[] weights, Tensor[] biases, int[] block) -> Tensor")

@@ -75,7 +75,7 @@ def export_joint(
         arguments = program_arguments(program, parameters)
         output = program_output(program)
         try:
-            return _traced(module, program, arguments, output, decompositions(whole_groups))
+            return _traced(module, program, arguments, output, decompositions(whole_groups=whole_groups))
         except TraceError:
             raise
         except Exception as error:  # AOTAutograd raises many kinds
@@ -87,7 +87,7 @@ def _traced(
     program: torch.export.ExportedProgram,
     arguments: tuple[str, ...],
     output: Any,
-    table: dict[Any, Any],
+    taken_apart: dict[Any, Any],
 ) -> Joint:
     from torch._functorch.aot_autograd import aot_function
 
@@ -120,7 +120,9 @@ def _traced(
     sources = [_source(values[place], specs[place], trainable) for place in places]
     try:
         with torch.enable_grad():
-            aot_function(call, lambda graph, _: graph, partition_fn=take, decompositions=table)(*sources)
+            aot_function(call, lambda graph, _: graph, partition_fn=take, decompositions=taken_apart)(
+                *sources
+            )
     except _Taken:
         pass
     if not taken:

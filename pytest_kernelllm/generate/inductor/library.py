@@ -77,7 +77,11 @@ def decomposed(
     For ``whole_groups`` see ``decompositions``.
     """
     aten = torch.ops.aten
-    table = {key: value for key, value in decompositions(whole_groups).items() if key is not _ATTENTION}
+    table = {
+        key: value
+        for key, value in decompositions(whole_groups=whole_groups).items()
+        if key is not _ATTENTION
+    }
     kept = {_ATTENTION: _traced_attention, aten.pad.default: _padded}
     result: torch.export.ExportedProgram
     decompose = getattr(exported_program, "_decompose_exported_program", None)
@@ -97,12 +101,12 @@ def decomposed(
     return result
 
 
-def decompositions(whole_groups: bool = False) -> dict[Any, Any]:
+def decompositions(*, whole_groups: bool = False) -> dict[Any, Any]:
     """Returns how TorchInductor takes operations apart; norms keep their statistics as on a GPU.
 
     On a CPU, PyTorch combines a group norm's weight and bias with the mean and deviation for each sample and channel, and then
     applies the two numbers. With ``whole_groups`` they are applied to each element, as on a GPU, so that one kernel can do so as
-    it reads a group again. Either was faster than the other, by up to a third, in some of KernelBench's problems.
+    it reads a group again. Each is the faster one in some of KernelBench's problems, by up to a third.
     """
     table: dict[Any, Any] = dict(select_decomp_table())
     for norm in (torch.ops.aten.native_layer_norm.default, torch.ops.aten._native_batch_norm_legit.no_stats):
@@ -129,19 +133,28 @@ def _in_float32(decomposition: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _in_groups(decomposition: Callable[..., Any]) -> Callable[..., Any]:
-    """Applies a group norm's weight and bias to each element."""
+    """Applies a group norm's weight and bias to each element, in the shape in which it is summed: with sizes that are not fixed
+    Inductor could not tell that it is read again where it was read."""
 
     def norm(
-        x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, *args: Any, **kwargs: Any
+        x: torch.Tensor,
+        weight: torch.Tensor | None,
+        bias: torch.Tensor | None,
+        batch: Any,
+        channels: Any,
+        size: Any,
+        groups: int,
+        eps: float,
     ) -> Any:
-        channels = (1, -1, *[1] * (x.dim() - 2))
+        each = channels // groups
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
-        out, *statistics = decomposition(wide, None, None, *args, **kwargs)
+        out, *statistics = decomposition(wide, None, None, batch, channels, size, groups, eps)
+        out = out.reshape(batch, groups, each, size)
         if weight is not None:
-            out = out * weight.reshape(channels)
+            out = out * weight.reshape(1, groups, each, 1)
         if bias is not None:
-            out = out + bias.reshape(channels)
-        return (out.to(x.dtype), *(each.to(x.dtype) for each in statistics))
+            out = out + bias.reshape(1, groups, each, 1)
+        return (out.reshape(x.shape).to(x.dtype), *(statistic.to(x.dtype) for statistic in statistics))
 
     return norm
 

@@ -37,7 +37,7 @@ class Variant:
     longest_row: int = 0
     """Rows of up to so many elements are read once and kept in registers, also where Inductor would loop over them."""
     whole_groups: bool = False
-    """Whether a group norm applies its weight to each element, see ``inductor.library``."""
+    """Whether a group norm applies its weight and bias to each element, see ``inductor.library``."""
     depthwise: bool = False
     """Whether depthwise convolutions are written as kernels, see ``inductor.windows``."""
     again: Literal["", "backwards", "in parts"] = ""

@@ -126,6 +126,17 @@ class Returned(Layers):
         return whole.relu(), first, second.exp(), strided.as_strided((2, 8, 16), (1, 16, 2)).exp()
 
 
+@triton_candidate(inputs=lambda: torch.randn(8, 512), dtypes=("bfloat16",))
+class StridedBias(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4608, 512))
+        self.bias = nn.Parameter(torch.randn(4608, 2))
+
+    def forward(self, x):
+        return nn.functional.linear(x, self.weight, self.bias[:, 1]).relu()
+
+
 @triton_candidate(inputs=few, init=(2304, 2304), dtypes=("bfloat16",), backward=True)
 class Trained(Layers):
     def forward(self, x):
@@ -224,7 +235,7 @@ def test_what_they_return_is_read_where_it_lies(targets: Mapping[str, LiveTarget
     assert re.search(r"scratch\w*\.as_strided\(\(2, 4, 8, 128\), \(24576, 128, 3072, 1\), 2560\)", call), call
 
 
-@pytest.mark.parametrize("name", ["Wide", "Tall", "PerhapsTall", "Narrow"])
+@pytest.mark.parametrize("name", ["Wide", "Tall", "PerhapsTall", "Narrow", "StridedBias"])
 def test_the_library_keeps_others(name: str, targets: Mapping[str, LiveTarget]) -> None:
-    """In float32, of perhaps more rows, and with too few columns to keep a GPU busy."""
+    """In float32, with a bias that does not lie in one piece, of perhaps more rows, and with too few columns to keep a GPU busy."""
     assert not written(targets[name])
