@@ -85,9 +85,6 @@ def gains(
         if swap.path not in calls:
             continue
         dispatcher = getattr(swap.after.forward, DISPATCHER)
-        if compiled is not None and (unseen := _unseen(dispatcher)):
-            found[swap.path] = unseen
-            continue
         with torch.no_grad():
             reasons = [
                 call.around or dispatcher.reason(swap.module, call.args, call.kwargs)
@@ -96,6 +93,9 @@ def gains(
         inside = [call for call, reason in zip(calls[swap.path], reasons, strict=True) if reason is None]
         if not inside:
             found[swap.path] = reasons[0]
+            continue
+        if compiled is not None and (unseen := _unseen(dispatcher)):
+            found[swap.path] = unseen
             continue
         weights = tuple((tensor.dtype, tensor.shape) for tensor in swap.module.state_dict().values())
         key = (swap.after, tuple(call.form for call in inside), weights)

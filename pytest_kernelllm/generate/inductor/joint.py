@@ -134,8 +134,8 @@ def _traced(
     differentiable = tuple(number for number, needs in enumerate(returned[0]) if needs)
     refuse_randomness(graph.graph)
     _refuse_aliases(graph.graph, outputs, len(returned[0]))
-    taken_arguments = tuple(arguments[place] for place in places)
-    return Joint(graph, taken_arguments, output, outputs, differentiable, has_group_norm(program.graph))
+    given = tuple(arguments[place] for place in places)
+    return Joint(graph, given, output, outputs, differentiable, has_group_norm(program.graph))
 
 
 def _source(value: FakeTensor, spec: Any, trainable: set[str]) -> torch.Tensor:
