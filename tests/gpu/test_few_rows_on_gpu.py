@@ -1,4 +1,4 @@
-"""Products of few rows: right on a GPU, and as fast as their weights are read."""
+"""Products of few rows: right and timed on a GPU."""
 
 import pytest
 

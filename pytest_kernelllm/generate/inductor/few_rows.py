@@ -1,7 +1,7 @@
-"""Writes products of a few rows with large weights as one kernel of ours, several of them where they read the same rows.
+"""Finds products of few rows with large weights, which become one kernel, several together where they read the same rows.
 
 Such a product takes as long as its weights take to be read, and keeps a GPU busy only where there are about as many programs as
-processors, each with much of the weights under way. On an H200, for 64 rows of 4,096 in bfloat16, the products that give
+multiprocessors, each with much of the weights in its pipeline. On an H200, for 64 rows of 4,096 in bfloat16, the products that give
 queries, keys and values took 27.8 µs one after the other in cuBLAS, and 17.3 as one kernel; one of 4,096 columns and length
 14,336 took 39.4 and 34.3.
 """
@@ -9,32 +9,29 @@ queries, keys and values took 27.8 µs one after the other in cuBLAS, and 17.3 a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import torch
-from torch._inductor import lowering, select_algorithm
-from torch._inductor.ir import ExternKernel, FixedLayout
-from torch._inductor.virtualized import V
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, Node
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from pytest_kernelllm.generate.inductor.device import Gpu
+from pytest_kernelllm.generate.inductor.few_rows_kernel import PRODUCTS
 from pytest_kernelllm.generate.inductor.trace import TraceError
 
 _MOST_ROWS = 64
 _MOST_TOGETHER = 4
 _LARGE_WEIGHT = 1 << 18
 """Elements of a weight from which on reading it takes most of a product's time."""
-_COLUMNS_PER_PROCESSOR = 64
+_COLUMNS_PER_MULTIPROCESSOR = 64
 """Up to so many, a product alone does not keep a GPU busy. Wider ones are as fast alone, and what comes after them is computed
 in their kernels."""
 _BLOCKS = {32: (256, 4), 64: (128, 6), 128: (128, 4)}
-"""By the columns of a block: its length, and how many of them are under way. They were the fastest of 126 on an H200 for seven
-products of 64 rows."""
+"""By the columns of a block: its length along the summed dimension, and the pipeline stages. They were the fastest of 126 on an
+H200 for seven products of 64 rows."""
 _LEAST_BLOCK_ROWS = 16
 """Of the smallest block that tensor cores take."""
 _TRACED_INPUTS = "eager_input_vals"
@@ -54,19 +51,6 @@ _INDIFFERENT = {
     aten.unsqueeze.default,
 }
 """Views that are possible wherever rows lie, ``_VIEWS`` as ``reshape``."""
-
-_LIBRARY = torch.library.Library("kernelllm", "FRAGMENT")
-_LIBRARY.define("products(Tensor x, Tensor[] weights, Tensor[] biases, int[] block) -> Tensor")
-_PRODUCTS = torch.ops.kernelllm.products.default
-
-
-def _fake(
-    x: torch.Tensor, weights: Sequence[torch.Tensor], biases: Sequence[torch.Tensor], block: Sequence[int]
-) -> torch.Tensor:
-    return x.new_empty(x.shape[0], sum(weight.shape[1] for weight in weights))
-
-
-torch.library.register_fake("kernelllm::products", _fake, lib=_LIBRARY)
 
 
 @dataclass(frozen=True)
@@ -167,11 +151,11 @@ def with_products(graph: torch.fx.GraphModule, gpu: Gpu) -> torch.fx.GraphModule
 def _groups(graph: Graph, gpu: Gpu) -> list[list[_Product]]:
     """Returns the products that become kernels, those together that become one.
 
-    Those with fewer programs than half as many as the GPU has processors stay with the library, which has more.
+    Those with fewer programs than half as many as the GPU has multiprocessors stay with the library, which has more.
     """
     groups: dict[str, list[_Product]] = {}
     for product in _products(graph):
-        narrow = product.columns <= _COLUMNS_PER_PROCESSOR * gpu.multi_processor_count
+        narrow = product.columns <= _COLUMNS_PER_MULTIPROCESSOR * gpu.multi_processor_count
         key = product.shared if narrow and product.may_be_part else product.node.name
         groups.setdefault(key, []).append(product)
     parts = [
@@ -202,7 +186,7 @@ def _write(graph: Graph, products: Sequence[_Product], block: list[int]) -> None
         weights = [first.weight, *(_earlier(graph, product.weight) for product in others)]
         biases = [] if first.bias is None else [first.bias]
         biases += [_earlier(graph, product.bias) for product in others if product.bias is not None]
-        result = graph.call_function(_PRODUCTS, (first.x, weights, biases, block))
+        result = graph.call_function(PRODUCTS, (first.x, weights, biases, block))
         if not others:
             first.node.replace_all_uses_with(result)
             return
@@ -234,7 +218,7 @@ def _programs(products: Sequence[_Product], width: int) -> int:
 
 
 def _block(products: Sequence[_Product], gpu: Gpu) -> list[int]:
-    """Returns the rows, the columns and the length of a block, and how many of them are under way.
+    """Returns the rows, the columns and the length of a block, and the pipeline stages.
 
     It is the narrowest with which all programs run at once.
     """
@@ -265,101 +249,3 @@ def _output_strides(graph: torch.fx.GraphModule) -> list[Any]:
     [output] = graph.graph.find_nodes(op="output")
     values = [node.meta["val"] for node in output.all_input_nodes]
     return [value.stride() for value in values if isinstance(value, torch.Tensor)]
-
-
-@lowering.register_lowering(_PRODUCTS, type_promotion_kind=None)
-def _lower(x: Any, weights: Sequence[Any], biases: Sequence[Any], block: Sequence[int]) -> Any:
-    inputs = tuple(ExternKernel.realize_input(each) for each in (x, *weights, *biases))
-    rows, length = x.get_size()
-    columns = [weight.get_size()[1] for weight in weights]
-    layout = FixedLayout(x.get_device(), x.get_dtype(), [rows, sum(columns)])
-    height, width, depth, stages = block
-    choice = _template(len(weights), bool(biases)).generate(
-        inputs,
-        layout,
-        num_stages=stages,
-        num_warps=4,
-        BLOCK_M=height,
-        BLOCK_N=width,
-        BLOCK_K=depth,
-        WEIGHTS=len(weights),
-        BIASED=bool(biases),
-        TILES=sum(math.ceil(n / width) for n in columns),
-        EVEN_M=V.graph.sizevars.statically_known_equals(rows, height),
-        EVEN_N=all(int(n) % width == 0 for n in columns),
-        EVEN_K=int(length) % depth == 0,
-    )
-    return choice.output_node()
-
-
-@cache
-def _template(weights: int, biased: bool) -> select_algorithm.TritonTemplate:
-    """Returns the template for so many weights."""
-    names = ["X", *(f"W{n}" for n in range(weights)), *(f"B{n}" for n in range(weights) if biased)]
-    text = _KERNEL.replace("NAMES", ", ".join(map(repr, names)))
-    return select_algorithm.TritonTemplate(f"few_rows_{weights}{'_biased' * biased}", _grid, text)
-
-
-@select_algorithm.SymbolicGridFn
-def _grid(rows: int, columns: int, meta: Mapping[str, int]) -> tuple[int, int, int]:
-    return meta["TILES"], 1, 1
-
-
-_KERNEL = """{% macro times(name, axis) %}{% if stride(name, axis) != "1" %} * {{stride(name, axis)}}{% endif %}{% endmacro %}
-{{def_kernel(NAMES)}}
-    rows = {{size("X", 0)}}
-    length = {{size("X", 1)}}
-    tile = tl.program_id(0)
-    weight = W0
-    {% if BIASED %}
-    bias = B0
-    {% endif %}
-    columns = {{size("W0", 1)}}
-    {% if WEIGHTS > 1 %}
-    first_column = 0
-    {% endif %}
-    {% for n in range(1, WEIGHTS) %}
-    if tile >= (columns + BLOCK_N - 1) // BLOCK_N:
-        tile -= (columns + BLOCK_N - 1) // BLOCK_N
-        first_column += columns
-        weight = W{{n}}
-        {% if BIASED %}
-        bias = B{{n}}
-        {% endif %}
-        columns = {{size("W%d" % n, 1)}}
-    {% endfor %}
-    rm = tl.arange(0, BLOCK_M)
-    rn = tile * BLOCK_N + tl.arange(0, BLOCK_N)
-    rk = tl.arange(0, BLOCK_K)
-    {% if EVEN_M %}
-    read = rm
-    {% else %}
-    read = tl.where(rm < rows, rm, 0)
-    {% endif %}
-    in_columns = rn[None, :] < columns
-    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for start in range(0, length, BLOCK_K):
-        at = start + rk
-        a_ptrs = X + read[:, None]{{times("X", 0)}} + at[None, :]{{times("X", 1)}}
-        b_ptrs = weight + at[:, None]{{times("W0", 0)}} + rn[None, :]{{times("W0", 1)}}
-        {% if EVEN_K %}
-        a = tl.load(a_ptrs)
-        {% else %}
-        a = tl.load(a_ptrs, at[None, :] < length, other=0.0)
-        {% endif %}
-        {% if EVEN_K and EVEN_N %}
-        b = tl.load(b_ptrs)
-        {% elif EVEN_K %}
-        b = tl.load(b_ptrs, in_columns, other=0.0)
-        {% else %}
-        b = tl.load(b_ptrs, in_columns & (at[:, None] < length), other=0.0)
-        {% endif %}
-        acc = tl.dot(a, b, acc)
-    {% if BIASED %}
-    acc += tl.load(bias + rn, rn < columns, other=0.0).to(tl.float32)[None, :]
-    {% endif %}
-    idx_m = rm[:, None]
-    idx_n = {% if WEIGHTS > 1 %}first_column + {% endif %}rn[None, :]
-    mask = (rm[:, None] < rows) & in_columns
-    {{store_output(("idx_m", "idx_n"), "acc", "mask", val_shape=("BLOCK_M", "BLOCK_N"))}}
-"""
