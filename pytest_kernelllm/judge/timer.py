@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from pytest_kernelllm.core.measured import CaseTime
 from pytest_kernelllm.core.records import Timing
 from pytest_kernelllm.judge.benchmark.baselines import OriginalCalls, forward_and_backward, forward_pass
 from pytest_kernelllm.judge.benchmark.measure import CandidateRunner, measure, measure_alone
-from pytest_kernelllm.judge.benchmark.roofline import Roofline, measure_roofline
+from pytest_kernelllm.judge.benchmark.roofline import Roofline, measure_roofline, warm_up_roofline
 from pytest_kernelllm.judge.durations import WAITING, Durations
 from pytest_kernelllm.judge.gpu_lock import Hold, hold_gpu
 from pytest_kernelllm.judge.reference.compiled import WarmCompiler
@@ -24,6 +25,7 @@ from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.rules.rule import Rule, TimedCall
 from pytest_kernelllm.judge.run.backward import Backward, upload_backward
 from pytest_kernelllm.judge.run.call import Judging, ProbeRun, call, run_probe, upload
+from pytest_kernelllm.judge.run.right_before import RightBefore
 from pytest_kernelllm.judge.shared.clock import GpuClock
 
 SEED = 100
@@ -46,8 +48,16 @@ class Timer:
         self._holds = _Holds()
 
     def warm_up(self) -> float:
-        """Does once what timing needs and takes no memory, so that nobody waits for a lease meanwhile; returns its seconds."""
-        return self._compiler.warm_up(self.sharing)
+        """Does once what timing needs and keeps no memory, so that nobody waits for it or a lease meanwhile; returns its seconds."""
+        took = self._compiler.warm_up(self.sharing)
+        if took:
+            start = time.perf_counter()
+            # Who has no memory even for this will say so when the verdict needs it.
+            with contextlib.suppress(torch.cuda.OutOfMemoryError), self.sharing():
+                warm_up_roofline()
+                torch.cuda.empty_cache()
+            took += time.perf_counter() - start
+        return took
 
     @contextlib.contextmanager
     def sharing(self) -> Iterator[None]:
@@ -200,7 +210,7 @@ class Timer:
     ) -> Timing:
         """Times a candidate beside the original; the first of the prepared probes is uploaded."""
         roofline, flush_us = self._measured_roofline(), self._clock.flush_us()
-        checks = _Checks(tuple(rules))
+        checks = _Checks(tuple(rules), RightBefore(run.judging.policy.slice_bytes))
         runner = CandidateRunner(run.judging, run.uploaded, prepared, checks, flush_us, backwards)
         measured = measure(runner, roofline, self._clock, original)
         for rule in rules:
@@ -227,7 +237,8 @@ class _Checks:
     """Applies every rule to a timed call."""
 
     rules: tuple[Rule, ...]
+    right: RightBefore
 
     def __call__(self, run: ProbeRun, looped: bool, backward: Backward | None) -> None:
         for rule in self.rules:
-            rule.check_timed_call(TimedCall(run, looped, backward))
+            rule.check_timed_call(TimedCall(run, looped, backward, self.right))

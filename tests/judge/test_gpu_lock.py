@@ -109,6 +109,20 @@ def test_who_waits_to_be_alone_is_not_overtaken_by_checkers(hold):
     late.wait_until_in()
 
 
+def test_who_waits_to_be_alone_goes_before_checkers_that_came_earlier(hold):
+    timer = hold("alone")
+    timer.wait_until_in()
+    checker = hold("shared")
+    assert checker.wait_until_queued()
+    late = hold("alone")
+    assert late.wait_until_queued()
+    timer.leave()
+    late.wait_until_in()
+    assert checker.wait_until_queued()
+    late.leave()
+    checker.wait_until_in()
+
+
 def test_who_releases_the_gpu_for_a_while_is_not_waited_for_and_waits_to_have_it_again(gpu, hold):
     durations = Durations()
     timer = Timer(gpu, 0)

@@ -98,6 +98,8 @@ class CandidateRunner:
     def renew(self) -> None:
         """Writes fresh values for the next loop."""
         self._write()
+        for buffer, _ in self.uploaded.outputs:
+            poison(buffer)
         hand_over(self.judging, self.written)
 
     def loop(self, count: int, flushes: int = 0) -> list[float]:
@@ -135,8 +137,6 @@ class CandidateRunner:
     def _write(self) -> None:
         self._note(self.judging.rng.randrange(len(self.prepared)))
         refill(self.uploaded, self.written)
-        for buffer, _ in self.uploaded.outputs:
-            poison(buffer)
         if self.backward is not None:
             self.backward.renew()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,9 @@ from pytest_kernelllm.judge.shared.structure import flatten
 
 CONVOLUTIONS = "float32 convolutions"
 PRODUCTS = "float32 products"
+
+SIDE = 4096
+"""Rows and columns of the matrices that are multiplied to measure how fast the GPU computes."""
 
 DIFFERENTIABLE_BYTES = 1 << 31
 """Bytes; larger probes are not differentiated to find out which inputs a call must read."""
@@ -62,25 +65,35 @@ class Roofline:
 
 
 def measure_roofline(clock: GpuClock) -> Roofline:
-    """Measures the current GPU's memory bandwidth and matmul throughput, in a few ms."""
+    """Measures the current GPU's memory bandwidth and matmul throughput, in some 100 ms after ``warm_up_roofline``."""
     source = torch.empty(1 << 28, dtype=torch.float32, device="cuda").normal_()
     target = torch.empty_like(source)
     copied = clock.many([functools.partial(target.copy_, source)], 8, 1)[1]
     rates = {}
-    for name in ("float32", "float16", "bfloat16"):
-        a = torch.randn(4096, 4096, device="cuda", dtype=getattr(torch, name))
-        square = functools.partial(torch.matmul, a, a)
-        clock.many([square], 3)  # the first call sets the library up
-        rates[name] = 2 * 4096**3 / clock.many([square], 10)[1][0]
-    pixels = torch.randn(1, 4096, 64, 64, device="cuda").to(memory_format=torch.channels_last)
-    weights = torch.randn(4096, 4096, 1, 1, device="cuda").to(memory_format=torch.channels_last)
-    convolve = functools.partial(torch.nn.functional.conv2d, pixels, weights)
-    clock.many([convolve], 3)
+    for name, product in _products():
+        clock.many([product], 3)
+        rates[name] = 2 * SIDE**3 / clock.many([product], 10)[1][0]
     # As fast as a product in TF32, if convolutions may use it.
-    rates[CONVOLUTIONS] = max(rates["float32"], 2 * 4096**3 / clock.many([convolve], 10)[1][0])
+    rates[CONVOLUTIONS] = max(rates["float32"], rates[CONVOLUTIONS])
     rates[PRODUCTS] = max(rates["float32"], rates[CONVOLUTIONS] / 3)
     moved = 2 * source.numel() * source.itemsize / statistics.median(copied)
     return Roofline(moved, rates, int(torch.cuda.get_device_properties(0).L2_cache_size))
+
+
+def warm_up_roofline() -> None:
+    """Makes each product of ``measure_roofline`` once: the libraries need a second to set themselves up."""
+    for _, product in _products():
+        product()
+
+
+def _products() -> Iterator[tuple[str, Callable[[], torch.Tensor]]]:
+    """Yields the name and a call of a product in each dtype, and of a convolution that is one."""
+    for name in ("float32", "float16", "bfloat16"):
+        a = torch.randn(SIDE, SIDE, device="cuda", dtype=getattr(torch, name))
+        yield name, functools.partial(torch.matmul, a, a)
+    pixels = torch.randn(1, SIDE, 64, SIDE // 64, device="cuda").to(memory_format=torch.channels_last)
+    weights = torch.randn(SIDE, SIDE, 1, 1, device="cuda").to(memory_format=torch.channels_last)
+    yield CONVOLUTIONS, functools.partial(torch.nn.functional.conv2d, pixels, weights)
 
 
 def count_flops(call: Callable[[], Any]) -> Flops:

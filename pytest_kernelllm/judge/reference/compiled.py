@@ -45,8 +45,9 @@ class CompiledOriginals:
         Args:
             prepared: a probe.
             arguments: the probe's, where the original runs.
-            sharing: returns a context that holds the GPU together with others. It is left while Inductor compiles a graph:
-                that takes minutes on the CPU for a deep network, for which nobody else should wait.
+            sharing: returns a context that holds the GPU together with others. It is left while a module that is one graph
+                is traced, and while Inductor compiles a graph: that takes minutes on the CPU for a deep network, for which
+                nobody else should wait.
             gradients: those of the probe, if its backward pass is to be compiled, too.
 
         Raises:
@@ -92,58 +93,60 @@ class WarmCompiler:
             return time.perf_counter() - start
 
 
-class _Inductor:
-    """PyTorch's own backend, which leaves the GPU to others while it compiles.
+class _Call(threading.local):
+    """A thread's call of what is compiled as it is called, and its hold of the GPU."""
 
-    Equal to all of its kind, as PyTorch's own is, so that what was compiled for one runs for another.
-    """
-
-    def __init__(self, sharing: Sharing) -> None:
-        self._sharing = sharing
-        self._held: contextlib.ExitStack | None = None
+    def __init__(self) -> None:
+        self.sharing: Sharing | None = None
+        """Returns a context that holds the GPU, see ``CompiledOriginals.compile``; None: nothing is called."""
+        self.held: contextlib.ExitStack | None = None
         """What holds the GPU, while it is held."""
-        self._caller: int | None = None
-        """The thread that calls what is compiled."""
 
     @contextlib.contextmanager
-    def calling(self) -> Iterator[None]:
-        """Holds the GPU, but while a graph is compiled. What is compiled later is compiled as it is called."""
-        self._caller = threading.get_ident()
-        self._hold()
+    def calling(self, sharing: Sharing, *, traced: bool) -> Iterator[None]:
+        """Holds the GPU, but while a graph is compiled. What is compiled later is compiled as it is called.
+
+        ``traced`` says whether the GPU is held from the beginning, while the module is traced, or from the first graph on.
+        """
+        self.sharing = sharing
         try:
+            if traced:
+                self.hold()
             yield
         finally:
-            self._caller = None
-            self._let_go()
+            self.sharing = None
+            self.let_go()
 
-    def __call__(self, graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
-        from torch._inductor import compile as compiled_by_inductor  # takes long to import
+    def hold(self) -> None:
+        """Holds the GPU, if something is called."""
+        if self.sharing is not None and self.held is None:
+            self.held = contextlib.ExitStack()
+            self.held.enter_context(self.sharing())
 
-        self._let_go()
-        compiled: Callable[..., Any] = compiled_by_inductor(graph, inputs)
+    def let_go(self) -> None:
+        """Leaves the GPU to others."""
+        if self.held is not None:
+            held, self.held = self.held, None
+            held.close()
 
-        def run(*arguments: Any) -> Any:
-            # Not earlier: threads compile one after the other, and who waits for that may hold the GPU.
-            if self._caller == threading.get_ident() and self._held is None:
-                self._hold()
-            return compiled(*arguments)
 
-        return run
+CALL = _Call()
+"""PyTorch keeps what it compiled for the whole process: the graphs that run may be those of an earlier call."""
 
-    def _hold(self) -> None:
-        self._held = contextlib.ExitStack()
-        self._held.enter_context(self._sharing())
 
-    def _let_go(self) -> None:
-        if self._held is not None:
-            self._held.close()
-            self._held = None
+def _inductor(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+    """PyTorch's own backend, which leaves the GPU to others while it compiles."""
+    from torch._inductor import compile as compiled_by_inductor  # takes long to import
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Inductor)
+    CALL.let_go()
+    compiled: Callable[..., Any] = compiled_by_inductor(graph, inputs)
 
-    def __hash__(self) -> int:
-        return hash(_Inductor)
+    def run(*arguments: Any) -> Any:
+        # Not earlier: threads compile one after the other, and who waits for that may hold the GPU.
+        CALL.hold()
+        return compiled(*arguments)
+
+    return run
 
 
 def _compiled(
@@ -152,20 +155,34 @@ def _compiled(
     sharing: Sharing,
     gradients: Gradients | None = None,
 ) -> Callable[..., Any] | None:
-    inductor = _Inductor(sharing)
-    compiled = torch.compile(module, backend=inductor)
+    # As one graph nothing runs before it is compiled, unless inputs are copied for a backward pass.
+    for fullgraph in (False,) if gradients is not None and gradients.in_place else (True, False):
+        try:
+            return _called(module, arguments, sharing, gradients, fullgraph=fullgraph)
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except Exception:  # several graphs; or a baseline that cannot run, which is left out of the report
+            continue
+    return None
+
+
+def _called(
+    module: torch.nn.Module,
+    arguments: dict[str, Any],
+    sharing: Sharing,
+    gradients: Gradients | None,
+    *,
+    fullgraph: bool,
+) -> Callable[..., Any]:
+    """Returns the compiled module, which was called. Raises whatever PyTorch does."""
+    compiled: Callable[..., Any] = torch.compile(module, backend=_inductor, fullgraph=fullgraph)
     # Beyond the limit a call would run as it is, and count as compiled.
     limit = torch._dynamo.config.patch(recompile_limit=RECOMPILATIONS, fail_on_recompile_limit_hit=True)
     # Else it would be compiled as it is called, and nobody else could use the GPU.
     at_once = torch._functorch.config.patch(force_non_lazy_backward_lowering=True)
-    try:
-        with inductor.calling(), torch.no_grad(), limit, at_once:
-            if gradients is None:
-                compiled(**nested(arguments))
-            else:
-                both_passes(compiled, arguments, gradients)()
-    except torch.cuda.OutOfMemoryError:
-        raise
-    except Exception:  # a baseline that cannot run is left out of the report
-        return None
+    with CALL.calling(sharing, traced=not fullgraph), torch.no_grad(), limit, at_once:
+        if gradients is None:
+            compiled(**nested(arguments))
+        else:
+            both_passes(compiled, arguments, gradients)()
     return compiled

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pytest_kernelllm.judge.rules.rule import Rule, TimedCall
 from pytest_kernelllm.judge.rules.types import Types
-from pytest_kernelllm.judge.run.backward import check_gradients
+from pytest_kernelllm.judge.run.backward import check_gradients, check_incoming
 from pytest_kernelllm.judge.run.comparison import check_outputs
 
 
@@ -23,7 +23,10 @@ class Recheck(Rule):
     """Share of singly timed calls whose outputs are checked. Loops always are, but for modules that update their buffers."""
 
     def check_timed_call(self, call: TimedCall) -> None:
-        """Compares what randomly chosen calls gave, large outputs in random places; a candidate cannot know which."""
+        """Compares what randomly chosen calls gave, large outputs in random places; a candidate cannot know which.
+
+        What is equal, bit by bit, to what was right before is right.
+        """
         judging = call.run.judging
         if call.looped and call.run.prepared.updates.names:
             return  # each call but the first finds what the one before has left in its buffers
@@ -32,6 +35,14 @@ class Recheck(Rule):
                 return
             Types().check_run(call.run)
         run, context = call.run, "in the timed loop, "
+        given = [buffer for buffer, _ in run.uploaded.outputs]
+        if call.backward is not None:
+            check_incoming(judging, run.prepared, call.backward, self.name)
+            given += call.backward.written
+        if call.right.holds(run.prepared.probe, given):
+            return
+        copies = call.right.copies(given)
         check_outputs(judging, run.uploaded, run.prepared, self.name, context, sampled=True)
         if call.backward is not None:
             check_gradients(judging, run.prepared, call.backward, self.name, context)
+        call.right.keep(run.prepared.probe, given, copies)

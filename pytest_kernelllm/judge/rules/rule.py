@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Literal
 
@@ -15,6 +15,7 @@ from pytest_kernelllm.judge.reference.probes import Limits, Probe
 from pytest_kernelllm.judge.run.backward import Backward
 from pytest_kernelllm.judge.run.call import ProbeRun, Uploaded, upload
 from pytest_kernelllm.judge.run.original import OriginalCall, call_original
+from pytest_kernelllm.judge.run.right_before import RightBefore
 from pytest_kernelllm.judge.shared.buffers import ALIGNMENT
 
 
@@ -106,6 +107,8 @@ class TimedCall:
     """Whether it was a loop of calls; then the reply describes no single call."""
     backward: Backward | None = None
     """Its backward pass, if it was timed, too."""
+    right: RightBefore = field(default_factory=lambda: RightBefore(0))
+    """What earlier calls of the same candidate gave and was right."""
 
 
 class Rule:

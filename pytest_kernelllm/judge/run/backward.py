@@ -103,6 +103,20 @@ def upload_backward(
     return backward
 
 
+def check_incoming(judging: Judging, prepared: PreparedProbe, backward: Backward, rule: str) -> None:
+    """Compares the gradients that were passed to a backward pass with what they were, and records that under ``rule``.
+
+    Raises:
+        Decision: it changed one of them.
+    """
+    kept = all(
+        torch.equal(buffer.view(torch.uint8), memory.view(torch.uint8))
+        for buffer, memory in backward.incoming
+    )
+    broken = f"its backward pass changes the gradients of its outputs in place at {prepared.probe.describe()}"
+    judging.findings.require(rule, "leaves gradients of outputs as they were", kept, broken)
+
+
 def check_gradients(
     judging: Judging, prepared: PreparedProbe, backward: Backward, rule: str, context: str = ""
 ) -> None:
@@ -113,13 +127,8 @@ def check_gradients(
     Raises:
         Decision: a gradient is wrong, or the backward pass changed a gradient that was passed to it.
     """
+    check_incoming(judging, prepared, backward, rule)
     references, gradients = judging.references, backward.gradients
-    kept = all(
-        torch.equal(buffer.view(torch.uint8), memory.view(torch.uint8))
-        for buffer, memory in backward.incoming
-    )
-    broken = f"its backward pass changes the gradients of its outputs in place at {prepared.probe.describe()}"
-    judging.findings.require(rule, "leaves gradients of outputs as they were", kept, broken)
     for name, buffer in zip(backward.asked, backward.written, strict=True):
         i = gradients.names.index(name)
         difference = numerics.compare(buffer, gradients.expected, i, references.policy, references.tolerance)

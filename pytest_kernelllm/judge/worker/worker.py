@@ -136,9 +136,9 @@ class Worker:
             if request["release"]:
                 self._allocate_anew(call)
             torch.cuda.reset_peak_memory_stats()
-            held = torch.cuda.memory_allocated()
+            held = _bytes_of("allocated")["current"]
             outputs, report["microseconds"] = self.clock.one(call, request["flushes"])
-            report["peak"] = torch.cuda.max_memory_allocated() - held
+            report["peak"] = _bytes_of("allocated")["peak"] - held
         else:
             watch = OperationWatch()
             with (
@@ -322,5 +322,13 @@ def _requires_grad(leaf: Any) -> bool:
 
 def _release_cache() -> None:
     """Gives cached GPU memory back, where it is much: the judge may need it."""
-    if torch.cuda.is_initialized() and torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > CACHED:
+    if not torch.cuda.is_initialized():
+        return
+    if _bytes_of("reserved")["current"] - _bytes_of("allocated")["current"] > CACHED:
         torch.cuda.empty_cache()
+
+
+def _bytes_of(kind: str) -> dict[str, int]:
+    """Returns PyTorch's bytes of one kind, ``current`` and ``peak``; its functions for each sort all of its statistics first."""
+    found: dict[str, int] = torch.cuda.memory.memory_stats_as_nested_dict()[f"{kind}_bytes"]["all"]
+    return found

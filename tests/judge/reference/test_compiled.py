@@ -100,6 +100,12 @@ def test_the_gpu_is_held_while_a_graph_runs_and_not_while_one_is_compiled(events
     assert events == [*held, "compiles", *held, "compiles", *held]
 
 
+def test_the_gpu_is_not_held_while_a_single_graph_is_traced(events):
+    compiled, prepared = prepared_for(Activated())
+    assert compiled.compile(prepared, prepared.arguments, sharing(events)) is not None
+    assert events == ["compiles", "holds the GPU", "lets it go"]
+
+
 def test_the_gpu_is_not_held_while_a_backward_pass_is_compiled(monkeypatch):
     held, noted, codegen = [], [], GraphLowering.codegen
 
