@@ -12,6 +12,7 @@ import functools
 import hashlib
 import io
 import linecache
+import sys
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from typing import Any
 from torch import nn
 
 from kernelllm_runtime.install import install
-from kernelllm_runtime.kernel import AGAIN, Kernel, Unavailable, refuse_if_disabled
+from kernelllm_runtime.kernel import AGAIN, LOADING, Kernel, Unavailable, refuse_if_disabled
 from kernelllm_runtime.supports import read_supports
 from kernelllm_runtime.targets import Domain
 
@@ -57,15 +58,23 @@ class TextKernel(Kernel):
         Raises:
             Unavailable: the text raises an exception.
         """
-        # Kernels of one program may differ in layout, so the name is that of this text.
-        file = f"<kernel {self.dotted} {hashlib.sha256(self.source.encode()).hexdigest()[:12]}>"
+        # Kernels of one program may differ in layout, so the names are those of this text.
+        digest = hashlib.sha256(self.source.encode()).hexdigest()[:12]
+        file, name = f"<kernel {self.dotted} {digest}>", f"_kernelllm_text_{digest}"
         # Triton reads the source of its functions, which must be what was judged: lines end where Python ends them.
         lines = io.StringIO(self.source, newline=None).readlines()
         linecache.cache[file] = (len(self.source), None, lines, file)
-        module = types.ModuleType(f"_kernelllm_{self.dotted}")
         try:
-            exec(compile(self.source, file, "exec"), vars(module))
-            return module.forward  # type: ignore[no-any-return]  # ours to call, theirs to type
+            with LOADING:
+                # torch.compile looks there for what a function reads that it traces.
+                if name not in sys.modules:
+                    sys.modules[name] = types.ModuleType(name)
+                    try:
+                        exec(compile(self.source, file, "exec"), vars(sys.modules[name]))
+                    except BaseException:
+                        del sys.modules[name]
+                        raise
+                return sys.modules[name].forward  # type: ignore[no-any-return]  # ours to call, theirs to type
         except Exception as error:
             failed = f"the kernel {self.dotted} fails to import ({type(error).__name__}: {error})"
             raise Unavailable(failed, AGAIN) from error

@@ -27,7 +27,7 @@ AGAIN = "run pytest --kernelllm for a new one"
 _BESIDE = "_kernelllm_"
 """How the names of kernel modules begin that are loaded from a file beside the marker."""
 
-_LOADING = threading.RLock()
+LOADING = threading.RLock()
 """Held during the import of a kernel module: replicas of ``nn.DataParallel`` import it concurrently."""
 
 
@@ -148,7 +148,7 @@ class Kernel:
         if not name.startswith(_BESIDE):
             return importlib.import_module(name)
         assert loader is not None  # it gave us the source
-        with _LOADING:
+        with LOADING:
             if name not in sys.modules:
                 module = sys.modules[name] = importlib.util.module_from_spec(self.spec)
                 try:

@@ -330,6 +330,18 @@ def test_a_kernel_that_torch_compile_does_not_see_is_not_placed(project, mode) -
     assert not runs_kernel(model.blocks[0])
 
 
+def test_torch_compile_traces_what_a_placed_kernel_reads_of_its_module(project, model, monkeypatch) -> None:
+    monkeypatch.setenv("KERNELLLM_COMPILE", "1")
+    # Triton's interpreter cannot be traced.
+    body = "def add(x, by):\n    return torch.add(x, by)\n\n\ndef forward(self, x):\n    return add(x * self.weight, 100)\n"
+    project.verified(kernel_text(body=body))
+    optimize_model(model)
+    with torch.no_grad():
+        call = torch.compile(model.blocks[0], backend="eager", fullgraph=True)
+        assert float(call(X)[0, 0]) == 101.0
+    torch.compiler.reset()
+
+
 def test_torch_compile_sees_no_kernel_of_a_module_that_reads_objects(monkeypatch) -> None:
     monkeypatch.setenv("KERNELLLM_COMPILE", "1")
 
