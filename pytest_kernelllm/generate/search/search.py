@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from pytest_kernelllm.core.measured import Measured
@@ -47,7 +47,8 @@ def search(
 ) -> Found:
     """Searches until the roofline is nearly reached, no step makes the target faster, or the time is over.
 
-    Each case is searched by itself: one measurement serves all of them.
+    Each case is searched by itself: one measurement serves all of them. Cases of one domain and sizes, which ``forward`` cannot
+    tell apart, have the program of the first of them.
 
     Args:
         starts: Inductor's variants, the usual one first.
@@ -56,8 +57,18 @@ def search(
         side_by_side: how many programs are measured at once.
         report: called after each round.
     """
-    names = [section.case.name for section in starts[0]]
-    cases = [CaseSearch([start[number] for start in starts]) for number in range(len(names))]
+    first: dict[str, int] = {}
+    alike = [
+        first.setdefault(repr((section.case.domain, section.case.sizes)), number)
+        for number, section in enumerate(starts[0])
+    ]
+    cases = [CaseSearch([start[number] for start in starts]) for number in first.values()]
+    names = [starts[0][number].case.name for number in first.values()]
+
+    def whole(chosen: Sequence[Section]) -> Program:
+        of = dict(zip(first.values(), chosen, strict=True))
+        return tuple(replace(of[like], case=own.case) for like, own in zip(alike, starts[0], strict=True))
+
     tried, spent, error = 0, 0.0, ""
     while spent < seconds:
         proposed = [case.propose(side_by_side) for case in cases]
@@ -65,7 +76,7 @@ def search(
             break
         # A case with fewer to try runs its fastest one meanwhile.
         programs = [
-            tuple(section or case.best for section, case in zip(row, cases, strict=True))
+            whole([section or case.best for section, case in zip(row, cases, strict=True)])
             for row in zip_longest(*proposed)
         ]
         results = measure(programs)
@@ -76,7 +87,7 @@ def search(
         tried += len(programs)
         spent += max(result.seconds for result in results)
         report(tried, spent, _gain(cases))
-    return Found(tuple(case.best for case in cases), _gain(cases), tried, spent, error)
+    return Found(whole([case.best for case in cases]), _gain(cases), tried, spent, error)
 
 
 def _gain(cases: Sequence[CaseSearch]) -> float:

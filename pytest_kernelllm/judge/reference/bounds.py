@@ -159,7 +159,11 @@ def derive_bounds(
     own = factor * torch.maximum(errs, typical_row)
     own = torch.where(errs > policy.noise, policy.noise_factor * errs, own)
     usual = (factor * typical_row).clamp_min(floor)
-    highest, lowest = torch.stack([errs.max() if rows else errs.sum(), usual]).tolist()
+    read = [errs.max() if rows else errs.sum(), usual, scale.min() if rows else usual]
+    highest, lowest, smallest = torch.stack(read).tolist()
+    if not smallest:  # a row of zeros, in which errors are relative to the least unit
+        unresolved = factor * _unresolved_row(scale) / least_unit(original.dtype)
+        own = torch.where(scale > 0, own, own.clamp_min(unresolved))
     exceeding = errs.new_zeros(())
     if at_once and highest > lowest:
         every = usual.expand(rows, 1).contiguous()
@@ -317,6 +321,14 @@ def _unresolved(size: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     """
     small = _rank(size, 0.1).clamp_min(1.0)
     return torch.finfo(torch.float64).eps * torch.minimum(_rank(scale, 0.75), small)
+
+
+def _unresolved_row(scale: torch.Tensor) -> float:
+    """Returns how large elements may be of a row that is nothing but 0 in float64, see ``_unresolved``.
+
+    It was computed from numbers about as large as other rows are, but at most 1; from numbers about 1 if there are no others.
+    """
+    return torch.finfo(torch.float64).eps * (float(_rank(scale, 0.75).clamp_max(1.0)) or 1.0)
 
 
 def _rank(values: torch.Tensor, share: float) -> torch.Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -17,8 +18,13 @@ USUAL = {"XBLOCK": 32, "num_warps": 8}
 
 
 def section(case: str = "default", source: str = "plain", **launches: dict[str, int]) -> Section:
+    sizes = {"rows": len(case)}  # other ones for other cases
     return Section(
-        Case(case, None, Domain({}, {})), ("x",), None, launches=launches or {"one": USUAL}, source=source
+        Case(case, None, Domain({}, {}), sizes),
+        ("x",),
+        None,
+        launches=launches or {"one": USUAL},
+        source=source,
     )
 
 
@@ -53,6 +59,18 @@ class Bench:
 
     def search(self, *starts: Program, seconds: float = 1e9, side_by_side: int = 4) -> Found:
         return search(starts, self, seconds=seconds, side_by_side=side_by_side)
+
+
+def test_cases_that_nothing_tells_apart_have_one_program() -> None:
+    def alike(case: str, rows: int) -> Section:
+        return replace(section(case), case=Case(case, None, Domain({}, {}), {"rows": rows}))
+
+    def cost(each: Section) -> float:
+        return 10 + distance(each.launches["one"], 512 if each.case.name == "normal" else 32, 2)
+
+    found = Bench(cost).search((alike("normal", 4), alike("uniform", 4), alike("long", 9)))
+    assert [each.case.name for each in found.program] == ["normal", "uniform", "long"]
+    assert [each.launches["one"]["XBLOCK"] for each in found.program] == [512, 512, 32]
 
 
 def test_it_descends_to_the_fastest_configuration() -> None:

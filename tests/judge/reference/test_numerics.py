@@ -860,6 +860,30 @@ def test_what_float64_rounds_to_zero_may_come_out():
     assert right(got, expect(original, exact))
 
 
+@pytest.mark.parametrize("shape", [(), (1, 1), (3, 1), (1, 64), (5, 64)])
+def test_what_float64_rounds_to_zero_in_all_of_a_row_may_come_out(shape):
+    x = torch.full(shape, -8.0)
+    if len(shape) == 2 and shape[0] > 1:
+        x[0] = torch.randn(shape[1])
+    exact, tail = 1 + torch.erf(x.double()), torch.special.erfc(-x)
+    assert not exact.reshape(-1)[-1]
+    assert tail.reshape(-1)[-1]
+    expected = expect((1 + torch.erf(x)), exact)
+    assert right(tail, expected)
+    tail.view(-1)[-1] = 1e-14
+    assert not right(tail, expected)
+
+
+def test_a_row_of_zeros_among_small_numbers_is_no_larger():
+    x = softmax_like() * 1e-12
+    x[3] = 0
+    got = x.clone()
+    got[3] = 1e-29
+    assert right(got, expect(x))
+    got[3] = 1e-27
+    assert not right(got, expect(x))
+
+
 @pytest.mark.parametrize("width", [8, 256])
 @pytest.mark.parametrize("factor", [1, 30])
 def test_what_float64_rounds_to_zero_in_some_columns_of_equal_rows_may_come_out(width, factor):

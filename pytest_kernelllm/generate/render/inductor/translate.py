@@ -6,7 +6,7 @@ import ast
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pytest_kernelllm.core.parts import Parts
@@ -16,7 +16,7 @@ from pytest_kernelllm.generate.render.describe import describe
 from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.inductor import sections
 from pytest_kernelllm.generate.render.inductor.autograd import Gradients, emit_both
-from pytest_kernelllm.generate.render.inductor.dispatch import conditions
+from pytest_kernelllm.generate.render.inductor.dispatch import Region, conditions
 from pytest_kernelllm.generate.render.inductor.emit import emit
 from pytest_kernelllm.generate.render.inductor.merge import merge
 from pytest_kernelllm.generate.render.inductor.model_output import read_model_output
@@ -84,6 +84,8 @@ class _Version:
     suffix: str
     """A word that distinguishes its functions from those of other cases."""
     gradients: Gradients | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Those of its case's named dimensions."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def _from_section(section: sections.Section, parts: Parts) -> _Version:
         second = _with_launches(read_program(backward), section.backward.launches)
         gradients = Gradients(second, section.backward)
     program = _with_launches(program, section.launches)
-    return _Version(program, binding, domain, Tuning(), _suffix(section.case), gradients)
+    return _Version(program, binding, domain, Tuning(), _suffix(section.case), gradients, section.case.sizes)
 
 
 def _with_launches(program: Program, launches: Mapping[str, Mapping[str, int]]) -> Program:
@@ -208,7 +210,7 @@ def _body(groups: Sequence[_Group], live: LiveTarget) -> str:
 
 def _dispatching(groups: Sequence[_Group], live: LiveTarget) -> list[str]:
     """Writes a function per group, and a ``forward`` that chooses between them by domain."""
-    tests = conditions([[v.binding.specs for v in group.versions] for group in groups])
+    tests = conditions([[Region(v.binding.specs, v.sizes) for v in group.versions] for group in groups])
     names = [p.name for p in live.signature.parameters.values()]
     lines = []
     for group, test in zip(groups, tests, strict=True):
