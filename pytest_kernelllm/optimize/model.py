@@ -19,7 +19,7 @@ from pytest_kernelllm.optimize.graphs import graphing
 from pytest_kernelllm.optimize.kernel_index import KernelIndex, NoKernel
 from pytest_kernelllm.optimize.measured import gains
 from pytest_kernelllm.optimize.report import ModuleReport, OptimizeReport
-from pytest_kernelllm.optimize.whole import gain_of_graphs, gains_in_model
+from pytest_kernelllm.optimize.whole import gain_of_graphs, gains_in_compiled_model, gains_in_model
 from pytest_kernelllm.store import Store
 
 _GRAPHS = "triton.cudagraphs"
@@ -49,12 +49,13 @@ def optimize_model(
         cuda_graphs: also record the whole model's ``forward`` as CUDA graphs, one for each form of call without
             gradients, and replay them. With ``example``, only if that is faster.
         example: calls the model as it will be called, such as ``lambda: model(tokens)``. Then every kernel is timed at the
-            calls that it gets, and placed only where it is faster than what runs there. On a GPU, without ``cuda_graphs``
-            and ``compiled``, the example runs many times more where a kernel does not pay in a call alone, with and
+            calls that it gets, and placed only where it is faster than what runs there. On a GPU, without ``cuda_graphs``,
+            the example runs many times more where calls alone do not tell whether a kernel pays, with and
             without it. It runs without gradients; what it raises is raised here, with the classes of all modules as they were.
         compiled: whether the model will run under ``torch.compile``, or in which of its modes: with ``example``, a kernel
             must then beat the compiled module; in ``"reduce-overhead"`` and ``"max-autotune"``, which replay CUDA graphs, both
-            without the time that Python takes. ``torch.compile`` sees kernels with ``KERNELLLM_COMPILE=1`` only.
+            without the time that Python takes; and the example must be faster with the model compiled, which it is for that,
+            with the kernels and without. ``torch.compile`` sees kernels with ``KERNELLLM_COMPILE=1`` only.
 
     Returns:
         The modules that were replaced, and the reason for each other one. ``restore()`` or the end of a ``with``
@@ -88,7 +89,9 @@ def optimize_model(
             graphs = cuda_graphs or (on_gpu and inductor is not None and inductor.get(_GRAPHS, False))
             measured = gains(replacement.swaps, example, compiled=inductor, graphs=graphs)
             whole: dict[str, Ratio | str] = {}
-            if on_gpu and not (compiled or cuda_graphs):
+            if on_gpu and inductor is not None and not cuda_graphs:
+                whole = gains_in_compiled_model(replacement.swaps, measured, model, example, inductor)
+            elif on_gpu and not cuda_graphs:
                 whole = gains_in_model(replacement.swaps, measured, model, example)
             modules = tuple(replacement.keep_if_faster(module, measured, whole) for module in modules)
         gain = None

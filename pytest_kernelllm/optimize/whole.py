@@ -1,14 +1,17 @@
-"""Times the whole example with and without a kernel, where its calls alone do not tell whether it pays.
+"""Times the whole example with and without kernels, where their calls alone do not tell whether they pay.
 
 A call alone takes as long as Python needs to start it. In a model that keeps the GPU busy Python is ahead, so that a
-kernel saves what it saves the GPU; in another one its dispatch may cost more than that.
+kernel saves what it saves the GPU; in another one its dispatch may cost more than that. And in a compiled model a kernel
+stands where ``torch.compile`` would fuse a module with its neighbours.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import nn
@@ -39,21 +42,81 @@ def gains_in_model(
         model: the model.
         example: calls it.
     """
-    undecided: defaultdict[type[nn.Module], list[Swap]] = defaultdict(list)
+    undecided = [
+        each for each in swaps if isinstance(gain := alone.get(each.path), Ratio) and not gain.low > 1.0
+    ]
+    return _one_after_the_other(undecided, model, example)
+
+
+def gains_in_compiled_model(
+    swaps: Iterable[Swap],
+    alone: Mapping[str, Ratio | str],
+    model: nn.Module,
+    example: Callable[[], object],
+    options: Mapping[str, Any],
+) -> dict[str, Ratio | str]:
+    """Returns how many times as fast the compiled example is with the kernels that beat their compiled modules, by path.
+
+    All of them together, if that is faster; otherwise, and where one of them fails, as ``gains_in_model`` does.
+
+    Args:
+        swaps: the replaced modules.
+        alone: how many times as fast each kernel is than its compiled module.
+        model: the model.
+        example: calls it.
+        options: TorchInductor's, with which the model is compiled for this.
+    """
+    paying = [each for each in swaps if isinstance(gain := alone.get(each.path), Ratio) and gain.low > 1.0]
+    if not paying:
+        return {}
+    with _compiled(model, options):
+        together = _tried(paying, model, example)
+        if len({each.after for each in paying}) == 1 or all(map(_pays, together.values())):
+            return together
+        return _one_after_the_other(paying, model, example)
+
+
+@contextmanager
+def _compiled(model: nn.Module, options: Mapping[str, Any]) -> Iterator[None]:
+    """A context in which calls of the model are compiled."""
+    before = model._compiled_call_impl
+    model.compile(options=dict(options))
+    try:
+        yield
+    finally:
+        model._compiled_call_impl = before
+
+
+def _one_after_the_other(
+    swaps: Sequence[Swap], model: nn.Module, example: Callable[[], object]
+) -> dict[str, Ratio | str]:
+    groups: defaultdict[type[nn.Module], list[Swap]] = defaultdict(list)
     for each in swaps:
-        gain = alone.get(each.path)
-        if isinstance(gain, Ratio) and not gain.low > 1.0:
-            undecided[each.after].append(each)
-            each.undo()
+        groups[each.after].append(each)
+        each.undo()
     found: dict[str, Ratio | str] = {}
-    for cls, group in undecided.items():
-        with torch.no_grad(), restored(model):
-            gain = _gain(group, example)
-        failed = getattr(getattr(cls.forward, DISPATCHER, None), "off", None)
-        found |= {each.path: failed or gain for each in group}
-        if gain.low > 1.0 and not failed:
-            _replace(group)
+    for group in groups.values():
+        found |= _tried(group, model, example)
     return found
+
+
+def _tried(group: Sequence[Swap], model: nn.Module, example: Callable[[], object]) -> dict[str, Ratio | str]:
+    """Times the example with a group and without it, and leaves its modules replaced if all that pays."""
+    with torch.no_grad(), restored(model):
+        gain = _gain(group, example)
+    found = {each.path: _failed(each) or gain for each in group}
+    if all(map(_pays, found.values())):
+        _replace(group)
+    return found
+
+
+def _pays(gain: Ratio | str) -> bool:
+    return isinstance(gain, Ratio) and gain.low > 1.0
+
+
+def _failed(each: Swap) -> str | None:
+    """Returns why a kernel does not run any more, if it failed."""
+    return getattr(getattr(each.after.forward, DISPATCHER, None), "off", None)
 
 
 def gain_of_graphs(graphed: Swap, example: Callable[[], object]) -> Ratio:

@@ -12,7 +12,7 @@ from kernelllm_runtime.instance import own_class, swap
 from pytest_kernelllm.core.records import Ratio
 from pytest_kernelllm.optimize import whole
 from pytest_kernelllm.optimize.measured import restored
-from pytest_kernelllm.optimize.whole import gains_in_model
+from pytest_kernelllm.optimize.whole import gains_in_compiled_model, gains_in_model
 
 SLOWER, FASTER = Ratio(0.9, 0.8, 1.0), Ratio(2.0, 1.9, 2.1)
 
@@ -94,6 +94,82 @@ def test_one_class_after_the_other_is_tried():
     assert found["0.block"].low > 1 > found["1.block"].low
     assert type(model[0].block) is good[1].after
     assert type(model[1].block) is Quick
+
+
+# --------------------------------------------------------------------------- compiled
+
+
+@pytest.fixture
+def compiler():
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+class Sums(nn.Module):
+    def forward(self, x):
+        return x.sin() + 1
+
+
+def sums_as_slowly(self, x):
+    for _ in range(200):
+        torch._dynamo.graph_break()  # as if nothing could be fused with it
+    return x.sin() + 1
+
+
+def in_compiled(model, swaps, alone):
+    x = torch.ones(3)
+    return gains_in_compiled_model(swaps, alone, model, lambda: model(x), {})
+
+
+def test_kernels_that_make_the_compiled_example_slower_are_taken_out(compiler):
+    model, done = replaced(Sums(), sums_as_slowly)
+    gain = in_compiled(model, [done], {"block": FASTER})["block"]
+    assert gain.high < 1
+    assert type(model.block) is Sums
+    assert model.calls == 0
+    assert model._compiled_call_impl is None
+
+
+def test_kernels_that_make_the_compiled_example_faster_stay(compiler):
+    class Slowly(nn.Module):
+        forward = sums_as_slowly
+
+    model, done = replaced(Slowly(), Sums.forward)
+    assert in_compiled(model, [done], {"block": FASTER})["block"].low > 1
+    assert type(model.block) is done.after
+
+
+def test_where_not_all_pay_together_one_class_after_the_other_is_tried(compiler):
+    class Slowly(nn.Module):
+        forward = sums_as_slowly
+
+    def much_more_slowly(self, x):
+        return sums_as_slowly(self, x) + 0 * sums_as_slowly(self, x) + 0 * sums_as_slowly(self, x)
+
+    good, bad = replaced(Slowly(), Sums.forward), replaced(Sums(), much_more_slowly)
+    model = nn.Sequential(good[0], bad[0])
+    swaps = [replace(each, path=path) for each, path in ((good[1], "0.block"), (bad[1], "1.block"))]
+    found = in_compiled(model, swaps, {"0.block": FASTER, "1.block": FASTER})
+    assert found["0.block"].low > 1 > found["1.block"].low
+    assert type(model[0].block) is good[1].after
+    assert type(model[1].block) is Sums
+
+
+def test_what_does_not_beat_its_compiled_module_is_not_tried_in_the_model(compiler):
+    model, done = replaced(Quick(), Slow.forward)
+    assert in_compiled(model, [done], {"block": SLOWER}) == {}
+    assert in_compiled(model, [done], {"block": "torch.compile sees the original"}) == {}
+
+
+def test_an_example_that_fails_leaves_the_model_uncompiled():
+    model, done = replaced(Sums(), Sums.forward)
+    with pytest.raises(ZeroDivisionError):
+        gains_in_compiled_model([done], {"block": FASTER}, model, lambda: 1 / 0, {})
+    assert model._compiled_call_impl is None
+
+
+# --------------------------------------------------------------------------- how often, and what stays
 
 
 def test_what_the_first_call_compiles_costs_no_rounds(monkeypatch):
