@@ -7,7 +7,9 @@ import pytest
 import torch
 from attacks import CALLS, FILES, FORWARD, attempt, need, set_stage
 
+from pytest_kernelllm.judge.environment import find_gpus
 from pytest_kernelllm.judge.isolation.isolation import probe_isolation
+from pytest_kernelllm.judge.isolation.reachable import other_gpus
 from pytest_kernelllm.judge.supervisor import ForkServer
 
 CONTEXT = "import torch\ntorch.zeros(1, device='cuda')\n"
@@ -90,6 +92,22 @@ def test_a_worker_cannot_call(server, stage, name):
 def test_kernels_run_on_shared_memory_under_every_measure(without):
     server = ForkServer("cuda", replace(probe_isolation("cuda"), **without))
     try:
+        assert double_in_a_worker(server).eq(2).all()
+    finally:
+        server.close()
+
+
+@pytest.mark.skipif("torch.cuda.device_count() < 2", reason="needs two GPUs")
+def test_a_worker_opens_no_gpu_but_its_own(stage, monkeypatch):
+    need(files=True)
+    gpu = find_gpus()[torch.cuda.current_device()]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpu.uuid)
+    server = ForkServer("cuda", probe_isolation("cuda"))
+    try:
+        for name in other_gpus(gpu.uuid):
+            error = attempt(server, stage, f"{CONTEXT}open('/dev/{name}')\n")
+            assert error is not None
+            assert "[Errno 13] " in error["message"], error
         assert double_in_a_worker(server).eq(2).all()
     finally:
         server.close()

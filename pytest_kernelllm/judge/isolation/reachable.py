@@ -10,7 +10,7 @@ import os
 import pwd
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from pytest_kernelllm.judge.isolation.landlock import DEVICE, READ, RUN, Allowed
@@ -77,9 +77,20 @@ def reachable(*, gpu: bool) -> tuple[Allowed, ...]:
     return tuple(entry for entry in found if Path(entry.path).exists())
 
 
-def gpu_devices() -> list[Allowed]:
-    """Returns the NVIDIA devices that exist now; some appear only when CUDA is first used."""
-    return [Allowed(str(path), DEVICE) for name in ("nvidia*", "dxg") for path in Path("/dev").glob(name)]
+def gpu_devices(left_out: Collection[str] = (), devices: Path = Path("/dev")) -> list[Allowed]:
+    """Returns the NVIDIA devices that exist now, but for those ``left_out`` by name; some appear only when CUDA is first used."""
+    found = [path for name in ("nvidia*", "dxg") for path in devices.glob(name)]
+    return [Allowed(str(path), DEVICE) for path in found if path.name not in left_out]
+
+
+def other_gpus(uuid: str, driver: Path = Path("/proc/driver/nvidia")) -> frozenset[str]:
+    """Returns the names of the devices of all GPUs but the one that ``uuid`` names; none if it names none of the machine's."""
+    names = {}
+    for file in driver.glob("gpus/*/information"):
+        lines = (line.partition(":") for line in file.read_text().splitlines())
+        told = {name: value.strip() for name, _, value in lines}
+        names[told.get("GPU UUID")] = f"nvidia{told.get('Device Minor')}"
+    return frozenset(name for other, name in names.items() if uuid in names and other != uuid)
 
 
 def _topmost(paths: Iterable[str]) -> list[str]:

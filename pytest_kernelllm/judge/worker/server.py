@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -35,7 +35,7 @@ from pytest_kernelllm.judge.isolation.processes import (
     orphans,
     process_table,
 )
-from pytest_kernelllm.judge.isolation.reachable import gpu_devices, reachable
+from pytest_kernelllm.judge.isolation.reachable import gpu_devices, other_gpus, reachable
 
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -64,6 +64,8 @@ class Server:
         self._isolation = isolation
         self._arch = arch
         self._reachable = reachable(gpu=isolation.gpu)
+        self._other_gpus: frozenset[str] = frozenset()
+        """Names of devices that workers cannot open."""
         self._workers: dict[int, WorkerRecord] = {}
         self._why: dict[int, str] = {}
         # The end of a child wakes up the `select` in `serve`.
@@ -78,6 +80,22 @@ class Server:
         Raises:
             SystemExit: sealing failed; the reason is on standard error.
         """
+        if not self._sealed(lambda: True):
+            raise SystemExit(1)
+
+    def leave_out_other_gpus(self) -> None:
+        """Lets workers open their own GPU's device only, where CUDA starts then.
+
+        It opens every GPU that it can, whatever ``CUDA_VISIBLE_DEVICES`` says, and drivers do that for one process after the
+        other: on four H200s, contexts of 32 processes were 5.8 a second, where a machine of one GPU gives 12.8.
+        """
+        if self._isolation.gpu and self._isolation.landlock:
+            self._other_gpus = other_gpus(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
+            if self._other_gpus and not self._sealed(cuda_starts):
+                self._other_gpus = frozenset()
+
+    def _sealed(self, action: Callable[[], bool]) -> bool:
+        """Returns what an action returns in a child process that is sealed as a worker is; False if sealing failed."""
         with tempfile.TemporaryDirectory(dir=".") as folder:
             pid = os.fork()
             if pid == 0:
@@ -86,9 +104,8 @@ class Server:
                 except OSError as error:
                     print(f"a worker cannot be isolated: {error}", file=sys.stderr, flush=True)
                     os._exit(1)
-                os._exit(0)
-            if os.waitpid(pid, 0)[1]:
-                raise SystemExit(1)
+                os._exit(0 if action() else 1)
+            return os.waitpid(pid, 0)[1] == 0
 
     def serve(self) -> None:
         """Handles requests until the judge closes the socket."""
@@ -168,7 +185,7 @@ class Server:
             os._exit(status)
 
     def _reachable_files(self) -> list[Allowed]:
-        return [*self._reachable, *(gpu_devices() if self._isolation.gpu else ())]
+        return [*self._reachable, *(gpu_devices(self._other_gpus) if self._isolation.gpu else ())]
 
     def _enforce_bounds(self) -> None:
         """Ends workers that exceed their bounds, and processes that detached from their worker; reports a full disk."""
@@ -234,6 +251,16 @@ def main(argv: list[str]) -> None:
             os.wait()
 
 
+def cuda_starts() -> bool:
+    """Whether CUDA starts in this process, and makes a context on its first GPU."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    # 0 is CUDA_SUCCESS.
+    return not (driver.cuInit(0) or driver.cuDevicePrimaryCtxRetain(ctypes.byref(ctypes.c_void_p()), 0))
+
+
 def run_server(options: dict[str, Any]) -> NoReturn:
     """Runs one fork server in this process until the judge closes the socket."""
     status = 1
@@ -256,6 +283,7 @@ def run_server(options: dict[str, Any]) -> NoReturn:
             warm_up(Path.cwd(), gpu=options["mode"] == "cuda")
         server = Server(socket.socket(fileno=options["control"]), isolation, options["arch"])
         server.check_sealing()
+        server.leave_out_other_gpus()
         server.serve()
         status = 0
     except SystemExit:
