@@ -167,7 +167,9 @@ def measure(
         flushes = timing.flushes_to_hide(implementations, flush_us)
         # Fresh values have a long way from the host's memory, and calls on so many vary little.
         fewer = replace(policy, timing_calls=1, timing_rounds=timing.FEWEST_ROUNDS)
-        series = timing.interleave(implementations, flushes, fewer if released else policy, judging.rng)
+        series, flushes = timing.interleave_quietly(
+            implementations, flushes, fewer if released else policy, judging.rng
+        )
         single = series["kernel"].median
 
         judged, events = timing.by_the_judge(

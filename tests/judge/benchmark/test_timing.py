@@ -119,6 +119,46 @@ def test_enough_overwrites_of_the_cache_hide_each_launch_but_not_without_bound()
 
 
 @dataclass
+class Stalling(Steady):
+    """Every third call waits for the CPU, unless enough overwrites hide that."""
+
+    enough: int = 8
+    calls: int = 0
+
+    def cold(self, flushes):
+        self.calls += 1
+        return self.microseconds * (3 if self.calls % 3 == 0 and flushes < self.enough else 1)
+
+
+def quietly(kernel, hidden):
+    implementations, policy = [kernel, Steady("eager", 20.0)], Policy(timing_calls=1)
+    return timing.interleave_quietly(
+        implementations, {"kernel": hidden, "eager": 3}, policy, random.Random(1)
+    )
+
+
+@pytest.mark.parametrize(("hidden", "used"), [(2, 8), (4, 8), (8, 8), (40, 40)])
+def test_calls_that_overwrites_do_not_hide_are_timed_again_behind_more(hidden, used):
+    series, flushes = quietly(Stalling("kernel", 10.0), hidden)
+    assert flushes["kernel"] == used
+    assert timing.ratio(series["eager"], series["kernel"], 0.0).low == 2.0
+
+
+def test_what_never_gets_quiet_is_timed_no_more_than_a_few_times_behind_no_more_than_is_useful():
+    asked = []
+
+    class Never(Stalling):
+        def cold(self, flushes):
+            asked.append(flushes)
+            return super().cold(flushes)
+
+    series, _ = quietly(Never("kernel", 10.0, enough=1000), timing.MOST_FLUSHES // 2 + 1)
+    assert timing.ratio(series["eager"], series["kernel"], 0.0).low < 1.9
+    assert set(asked) == {timing.MOST_FLUSHES // 2 + 1, timing.MOST_FLUSHES}
+    assert len(asked) == timing.TRIES * (1 + Policy().timing_rounds)
+
+
+@dataclass
 class Launching(Steady):
     """Takes the GPU ``work`` µs, and Python ``launching``, of which overwrites of 100 µs each hide as much as they take."""
 
