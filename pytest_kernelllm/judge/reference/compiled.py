@@ -174,8 +174,8 @@ def _called(
     *,
     fullgraph: bool,
 ) -> Callable[..., Any]:
-    """Returns the compiled module, which was called. Raises whatever PyTorch does."""
-    compiled: Callable[..., Any] = torch.compile(module, backend=_inductor, fullgraph=fullgraph)
+    """Returns the compiled module, which was called; with ``fullgraph``, as one graph. Raises whatever PyTorch does."""
+    compiled = torch.compile(module, backend=_inductor, fullgraph=fullgraph)
     # Beyond the limit a call would run as it is, and count as compiled.
     limit = torch._dynamo.config.patch(recompile_limit=RECOMPILATIONS, fail_on_recompile_limit_hit=True)
     # Else it would be compiled as it is called, and nobody else could use the GPU.
@@ -185,4 +185,6 @@ def _called(
             compiled(**nested(arguments))
         else:
             both_passes(compiled, arguments, gradients)()
-    return compiled
+    # What was compiled is found again; with another argument it may need several graphs.
+    several: Callable[..., Any] = torch.compile(module, backend=_inductor)
+    return several

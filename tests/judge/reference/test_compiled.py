@@ -137,6 +137,18 @@ def test_a_later_call_holds_nothing_even_if_it_compiles_anew(events):
     assert set(events) == {"compiles"}
 
 
+def test_a_later_call_may_need_several_graphs(events):
+    class Either(nn.Module):
+        def forward(self, x):
+            return TwoGraphs.forward(self, x) if len(x) > 6 else x.sin()
+
+    compiled, prepared = prepared_for(Either())
+    call = compiled.compile(prepared, prepared.arguments, sharing(events))
+    assert events == ["compiles", "holds the GPU", "lets it go"]
+    x = torch.randn(7, 64)
+    torch.testing.assert_close(call(x), TwoGraphs()(x))
+
+
 def test_an_original_that_does_not_compile_has_no_baseline_and_keeps_nothing(events, monkeypatch):
     compile_graph, failing = torch._inductor.compile, [False, True]
 
