@@ -25,6 +25,16 @@ class Region:
 
     specs: Specs
     sizes: Mapping[str, int]
+    ranges: Mapping[str, tuple[int, int]]
+    """Of each named dimension: for other sizes the text may be wrong."""
+
+    def shapes(self) -> dict[str, tuple[int | tuple[int, int] | None, ...]]:
+        """Returns the shapes of all tensors by expression, with ranges in the place of names."""
+        return {
+            name: tuple(n if isinstance(n, int) else self.ranges.get(n) for n in spec.shape)
+            for name, spec in self.specs.items()
+            if isinstance(spec, TensorSpec)
+        }
 
     def elements(self) -> tuple[int, str] | None:
         """Returns how many elements the first input with named dimensions has, and its name; None if there is none."""
@@ -71,7 +81,7 @@ def _any(tests: Sequence[tuple[str, str]], *, everywhere: bool) -> str:
 def _by_size(regions: Sequence[tuple[int, Region]]) -> Iterator[tuple[int, str]]:
     """Yields tests that tell groups apart whose domains are the same, by the number of elements; none for a single group.
 
-    Between the sizes of two cases the boundary is halfway, as a ratio.
+    Between the sizes of two cases the boundary is halfway, as a ratio. Each text must do for all sizes, so their ranges are equal.
     """
     if len({number for number, _ in regions}) == 1:
         yield regions[0][0], ""
@@ -79,7 +89,8 @@ def _by_size(regions: Sequence[tuple[int, Region]]) -> Iterator[tuple[int, str]]
     counted = sorted((*found, number) for number, region in regions if (found := region.elements()))
     runs = [list(run) for _, run in groupby(counted, key=itemgetter(2))]
     steps = [(before[-1][0], after[0][0]) for before, after in pairwise(runs)]
-    if len(counted) < len(regions) or any(small == large for small, large in steps):
+    apart = any(region.shapes() != regions[0][1].shapes() for _, region in regions)
+    if apart or len(counted) < len(regions) or any(small == large for small, large in steps):
         raise RenderError("Two cases need different kernels, but nothing that forward sees tells them apart.")
     boundaries = [math.isqrt(small * large) for small, large in steps]
     for run, above, up_to in zip(runs, [None, *boundaries], [*boundaries, None], strict=True):

@@ -210,7 +210,9 @@ def _body(groups: Sequence[_Group], live: LiveTarget) -> str:
 
 def _dispatching(groups: Sequence[_Group], live: LiveTarget) -> list[str]:
     """Writes a function per group, and a ``forward`` that chooses between them by domain."""
-    tests = conditions([[Region(v.binding.specs, v.sizes) for v in group.versions] for group in groups])
+    tests = conditions(
+        [[Region(v.binding.specs, v.sizes, v.domain.dims) for v in group.versions] for group in groups]
+    )
     names = [p.name for p in live.signature.parameters.values()]
     lines = []
     for group, test in zip(groups, tests, strict=True):

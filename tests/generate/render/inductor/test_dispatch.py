@@ -41,9 +41,11 @@ class Norm(nn.Module):
 """
 
 
-def region(rows: int, dtype: str = "float32", name: str = "rows") -> Region:
+def region(rows: int, dtype: str = "float32", name: str = "rows", most: int = 64) -> Region:
     return Region(
-        {"self.weight": TensorSpec(dtype, (32,)), "x": TensorSpec(dtype, (name, 32))}, {"rows": rows}
+        {"self.weight": TensorSpec(dtype, (32,)), "x": TensorSpec(dtype, (name, 32))},
+        {"rows": rows},
+        {name: (1, most)},
     )
 
 
@@ -80,7 +82,14 @@ def test_where_sizes_alone_tell_texts_apart_nothing_else_is_asked() -> None:
     assert conditions(groups) == ["x.numel() > 256", "x.numel() <= 256"]
 
 
-@pytest.mark.parametrize("alike", [[region(64)] * 2, [region(64, name="columns")] * 2, [Region({}, {})] * 2])
+def test_a_text_is_not_chosen_for_sizes_outside_its_range() -> None:
+    with pytest.raises(RenderError, match="nothing that forward sees tells them apart"):
+        conditions([[region(1, most=4)], [region(64)]])
+
+
+@pytest.mark.parametrize(
+    "alike", [[region(64)] * 2, [region(64, name="columns")] * 2, [Region({}, {}, {})] * 2]
+)
 def test_what_nothing_tells_apart_is_refused(alike: list[Region]) -> None:
     with pytest.raises(RenderError, match="nothing that forward sees tells them apart"):
         conditions([[each] for each in alike])
