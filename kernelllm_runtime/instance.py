@@ -10,12 +10,14 @@ from __future__ import annotations
 import copy
 import functools
 import hashlib
+import importlib.util
 import io
 import linecache
 import sys
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
 from typing import Any
 
 from torch import nn
@@ -68,9 +70,10 @@ class TextKernel(Kernel):
             with LOADING:
                 # torch.compile looks there for what a function reads that it traces.
                 if name not in sys.modules:
-                    sys.modules[name] = types.ModuleType(name)
+                    sys.modules[name] = importlib.util.module_from_spec(ModuleSpec(name, None))
                     try:
                         exec(compile(self.source, file, "exec"), vars(sys.modules[name]))
+                        sys.modules[name].forward  # noqa: B018  (it has one)
                     except BaseException:
                         del sys.modules[name]
                         raise

@@ -84,10 +84,14 @@ def gpu_devices(left_out: Collection[str] = (), devices: Path = Path("/dev")) ->
 
 
 def other_gpus(uuid: str, driver: Path = Path("/proc/driver/nvidia")) -> frozenset[str]:
-    """Returns the names of the devices of all GPUs but the one that ``uuid`` names; none if it names none of the machine's."""
+    """Returns the names of the devices of all GPUs but the one that ``uuid`` names; none if the driver does not tell."""
     names = {}
     for file in driver.glob("gpus/*/information"):
-        lines = (line.partition(":") for line in file.read_text().splitlines())
+        try:
+            text = file.read_text()
+        except (OSError, UnicodeDecodeError):
+            return frozenset()
+        lines = (line.partition(":") for line in text.splitlines())
         told = {name: value.strip() for name, _, value in lines}
         names[told.get("GPU UUID")] = f"nvidia{told.get('Device Minor')}"
     return frozenset(name for other, name in names.items() if uuid in names and other != uuid)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -159,11 +159,7 @@ def derive_bounds(
     own = factor * torch.maximum(errs, typical_row)
     own = torch.where(errs > policy.noise, policy.noise_factor * errs, own)
     usual = (factor * typical_row).clamp_min(floor)
-    read = [errs.max() if rows else errs.sum(), usual, scale.min() if rows else usual]
-    highest, lowest, smallest = torch.stack(read).tolist()
-    if not smallest:  # a row of zeros, in which errors are relative to the least unit
-        unresolved = factor * _unresolved_row(scale) / least_unit(original.dtype)
-        own = torch.where(scale > 0, own, own.clamp_min(unresolved))
+    highest, lowest = torch.stack([errs.max() if rows else errs.sum(), usual]).tolist()
     exceeding = errs.new_zeros(())
     if at_once and highest > lowest:
         every = usual.expand(rows, 1).contiguous()
@@ -323,12 +319,28 @@ def _unresolved(size: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     return torch.finfo(torch.float64).eps * torch.minimum(_rank(scale, 0.75), small)
 
 
-def _unresolved_row(scale: torch.Tensor) -> float:
-    """Returns how large elements may be of a row that is nothing but 0 in float64, see ``_unresolved``.
+def usual_size(bounds: ErrorBounds) -> float:
+    """Returns the magnitude of an output's larger rows, but for the largest quarter; 0 if there are none but zeros."""
+    return float(_rank(bounds.scale, 0.75))
 
-    It was computed from numbers about as large as other rows are, but at most 1; from numbers about 1 if there are no others.
+
+def with_unresolved_rows(
+    bounds: ErrorBounds, truth: torch.Tensor, dtype: torch.dtype, usual: float, policy: Policy
+) -> ErrorBounds:
+    """Returns bounds that allow what float64 may have rounded to 0 in rows that are nothing else, see ``_unresolved``.
+
+    They were computed from numbers of the output's ``usual`` magnitude, but at most 1.
     """
-    return torch.finfo(torch.float64).eps * (float(_rank(scale, 0.75).clamp_max(1.0)) or 1.0)
+    zeros = bounds.scale == 0
+    if not bool(zeros.any()):
+        return bounds
+    # A row that overflows has no scale either.
+    parts = [as_rows(truth)[start:stop] for start, stop in chunks(as_rows(truth), policy)]
+    zeros &= torch.cat([(part == 0).all(1, keepdim=True) for part in parts])
+    allowed = policy.own_error_factor * torch.finfo(torch.float64).eps * min(usual, 1.0)
+    # Errors are relative to the least unit there.
+    widened = bounds.own.clamp_min(allowed / least_unit(dtype))
+    return replace(bounds, own=torch.where(zeros, widened, bounds.own))
 
 
 def _rank(values: torch.Tensor, share: float) -> torch.Tensor:

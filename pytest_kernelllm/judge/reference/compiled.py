@@ -133,6 +133,10 @@ class _Call(threading.local):
 CALL = _Call()
 """PyTorch keeps what it compiled for the whole process: the graphs that run may be those of an earlier call."""
 
+SEVERAL: set[object] = set()
+"""The code of originals that are not one graph. Where PyTorch kept some of their graphs and is asked for a single one, it finds
+those, and runs the rest as it is."""
+
 
 def _inductor(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
     """PyTorch's own backend, which leaves the GPU to others while it compiles."""
@@ -155,14 +159,16 @@ def _compiled(
     sharing: Sharing,
     gradients: Gradients | None = None,
 ) -> Callable[..., Any] | None:
+    code = getattr(getattr(module.forward, "__func__", None), "__code__", type(module))
     # As one graph nothing runs before it is compiled, unless inputs are copied for a backward pass.
-    for fullgraph in (False,) if gradients is not None and gradients.in_place else (True, False):
+    copied = gradients is not None and gradients.in_place
+    for fullgraph in (False,) if copied or code in SEVERAL else (True, False):
         try:
             return _called(module, arguments, sharing, gradients, fullgraph=fullgraph)
         except torch.cuda.OutOfMemoryError:
             raise
         except Exception:  # several graphs; or a baseline that cannot run, which is left out of the report
-            continue
+            SEVERAL.add(code)
     return None
 
 
@@ -185,6 +191,8 @@ def _called(
             compiled(**nested(arguments))
         else:
             both_passes(compiled, arguments, gradients)()
+        if fullgraph and CALL.held is None:
+            raise RuntimeError("nothing that was compiled ran")
     # What was compiled is found again; with another argument it may need several graphs.
     several: Callable[..., Any] = torch.compile(module, backend=_inductor)
     return several

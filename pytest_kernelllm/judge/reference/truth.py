@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,7 @@ from pytest_kernelllm.core.stages import RUNNING
 from pytest_kernelllm.judge.memory import cached_bytes
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import calls, numerics
-from pytest_kernelllm.judge.reference.bounds import ErrorBounds
+from pytest_kernelllm.judge.reference.bounds import ErrorBounds, usual_size, with_unresolved_rows
 from pytest_kernelllm.judge.reference.jumps import RUNS, errors_of_rows
 from pytest_kernelllm.judge.reference.numerics import Expected
 from pytest_kernelllm.judge.reference.originals import Modules, Originals
@@ -55,6 +56,8 @@ class Truth:
         self._tolerance = tolerance
         self._used: dict[tuple[Any, ...], bool] = {}
         """Whether a way to compute a case of some sizes otherwise changes anything."""
+        self._sizes: dict[tuple[str, int], float] = {}
+        """How large each leaf of a case's output usually is, by its number."""
 
     def expected(
         self,
@@ -116,8 +119,25 @@ class Truth:
         for (structure, own), is_few in zip(groups, few, strict=True):
             which = slice(start, start := start + len(own))
             some = runs.leaves(which, len(others) if is_few else 2 * times * equal)
-            expected.append(some.expect(structure, own, probe, self._policy, elements, note))
+            found = some.expect(structure, own, probe, self._policy, elements, note)
+            expected.append(self._with_unresolved_rows(found, probe, which.start))
         return expected, enough_memory
+
+    def _with_unresolved_rows(self, expected: Expected, probe: Probe, first: int) -> Expected:
+        """Allows what float64 may have rounded to 0, by how large the case's output was for the first inputs that were not stressed.
+
+        ``first`` is the number of its first leaf.
+        """
+        found: list[ErrorBounds | tuple[torch.Tensor, ...]] = []
+        for number, (bounds, exact) in enumerate(zip(expected.bounds, expected.exact, strict=True), first):
+            if isinstance(bounds, ErrorBounds):
+                usual = self._sizes.get((probe.case, number)) or usual_size(bounds)
+                if usual and not (probe.stress or probe.stripes):
+                    self._sizes.setdefault((probe.case, number), usual)
+                dtype = expected.original[number - first].dtype
+                bounds = with_unresolved_rows(bounds, exact, dtype, usual or 1.0, self._policy)
+            found.append(bounds)
+        return replace(expected, bounds=tuple(found))
 
     def strictly(
         self,

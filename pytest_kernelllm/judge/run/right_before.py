@@ -41,4 +41,5 @@ def _equal(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.reshape(-1).view(INTEGERS.get(tensor.itemsize, torch.uint8))
+    plain = tensor.resolve_conj().resolve_neg().reshape(-1).contiguous()
+    return plain.view(INTEGERS.get(tensor.itemsize, torch.uint8))

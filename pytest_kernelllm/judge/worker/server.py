@@ -39,6 +39,9 @@ from pytest_kernelllm.judge.isolation.reachable import gpu_devices, other_gpus, 
 
 PR_SET_CHILD_SUBREAPER = 36
 
+TRIAL_SECONDS = 30
+"""Seconds in which CUDA must start for workers to be kept from other GPUs."""
+
 CHECK_INTERVAL = 0.25
 """Seconds between two checks of the resources that workers use."""
 
@@ -91,7 +94,7 @@ class Server:
         """
         if self._isolation.gpu and self._isolation.landlock:
             self._other_gpus = other_gpus(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
-            if self._other_gpus and not self._sealed(cuda_starts):
+            if self._other_gpus and not self._sealed(cuda_starts_here):
                 self._other_gpus = frozenset()
 
     def _sealed(self, action: Callable[[], bool]) -> bool:
@@ -251,8 +254,10 @@ def main(argv: list[str]) -> None:
             os.wait()
 
 
-def cuda_starts() -> bool:
-    """Whether CUDA starts in this process, and makes a context on its first GPU."""
+def cuda_starts_here() -> bool:
+    """Whether CUDA starts in this process, and makes a context on its first GPU, within ``TRIAL_SECONDS``."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(TRIAL_SECONDS)  # ends the process
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:

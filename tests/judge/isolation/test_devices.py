@@ -1,9 +1,12 @@
 """Which NVIDIA devices a worker may open: the fake folders look like those of a driver with three GPUs."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from pytest_kernelllm.judge.isolation.reachable import gpu_devices, other_gpus
-from pytest_kernelllm.judge.worker.server import cuda_starts
 
 INFORMATION = "Model: \t\t NVIDIA H200\nIRQ:   \t\t 42\nGPU UUID: \t GPU-{uuid}\nBus Location: \t 0000:{bus}:00.0\nDevice Minor: \t {minor}\n"
 
@@ -40,6 +43,13 @@ def test_other_gpus_are_left_out_and_all_that_cuda_shares_is_not(tmp_path) -> No
     assert {entry.path for entry in gpu_devices(devices=tmp_path)} == kept | {str(tmp_path / "nvidia1")}
 
 
-def test_cuda_does_not_start_without_a_driver(monkeypatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert cuda_starts() is False
+def test_a_driver_that_cannot_be_read_leaves_none_out(driver) -> None:
+    [file] = driver.glob("gpus/*04*/information")
+    file.write_bytes(b"GPU UUID: \xff\xfe")
+    assert other_gpus("GPU-bb", driver) == frozenset()
+
+
+def test_cuda_does_not_start_without_a_driver() -> None:
+    script = "from pytest_kernelllm.judge.worker.server import cuda_starts_here; raise SystemExit(cuda_starts_here())"
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    assert subprocess.run([sys.executable, "-c", script], env=environment, check=False).returncode == 0

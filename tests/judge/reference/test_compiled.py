@@ -106,6 +106,51 @@ def test_the_gpu_is_not_held_while_a_single_graph_is_traced(events):
     assert events == ["compiles", "holds the GPU", "lets it go"]
 
 
+class EagerFirst(nn.Module):
+    """What comes before and after its graph is not compiled; notes where it runs as it is."""
+
+    def __init__(self, events):
+        super().__init__()
+        self.note = torch.compiler.disable(lambda: events.append("runs as it is"))
+
+    def forward(self, x):
+        self.note()
+        doubled = (x + x).relu()
+        torch._dynamo.graph_break()
+        if not torch.compiler.is_compiling():
+            self.note()
+        return doubled.sin() - 1
+
+
+def test_what_is_several_graphs_is_held_and_compiled_at_every_size_and_again(events):
+    for sizes in ((6, 9, 12), (6, 12)):
+        references = ReferenceOutputs(Target(EagerFirst(events)), "cpu", Policy(), None)
+        for n in sizes:
+            prepared = references.prepare(Probe("default", (("n", n),), 1))
+            del events[:]
+            call = references.compiled.compile(prepared, prepared.arguments, sharing(events))
+            assert events[0] == "holds the GPU"
+            assert events.count("runs as it is") == 1
+            del events[:]
+            with torch.no_grad():
+                call(**prepared.arguments)
+            assert events == ["runs as it is"]
+
+
+def test_what_is_never_compiled_runs_while_the_gpu_is_held_from_then_on(events):
+    class Disabled(nn.Module):
+        @torch.compiler.disable
+        def forward(self, x):
+            return x + 1
+
+    compiled, prepared = prepared_for(Disabled())
+    compiled.compile(prepared, prepared.arguments, sharing(events))
+    del events[:]
+    again, prepared = prepared_for(Disabled())
+    again.compile(prepared, prepared.arguments, sharing(events))
+    assert events == ["holds the GPU", "lets it go"]
+
+
 def test_the_gpu_is_not_held_while_a_backward_pass_is_compiled(monkeypatch):
     held, noted, codegen = [], [], GraphLowering.codegen
 

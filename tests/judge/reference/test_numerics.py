@@ -8,6 +8,7 @@ import torch
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import numerics
 from pytest_kernelllm.judge.reference.agreement import agrees
+from pytest_kernelllm.judge.reference.bounds import usual_size, with_unresolved_rows
 from pytest_kernelllm.judge.reference.calls import (
     Float64Mode,
     copied,
@@ -860,6 +861,13 @@ def test_what_float64_rounds_to_zero_may_come_out():
     assert right(got, expect(original, exact))
 
 
+def widened(expected, usual=1.0):
+    """The same expectation with what float64 may have rounded to 0 in whole rows."""
+    [bounds], [exact], [original] = expected.bounds, expected.exact, expected.original
+    bounds = with_unresolved_rows(bounds, exact, original.dtype, usual, POLICY)
+    return dataclasses.replace(expected, bounds=(bounds,))
+
+
 @pytest.mark.parametrize("shape", [(), (1, 1), (3, 1), (1, 64), (5, 64)])
 def test_what_float64_rounds_to_zero_in_all_of_a_row_may_come_out(shape):
     x = torch.full(shape, -8.0)
@@ -868,20 +876,32 @@ def test_what_float64_rounds_to_zero_in_all_of_a_row_may_come_out(shape):
     exact, tail = 1 + torch.erf(x.double()), torch.special.erfc(-x)
     assert not exact.reshape(-1)[-1]
     assert tail.reshape(-1)[-1]
-    expected = expect((1 + torch.erf(x)), exact)
+    expected = widened(expect((1 + torch.erf(x)), exact))
     assert right(tail, expected)
     tail.view(-1)[-1] = 1e-14
     assert not right(tail, expected)
 
 
-def test_a_row_of_zeros_among_small_numbers_is_no_larger():
+def test_a_row_of_zeros_is_as_exact_as_the_output_is_small():
     x = softmax_like() * 1e-12
     x[3] = 0
+    expected = expect(x)
+    usual = usual_size(expected.bounds[0])
+    assert 1e-14 < usual < 1e-12
     got = x.clone()
     got[3] = 1e-29
-    assert right(got, expect(x))
+    assert right(got, widened(expected, usual))
     got[3] = 1e-27
-    assert not right(got, expect(x))
+    assert not right(got, widened(expected, usual))
+
+
+@pytest.mark.parametrize("shape", [(1,), (2, 64)])
+def test_what_overflows_is_no_row_of_zeros(shape):
+    exact = torch.full(shape, 1e40, dtype=torch.float64)
+    expected = widened(expect(exact.float(), exact))
+    for value in (0.0, -5.0, 3e38, math.nan, -math.inf):
+        assert not right(torch.full(shape, value), expected), value
+    assert right(exact.float(), expected)
 
 
 @pytest.mark.parametrize("width", [8, 256])

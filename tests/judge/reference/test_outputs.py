@@ -92,6 +92,15 @@ def test_whole_numbers_may_give_others(function):
     assert not compare(out + 1e-3, prepared.expected, 0, POLICY, None).passed
 
 
+@pytest.mark.parametrize(("factor", "right"), [(1.0, True), (1e-20, False)])
+def test_what_float64_rounds_to_zero_may_come_out_as_far_as_the_output_is_usually_large(factor, right):
+    target = references(of(lambda x: x.sum().relu() * factor))
+    usual, zero = prepare(target, seed=1), prepare(target, seed=4)
+    assert usual.expected.original[0] > 0 == zero.expected.original[0]
+    assert compare(torch.tensor(1e-16), zero.expected, 0, POLICY, None).passed is right
+    assert not compare(torch.tensor(1e-14), zero.expected, 0, POLICY, None).passed
+
+
 def test_luck_of_the_original_does_not_refuse_another_way_to_a_single_number():
     def divergence(x):
         return nn.functional.kl_div(x[1].log_softmax(-1), x[0].softmax(-1), reduction="batchmean")

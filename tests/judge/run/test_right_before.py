@@ -36,6 +36,20 @@ def test_nan_is_equal_to_itself_and_zero_is_not_to_minus_zero():
     assert not right.holds(PROBE, given)
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        torch.ones(6, dtype=torch.complex128)[::2],
+        torch.ones(1, dtype=torch.complex64).conj(),
+        torch.ones(1).expand(4),
+    ],
+)
+def test_views_are_recognised_as_well(given):
+    right = RightBefore(1 << 10)
+    right.keep(PROBE, [given], right.copies([given]))
+    assert right.holds(PROBE, [given])
+
+
 def test_what_changes_while_it_is_checked_is_not_kept():
     given = [torch.zeros(4)]
     right = RightBefore(1 << 10)
