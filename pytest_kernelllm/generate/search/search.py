@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from pytest_kernelllm.core.measured import Measured
+from pytest_kernelllm.core.records import Case
+from pytest_kernelllm.generate.render.inductor.dispatch import Region
 from pytest_kernelllm.generate.render.inductor.sections import Section
 from pytest_kernelllm.generate.search.case_search import CaseSearch, key
 
@@ -47,8 +49,8 @@ def search(
 ) -> Found:
     """Searches until the roofline is nearly reached, no step makes the target faster, or the time is over.
 
-    Each case is searched by itself: one measurement serves all of them. Cases of one domain and sizes, which ``forward`` cannot
-    tell apart, have the program of the first of them.
+    Each case is searched by itself: one measurement serves all of them. Cases of one domain with equally large inputs, which
+    ``forward`` cannot tell apart, have the program of the first of them.
 
     Args:
         starts: Inductor's variants, the usual one first.
@@ -58,10 +60,7 @@ def search(
         report: called after each round.
     """
     first: dict[str, int] = {}
-    alike = [
-        first.setdefault(repr((section.case.domain, section.case.sizes)), number)
-        for number, section in enumerate(starts[0])
-    ]
+    alike = [first.setdefault(_told_apart_by(section.case), n) for n, section in enumerate(starts[0])]
     cases = [CaseSearch([start[number] for start in starts]) for number in first.values()]
     names = [starts[0][number].case.name for number in first.values()]
 
@@ -88,6 +87,12 @@ def search(
         spent += max(result.seconds for result in results)
         report(tried, spent, _gain(cases))
     return Found(whole([case.best for case in cases]), _gain(cases), tried, spent, error)
+
+
+def _told_apart_by(case: Case) -> str:
+    """Returns what is the same for cases that ``forward`` cannot tell apart."""
+    large = Region(case.domain.inputs, case.sizes, case.domain.dims).elements()
+    return repr((case.domain, large or case.sizes))
 
 
 def _gain(cases: Sequence[CaseSearch]) -> float:

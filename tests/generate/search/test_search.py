@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_kernelllm.core.measured import CaseTime, Measured
-from pytest_kernelllm.core.records import Case, Domain
+from pytest_kernelllm.core.records import Case, Domain, TensorSpec
 from pytest_kernelllm.generate.render.inductor.sections import Section
 from pytest_kernelllm.generate.search.moves import steps
 from pytest_kernelllm.generate.search.search import Found, Program, search
@@ -70,6 +70,21 @@ def test_cases_that_nothing_tells_apart_have_one_program() -> None:
 
     found = Bench(cost).search((alike("normal", 4), alike("uniform", 4), alike("long", 9)))
     assert [each.case.name for each in found.program] == ["normal", "uniform", "long"]
+    assert [each.launches["one"]["XBLOCK"] for each in found.program] == [512, 512, 32]
+
+
+def test_cases_with_equally_many_elements_have_one_program() -> None:
+    domain = Domain(
+        {"x": TensorSpec("float32", ("rows", "columns", 8))}, {}, {"rows": (1, 9), "columns": (1, 9)}
+    )
+
+    def of(case: str, rows: int, columns: int) -> Section:
+        return replace(section(case), case=Case(case, None, domain, {"rows": rows, "columns": columns}))
+
+    def cost(each: Section) -> float:
+        return 10 + distance(each.launches["one"], 512 if each.case.name == "wide" else 32, 2)
+
+    found = Bench(cost).search((of("wide", 1, 9), of("tall", 9, 1), of("small", 2, 2)))
     assert [each.launches["one"]["XBLOCK"] for each in found.program] == [512, 512, 32]
 
 
