@@ -107,17 +107,22 @@ def missing(options: argparse.Namespace) -> Iterator[Job]:
     """Yields the jobs that have no result yet."""
     known = results(options)
     named = options.problems or (["1"] if options.artifacts else ["1", "2"])
+    for problem, file in problems(options.kernelbench, named):
+        if options.artifacts and artifact(options.artifacts, _number(file)) is None:
+            continue
+        for dtype in options.dtypes:
+            there = known.get((problem, dtype), {})
+            if ("beside" if options.tuned else "candidates") not in there:
+                yield {"problem": problem, "file": str(file), "dtype": dtype}
+
+
+def problems(checkout: Path, named: Sequence[str]) -> Iterator[tuple[str, Path]]:
+    """Yields names, such as 1/23_Softmax, and files of problems that are named by level, or by level and number."""
     for name in named:
         level, _, number = name.removeprefix("level").partition("/")
-        files = options.kernelbench.rglob(f"level{level}/{number or '[0-9]*'}_*.py")
+        files = checkout.resolve().rglob(f"level{level}/{number or '[0-9]*'}_*.py")
         for file in sorted(files, key=_number):
-            if options.artifacts and artifact(options.artifacts, _number(file)) is None:
-                continue
-            for dtype in options.dtypes:
-                job = {"problem": f"{level}/{file.stem}", "file": str(file.resolve()), "dtype": dtype}
-                there = known.get((job["problem"], dtype), {})
-                if ("beside" if options.tuned else "candidates") not in there:
-                    yield job
+            yield f"{level}/{file.stem}", file
 
 
 def results(options: argparse.Namespace) -> dict[tuple[str, str], dict[str, Any]]:

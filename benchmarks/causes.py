@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from against_compile import problems
 from causes_table import kind_of, sums, table
 from torch.profiler import ProfilerActivity, profile
 from torch.utils._pytree import tree_leaves
@@ -97,33 +98,26 @@ def known(out: Path) -> dict[str, Result]:
     return {result["problem"]: result for result in map(json.loads, lines)}
 
 
-def missing(options: argparse.Namespace) -> Iterator[Path]:
-    """Yields the files of the problems that are named and have no result yet."""
+def missing(options: argparse.Namespace) -> Iterator[tuple[str, Path]]:
+    """Yields names and files of the problems that are named and have no result yet."""
     there = known(options.out)
-    for name in options.problems or ["1", "2"]:
-        level, _, number = name.removeprefix("level").partition("/")
-        files = options.kernelbench.resolve().rglob(f"level{level}/{number or '[0-9]*'}_*.py")
-        for file in sorted(files, key=lambda file: int(file.name.partition("_")[0])):
-            if problem(file) not in there:
-                yield file
-
-
-def problem(file: Path) -> str:
-    """Returns a problem's name, such as 1/23_Softmax."""
-    return f"{file.parent.name.removeprefix('level')}/{file.stem}"
+    for problem, file in problems(options.kernelbench, options.problems or ["1", "2"]):
+        if problem not in there:
+            yield problem, file
 
 
 # --------------------------------------------------------------------------- written, each measured by itself
 
 
-def explained(options: argparse.Namespace, files: Sequence[Path]) -> Iterator[Result]:
+def explained(options: argparse.Namespace, jobs: Sequence[tuple[str, Path]]) -> Iterator[Result]:
     """Yields where the time of each problem's kernel goes; kernels are written side by side, and measured one by one."""
     end = time.monotonic() + options.limit
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(generator="inductor", samples=1, search=options.search, store=folder)
         with open_session(options.kernelbench.resolve(), settings, ahead=False) as session:
 
-            def work(file: Path) -> Result:
+            def work(job: tuple[str, Path]) -> Result:
+                _, file = job
                 if time.monotonic() > end:
                     return {}
                 kernel = Path(folder) / f"{file.parent.name}_{file.stem}.py"
@@ -132,9 +126,9 @@ def explained(options: argparse.Namespace, files: Sequence[Path]) -> Iterator[Re
                 except (SessionError, ValueError) as error:
                     return {"error": str(error)}
 
-            for file, result in side_by_side(work, files, session.side_by_side):
+            for (problem, _), result in side_by_side(work, jobs, session.side_by_side):
                 if result:
-                    yield {"problem": problem(file), **result}
+                    yield {"problem": problem, **result}
 
 
 def write(session: Session, file: Path, kernel: Path) -> str:

@@ -241,4 +241,4 @@ class _Checks:
 
     def __call__(self, run: ProbeRun, looped: bool, backward: Backward | None) -> None:
         for rule in self.rules:
-            rule.check_timed_call(TimedCall(run, looped, backward, self.right))
+            rule.check_timed_call(TimedCall(run, looped, self.right, backward))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
 
@@ -105,10 +105,10 @@ class TimedCall:
     run: ProbeRun
     looped: bool
     """Whether it was a loop of calls; then the reply describes no single call."""
+    right: RightBefore
+    """What earlier calls of the same candidate gave and was right."""
     backward: Backward | None = None
     """Its backward pass, if it was timed, too."""
-    right: RightBefore = field(default_factory=lambda: RightBefore(0))
-    """What earlier calls of the same candidate gave and was right."""
 
 
 class Rule:

@@ -14,6 +14,7 @@ from pytest_kernelllm.judge.reference import numerics
 from pytest_kernelllm.judge.reference.gradients import Gradients, flat
 from pytest_kernelllm.judge.reference.prepared import PreparedProbe
 from pytest_kernelllm.judge.run.call import Judging, Uploaded, call, poison, upload
+from pytest_kernelllm.judge.run.right_before import same_bits
 from pytest_kernelllm.judge.shared.buffers import buffer_bytes
 
 
@@ -109,10 +110,7 @@ def check_incoming(judging: Judging, prepared: PreparedProbe, backward: Backward
     Raises:
         Decision: it changed one of them.
     """
-    kept = all(
-        torch.equal(buffer.view(torch.uint8), memory.view(torch.uint8))
-        for buffer, memory in backward.incoming
-    )
+    kept = all(same_bits(buffer, memory) for buffer, memory in backward.incoming)
     broken = f"its backward pass changes the gradients of its outputs in place at {prepared.probe.describe()}"
     judging.findings.require(rule, "leaves gradients of outputs as they were", kept, broken)
 

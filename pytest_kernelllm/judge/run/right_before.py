@@ -9,20 +9,20 @@ import torch
 
 from pytest_kernelllm.judge.reference.probes import Probe
 
-INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""Integer dtypes by an element's bytes: among them equal bits are equal, also those of NaN."""
-
 
 @dataclass
 class RightBefore:
-    """Keeps one copy for each probe of what was right, if it is no larger than ``most`` bytes."""
+    """Keeps one copy for each probe of what was right, if it is no larger than ``most`` bytes.
+
+    Of larger outputs fingerprints are kept, piece by piece, see ``prepared.Sliced``.
+    """
 
     most: int
     _kept: dict[Probe, list[torch.Tensor]] = field(default_factory=dict)
 
     def holds(self, probe: Probe, given: Sequence[torch.Tensor]) -> bool:
         """Whether these tensors are what was right at this probe."""
-        return probe in self._kept and _equal(given, self._kept[probe])
+        return probe in self._kept and all(map(same_bits, given, self._kept[probe]))
 
     def copies(self, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Returns copies of what is to be checked; none if it is too large."""
@@ -32,14 +32,14 @@ class RightBefore:
 
     def keep(self, probe: Probe, given: Sequence[torch.Tensor], copies: list[torch.Tensor]) -> None:
         """Notes what was right, if it still is what was copied before the check: a worker can write to it meanwhile."""
-        if copies and _equal(given, copies):
+        if copies and all(map(same_bits, given, copies)):
             self._kept[probe] = copies
 
 
-def _equal(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
-    return all(torch.equal(_bits(one), _bits(other)) for one, other in zip(some, others, strict=True))
+def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of the same shape and dtype have equal bytes: NaN is equal to itself, 0 is not to -0."""
+    return torch.equal(_bytes(one), _bytes(other))
 
 
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    plain = tensor.resolve_conj().resolve_neg().reshape(-1).contiguous()
-    return plain.view(INTEGERS.get(tensor.itemsize, torch.uint8))
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.resolve_conj().resolve_neg().reshape(-1).contiguous().view(torch.uint8)
