@@ -11,8 +11,8 @@ JSON as soon as it is there; problems that have a line are left out, so a run th
 
 Times of eager, ``torch.compile`` and the kernel are the verdict's: one process, in turns, cold L2, the judge's clock. With
 ``--tuned`` nothing is judged: the search of ``torch.compile`` (max-autotune, coordinate descent) is timed beside its default,
-one problem at a time, so that nothing disturbs what it measures. The table's column is their ratio times the verdict's
-``torch.compile``; where there is no verdict, that run gives all times.
+``--jobs`` problems side by side; each timing, also those that the search makes, has the GPU alone. The table's column is their
+ratio times the verdict's ``torch.compile``; where there is no verdict, that run gives all times.
 
 ``--artifacts`` names a checkout of kaiming-cheng/kernelagent-optimization-artifacts; its kernels are judged in the same run.
 """
@@ -27,7 +27,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,8 @@ from compile_table import in_words, table
 
 from pytest_kernelllm.core.records import Completion, Target, Verdict
 from pytest_kernelllm.generate.protocol import Generator, Request
+from pytest_kernelllm.judge.environment import find_gpus
+from pytest_kernelllm.judge.gpu_lock import hold_gpu
 
 MARKED = """
 
@@ -60,7 +63,7 @@ Job = dict[str, str]
 
 Result = dict[str, Any]
 
-TUNED = {"max_autotune": True, "coordinate_descent_tuning": True}
+TUNED: dict[str, Any] = {"max_autotune": True, "coordinate_descent_tuning": True}
 
 
 def main() -> int:
@@ -80,6 +83,9 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=math.inf, metavar="SECONDS", help="begin none later")
     parser.add_argument(
         "--tuned", action="store_true", help="time torch.compile with its own search, judge nothing"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=3, help="with --tuned: problems that are compiled at once"
     )
     parser.add_argument("--bench", type=Path, metavar="FILE", help="results of kernelllm bench --json")
     parser.add_argument("--table", action="store_true", help="print the table of what is there, no more")
@@ -249,34 +255,68 @@ def _short(outcome: Any) -> dict[str, Any]:
 
 
 def tuned(options: argparse.Namespace, jobs: Sequence[Job]) -> Iterator[Result]:
-    """Yields the times of eager and of both kinds of ``torch.compile``, each job's from a process of its own."""
+    """Yields the times of eager and of both kinds of ``torch.compile``, each job's from a process of its own.
+
+    Several compile at once, and one at a time has the GPU. Who does not get enough of its memory beside others is tried alone.
+    """
     end = time.monotonic() + options.limit
-    for job in jobs:
-        if time.monotonic() > end:
-            return
-        with tempfile.TemporaryDirectory() as cache:
-            command = [sys.executable, __file__, "--measure", job["file"], job["dtype"]]
-            environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": cache}
-            try:
-                done = subprocess.run(
-                    command, env=environment, capture_output=True, text=True, timeout=400, check=False
-                )
-            except subprocess.TimeoutExpired:
-                yield {**job, "beside": {"error": "took longer than 400 s"}}
-                continue
-        lines = done.stdout.splitlines()
-        if done.returncode or not lines:
-            why = (done.stderr.strip().splitlines() or ["no reason"])[-1]
-            yield {**job, "beside": {"error": why}}
-        else:
-            yield {**job, "beside": json.loads(lines[-1])}
+    alone = []
+    with ThreadPoolExecutor(options.jobs) as pool:
+        begun = [pool.submit(in_own_process, job, end) for job in jobs]
+        for result in (future.result() for future in as_completed(begun)):
+            if (
+                result is not None
+                and "OutOfMemoryError" in result["beside"].get("error", "")
+                and options.jobs > 1
+            ):
+                alone.append({name: str(result[name]) for name in ("problem", "file", "dtype")})
+            elif result is not None:
+                yield result
+    for job in alone:
+        if (result := in_own_process(job, end)) is not None:
+            yield result
+
+
+def in_own_process(job: Job, end: float) -> Result | None:
+    """Returns what ``measure`` finds in another process, or its error; None once ``time.monotonic()`` is past ``end``."""
+    if time.monotonic() > end:
+        return None
+    with tempfile.TemporaryDirectory() as cache:
+        command = [sys.executable, __file__, "--measure", job["file"], job["dtype"]]
+        environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": cache}
+        try:
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, timeout=400, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return {**job, "beside": {"error": "took longer than 400 s"}}
+    lines = done.stdout.splitlines()
+    if done.returncode or not lines:
+        why = (done.stderr.strip().splitlines() or ["no reason"])[-1]
+        return {**job, "beside": {"error": why}}
+    return {**job, "beside": json.loads(lines[-1])}
 
 
 def measure(file: Path, dtype: str) -> dict[str, Any]:
     """Returns the median µs of a problem's eager call and of both kinds of ``torch.compile``, with cold L2."""
     import torch
+    from torch._inductor.runtime.benchmarking import benchmarker
     from triton.testing import do_bench
 
+    waits: list[float] = []
+
+    def alone(timed: Callable[..., Any]) -> Callable[..., Any]:
+        def timed_alone(*args: Any, **kwargs: Any) -> Any:
+            torch.cuda.synchronize()
+            start = time.monotonic()
+            with hold_gpu(gpu.uuid, alone=True):
+                waits.append(time.monotonic() - start)
+                return timed(*args, **kwargs)
+
+        return timed_alone
+
+    gpu = find_gpus()[torch.cuda.current_device()]
+    type(benchmarker).benchmark_gpu = alone(type(benchmarker).benchmark_gpu)  # type: ignore[method-assign]
     names: dict[str, Any] = {"__name__": "problem"}
     exec(compile(file.read_text(), str(file), "exec"), names)
     kind = getattr(torch, dtype)
@@ -290,10 +330,11 @@ def measure(file: Path, dtype: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for name, given in (("eager", None), ("compile", {}), ("tuned", TUNED)):
             call, start = module if given is None else torch.compile(module, options=given), time.monotonic()
+            waits.clear()
             call(*inputs)
             torch.cuda.synchronize()
-            found[f"{name}_seconds"] = round(time.monotonic() - start, 1)
-            found[name] = 1e3 * float(do_bench(lambda call=call: call(*inputs), return_mode="median"))
+            found[f"{name}_seconds"] = round(time.monotonic() - start - sum(waits), 1)
+            found[name] = 1e3 * float(alone(do_bench)(lambda call=call: call(*inputs), return_mode="median"))
             torch.compiler.reset()
     return found
 

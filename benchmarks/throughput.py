@@ -3,8 +3,9 @@
     python benchmarks/throughput.py [--pairs 120] [--rows 8192] [--out throughput.json]
 
 Writes ``--pairs`` distinct pairs a GPU: references in KernelBench's form with about 15 candidates each that differ in
-their text, a quarter of them wrong. The sustained rate leaves out the first and the last tenth: starting up and running dry. Exit 1 if
-a verdict is not what the pair was made for. Without a GPU: Triton's interpreter, one process against two.
+their text, a quarter of them wrong. Other pairs are judged first, so that every run finds the caches of compiled kernels
+filled. The sustained rate leaves out the first and the last tenth: starting up and running dry. Exit 1 if a verdict is not
+what the pair was made for. Without a GPU: Triton's interpreter, one process against two.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from pathlib import Path
 from pytest_kernelllm.judge.environment import equal_gpus, find_gpus
 
 COLUMNS = 2048
+UNTIMED = 90_000
+"""Numbers of the pairs that are judged first. No timed pair has them."""
 
 REFERENCE = """# Reference {group}.
 import torch
@@ -108,10 +111,10 @@ class Rate:
     """Pairs whose verdict is not what they were made for."""
 
 
-def write_pairs(folder: Path, count: int, rows: int, columns: int) -> None:
-    """``count`` distinct pairs: about 15 candidates a reference, every fourth of them wrong."""
+def write_pairs(folder: Path, count: int, rows: int, columns: int, first: int = 0) -> None:
+    """``count`` distinct pairs, numbered from ``first``: about 15 candidates a reference, every fourth of them wrong."""
     groups = max(len(ROWS), count // 15)
-    for number in range(count):
+    for number in range(first, first + count):
         group, turn = number % groups, number // groups
         wrong = turn % 4 == 3
         pair = folder / f"{'wrong' if wrong else 'right'}_{number:05}"
@@ -184,6 +187,9 @@ def main() -> int:
             for n in (1, 2)
         ]
     rates: list[Rate] = []
+    with tempfile.TemporaryDirectory() as folder:
+        write_pairs(Path(folder), 2 * len(ROWS), rows, columns, first=UNTIMED)
+        run("caches", Path(folder), *plans[0][2:])
     for what, count, arguments, visible in plans:
         with tempfile.TemporaryDirectory() as folder:
             write_pairs(Path(folder), count, rows, columns)
