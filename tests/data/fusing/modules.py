@@ -98,6 +98,13 @@ class Rotary(nn.Module):
         return torch.cat((-x[..., half:], x[..., :half]), dim=-1)
 
 
+@triton_candidate(inputs=lambda rows=6: torch.randn(rows, 12), dims={"rows": (1, 256)})
+class Swapped(nn.Module):
+    def forward(self, x):
+        swapped = torch.cat((2 * x[:, 5:], x[:, :5] + 1), dim=1)
+        return swapped, torch.cat((x, -x), dim=1), torch.cat((x[:, :4], x.exp()[:, 4:8], x[:, 8:]), dim=1)
+
+
 def images(batch=2):
     return torch.randn(batch, 16, 7, 7)
 

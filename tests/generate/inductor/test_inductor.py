@@ -35,6 +35,7 @@ TARGETS = (
     "HingeLoss",
     "AddNorm",
     "Rotary",
+    "Swapped",
     "GroupNormReLU",
     "ConvReLU",
     "Softmax",

@@ -19,6 +19,7 @@ from pytest_kernelllm.generate.render.inductor.int64_offsets import (
     with_int32_offsets,
     with_int64_offsets,
 )
+from pytest_kernelllm.generate.render.inductor.joined_loads import with_joined_loads
 from pytest_kernelllm.generate.render.inductor.kernel_text import call_text, function_text
 from pytest_kernelllm.generate.render.inductor.named_parts import with_named_parts
 from pytest_kernelllm.generate.render.inductor.names import Names, as_identifier, kernel_names
@@ -140,7 +141,9 @@ class _Emitter:
                 simpler = without_decided_branches(function)
             else:
                 simpler = simplified(function, arguments_of(self.program, name))
-            lowered[name] = with_identities(simpler, self.program.kernels[name].types or {})
+            lowered[name] = with_joined_loads(
+                with_identities(simpler, self.program.kernels[name].types or {})
+            )
         if needs_int64(self.program, self.binding, self.domain):
             lowered = {name: with_int64_offsets(function) for name, function in lowered.items()}
         else:

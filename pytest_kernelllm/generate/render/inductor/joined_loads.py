@@ -1,0 +1,242 @@
+"""Joins two loads of one tensor of which each element needs one, as the halves of a rotary embedding are swapped.
+
+Inductor loads both parts of a concatenation under masks that exclude each other, and then chooses. One load whose address is
+chosen gives the same numbers: on an H200, the rotary embedding of ``examples/llm_blocks`` took 46.8 µs instead of 48.5.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+from pytest_kernelllm.core.syntax import Substitute, assigned_once, call_name, read_names, rename
+from pytest_kernelllm.generate.render.inductor.constants import full_number
+from pytest_kernelllm.generate.render.inductor.split_sums import MOST_NODES, Values
+from pytest_kernelllm.generate.render.inductor.tidy import stores
+
+
+@dataclass(frozen=True)
+class _Load:
+    """A statement ``name = tl.load(pointer + offset, conditions, …)``, perhaps with a conversion of what is loaded."""
+
+    place: int
+    name: str
+    call: ast.Call
+    pointer: str
+    offset: ast.expr
+    conditions: tuple[str, ...]
+    """The names that its mask joins."""
+
+    def rest(self, statement: ast.stmt) -> str:
+        """Returns all that two loads that are joined must have in common, as text."""
+        value = copy.deepcopy(statement)
+        assert isinstance(value, ast.Assign)
+        load = next(n for n in ast.walk(value) if isinstance(n, ast.Call) and call_name(n) == "tl.load")
+        load.args = []
+        return ast.dump(value.value)
+
+
+def with_joined_loads(function: ast.FunctionDef) -> ast.FunctionDef:
+    """Returns a copy of a lowered kernel in which loads that exclude each other are one."""
+    result = copy.deepcopy(function)
+    while (pair := next(_pairs(result), None)) is not None:
+        _join(result, *pair)
+    return ast.fix_missing_locations(result)
+
+
+def _pairs(function: ast.FunctionDef) -> Iterator[tuple[_Load, _Load, str, str]]:
+    """Yields two loads that exclude each other, and the conditions for each of them."""
+    values, written = assigned_once(function), stores(function)
+    for first, second in combinations(_loads(function, values), 2):
+        own = [c for c in first.conditions if c not in second.conditions]
+        others = [c for c in second.conditions if c not in first.conditions]
+        if first.pointer != second.pointer or first.pointer in written or (len(own), len(others)) != (1, 1):
+            continue
+        statements = function.body[first.place], function.body[second.place]
+        alike = first.rest(statements[0]) == second.rest(statements[1])
+        defined = {a.arg for a in function.args.args} | {
+            name for statement in function.body[: first.place] for name in values.keys() & _targets(statement)
+        }
+        needed = _Needed(function, values, own[0], others[0])
+        if (
+            alike
+            and needed.excludes()
+            and read_names(second.offset) <= defined
+            and needed.only_where(first.name, holds=True)
+            and needed.only_where(second.name, holds=False)
+        ):
+            yield first, second, own[0], others[0]
+
+
+def _loads(function: ast.FunctionDef, values: Values) -> Iterator[_Load]:
+    for place, statement in enumerate(function.body):
+        match statement:
+            case ast.Assign(targets=[ast.Name(name)], value=ast.Call() as call) if name in values:
+                pass
+            case _:
+                continue
+        match call:
+            case ast.Call(func=ast.Attribute(value=ast.Call() as inner, attr="to")):
+                call = inner
+        match call:
+            case ast.Call(args=[ast.BinOp(ast.Name(pointer), ast.Add(), offset), mask]) if (
+                call_name(call) == "tl.load"
+            ):
+                yield _Load(place, name, call, pointer, offset, tuple(_joined(mask)))
+
+
+def _joined(mask: ast.expr) -> Iterator[str]:
+    """Yields the conditions that a mask joins by ``&``."""
+    if isinstance(mask, ast.BinOp) and isinstance(mask.op, ast.BitAnd):
+        yield from _joined(mask.left)
+        yield from _joined(mask.right)
+    else:
+        yield ast.unparse(mask)
+
+
+def _join(function: ast.FunctionDef, first: _Load, second: _Load, condition: str, opposite: str) -> None:
+    """Makes one load of two, under the name of the first."""
+    mask = [c for c in first.conditions if c != condition]
+    offset = ast.Call(
+        ast.Attribute(ast.Name("tl", ast.Load()), "where", ast.Load()),
+        [ast.Name(condition, ast.Load()), first.offset, second.offset],
+        [],
+    )
+    first.call.args = [ast.BinOp(ast.Name(first.pointer, ast.Load()), ast.Add(), offset)]
+    if mask:
+        first.call.args.append(ast.parse(" & ".join(mask), mode="eval").body)
+    else:
+        first.call.keywords = [k for k in first.call.keywords if k.arg != "other"]
+    del function.body[second.place]
+    rename(function, {second.name: first.name})
+    _Choices(assigned_once(function), condition, opposite).visit(function)
+
+
+@dataclass(frozen=True)
+class _Needed:
+    """Finds out where the values of a kernel are needed: only where a condition holds, or only where it does not."""
+
+    function: ast.FunctionDef
+    values: Values
+    condition: str
+    opposite: str
+    """The condition that holds where the other one does not."""
+
+    def excludes(self) -> bool:
+        """Whether the two are what they are meant to be: ``x < 32`` and ``x >= 32``."""
+        match self._comparison(self.condition), self._comparison(self.opposite):
+            case ast.Compare(left, [ast.Lt()], [bound]), ast.Compare(rest, [ast.GtE()], [limit]):
+                pass
+            case ast.Compare(left, [ast.GtE()], [bound]), ast.Compare(rest, [ast.Lt()], [limit]):
+                pass
+            case _:
+                return False
+        return ast.dump(left) == ast.dump(rest) and ast.dump(bound) == ast.dump(limit)
+
+    def only_where(self, name: str, *, holds: bool) -> bool:
+        """Whether a value is read only in such places, or for others of which that is true."""
+        for statement in self.function.body:
+            if name not in read_names(statement) or self._covered(statement, name, holds=holds):
+                continue
+            match statement:
+                case ast.Assign(targets=[ast.Name(target)], value=value) if (
+                    target in self.values and _is_arithmetic(value)
+                ):
+                    if not self.only_where(target, holds=holds):
+                        return False
+                case _:
+                    return False
+        return True
+
+    def _covered(self, node: ast.AST, name: str, *, holds: bool) -> bool:
+        match node:
+            case ast.Name(read):
+                return read != name
+            case ast.Attribute(value=ast.Name(), attr="shape" | "dtype"):
+                return True
+            case ast.Call(args=[ast.Name(condition) as chosen, yes, no]) if call_name(
+                node
+            ) == "tl.where" and condition in (self.condition, self.opposite):
+                unused = no if holds == (condition == self.condition) else yes
+                return self._covered(chosen, name, holds=holds) and self._covered(unused, name, holds=holds)
+        return all(self._covered(child, name, holds=holds) for child in ast.iter_child_nodes(node))
+
+    def _comparison(self, condition: str) -> ast.expr | None:
+        """Returns a condition on indices in terms of them alone; None for one that is too long, or depends on what is loaded."""
+        node: ast.expr = ast.Name(condition, ast.Load())
+        for _ in self.values:
+            if not read_names(node) & self.values.keys():
+                break
+            node = Substitute(self.values).apply(node)
+            if sum(1 for _ in ast.walk(node)) > MOST_NODES:
+                return None
+        calls = (call_name(call) for call in ast.walk(node) if isinstance(call, ast.Call))
+        if any(name.startswith(("tl.load", "tl.atomic")) for name in calls):
+            return None
+        simple: ast.expr = _Plain().visit(node)
+        return simple
+
+
+def _is_arithmetic(value: ast.expr) -> bool:
+    """Whether an element of a value depends on the same element of what it reads, and on nothing else."""
+    match value:
+        case ast.Name() | ast.Constant():
+            return True
+        case ast.UnaryOp(operand=operand):
+            return _is_arithmetic(operand)
+        case ast.BinOp(left, _, right):
+            return _is_arithmetic(left) and _is_arithmetic(right)
+        case ast.Call(func=ast.Attribute(value=converted, attr="to")):
+            return _is_arithmetic(converted)
+    return False
+
+
+class _Plain(ast.NodeTransformer):
+    """Drops conversions of integers, and writes ``tl.full([1], 32, tl.int64)`` as 32."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if (number := full_number(node)) is not None:
+            return number
+        self.generic_visit(node)
+        match node:
+            case ast.Call(func=ast.Attribute(value=value, attr="to"), args=[kind]) if ast.unparse(kind) in (
+                "tl.int32",
+                "tl.int64",
+            ):
+                return value
+        return node
+
+
+class _Choices(ast.NodeTransformer):
+    """Writes ``where(c, where(c, x, y), z)`` as ``where(c, x, z)``, and likewise with the opposite of ``c``."""
+
+    def __init__(self, values: Values, condition: str, opposite: str) -> None:
+        self._values = values
+        self._conditions = (condition, opposite)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if (outer := self._condition(node)) is not None:
+            node.args[1:] = [self._arm(arm, outer, place) for place, arm in enumerate(node.args[1:], 1)]
+        return node
+
+    def _arm(self, arm: ast.expr, outer: str, place: int) -> ast.expr:
+        """Returns what an argument of a choice is in the end: of another choice by the same condition, the argument that it takes."""
+        value = self._values.get(arm.id, arm) if isinstance(arm, ast.Name) else arm
+        if not isinstance(value, ast.Call) or (inner := self._condition(value)) is None:
+            return arm
+        same = (place == 1) == (inner == outer)
+        return value.args[1 if same else 2]
+
+    def _condition(self, call: ast.Call) -> str | None:
+        """Returns the condition of a choice, if it is one of the two."""
+        condition = ast.unparse(call.args[0]) if call_name(call) == "tl.where" else ""
+        return condition if condition in self._conditions else None
+
+
+def _targets(statement: ast.stmt) -> set[str]:
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return {target.id for target in targets if isinstance(target, ast.Name)}

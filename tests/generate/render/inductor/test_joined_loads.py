@@ -1,0 +1,127 @@
+"""Loads that exclude each other are one, unless more is read of them than what is chosen."""
+
+import ast
+
+import pytest
+
+from pytest_kernelllm.generate.render.inductor.joined_loads import with_joined_loads
+from pytest_kernelllm.generate.render.inductor.tidy import tidy
+
+KERNEL = """
+def kernel(in_ptr0, in_ptr1, out_ptr0, xnumel):
+    xindex = tl.program_id(0) * 1024 + tl.arange(0, 1024)
+    xmask = xindex < xnumel
+    x0 = xindex % 64
+    x1 = xindex // 64
+    tmp1 = x0.to(tl.int32)
+    tmp2 = tl.full([1], 32, tl.int64)
+    tmp3 = x0.to(tl.int64).to(tl.int64) < tmp2
+    tmp4 = tl.load(in_ptr0 + (32 + 64 * x1 + x0), tmp3 & xmask, other=0.0).to(tl.float32)
+    tmp5 = -tmp4
+    tmp6 = tl.where(tmp3, tmp5, tl.full(tmp5.shape, 0.0, tmp5.dtype))
+    tmp7 = tmp1 >= tmp2
+    x2 = x0 - 32
+    tmp8 = tl.load(in_ptr0 + (64 * x1 + (-32 + x0)), tmp7 & xmask, other=0.0).to(tl.float32)
+    tmp9 = tl.where(tmp3, tmp6, tmp8)
+    tl.store(out_ptr0 + xindex, tmp9, xmask)
+"""
+
+
+def changed(*replacements: tuple[str, str]) -> str:
+    text = KERNEL
+    for old, new in replacements:
+        assert old in text
+        text = text.replace(old, new)
+    function = ast.parse(text).body[0]
+    assert isinstance(function, ast.FunctionDef)
+    before = ast.unparse(function)
+    found = with_joined_loads(function)
+    assert ast.unparse(function) == before
+    return ast.unparse(tidy(found))
+
+
+def test_halves_that_are_swapped_are_loaded_once():
+    text = changed()
+    address = "in_ptr0 + tl.where(tmp3, 32 + 64 * x1 + x0, 64 * x1 + (-32 + x0))"
+    assert f"tmp4 = tl.load({address}, xmask, other=0.0).to(tl.float32)\n" in text
+    assert text.endswith("tl.store(out_ptr0 + xindex, tl.where(tmp3, -tmp4, tmp4), xmask)")
+    assert text.count("tl.load") == 1
+
+
+def test_where_nothing_else_is_masked_there_is_no_mask():
+    text = changed((" & xmask", ""), (", xmask)", ")"))
+    assert "64 * x1 + (-32 + x0))).to(tl.float32)\n" in text
+
+
+def test_the_conditions_may_come_in_the_other_order():
+    text = changed((".to(tl.int64) < tmp2", ".to(tl.int64) >= tmp2"), ("tmp1 >= tmp2", "tmp1 < tmp2"))
+    assert text.count("tl.load") == 1
+
+
+def test_what_is_computed_of_them_first_may_be_chosen_by_either_condition():
+    text = changed(
+        ("tmp5 = -tmp4", "tmp5 = (tmp4 * 2 + tmp1).to(tl.bfloat16)"),
+        ("tmp9 = ", "tmp10 = tl.where(tmp7, tmp8, 0.0)\n    tmp9 = "),
+        ("tmp6, tmp8)", "tmp6, tmp10)"),
+    )
+    assert text.count("tl.load") == 1
+
+
+@pytest.mark.parametrize(
+    "replacements",
+    [
+        [("tmp1 >= tmp2", "tmp1 > tmp2")],
+        [("tmp1 >= tmp2", "tmp1 < tmp2")],
+        [("tmp1 >= tmp2", "tmp1 >= 33")],
+        [("tmp1 = x0", "tmp1 = x1")],
+        [
+            ("tmp1 = x0.to(tl.int32)", "tmp1 = tl.load(in_ptr1 + x0)"),
+            ("x0.to(tl.int64).to(tl.int64)", "tmp1"),
+        ],
+    ],
+    ids=["not all", "the same", "another bound", "another index", "loaded"],
+)
+def test_conditions_that_do_not_exclude_each_other_stay(replacements):
+    assert changed(*replacements).count("other=0.0") == 2
+
+
+@pytest.mark.parametrize(
+    "replacement",
+    [
+        ("tmp9, xmask)", "tmp9 + tmp4, xmask)"),
+        ("tmp9, xmask)", "tmp9 + tmp8, xmask)"),
+        ("tmp9, xmask)", "tl.sum(tmp5) + tmp9, xmask)"),
+        ("tmp5 = -tmp4", "tmp5 = tl.cumsum(tmp4, 0)"),
+        ("tmp9 = tl.where(tmp3, tmp6, tmp8)", "tmp9 = tl.where(tmp3, tmp8, tmp6)"),
+        ("tmp9 = tl.where(tmp3, tmp6, tmp8)", "tmp9 = tl.where(xmask, tmp6, tmp8)"),
+        ("tmp9 = tl.where(tmp3, tmp6, tmp8)", "tmp9 = tl.where(tmp7, tmp6, tmp8)"),
+        ("xindex, tmp9, xmask", "tmp8.to(tl.int32), tmp9, xmask"),
+    ],
+    ids=[
+        "the first",
+        "the second",
+        "summed",
+        "running",
+        "exchanged",
+        "another condition",
+        "the opposite",
+        "an address",
+    ],
+)
+def test_what_is_read_elsewhere_is_loaded_by_itself(replacement):
+    assert changed(replacement).count("other=0.0") == 2
+
+
+@pytest.mark.parametrize(
+    "replacement",
+    [
+        ("in_ptr0 + (64 *", "in_ptr1 + (64 *"),
+        ("(-32 + x0)), tmp7 & xmask", "(-32 + x0)), tmp7"),
+        ("tmp7 & xmask, other=0.0", "tmp7 & xmask, other=0.0, eviction_policy='evict_last'"),
+        ("(-32 + x0)", "x2"),
+        ("tl.store(out_ptr0", "tl.store(in_ptr0"),
+    ],
+    ids=["another tensor", "another mask", "another policy", "an index that comes later", "written in place"],
+)
+def test_loads_that_differ_in_more_stay_two(replacement):
+    assert changed(replacement).count("other=0.0") == 2
