@@ -13,6 +13,7 @@ from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.probes import Limits, Probe, fit
 from pytest_kernelllm.judge.reference.variations import OTHERS_THAN_GIVEN
 from pytest_kernelllm.judge.rules.rule import Rule, SupportedCase
+from pytest_kernelllm.judge.static_check.compared import compared_numbers
 
 SUBSTITUTE_SEED = 130
 """Added to the first seed, so that these inputs differ from those of every rule."""
@@ -90,6 +91,7 @@ def make_plans(
     )
     cases = reached(cases, source)
     asked = _asked(supports, cases, on_gpu=on_gpu, adopted=adopted)
+    compared = compared_numbers(source)
     plans: list[Plan] = []
     for case in cases:
         planned = set()
@@ -111,6 +113,7 @@ def make_plans(
                 limits=limits,
                 seed=seed,
                 nonfinite=nonfinite,
+                compared=compared,
             )
             plans.append(plan_case(supported, rules))
     if not plans:

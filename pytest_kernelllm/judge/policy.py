@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-POLICY_VERSION = "29"
+POLICY_VERSION = "30"
 """Part of every verdict's environment: verdicts under another version do not count. Raise it with every
 change of what is accepted."""
 

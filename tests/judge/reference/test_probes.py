@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from pytest_kernelllm.core.domains import INTERPRETED_ELEMENTS, INTERPRETED_ROWS, covers, interpretable
@@ -10,6 +12,7 @@ from pytest_kernelllm.judge.reference.variations import OTHERS_FOR_FIXED
 from pytest_kernelllm.judge.rules.catalog import RULES
 from pytest_kernelllm.judge.rules.nonfinite import Nonfinite
 from pytest_kernelllm.judge.rules.rule import SupportedCase
+from pytest_kernelllm.judge.rules.sizes import MOST_COMPARED, Sizes
 from pytest_kernelllm.judge.rules.stress import Stress
 
 
@@ -22,11 +25,13 @@ def domain(shape=("batch", "seq", 64), dims=None, attributes=None, dtype="float3
     )
 
 
-def plan(case, ranges, open_attributes, policy, limits, seed, nonfinite=True):
+def supported(case, ranges, open_attributes, policy, limits, seed, nonfinite=True, compared=()):
     main = fit(case, ranges, limits.elements)
-    return plan_case(
-        SupportedCase(case, ranges, main, open_attributes, policy, limits, seed, nonfinite), RULES
-    ).probes
+    return SupportedCase(case, ranges, main, open_attributes, policy, limits, seed, nonfinite, compared)
+
+
+def plan(*args, **kwargs):
+    return plan_case(supported(*args, **kwargs), RULES).probes
 
 
 CASE = Case("default", "float32", domain(), {"batch": 8, "seq": 256})
@@ -96,6 +101,44 @@ def test_the_largest_sizes_that_ship_are_asked_together_where_programs_are_slow(
     assert {"batch": INTERPRETED_ROWS, "seq": INTERPRETED_ELEMENTS // INTERPRETED_ROWS} in sizes
     assert max(s["batch"] for s in sizes) == shipped.dims["batch"][1]
     assert max(s["seq"] for s in sizes) == shipped.dims["seq"][1]
+
+
+def beside(*numbers, elements=1 << 20, seed=0, case=CASE):
+    """The sizes that are only tried because a candidate compares something with these numbers."""
+    limits = Limits(elements, 512)
+    there = supported(case, covers(case.domain, case), (), Policy(), limits, seed, compared=numbers)
+    without = {sizes_of(p) for p in plan_case(replace(there, compared=()), [Sizes()]).further}
+    return {sizes_of(p) for p in plan_case(there, [Sizes()]).further} - without
+
+
+def sizes_of(probe):
+    return tuple(size for _, size in probe.sizes)
+
+
+def test_both_sides_of_a_number_that_is_compared_are_tried():
+    found = beside(100)
+    assert {(1, 99), (1, 100), (1, 101), (8, 99), (8, 100), (8, 101)} <= found
+    assert {(8, 12), (8, 13)} <= found  # 8 * 12 rows and 8 * 13
+    assert {(1, 2)} <= found  # 128 elements; 64 are a row of the smallest sizes
+    assert {sizes for sizes in found if sizes[0] > 16 or sizes[1] > 512} == set()
+
+
+def test_products_of_dimensions_are_brought_to_the_number():
+    assert {(1, 31), (1, 32)} <= beside(32 * 64 - 1)  # elements, in rows of 64
+    assert {(8, 500), (8, 501)} <= beside(500 * 8)
+    assert {(15, 256), (16, 256)} <= beside(16 * 256)
+
+
+def test_of_many_numbers_some_are_tried_and_nobody_knows_which():
+    first, second = (beside(*range(3, 2000), seed=seed) for seed in (1, 2))
+    assert len(first) == len(second) == MOST_COMPARED
+    assert len(first & second) < MOST_COMPARED / 2
+
+
+def test_sizes_beside_a_number_fit_the_budget():
+    assert max(batch * seq * 64 for batch, seq in beside(200, elements=1 << 12)) <= 1 << 12
+    assert not beside(10**6)
+    assert not beside(100, case=Case("default", None, domain((8, 64), {}), {}))
 
 
 def test_ever_smaller_sizes_stay_inside_the_ranges():

@@ -1,0 +1,115 @@
+"""The numbers with which a kernel module compares sizes."""
+
+import textwrap
+
+import pytest
+
+from pytest_kernelllm.judge.static_check.compared import compared_numbers
+
+MODULE = """
+import torch
+import triton
+import triton.language as tl
+
+FEW = 3 * 1000
+WIDE: tl.constexpr = tl.constexpr(1 << 14)
+
+
+@triton.jit
+def double(x, n):
+    return x * 2 if n != 11 else x
+
+
+@triton.jit
+def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    half = offsets % 64 < 32
+    x = tl.load(x_ptr + offsets, offsets < n)
+{kernel}
+    tl.store(out_ptr + offsets, double(x, n), offsets < n)
+
+
+def forward(self, x):
+    rows, width = x.shape
+    out = torch.empty_like(x)
+{forward}
+    kernel[(triton.cdiv(rows * width, 1024),)](x, out, x.numel(), BLOCK=1024)
+    return out
+"""
+
+
+def numbers(forward="", kernel=""):
+    text = MODULE.format(forward=textwrap.indent(forward, "    "), kernel=textwrap.indent(kernel, "    "))
+    return set(compared_numbers(text)) - {11}
+
+
+def test_a_module_that_compares_nothing_has_none():
+    assert compared_numbers(MODULE.format(forward="", kernel="")) == (11,)
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "big = x.numel() > 3000",
+        "big = 3000 <= rows",
+        "big = rows != FEW",
+        "big = x.numel() < 3e3",
+        "big = 1 if rows * width == 3 * 10**3 else 2",
+        "few = min(rows, FEW)",
+        "few = max(FEW, rows, width)",
+        "big = [out, x][rows // FEW > 0]",
+        "if rows // 3000: rows = 1",
+        "limit = 3000\nif rows < limit: rows = 1",
+        "match rows:\n    case 3000: rows = 1",
+        "match x.shape:\n    case (3000, _): rows = 1",
+        "big = (lambda n: n < 3000)(rows)",
+        "limit = 0\nlimit = 3000\nbig = rows < limit",
+        "big = rows < (limit := 3000) or width < limit",
+        "less = limit = 2999\nbig = rows < limit + 1",
+    ],
+)
+def test_what_is_compared_outside_a_kernel_is_found(forward):
+    assert numbers(forward) - {0, 1} == {3000}
+
+
+def test_each_part_of_a_chain_counts():
+    assert numbers("fits = 5 < rows <= 90 < width") == {5, 90}
+
+
+def test_a_shift_divides_by_a_power_of_two():
+    assert numbers("big = rows >> 12") == {4096}
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        "if n >= WIDE: x += 1",
+        "x += tl.where(n < 16384, 1, 0)",
+        "x += n // 16384",
+        "x += tl.minimum(n, 16384)",
+        "if n * BLOCK == 1 << 14: x += 1",
+    ],
+)
+def test_what_a_kernel_is_given_is_found(kernel):
+    assert numbers(kernel=kernel) == {16384}
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        "x += tl.where(offsets < 4096, 1, 0)",
+        "x += tl.where(x > 7.0, 1, 0)",
+        "x += tl.minimum(x, 7)",
+        "n += 0\nx += tl.where(n < 7, 1, 0)",
+    ],
+)
+def test_what_a_kernel_computes_is_not(kernel):
+    assert numbers(kernel=kernel) == set()
+
+
+def test_numbers_that_are_no_sizes_are_left_out():
+    assert numbers("odd = rows < 0 or rows > -5 or width > 2**40 or width == 2.5 or x.dtype == 'a'") == set()
+
+
+def test_a_number_that_would_fill_the_memory_is_none():
+    assert numbers("odd = rows >> 99999999999 or rows < 9**9**9") == set()
