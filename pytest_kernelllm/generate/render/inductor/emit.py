@@ -13,14 +13,8 @@ from pytest_kernelllm.generate.render.errors import RenderError
 from pytest_kernelllm.generate.render.inductor import launch, row_parts, torch_calls
 from pytest_kernelllm.generate.render.inductor.backwards import with_last_loop_backwards
 from pytest_kernelllm.generate.render.inductor.column_sums import with_column_sums
-from pytest_kernelllm.generate.render.inductor.identities import with_identities
-from pytest_kernelllm.generate.render.inductor.int64_offsets import (
-    needs_int64,
-    with_int32_offsets,
-    with_int64_offsets,
-)
-from pytest_kernelllm.generate.render.inductor.joined_loads import with_joined_loads
 from pytest_kernelllm.generate.render.inductor.kernel_text import call_text, function_text
+from pytest_kernelllm.generate.render.inductor.lowered import lowered_kernels
 from pytest_kernelllm.generate.render.inductor.named_parts import with_named_parts
 from pytest_kernelllm.generate.render.inductor.names import Names, as_identifier, kernel_names
 from pytest_kernelllm.generate.render.inductor.outputs import output_name, outputs, structure
@@ -37,8 +31,6 @@ from pytest_kernelllm.generate.render.inductor.program import (
 from pytest_kernelllm.generate.render.inductor.program_text import Allocation, ProgramText
 from pytest_kernelllm.generate.render.inductor.prune import fold_outputs, prune
 from pytest_kernelllm.generate.render.inductor.sections import Tuning
-from pytest_kernelllm.generate.render.inductor.split_sums import arguments_of, simplified
-from pytest_kernelllm.generate.render.inductor.template_text import without_decided_branches
 from pytest_kernelllm.generate.render.inductor.torch_calls import size_of
 from pytest_kernelllm.generate.render.inductor.unspecialized import unspecialized
 from pytest_kernelllm.generate.render.inductor.views import Buffers, domain_layout
@@ -131,26 +123,7 @@ class _Emitter:
         if missing := [i for i in needed if i >= len(given)]:
             raise RenderError(f"ModelNew returns result {missing[0]} of `call`, which returns {len(given)}.")
         returned = {i: given[i] for i in needed}
-        lowered = {
-            name: lower(kernel.function, kernel.helpers, self.binding.scalars)
-            for name, kernel in self.program.kernels.items()
-            if any(isinstance(s, Launch) and s.kernel == name for s in self.program.steps)
-        }
-        for name, function in lowered.items():
-            if self.program.kernels[name].kind == "template":
-                simpler = without_decided_branches(function)
-            else:
-                simpler = simplified(function, arguments_of(self.program, name))
-            lowered[name] = with_joined_loads(
-                with_identities(simpler, self.program.kernels[name].types or {})
-            )
-        if needs_int64(self.program, self.binding, self.domain):
-            lowered = {name: with_int64_offsets(function) for name, function in lowered.items()}
-        else:
-            lowered = {
-                name: with_int32_offsets(function, launch.fixed_sizes(function))
-                for name, function in lowered.items()
-            }
+        lowered = lowered_kernels(self.program, self.binding, self.domain)
         pruned = prune(
             fold_outputs(self.program.steps), lowered, self.program.kernels, list(returned.values())
         )
