@@ -20,6 +20,7 @@ def double(x, n):
     return x * 2 if n != 11 else x
 
 
+@triton.heuristics({{"EVEN": lambda given: given["n"] <= {heuristic}}})
 @triton.jit
 def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -38,13 +39,18 @@ def forward(self, x):
 """
 
 
-def numbers(forward="", kernel=""):
-    text = MODULE.format(forward=textwrap.indent(forward, "    "), kernel=textwrap.indent(kernel, "    "))
+def numbers(forward="", kernel="", heuristic=0):
+    forward, kernel = (textwrap.indent(text, "    ") for text in (forward, kernel))
+    text = MODULE.format(forward=forward, kernel=kernel, heuristic=heuristic)
     return set(compared_numbers(text)) - {11}
 
 
 def test_a_module_that_compares_nothing_has_none():
-    assert compared_numbers(MODULE.format(forward="", kernel="")) == (11,)
+    assert compared_numbers(MODULE.format(forward="", kernel="", heuristic=0)) == (11,)
+
+
+def test_what_a_decorator_of_a_kernel_compares_is_found():
+    assert numbers(heuristic=3000) == {3000}
 
 
 @pytest.mark.parametrize(
@@ -66,6 +72,16 @@ def test_a_module_that_compares_nothing_has_none():
         "limit = 0\nlimit = 3000\nbig = rows < limit",
         "big = rows < (limit := 3000) or width < limit",
         "less = limit = 2999\nbig = rows < limit + 1",
+        "limit, other = 3000, x\nbig = rows < limit",
+        "big = rows in (3000, 1)",
+        "big = (rows, 0) < (3000, 1)",
+        "whole = rows % 3000 == 0",
+        "how = {3000: 'a', 0: 'b'}.get(width)",
+        "def few(n, limit=3000): return n <= limit",
+        "big = (lambda n, limit: n < limit)(rows, limit=3000)",
+        "def few(n, limit): return n <= limit\nbig = few(rows, 3000)",
+        "class Limits:\n    few = 3000\nbig = rows > Limits.few",
+        "big = triton.next_power_of_2(rows) > 3000",
     ],
 )
 def test_what_is_compared_outside_a_kernel_is_found(forward):
@@ -88,6 +104,7 @@ def test_a_shift_divides_by_a_power_of_two():
         "x += n // 16384",
         "x += tl.minimum(n, 16384)",
         "if n * BLOCK == 1 << 14: x += 1",
+        "if n % 16384 == 0: x += 1",
     ],
 )
 def test_what_a_kernel_is_given_is_found(kernel):
