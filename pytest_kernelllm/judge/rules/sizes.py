@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, combinations, product
+from itertools import chain, combinations, permutations, product, zip_longest
 
 from pytest_kernelllm.core.domains import INTERPRETED_ELEMENTS
 from pytest_kernelllm.core.records import Domain, TensorSpec
@@ -20,8 +20,8 @@ SEED = 30
 COMPARED_SEED = 140
 """Added to the first seed, for sizes next to those with which the candidate compares."""
 
-MOST_COMPARED = 32
-"""Such sizes of one case that are tried; of more, randomly chosen ones."""
+MOST_COMPARED = 64
+"""Such sizes of one case that are tried, at most; of more, randomly chosen ones."""
 
 MOST_NUMBERS = 256
 """Numbers of one candidate for which such sizes are sought; of more, randomly chosen ones."""
@@ -45,9 +45,9 @@ class Sizes(OutputRule):
         at_corners = corners(supported)
         for number, sizes in enumerate(at_corners):
             yield supported.probe(self.name, sizes, SEED + number)
-        rng = random.Random(supported.seed)
-        beside = [s for s in beside_compared(supported, rng) if s not in (*at_corners, supported.main)]
-        for number, sizes in enumerate(rng.sample(beside, min(MOST_COMPARED, len(beside)))):
+        known = (*at_corners, supported.main)
+        beside = [sizes for sizes in beside_compared(supported) if sizes not in known]
+        for number, sizes in enumerate(beside[:MOST_COMPARED]):
             yield supported.probe(self.name, sizes, COMPARED_SEED + number)
 
 
@@ -80,36 +80,74 @@ def corners(supported: SupportedCase) -> list[dict[str, int]]:
     return [sizes for i, sizes in enumerate(found) if sizes not in [supported.main, *found[:i]]]
 
 
-def beside_compared(supported: SupportedCase, rng: random.Random) -> list[dict[str, int]]:
+def beside_compared(supported: SupportedCase) -> list[dict[str, int]]:
     """Returns sizes at which something that the candidate may compare is just below a number, equal to it, or above.
 
-    That is a dimension, or the product of neighbouring ones, as in ``x.numel()`` or the number of rows. One dimension is chosen
-    for it, with the others at their low ends and at the main sizes.
+    Some for each of the numbers come first, in secret order.
+    """
+    rng = random.Random(supported.seed)
+    numbers = rng.sample(supported.compared, min(MOST_NUMBERS, len(supported.compared)))
+    groups = []
+    for number in numbers:
+        sizes = [*_with_one_size(supported, number), *_with_two_sizes(supported, numbers, number, rng)]
+        fitting = [each for each in sizes if _is_inside(supported, each)]
+        groups.append(rng.sample(fitting, len(fitting)))
+    in_turn = (sizes for turn in zip_longest(*groups) for sizes in turn if sizes is not None)
+    return list({tuple(sizes.values()): sizes for sizes in in_turn}.values())
+
+
+def _with_one_size(supported: SupportedCase, number: int) -> Iterator[dict[str, int]]:
+    """Yields sizes of which one dimension is chosen for a number, with the others at their low ends and at the main sizes.
+
+    The dimension itself, or the product of neighbouring ones, as in ``x.numel()`` or the number of rows, is next to the number;
+    or the dimension is a multiple of it.
     """
     domain, ranges = supported.case.domain, supported.ranges
     low = {name: ranges[name][0] for name in supported.main}
-    numbers = rng.sample(supported.compared, min(MOST_NUMBERS, len(supported.compared)))
-    found: dict[tuple[int, ...], dict[str, int]] = {}
     for others, name in product((low, supported.main), supported.main):
-        for count, number in product(counts(domain, name, others), numbers):
-            for size in {(number - 1) // count, number // count, number // count + 1}:
-                sizes = {**others, name: size}
-                inside = ranges[name][0] <= size <= ranges[name][1]
-                if inside and elements(domain, sizes) <= supported.limits.elements:
-                    found[tuple(sizes.values())] = sizes
-    return list(found.values())
+        for count, power in growth(domain, name, others):
+            root = math.floor((number / count) ** (1 / power))
+            yield from ({**others, name: size} for size in (root - 1, root, root + 1))
+        for most in (ranges[name][1], supported.main[name]):
+            yield {**others, name: most - most % number}
 
 
-def counts(domain: Domain, name: str, others: Mapping[str, int]) -> set[int]:
-    """Returns by how much the products of neighbouring dimensions grow with one of them, for given sizes of the others."""
+def _with_two_sizes(
+    supported: SupportedCase, numbers: Sequence[int], number: int, rng: random.Random
+) -> Iterator[dict[str, int]]:
+    """Yields sizes of which one dimension is next to a number and another one to another: a candidate may ask for both."""
+    others = [each for each in numbers if each != number] or [number]
+    places = [*product((-1, 0, 1), repeat=2)]
+    for name, other in permutations(supported.main, 2):
+        for second in rng.sample(others, min(2, len(others))):
+            for here, there in rng.sample(places, 4):
+                yield {**supported.main, name: number + here, other: second + there}
+
+
+def _is_inside(supported: SupportedCase, sizes: Mapping[str, int]) -> bool:
+    """Whether the candidate supports these sizes, and they are not too large to be tried."""
+    ranges = supported.ranges
+    inside = all(ranges[name][0] <= size <= ranges[name][1] for name, size in sizes.items())
+    return inside and elements(supported.case.domain, sizes) <= supported.limits.elements
+
+
+def growth(domain: Domain, name: str, others: Mapping[str, int]) -> set[tuple[int, int]]:
+    """Returns how products of neighbouring dimensions grow with one of them: the factor before it, and its power.
+
+    Args:
+        domain: whose inputs have the dimensions.
+        name: the dimension.
+        others: sizes of the others.
+    """
     found = set()
     for spec in domain.inputs.values():
         shape = spec.shape if isinstance(spec, TensorSpec) else ()
         for start, end in combinations(range(len(shape) + 1), 2):
             part = shape[start:end]
-            if part.count(name) == 1:
-                found.add(math.prod(others.get(n, 1) if isinstance(n, str) else n for n in part if n != name))
-    return found - {0}
+            factors = [others.get(n, 1) if isinstance(n, str) else n for n in part if n != name]
+            if name in part and (count := math.prod(factors)):
+                found.add((count, part.count(name)))
+    return found
 
 
 def secret_prime(low: int, value: int, rng: random.Random) -> int:

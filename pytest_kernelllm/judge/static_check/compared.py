@@ -1,20 +1,22 @@
 """Finds the numbers with which a kernel module compares sizes, where it may go on in another way on either side.
 
-Standard library only. A number that the text computes from a tensor's values is not seen.
+Standard library only. It finds rather too many: a number more costs a few calls at sizes next to it. What the text makes of
+a tensor's values, or reads from attributes of the target, is not seen.
 """
 
 from __future__ import annotations
 
 import ast
+import math
+import operator
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice, pairwise, product
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice, product
 
 from pytest_kernelllm.core.program import parse
 from pytest_kernelllm.core.syntax import (
-    Substitute,
+    assigned_once,
     call_name,
-    constant_int,
     defaults,
     is_jitted,
     parameters,
@@ -22,70 +24,110 @@ from pytest_kernelllm.core.syntax import (
     stored_names,
 )
 
-Numbers = Mapping[str, list[ast.expr]]
-"""The integers that each name may stand for."""
+Numbers = Mapping[str, set[float]]
+"""The numbers that each name may stand for, or that are in a container of that name."""
 
 _MOST = 2**31
 """Larger numbers, and those below 1, are no sizes that are tried."""
 
 _MOST_VALUES = 64
-"""Of an expression whose names stand for more than one integer, so many values are tried."""
+"""Values of one expression, or one name, that are followed."""
 
-_BOUNDS = ("max", "min", "tl.maximum", "tl.minimum")
+_MOST_NODES = 200
+"""Nodes of the largest expression that is evaluated."""
+
+_ROUNDS = 3
+"""How often names are evaluated, so that ``FEW = 4 * ROWS`` is known after ``ROWS = 2 * 32``."""
+
+_COMPARING = frozenset(
+    [
+        *("max", "min", "maximum", "minimum", "sym_max", "sym_min", "divmod"),
+        *("bisect", "bisect_left", "bisect_right", "lt", "le", "gt", "ge", "eq", "ne"),
+    ]
+)
+"""Functions that compare their arguments, whatever module they are from."""
+
+_BYTES = frozenset(["element_size", "itemsize"])
+
+_OPERATIONS: Mapping[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.LShift: lambda a, b: a * 2**b,
+    ast.RShift: lambda a, b: a // 2**b,
+}
 
 
 def compared_numbers(source: str) -> tuple[int, ...]:
     """Returns, in order, the integers with which a module compares anything outside its kernels, and a kernel its arguments.
 
     Bounds count, as in ``min(n, 512)``, and so do divisors, below which a quotient is 0, keys of a ``dict``, and patterns of
-    ``match``. Of what a kernel computes from its place in the grid nothing counts: the ends of all tensors are tried anyway.
+    ``match``; of ``4 * n <= 2000`` the 500 as well. Of what a kernel computes from its place in the grid nothing counts: the ends
+    of all tensors are tried anyway.
     """
     tree = parse(source)
-    numbers = _numbers_by_name(tree)
     kernels = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and is_jitted(node)]
-    inside = {id(node) for kernel in kernels for statement in kernel.body for node in ast.walk(statement)}
-    found = {
-        number
-        for node in ast.walk(tree)
-        if id(node) not in inside
-        for one, _ in _compared(node)
-        for number in _values(one, numbers)
-    }
-    for kernel in kernels:
-        arguments = {each.arg for each in parameters(kernel.args)} - stored_names(kernel)
-        for node in (node for statement in kernel.body for node in ast.walk(statement)):
-            for one, other in _compared(node):
-                if read_names(other) <= arguments | numbers.keys():
-                    found.update(_values(one, numbers))
-    return tuple(sorted(number for number in found if 1 <= number < _MOST))
+    bodies = [[node for statement in kernel.body for node in ast.walk(statement)] for kernel in kernels]
+    inside = {id(node) for body in bodies for node in body}
+    outside = [node for node in ast.walk(tree) if id(node) not in inside]
+    functions = {node.name: node.args for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    numbers = _numbers_by_name(outside, functions, {})
+    found = set[float]().union(*(_compared(node, numbers) for node in outside))
+    for kernel, body in zip(kernels, bodies, strict=True):
+        given = _given(kernel) | numbers.keys() | {"tl"}
+        known = [node for node in body if read_names(node) <= given]
+        own = _numbers_by_name(known, functions, numbers)
+        found |= set[float]().union(*(_compared(node, own) for node in known))
+    return tuple(sorted({math.floor(number) for number in found if 1 <= number < _MOST}))
+
+
+def _given(kernel: ast.FunctionDef) -> set[str]:
+    """Returns the names of a kernel that are the same in all of its programs: arguments, and what is computed of them alone."""
+    known = {each.arg for each in parameters(kernel.args)} - stored_names(kernel)
+    for name, value in assigned_once(kernel).items():
+        calls = any(isinstance(node, ast.Call) for node in ast.walk(value))
+        if not calls and read_names(value) <= known:
+            known.add(name)
+    return known
 
 
 # --------------------------------------------------------------------------- what names stand for
 
 
-def _numbers_by_name(tree: ast.Module) -> Numbers:
-    """Returns the integers to which each name is bound somewhere, whatever else it is bound to."""
-    functions = {node.name: node.args for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    found: defaultdict[str, list[ast.expr]] = defaultdict(list)
-    for node in ast.walk(tree):
-        for name, value in _bindings(node, functions):
-            if isinstance(value, ast.Call) and call_name(value).endswith("constexpr") and value.args:
-                value = value.args[0]
-            if (number := constant_int(value)) is not None:
-                found[name].append(ast.Constant(number))
-    return found
+def _numbers_by_name(
+    nodes: Iterable[ast.AST], functions: Mapping[str, ast.arguments], known: Numbers
+) -> Numbers:
+    """Returns the numbers to which some nodes bind each name, whatever else it is bound to; those already ``known`` as well."""
+    bindings = [binding for node in nodes for binding in _bindings(node, functions)]
+    found: defaultdict[str, set[float]] = defaultdict(
+        set, {name: {*values} for name, values in known.items()}
+    )
+    for _ in range(_ROUNDS):
+        for name, value in bindings:
+            if len(found[name]) < _MOST_VALUES:
+                found[name] |= _values(value, found)
+    return {name: values for name, values in found.items() if values}
 
 
 def _bindings(node: ast.AST, functions: Mapping[str, ast.arguments]) -> Iterator[tuple[str, ast.expr]]:
-    """Yields what a node binds to names: by assignment, as a default, or as an argument."""
+    """Yields what a node binds to names: by assignment, in a loop, as a default, or as an argument."""
     match node:
         case ast.Assign(targets=[*targets], value=value):
             for target in targets:
                 yield from _unpacked(target, value)
-        case ast.AnnAssign(target=ast.Name(name), value=ast.expr() as value):
-            yield name, value
-        case ast.NamedExpr(target=ast.Name(name), value=value):
-            yield name, value
+        case (
+            ast.AnnAssign(target=target, value=ast.expr() as value)
+            | ast.NamedExpr(target=target, value=value)
+        ):
+            yield from _unpacked(target, value)
+        case ast.AugAssign(target=ast.Name(name), op=operation, value=value):
+            yield name, ast.BinOp(ast.Name(name, ast.Load()), operation, value)
+        case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
+            yield from _unpacked(target, value)
         case ast.FunctionDef(args=arguments) | ast.Lambda(args=arguments):
             yield from defaults(arguments).items()
         case ast.Call():
@@ -95,55 +137,92 @@ def _bindings(node: ast.AST, functions: Mapping[str, ast.arguments]) -> Iterator
 
 
 def _unpacked(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """Yields each name of a target with its part of a value, or with all of it where its parts are not apparent."""
     if isinstance(target, ast.Name):
         yield target.id, value
-    elif isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List):
-        for part, element in zip(target.elts, value.elts, strict=False):
-            yield from _unpacked(part, element)
+    elif isinstance(target, ast.Tuple | ast.List):
+        parts: list[ast.expr] = value.elts if isinstance(value, ast.Tuple | ast.List) else []
+        alike = len(parts) == len(target.elts)
+        for number, part in enumerate(target.elts):
+            yield from _unpacked(part, parts[number] if alike else value)
 
 
 # --------------------------------------------------------------------------- what is compared
 
 
-def _compared(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Yields what a node compares, each with what it is compared with, in both orders."""
-    pairs: Sequence[tuple[ast.expr, ast.expr]] = ()
+def _compared(node: ast.AST, numbers: Numbers) -> set[float]:
+    """Returns the numbers with which a node compares something; none for a node that compares nothing."""
     match node:
         case ast.Compare():
-            pairs = [*pairwise([node.left, *node.comparators])]
-        case ast.Call() if call_name(node) in _BOUNDS:
-            pairs = [(one, other) for one in node.args for other in node.args if one is not other]
-        case ast.BinOp(left, ast.FloorDiv() | ast.Mod(), right):
-            pairs = [(left, right)]
-        case ast.BinOp(left, ast.RShift(), right):
-            pairs = [(left, ast.BinOp(ast.Constant(1), ast.LShift(), right))]
+            sides = (node.left, *node.comparators)
+            values = set[float]().union(*(_values(side, numbers) for side in sides))
+            open_ = (side for side in sides if read_names(side) - numbers.keys())
+            factors = {factor for side in open_ for factor in _factors(side) if factor > 1}
+            return values.union(*({v * factor, v // factor} for v in values for factor in factors))
+        case ast.Call() if call_name(node).rpartition(".")[2] in _COMPARING:
+            return set[float]().union(*(_values(argument, numbers) for argument in node.args))
+        case ast.BinOp(op=ast.FloorDiv() | ast.Mod(), right=right):
+            return _values(right, numbers)
+        case ast.BinOp(op=ast.RShift(), right=right):
+            return {2.0**value for value in _values(right, numbers) if 0 <= value < 31}
         case ast.MatchValue(value):
-            pairs = [(ast.Name("_", ast.Load()), value)]
+            return _values(value, numbers)
         case ast.Dict():
-            pairs = [(ast.Name("_", ast.Load()), key) for key in node.keys if key is not None]
-    for left, right in pairs:
-        for one, other in ((left, right), (right, left)):
-            if not isinstance(other, ast.Constant):
-                yield from ((element, other) for element in _elements(one))
+            return set[float]().union(*(_values(key, numbers) for key in node.keys if key is not None))
+    return set()
 
 
-def _elements(node: ast.expr) -> Iterator[ast.expr]:
-    """Yields an expression, or the elements of a tuple, list or set, as in ``n in (64, 128)``."""
-    if isinstance(node, ast.Tuple | ast.List | ast.Set):
-        for element in node.elts:
-            yield from _elements(element)
-    else:
-        yield node
+def _factors(node: ast.AST) -> Iterator[float]:
+    """Yields by what sizes may be multiplied or divided before they are compared."""
+    for each in ast.walk(node):
+        match each:
+            case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
+                yield value
+            case ast.BinOp(op=ast.RShift() | ast.LShift(), right=ast.Constant(value=int() as shift)) if (
+                0 < shift < 31
+            ):
+                yield 2.0**shift
+            case ast.Attribute(attr=name) if name in _BYTES:
+                yield from (2.0, 4.0)
 
 
-def _values(node: ast.expr, numbers: Numbers) -> Iterator[int]:
-    """Yields the integers that an expression may be, with names for integers, also as 1e6."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, float) and node.value.is_integer():
-        yield int(node.value)
-    if isinstance(node, ast.Attribute):  # of a class
-        node = ast.Name(node.attr, ast.Load())
-    names = sorted(read_names(node))
-    for values in islice(product(*(numbers.get(name, ()) for name in names)), _MOST_VALUES):
-        number = constant_int(Substitute(dict(zip(names, values, strict=True))).apply(node))
-        if number is not None:
-            yield number
+def _values(node: ast.expr, numbers: Numbers) -> set[float]:
+    """Returns the numbers that an expression may be, or that are in it if it is a container or calls a function."""
+    if sum(1 for _ in islice(ast.walk(node), _MOST_NODES + 1)) > _MOST_NODES and not isinstance(
+        node, ast.Tuple | ast.List | ast.Set | ast.Dict
+    ):
+        return set()
+    found: Iterable[float] = ()
+    match node:
+        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+            found = [number]
+        case ast.Name(name):
+            found = numbers.get(name, ())
+        case ast.Attribute(value=value, attr=name):
+            found = numbers.get(name, ()) or _values(value, numbers)
+        case ast.Subscript(value=value) | ast.Starred(value=value):
+            found = _values(value, numbers)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            found = (-value for value in _values(operand, numbers))
+        case ast.BinOp(left, operation, right) if type(operation) in _OPERATIONS:
+            both = product(_values(left, numbers), _values(right, numbers))
+            found = (result for pair in both if (result := _result(operation, *pair)) is not None)
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
+            found = (value for part in parts for value in _values(part, numbers))
+        case ast.Dict(keys=keys, values=values):
+            entries = [part for part in (*keys, *values) if part is not None]
+            found = (value for part in entries for value in _values(part, numbers))
+        case ast.Call(func=function, args=arguments):
+            called = [function.value] if isinstance(function, ast.Attribute) else []
+            found = (value for part in (*arguments, *called) for value in _values(part, numbers))
+    return {value for value in islice(found, _MOST_VALUES) if abs(value) < _MOST}
+
+
+def _result(operation: ast.operator, left: float, right: float) -> float | None:
+    if isinstance(operation, ast.Pow | ast.LShift | ast.RShift) and not 0 <= right <= 64:
+        return None
+    try:
+        value = _OPERATIONS[type(operation)](left, right)
+    except ArithmeticError:
+        return None
+    return value if isinstance(value, int | float) else None

@@ -8,11 +8,19 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from itertools import combinations
 
-from pytest_kernelllm.core.syntax import Substitute, assigned_once, call_name, read_names, rename
+from pytest_kernelllm.core.syntax import (
+    Substitute,
+    assigned_once,
+    call_name,
+    read_names,
+    rename,
+    stored_names,
+)
 from pytest_kernelllm.generate.render.inductor.constants import full_number
 from pytest_kernelllm.generate.render.inductor.split_sums import MOST_NODES, Values
 from pytest_kernelllm.generate.render.inductor.tidy import stores
@@ -27,8 +35,8 @@ class _Load:
     call: ast.Call
     pointer: str
     offset: ast.expr
-    conditions: tuple[str, ...]
-    """The names that its mask joins."""
+    conditions: Mapping[str, ast.expr]
+    """The conditions that its mask joins, by their text."""
 
     def rest(self, statement: ast.stmt) -> str:
         """Returns all that two loads that are joined must have in common, as text."""
@@ -40,8 +48,10 @@ class _Load:
 
 
 def with_joined_loads(function: ast.FunctionDef) -> ast.FunctionDef:
-    """Returns a copy of a lowered kernel in which loads that exclude each other are one."""
+    """Returns a copy of a lowered kernel in which loads that exclude each other are one; a kernel with loops stays as it is."""
     result = copy.deepcopy(function)
+    if any(isinstance(node, ast.For | ast.While | ast.If) for node in ast.walk(function)):
+        return result
     while (pair := next(_pairs(result), None)) is not None:
         _join(result, *pair)
     return ast.fix_missing_locations(result)
@@ -65,6 +75,7 @@ def _pairs(function: ast.FunctionDef) -> Iterator[tuple[_Load, _Load, str, str]]
             alike
             and needed.excludes()
             and read_names(second.offset) <= defined
+            and needed.ranges(first.offset) == needed.ranges(second.offset)
             and needed.only_where(first.name, holds=True)
             and needed.only_where(second.name, holds=False)
         ):
@@ -85,21 +96,23 @@ def _loads(function: ast.FunctionDef, values: Values) -> Iterator[_Load]:
             case ast.Call(args=[ast.BinOp(ast.Name(pointer), ast.Add(), offset), mask]) if (
                 call_name(call) == "tl.load"
             ):
-                yield _Load(place, name, call, pointer, offset, tuple(_joined(mask)))
+                yield _Load(
+                    place, name, call, pointer, offset, {ast.unparse(each): each for each in _joined(mask)}
+                )
 
 
-def _joined(mask: ast.expr) -> Iterator[str]:
+def _joined(mask: ast.expr) -> Iterator[ast.expr]:
     """Yields the conditions that a mask joins by ``&``."""
     if isinstance(mask, ast.BinOp) and isinstance(mask.op, ast.BitAnd):
         yield from _joined(mask.left)
         yield from _joined(mask.right)
     else:
-        yield ast.unparse(mask)
+        yield mask
 
 
 def _join(function: ast.FunctionDef, first: _Load, second: _Load, condition: str, opposite: str) -> None:
     """Makes one load of two, under the name of the first."""
-    mask = [c for c in first.conditions if c != condition]
+    mask = [each for text, each in first.conditions.items() if text != condition]
     offset = ast.Call(
         ast.Attribute(ast.Name("tl", ast.Load()), "where", ast.Load()),
         [ast.Name(condition, ast.Load()), first.offset, second.offset],
@@ -107,12 +120,12 @@ def _join(function: ast.FunctionDef, first: _Load, second: _Load, condition: str
     )
     first.call.args = [ast.BinOp(ast.Name(first.pointer, ast.Load()), ast.Add(), offset)]
     if mask:
-        first.call.args.append(ast.parse(" & ".join(mask), mode="eval").body)
+        first.call.args.append(reduce(lambda left, right: ast.BinOp(left, ast.BitAnd(), right), mask))
     else:
         first.call.keywords = [k for k in first.call.keywords if k.arg != "other"]
     del function.body[second.place]
     rename(function, {second.name: first.name})
-    _Choices(assigned_once(function), condition, opposite).visit(function)
+    _Fillings(assigned_once(function), condition, opposite).visit(function)
 
 
 @dataclass(frozen=True)
@@ -138,18 +151,32 @@ class _Needed:
 
     def only_where(self, name: str, *, holds: bool) -> bool:
         """Whether a value is read only in such places, or for others of which that is true."""
-        for statement in self.function.body:
-            if name not in read_names(statement) or self._covered(statement, name, holds=holds):
-                continue
-            match statement:
-                case ast.Assign(targets=[ast.Name(target)], value=value) if (
-                    target in self.values and _is_arithmetic(value)
-                ):
-                    if not self.only_where(target, holds=holds):
+        waiting, seen = [name], {name}
+        while waiting:
+            read = waiting.pop()
+            for statement in self.function.body:
+                if read not in read_names(statement) or self._covered(statement, read, holds=holds):
+                    continue
+                match statement:
+                    case ast.Assign(targets=[ast.Name(target)], value=value) if (
+                        target in self.values and _is_arithmetic(value)
+                    ):
+                        waiting += {target} - seen
+                        seen.add(target)
+                    case _:
                         return False
-                case _:
-                    return False
         return True
+
+    def ranges(self, node: ast.expr) -> set[str]:
+        """Returns the names of the ranges that an expression is made of, which say what shape it has."""
+        waiting, seen = read_names(node), set[str]()
+        while waiting - seen:
+            name = (waiting - seen).pop()
+            seen.add(name)
+            waiting |= read_names(self.values[name]) if name in self.values else set()
+        return {
+            name for name in seen if name in self.values and "tl.arange" in ast.unparse(self.values[name])
+        }
 
     def _covered(self, node: ast.AST, name: str, *, holds: bool) -> bool:
         match node:
@@ -165,7 +192,7 @@ class _Needed:
         return all(self._covered(child, name, holds=holds) for child in ast.iter_child_nodes(node))
 
     def _comparison(self, condition: str) -> ast.expr | None:
-        """Returns a condition on indices in terms of them alone; None for one that is too long, or depends on what is loaded."""
+        """Returns a condition on integers that are computed of a program's place alone; None for another one, or a long one."""
         node: ast.expr = ast.Name(condition, ast.Load())
         for _ in self.values:
             if not read_names(node) & self.values.keys():
@@ -173,11 +200,32 @@ class _Needed:
             node = Substitute(self.values).apply(node)
             if sum(1 for _ in ast.walk(node)) > MOST_NODES:
                 return None
-        calls = (call_name(call) for call in ast.walk(node) if isinstance(call, ast.Call))
-        if any(name.startswith(("tl.load", "tl.atomic")) for name in calls):
+        if read_names(node) & stored_names(self.function):  # it changes
             return None
         simple: ast.expr = _Plain().visit(node)
-        return simple
+        return (
+            simple
+            if all(isinstance(each, _INTEGERS) or _is_place(each) for each in ast.walk(simple))
+            else None
+        )
+
+
+_INTEGERS = (
+    *(ast.Compare, ast.Lt, ast.GtE, ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod),
+    *(ast.UnaryOp, ast.USub, ast.Subscript, ast.Slice, ast.Tuple, ast.Name, ast.Load),
+)
+
+
+def _is_place(node: ast.AST) -> bool:
+    """Whether a node is an integer, or belongs to a function of Triton that gives one."""
+    match node:
+        case ast.Constant(value=value):
+            return value is None or type(value) is int
+        case ast.Call():
+            return call_name(node) in ("tl.program_id", "tl.arange")
+        case ast.Attribute(value=ast.Name("tl"), attr=name):
+            return name in ("program_id", "arange")
+    return False
 
 
 def _is_arithmetic(value: ast.expr) -> bool:
@@ -210,8 +258,11 @@ class _Plain(ast.NodeTransformer):
         return node
 
 
-class _Choices(ast.NodeTransformer):
-    """Writes ``where(c, where(c, x, y), z)`` as ``where(c, x, z)``, and likewise with the opposite of ``c``."""
+class _Fillings(ast.NodeTransformer):
+    """Drops the zeros where another value is chosen: of ``where(c, where(c, x, zeros like x), y)`` it makes ``where(c, x, y)``.
+
+    The same goes for a choice by the opposite of ``c``.
+    """
 
     def __init__(self, values: Values, condition: str, opposite: str) -> None:
         self._values = values
@@ -224,12 +275,18 @@ class _Choices(ast.NodeTransformer):
         return node
 
     def _arm(self, arm: ast.expr, outer: str, place: int) -> ast.expr:
-        """Returns what an argument of a choice is in the end: of another choice by the same condition, the argument that it takes."""
-        value = self._values.get(arm.id, arm) if isinstance(arm, ast.Name) else arm
+        """Returns what an argument of a choice is where it is chosen."""
+        value = self._value(arm)
         if not isinstance(value, ast.Call) or (inner := self._condition(value)) is None:
             return arm
-        same = (place == 1) == (inner == outer)
-        return value.args[1 if same else 2]
+        taken = 1 if (place == 1) == (inner == outer) else 2
+        chosen, other = value.args[taken], self._value(value.args[3 - taken])
+        name = chosen.id if isinstance(chosen, ast.Name) and chosen.id in self._values else ""
+        zeros = (f"tl.full({name}.shape, 0.0, {name}.dtype)", f"tl.full({name}.shape, 0, {name}.dtype)")
+        return chosen if name and ast.unparse(other) in zeros else arm
+
+    def _value(self, node: ast.expr) -> ast.expr:
+        return self._values.get(node.id, node) if isinstance(node, ast.Name) else node
 
     def _condition(self, call: ast.Call) -> str | None:
         """Returns the condition of a choice, if it is one of the two."""

@@ -13,6 +13,7 @@ def kernel(in_ptr0, in_ptr1, out_ptr0, xnumel):
     xmask = xindex < xnumel
     x0 = xindex % 64
     x1 = xindex // 64
+    x3 = tl.arange(0, 4)[:, None]
     tmp1 = x0.to(tl.int32)
     tmp2 = tl.full([1], 32, tl.int64)
     tmp3 = x0.to(tl.int64).to(tl.int64) < tmp2
@@ -56,6 +57,18 @@ def test_where_nothing_else_is_masked_there_is_no_mask():
 def test_the_conditions_may_come_in_the_other_order():
     text = changed((".to(tl.int64) < tmp2", ".to(tl.int64) >= tmp2"), ("tmp1 >= tmp2", "tmp1 < tmp2"))
     assert text.count("tl.load") == 1
+
+
+def test_what_else_the_mask_asks_is_asked_as_before():
+    text = changed(("& xmask, other", "& (xmask | (x1 == 3)) & (x1 < 60), other"))
+    assert "x0)), (xmask | (x1 == 3)) & (x1 < 60), other=0.0)" in text
+
+
+def test_a_choice_of_other_numbers_than_zeros_stays():
+    other = ("tl.full(tmp5.shape, 0.0, tmp5.dtype)", "tl.full([1], 0.0, tl.float64)")
+    text = changed(other)
+    assert text.count("tl.load") == 1
+    assert "tl.where(tmp3, tl.where(tmp3, -tmp4, tl.full([1], 0.0, tl.float64)), tmp4)" in text
 
 
 def test_what_is_computed_of_them_first_may_be_chosen_by_either_condition():
@@ -120,8 +133,20 @@ def test_what_is_read_elsewhere_is_loaded_by_itself(replacement):
         ("tmp7 & xmask, other=0.0", "tmp7 & xmask, other=0.0, eviction_policy='evict_last'"),
         ("(-32 + x0)", "x2"),
         ("tl.store(out_ptr0", "tl.store(in_ptr0"),
+        ("in_ptr0 + (64 * x1 + (-32 + x0))", "in_ptr0 + 64 * x3"),
+        ("    tl.store", "    for _ in range(2):\n        tmp9 += 1\n    tl.store"),
+        ("    tmp9 = ", "    tmp8 = tmp8 + tmp9\n    tmp9 = "),
     ],
-    ids=["another tensor", "another mask", "another policy", "an index that comes later", "written in place"],
+    ids=[
+        *(
+            "another tensor",
+            "another mask",
+            "another policy",
+            "an index that comes later",
+            "written in place",
+        ),
+        *("another shape", "a loop", "a circle"),
+    ],
 )
 def test_loads_that_differ_in_more_stay_two(replacement):
     assert changed(replacement).count("other=0.0") == 2
