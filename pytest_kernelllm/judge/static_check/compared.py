@@ -157,7 +157,7 @@ def _compared(node: ast.AST, numbers: Numbers) -> set[float]:
             sides = (node.left, *node.comparators)
             values = set[float]().union(*(_values(side, numbers) for side in sides))
             open_ = (side for side in sides if read_names(side) - numbers.keys())
-            factors = {factor for side in open_ for factor in _factors(side) if factor > 1}
+            factors = {factor for side in open_ for factor in _factors(side) if 1 < factor < _MOST}
             return values.union(*({v * factor, v // factor} for v in values for factor in factors))
         case ast.Call() if call_name(node).rpartition(".")[2] in _COMPARING:
             return set[float]().union(*(_values(argument, numbers) for argument in node.args))

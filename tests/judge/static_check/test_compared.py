@@ -176,3 +176,4 @@ def test_long_texts_are_read(text):
 
 def test_a_number_that_would_fill_the_memory_is_none():
     assert numbers("odd = rows >> 99999999999 or rows < 9**9**9") == set()
+    assert numbers(f"odd = rows * {10**400} < 7.0 or rows < {10**400} or rows < 1e999 / 3") == {7}
