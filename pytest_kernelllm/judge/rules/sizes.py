@@ -89,27 +89,35 @@ def beside_compared(supported: SupportedCase) -> list[dict[str, int]]:
     numbers = rng.sample(supported.compared, min(MOST_NUMBERS, len(supported.compared)))
     groups = []
     for number in numbers:
-        sizes = [*_with_one_size(supported, number), *_with_two_sizes(supported, numbers, number, rng)]
+        sizes = [
+            *_with_one_size(supported, numbers, number, rng),
+            *_with_two_sizes(supported, numbers, number, rng),
+        ]
         fitting = [each for each in sizes if _is_inside(supported, each)]
         groups.append(rng.sample(fitting, len(fitting)))
     in_turn = (sizes for turn in zip_longest(*groups) for sizes in turn if sizes is not None)
     return list({tuple(sizes.values()): sizes for sizes in in_turn}.values())
 
 
-def _with_one_size(supported: SupportedCase, number: int) -> Iterator[dict[str, int]]:
+def _with_one_size(
+    supported: SupportedCase, numbers: Sequence[int], number: int, rng: random.Random
+) -> Iterator[dict[str, int]]:
     """Yields sizes of which one dimension is chosen for a number, with the others at their low ends and at the main sizes.
 
     The dimension itself, or the product of neighbouring ones, as in ``x.numel()`` or the number of rows, is next to the number;
-    or the dimension is a multiple of it.
+    or the dimension is a multiple of it, at the end of its range or next to another number, or next to their product.
     """
     domain, ranges = supported.case.domain, supported.ranges
     low = {name: ranges[name][0] for name in supported.main}
+    second = rng.sample(numbers, min(3, len(numbers)))
+    multiples = [bound - bound % number + step for bound in second for step in (0, number)]
+    products = [number * factor + step for factor in second for step in (0, 1)]
     for others, name in product((low, supported.main), supported.main):
         for count, power in growth(domain, name, others):
-            root = math.floor((number / count) ** (1 / power))
+            root = number // count if power == 1 else round((number / count) ** (1 / power))
             yield from ({**others, name: size} for size in (root - 1, root, root + 1))
-        for most in (ranges[name][1], supported.main[name]):
-            yield {**others, name: most - most % number}
+        ends = (most - most % number for most in (ranges[name][1], supported.main[name]))
+        yield from ({**others, name: size} for size in (*ends, *multiples, *products))
 
 
 def _with_two_sizes(

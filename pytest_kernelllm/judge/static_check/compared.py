@@ -82,7 +82,7 @@ def compared_numbers(source: str) -> tuple[int, ...]:
         known = [node for node in body if read_names(node) <= given]
         own = _numbers_by_name(known, functions, numbers)
         found |= set[float]().union(*(_compared(node, own) for node in known))
-    return tuple(sorted({math.floor(number) for number in found if 1 <= number < _MOST}))
+    return tuple(sorted({math.floor(abs(number)) for number in found if 1 <= abs(number) < _MOST}))
 
 
 def _given(kernel: ast.FunctionDef) -> set[str]:
@@ -158,7 +158,8 @@ def _compared(node: ast.AST, numbers: Numbers) -> set[float]:
             values = set[float]().union(*(_values(side, numbers) for side in sides))
             open_ = (side for side in sides if read_names(side) - numbers.keys())
             factors = {factor for side in open_ for factor in _factors(side) if 1 < factor < _MOST}
-            return values.union(*({v * factor, v // factor} for v in values for factor in factors))
+            pairs = islice(product(values, factors), _MOST_VALUES**2)
+            return values.union(*({value * factor, value // factor} for value, factor in pairs))
         case ast.Call() if call_name(node).rpartition(".")[2] in _COMPARING:
             return set[float]().union(*(_values(argument, numbers) for argument in node.args))
         case ast.BinOp(op=ast.FloorDiv() | ast.Mod(), right=right):

@@ -138,6 +138,17 @@ def test_multiples_of_a_number_are_tried():
     assert {(1, 500), (8, 500), (1, 200), (8, 200)} <= beside(100)
 
 
+def test_multiples_next_to_another_number_and_products_are_tried():
+    assert {(8, 256), (8, 264), (1, 256), (1, 264)} & beside(8, 257)
+    assert {(8, 384), (1, 384)} <= beside(128, 3)
+
+
+@pytest.mark.parametrize(("number", "largest"), [(64, 5), (125, 6), (216, 7)])
+def test_the_root_of_a_cube_is_exact(number, largest):
+    case = Case("default", "float32", domain(("n", "n", "n"), {"n": (1, 64)}), {"n": 32})
+    assert {(largest - 1,), (largest,)} <= beside(number, case=case)
+
+
 def test_two_numbers_are_tried_together():
     found = set().union(*(beside(5, 300, seed=seed) for seed in range(10)))
     assert any(abs(batch - 5) <= 1 and abs(seq - 300) <= 1 for batch, seq in found)

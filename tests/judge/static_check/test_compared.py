@@ -111,6 +111,7 @@ def test_what_is_compared_outside_a_kernel_is_found(forward):
         "big = (x.numel() >> 3) < 375",
         "big = triton.cdiv(x.numel(), 1000) <= 3",
         "big = max([rows, 3000])",
+        "big = -rows > -3000",
         "import operator\nbig = operator.lt(rows, 3000)",
     ],
 )
@@ -157,7 +158,7 @@ def test_what_a_kernel_computes_is_not(kernel):
 
 
 def test_numbers_that_are_no_sizes_are_left_out():
-    assert numbers("odd = rows < 0 or rows > -5 or width > 2**40 or x.dtype == 'a'") == set()
+    assert numbers("odd = rows < 0 or rows > 0.5 or width > 2**40 or x.dtype == 'a'") == set()
 
 
 @pytest.mark.parametrize(
@@ -166,12 +167,13 @@ def test_numbers_that_are_no_sizes_are_left_out():
         "big = rows <= " + "+".join(["1"] * 900),
         "big = max(" + ", ".join(["rows"] * 3000) + ")",
         "\n".join(f"big = rows < {number}" for number in range(3000)),
+        f"big = f(rows, {[*range(2, 3000)]}) < " + " < ".join(map(str, range(2, 3000))),
     ],
-    ids=["a long sum", "many arguments", "many numbers"],
+    ids=["a long sum", "many arguments", "many numbers", "a long chain"],
 )
 @pytest.mark.timeout(20)
 def test_long_texts_are_read(text):
-    assert numbers(text) <= set(range(1, 3000 + 2))
+    assert len(numbers(text)) <= 12_000
 
 
 def test_a_number_that_would_fill_the_memory_is_none():

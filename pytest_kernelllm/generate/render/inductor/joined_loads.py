@@ -67,14 +67,18 @@ def _pairs(function: ast.FunctionDef) -> Iterator[tuple[_Load, _Load, str, str]]
             continue
         statements = function.body[first.place], function.body[second.place]
         alike = first.rest(statements[0]) == second.rest(statements[1])
-        defined = {a.arg for a in function.args.args} | {
-            name for statement in function.body[: first.place] for name in values.keys() & _targets(statement)
-        }
+        before = function.body[: first.place]
+        changing = stored_names(function) - values.keys()
+        defined = {a.arg for a in function.args.args} - changing
+        defined |= values.keys() & {name for statement in before for name in _targets(statement)}
+        shared = [condition for text, condition in second.conditions.items() if text in first.conditions]
         needed = _Needed(function, values, own[0], others[0])
         if (
             alike
             and needed.excludes()
-            and read_names(second.offset) <= defined
+            and all(read_names(each) <= defined for each in (second.offset, *shared))
+            and first.pointer in defined
+            and _is_only_accessed(function, first.pointer)
             and needed.ranges(first.offset) == needed.ranges(second.offset)
             and needed.only_where(first.name, holds=True)
             and needed.only_where(second.name, holds=False)
@@ -187,8 +191,10 @@ class _Needed:
             case ast.Call(args=[ast.Name(condition) as chosen, yes, no]) if call_name(
                 node
             ) == "tl.where" and condition in (self.condition, self.opposite):
-                unused = no if holds == (condition == self.condition) else yes
-                return self._covered(chosen, name, holds=holds) and self._covered(unused, name, holds=holds)
+                used, unused = (yes, no) if holds == (condition == self.condition) else (no, yes)
+                if name in read_names(chosen) | read_names(unused):
+                    return self._covered(unused, name, holds=holds) and chosen.id != name
+                return name not in read_names(used) or _is_arithmetic(used)
         return all(self._covered(child, name, holds=holds) for child in ast.iter_child_nodes(node))
 
     def _comparison(self, condition: str) -> ast.expr | None:
@@ -226,6 +232,17 @@ def _is_place(node: ast.AST) -> bool:
         case ast.Attribute(value=ast.Name("tl"), attr=name):
             return name in ("program_id", "arange")
     return False
+
+
+def _is_only_accessed(function: ast.FunctionDef, pointer: str) -> bool:
+    """Whether a pointer has no second name through which what it points to might be stored."""
+    calls = [node for node in ast.walk(function) if isinstance(node, ast.Call) and node.args]
+    accesses = [
+        call.args[0] for call in calls if call_name(call).startswith(("tl.load", "tl.store", "tl.atomic"))
+    ]
+    inside = {id(node) for access in accesses for node in ast.walk(access)}
+    names = (node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == pointer)
+    return all(id(name) in inside for name in names)
 
 
 def _is_arithmetic(value: ast.expr) -> bool:

@@ -27,6 +27,8 @@ def kernel(in_ptr0, in_ptr1, out_ptr0, xnumel):
     tl.store(out_ptr0 + xindex, tmp9, xmask)
 """
 
+INDEX = ("x0.to(tl.int64).to(tl.int64)", "tmp1")
+
 
 def changed(*replacements: tuple[str, str]) -> str:
     text = KERNEL
@@ -80,73 +82,62 @@ def test_what_is_computed_of_them_first_may_be_chosen_by_either_condition():
     assert text.count("tl.load") == 1
 
 
-@pytest.mark.parametrize(
-    "replacements",
-    [
-        [("tmp1 >= tmp2", "tmp1 > tmp2")],
-        [("tmp1 >= tmp2", "tmp1 < tmp2")],
-        [("tmp1 >= tmp2", "tmp1 >= 33")],
-        [("tmp1 = x0", "tmp1 = x1")],
-        [
-            ("tmp1 = x0.to(tl.int32)", "tmp1 = tl.load(in_ptr1 + x0)"),
-            ("x0.to(tl.int64).to(tl.int64)", "tmp1"),
-        ],
-    ],
-    ids=["not all", "the same", "another bound", "another index", "loaded"],
-)
+CONDITIONS = {
+    "not all": [("tmp1 >= tmp2", "tmp1 > tmp2")],
+    "the same": [("tmp1 >= tmp2", "tmp1 < tmp2")],
+    "another bound": [("tmp1 >= tmp2", "tmp1 >= 33")],
+    "another index": [("tmp1 = x0", "tmp1 = x1")],
+    "loaded": [INDEX, ("tmp1 = x0.to(tl.int32)", "tmp1 = tl.load(in_ptr1 + x0)")],
+    "perhaps NaN": [INDEX, ("tmp1 = x0.to(tl.int32)", "tmp1 = tl.sqrt(x0 - 9)")],
+    "a quotient": [INDEX, ("tmp1 = x0.to(tl.int32)", "tmp1 = x0 / 2")],
+    "rounded": [("tmp1 = x0.to(tl.int32)", "tmp1 = x0 * 0.5"), ("x0.to(tl.int64)", "tmp1.to(tl.int32)")],
+    "an index that changes": [("    tmp7 = ", "    x0 = x0 + 1\n    tmp7 = ")],
+    "a value that changes": [("    tmp7 = ", "    tmp1 = tmp1 + 1\n    tmp7 = ")],
+}
+
+
+@pytest.mark.parametrize("replacements", CONDITIONS.values(), ids=CONDITIONS)
 def test_conditions_that_do_not_exclude_each_other_stay(replacements):
     assert changed(*replacements).count("other=0.0") == 2
 
 
-@pytest.mark.parametrize(
-    "replacement",
-    [
-        ("tmp9, xmask)", "tmp9 + tmp4, xmask)"),
-        ("tmp9, xmask)", "tmp9 + tmp8, xmask)"),
-        ("tmp9, xmask)", "tl.sum(tmp5) + tmp9, xmask)"),
-        ("tmp5 = -tmp4", "tmp5 = tl.cumsum(tmp4, 0)"),
-        ("tmp9 = tl.where(tmp3, tmp6, tmp8)", "tmp9 = tl.where(tmp3, tmp8, tmp6)"),
-        ("tmp9 = tl.where(tmp3, tmp6, tmp8)", "tmp9 = tl.where(xmask, tmp6, tmp8)"),
-        ("tmp9 = tl.where(tmp3, tmp6, tmp8)", "tmp9 = tl.where(tmp7, tmp6, tmp8)"),
-        ("xindex, tmp9, xmask", "tmp8.to(tl.int32), tmp9, xmask"),
-    ],
-    ids=[
-        "the first",
-        "the second",
-        "summed",
-        "running",
-        "exchanged",
-        "another condition",
-        "the opposite",
-        "an address",
-    ],
-)
+CHOSEN = "tmp9 = tl.where(tmp3, tmp6, tmp8)"
+READ = {
+    "the first": ("tmp9, xmask)", "tmp9 + tmp4, xmask)"),
+    "the second": ("tmp9, xmask)", "tmp9 + tmp8, xmask)"),
+    "summed": ("tmp9, xmask)", "tl.sum(tmp5) + tmp9, xmask)"),
+    "running": ("tmp5 = -tmp4", "tmp5 = tl.cumsum(tmp4, 0)"),
+    "exchanged": (CHOSEN, "tmp9 = tl.where(tmp3, tmp8, tmp6)"),
+    "another condition": (CHOSEN, "tmp9 = tl.where(xmask, tmp6, tmp8)"),
+    "the opposite": (CHOSEN, "tmp9 = tl.where(tmp7, tmp6, tmp8)"),
+    "a sum": (CHOSEN, "tmp9 = tl.where(tmp3, tl.sum(tmp4, 0), tmp8)"),
+    "the largest": (CHOSEN, "tmp9 = tl.where(tmp3, tmp6, tmp8 / tl.max(tmp8, 0))"),
+    "another shape": (CHOSEN, "tmp9 = tl.where(tmp3, tmp5[:, None], tmp8)"),
+    "a load": (CHOSEN, "tmp9 = tl.where(tmp3, tl.load(in_ptr1 + tmp4), tmp8)"),
+    "an address": ("xindex, tmp9, xmask", "tmp8.to(tl.int32), tmp9, xmask"),
+}
+
+
+@pytest.mark.parametrize("replacement", READ.values(), ids=READ)
 def test_what_is_read_elsewhere_is_loaded_by_itself(replacement):
     assert changed(replacement).count("other=0.0") == 2
 
 
-@pytest.mark.parametrize(
-    "replacement",
-    [
-        ("in_ptr0 + (64 *", "in_ptr1 + (64 *"),
-        ("(-32 + x0)), tmp7 & xmask", "(-32 + x0)), tmp7"),
-        ("tmp7 & xmask, other=0.0", "tmp7 & xmask, other=0.0, eviction_policy='evict_last'"),
-        ("(-32 + x0)", "x2"),
-        ("tl.store(out_ptr0", "tl.store(in_ptr0"),
-        ("in_ptr0 + (64 * x1 + (-32 + x0))", "in_ptr0 + 64 * x3"),
-        ("    tl.store", "    for _ in range(2):\n        tmp9 += 1\n    tl.store"),
-        ("    tmp9 = ", "    tmp8 = tmp8 + tmp9\n    tmp9 = "),
-    ],
-    ids=[
-        *(
-            "another tensor",
-            "another mask",
-            "another policy",
-            "an index that comes later",
-            "written in place",
-        ),
-        *("another shape", "a loop", "a circle"),
-    ],
-)
+OTHERS = {
+    "another tensor": ("in_ptr0 + (64 *", "in_ptr1 + (64 *"),
+    "another mask": ("(-32 + x0)), tmp7 & xmask", "(-32 + x0)), tmp7"),
+    "another policy": ("tmp7 & xmask, other=0.0", "tmp7 & xmask, other=0.0, eviction_policy='evict_last'"),
+    "an index that comes later": ("(-32 + x0)", "x2"),
+    "another shape": ("in_ptr0 + (64 * x1 + (-32 + x0))", "in_ptr0 + 64 * x3"),
+    "written in place": ("tl.store(out_ptr0", "tl.store(in_ptr0"),
+    "two names": ("    tmp7 = ", "    q = in_ptr0\n    tl.store(q + xindex, tmp6, xmask)\n    tmp7 = "),
+    "a mask that changes": ("    tmp7 = ", "    xmask = xmask & (x1 < 5)\n    tmp7 = "),
+    "a pointer that changes": ("    tmp7 = ", "    in_ptr0 = in_ptr1\n    tmp7 = "),
+    "a loop": ("    tl.store", "    for _ in range(2):\n        tmp9 += 1\n    tl.store"),
+    "a circle": ("    tmp9 = ", "    tmp8 = tmp8 + tmp9\n    tmp9 = "),
+}
+
+
+@pytest.mark.parametrize("replacement", OTHERS.values(), ids=OTHERS)
 def test_loads_that_differ_in_more_stay_two(replacement):
     assert changed(replacement).count("other=0.0") == 2
