@@ -93,11 +93,7 @@ _INTEGER_OPERATIONS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Mult: operator.mul,
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
-    ast.LShift: operator.lshift,
-    ast.Pow: operator.pow,
 }
-_LARGEST_EXPONENT = 64
-"""Of shifts and powers, so that a short text makes no number that fills the memory."""
 
 
 def constant_int(node: ast.expr) -> int | None:
@@ -110,10 +106,6 @@ def constant_int(node: ast.expr) -> int | None:
     if isinstance(node, ast.BinOp) and type(node.op) in _INTEGER_OPERATIONS:
         left, right = constant_int(node.left), constant_int(node.right)
         if left is None or right is None or (right == 0 and isinstance(node.op, ast.FloorDiv | ast.Mod)):
-            return None
-        if isinstance(node.op, ast.LShift | ast.Pow) and not (
-            0 <= right <= _LARGEST_EXPONENT and abs(left) < 1 << _LARGEST_EXPONENT
-        ):
             return None
         return _INTEGER_OPERATIONS[type(node.op)](left, right)
     return None

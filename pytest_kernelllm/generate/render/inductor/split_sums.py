@@ -120,11 +120,16 @@ def _resolved(node: ast.expr, values: Values) -> str:
 
     It need not end otherwise: a value that is used twice at each step doubles, and a text may define names in circles.
     """
+    return ast.dump(_WithoutCasts().visit(copy.deepcopy(in_terms_of_others(node, values))))
+
+
+def in_terms_of_others(node: ast.expr, values: Values) -> ast.expr:
+    """Returns an expression in which names are replaced by their values, until it has more than ``MOST_NODES`` nodes."""
     for _ in values:
         if not read_names(node) & values.keys() or sum(1 for _ in ast.walk(node)) > MOST_NODES:
             break
         node = Substitute(values).apply(node)
-    return ast.dump(_WithoutCasts().visit(copy.deepcopy(node)))
+    return node
 
 
 def _conditions(mask: ast.expr, values: Values) -> Iterator[ast.expr]:
