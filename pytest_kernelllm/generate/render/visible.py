@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from pytest_kernelllm.core.parts import Parts
 from pytest_kernelllm.core.records import Domain, Scalar, TensorSpec
 from pytest_kernelllm.generate.render.errors import RenderError
+
+if TYPE_CHECKING:  # it imports torch, and a search does without
+    from pytest_kernelllm.core.parts import Parts
 
 
 def visible(domain: Domain, parts: Parts) -> dict[str, TensorSpec | Scalar]:

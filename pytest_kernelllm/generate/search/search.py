@@ -9,6 +9,7 @@ from itertools import zip_longest
 
 from pytest_kernelllm.core.measured import Measured
 from pytest_kernelllm.core.records import Case
+from pytest_kernelllm.generate.render.inductor.dispatch import Region
 from pytest_kernelllm.generate.render.inductor.sections import Section
 from pytest_kernelllm.generate.search.case_search import CaseSearch, key
 
@@ -90,8 +91,6 @@ def search(
 
 def _told_apart_by(case: Case) -> str:
     """Returns what is the same for cases that ``forward`` cannot tell apart."""
-    from pytest_kernelllm.generate.render.inductor.dispatch import Region  # imports torch
-
     large = Region(case.domain.inputs, case.sizes, case.domain.dims).elements()
     return repr((case.domain, large or case.sizes))
 

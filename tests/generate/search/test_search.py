@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
+from without_torch import run_without_torch
 
 from pytest_kernelllm.core.measured import CaseTime, Measured
 from pytest_kernelllm.core.records import Case, Domain, TensorSpec
@@ -59,6 +60,28 @@ class Bench:
 
     def search(self, *starts: Program, seconds: float = 1e9, side_by_side: int = 4) -> Found:
         return search(starts, self, seconds=seconds, side_by_side=side_by_side)
+
+
+def test_pytests_own_process_searches_without_torch() -> None:
+    done = run_without_torch(
+        """
+from pytest_kernelllm.core.measured import CaseTime, Measured
+from pytest_kernelllm.core.records import Case, Domain, TensorSpec
+from pytest_kernelllm.generate.render.inductor.sections import Section, read, write
+from pytest_kernelllm.generate.search.search import search
+import pytest_kernelllm.session.search
+
+def measured(programs):
+    return [Measured((CaseTime("default", program[0].launches["one"]["XBLOCK"], 1.0),), seconds=1.0) for program in programs]
+
+inputs = {"x": TensorSpec("float32", ("rows", 8))}
+case = Case("default", None, Domain(inputs, {}, {"rows": (1, 64)}), {"rows": 16})
+start = Section(case, ("x",), None, launches={"one": {"XBLOCK": 32, "num_warps": 8}}, source="plain")
+found = search([tuple(read(write((start,))))], measured, seconds=10, side_by_side=4)
+print(found.program[0].launches)
+"""
+    )
+    assert "XBLOCK" in done.stdout, done.stderr
 
 
 def test_cases_that_nothing_tells_apart_have_one_program() -> None:
