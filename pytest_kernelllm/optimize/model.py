@@ -19,7 +19,13 @@ from pytest_kernelllm.optimize.graphs import graphing
 from pytest_kernelllm.optimize.kernel_index import KernelIndex, NoKernel
 from pytest_kernelllm.optimize.measured import gains
 from pytest_kernelllm.optimize.report import ModuleReport, OptimizeReport
-from pytest_kernelllm.optimize.whole import gain_of_graphs, gains_in_compiled_model, gains_in_model
+from pytest_kernelllm.optimize.whole import (
+    CLEARLY,
+    gain_of_graphs,
+    gains_in_compiled_model,
+    gains_in_model,
+    pays,
+)
 from pytest_kernelllm.store import Store
 
 _GRAPHS = "triton.cudagraphs"
@@ -89,11 +95,12 @@ def optimize_model(
             graphs = cuda_graphs or (on_gpu and inductor is not None and inductor.get(_GRAPHS, False))
             measured = gains(replacement.swaps, example, compiled=inductor, graphs=graphs)
             whole: dict[str, Ratio | str] = {}
+            least = 1.0 if inductor is None else CLEARLY
             if on_gpu and inductor is not None and not cuda_graphs:
                 whole = gains_in_compiled_model(replacement.swaps, measured, model, example, inductor)
             elif on_gpu and not cuda_graphs:
                 whole = gains_in_model(replacement.swaps, measured, model, example)
-            modules = tuple(replacement.keep_if_faster(module, measured, whole) for module in modules)
+            modules = tuple(replacement.keep_if_faster(each, measured, whole, least) for each in modules)
         gain = None
         if cuda_graphs:
             graphed = swap("", model, graphing(model))
@@ -179,16 +186,20 @@ class Replacement:
         return ModuleReport(path, cls.__qualname__, kernel.dotted, gain=record.verdict.speedup, gpu=gpu)
 
     def keep_if_faster(
-        self, report: ModuleReport, measured: Mapping[str, Ratio | str], whole: Mapping[str, Ratio | str]
+        self,
+        report: ModuleReport,
+        measured: Mapping[str, Ratio | str],
+        whole: Mapping[str, Ratio | str],
+        least: float,
     ) -> ModuleReport:
         """Undoes the swap of a module whose kernel does not run at its calls or is not surely faster, and reports on it.
 
-        ``whole`` has how many times as fast the example as a whole is, where that decides.
+        ``whole`` has how many times as fast the example as a whole is, where that decides: it must be ``least`` or more.
         """
         gain = whole.get(report.path) or measured.get(report.path)
         if not report.kernel or gain is None:
             return report
-        if isinstance(gain, Ratio) and gain.low > 1.0:
+        if pays(gain, least if report.path in whole else 1.0):
             return replace(report, gain=gain, whole=report.path in whole)
         [slow] = [swap for swap in self.swaps if swap.path == report.path]
         slow.undo()

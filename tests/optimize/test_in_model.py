@@ -1,6 +1,7 @@
 """Where a call alone does not tell whether a kernel pays, the example as a whole decides."""
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,8 +12,12 @@ from kernelllm_runtime.adopted import DISPATCHER
 from kernelllm_runtime.instance import own_class, swap
 from pytest_kernelllm.core.records import Ratio
 from pytest_kernelllm.optimize import whole
+from pytest_kernelllm.optimize.kernel_index import KernelIndex
 from pytest_kernelllm.optimize.measured import restored
+from pytest_kernelllm.optimize.model import Replacement
+from pytest_kernelllm.optimize.report import ModuleReport
 from pytest_kernelllm.optimize.whole import gains_in_compiled_model, gains_in_model
+from pytest_kernelllm.store import Store
 
 SLOWER, FASTER = Ratio(0.9, 0.8, 1.0), Ratio(2.0, 1.9, 2.1)
 
@@ -162,6 +167,31 @@ def test_what_does_not_beat_its_compiled_module_is_not_tried_in_the_model(compil
     assert in_compiled(model, [done], {"block": "torch.compile sees the original"}) == {}
 
 
+def test_a_compiled_example_must_be_faster_by_more_than_processes_differ(monkeypatch):
+    by_little = Ratio(1.015, 1.01, 1.02)
+
+    def gain(group, example):
+        for each in group:
+            each.undo()
+        return by_little
+
+    monkeypatch.setattr(whole, "_gain", gain)
+    model, done = replaced(Sums(), Sums.forward)
+    assert in_compiled(model, [done], {"block": FASTER}) == {"block": by_little}
+    assert type(model.block) is Sums
+    replacement = Replacement(KernelIndex(Store(Path("none")), None))
+    replacement.swaps = [done]
+    report = replacement.keep_if_faster(
+        ModuleReport("block", "Sums", "kernel"), {}, {"block": by_little}, whole.CLEARLY
+    )
+    assert report.reason == "its kernel is not faster in the example as a whole: 1.01x [1.01, 1.02]"
+    assert not replacement.swaps
+
+    model, done = replaced(Sums(), Sums.forward)
+    assert gains_in_model([done], {"block": SLOWER}, model, lambda: None) == {"block": by_little}
+    assert type(model.block) is done.after
+
+
 def test_an_example_that_fails_leaves_the_model_uncompiled():
     model, done = replaced(Sums(), Sums.forward)
     with pytest.raises(ZeroDivisionError):
@@ -184,8 +214,23 @@ def test_what_the_first_call_compiles_costs_no_rounds(monkeypatch):
 
     monkeypatch.setattr(whole.time, "perf_counter", lambda: next(clock) + len(calls) * 1e-3)
     gains_in_model([done], {"block": SLOWER}, model, example)
-    assert calls[:4] == [Quick, done.after] * 2
-    assert len(calls) == 4 + 2 * whole.ROUNDS
+    assert calls[:8] == [Quick, Quick, done.after, done.after] * 2
+    assert len(calls) == 8 + 4 * whole.ROUNDS
+
+
+def test_the_first_call_after_a_replacement_is_not_timed(monkeypatch):
+    model, done = replaced(Quick(), lambda self, x: x)
+    last, now = [None], [0.0]
+
+    def example():
+        kind = type(model.block)
+        now[0] += (
+            5.0 if kind is not last[0] and kind is Quick else 1.0
+        )  # as if only the original were compiled anew
+        last[0] = kind
+
+    monkeypatch.setattr(whole.time, "perf_counter", lambda: now[0])
+    assert gains_in_model([done], {"block": SLOWER}, model, example)["block"] == Ratio(1.0, 1.0, 1.0)
 
 
 class Keeping(nn.Module):
