@@ -199,7 +199,13 @@ class CaseTracer:
 def _program(variant: Variant) -> str:
     """Names what Inductor writes for a variant; those that differ in their blocks only share it."""
     return repr(
-        (sorted(variant.config.items()), variant.depthwise, variant.longest_row, variant.only == FEW_ROWS)
+        (
+            sorted(variant.config.items()),
+            variant.depthwise,
+            variant.longest_row,
+            variant.parts,
+            variant.only == FEW_ROWS,
+        )
     )
 
 

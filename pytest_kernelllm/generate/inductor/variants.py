@@ -36,6 +36,8 @@ class Variant:
     """What is replaced in Inductor's code, and by what."""
     longest_row: int = 0
     """Rows of up to so many elements are read once and kept in registers, also where Inductor would loop over them."""
+    parts: int = 1
+    """How many times as many parts as Inductor's a split sum has, see ``lowering``."""
     whole_groups: bool = False
     """Whether a group norm applies its weight and bias to each element, see ``inductor.library``."""
     depthwise: bool = False
@@ -49,6 +51,8 @@ class Variant:
 KEPT = "eviction_policy='evict_last'"
 """Of a load, in Inductor's code: what it reads stays in L2 for longer than other things. Inductor keeps what is not coalesced,
 and where sizes are free it takes the parts of a split sum over several dimensions for that, of which each element is read once."""
+
+_NOT_KEPT = {KEPT: KEPT.replace("last", "first")}
 
 TEMPLATE = "kernelllm_template"
 """Names, among the options of a variant, which configuration of each template is taken; no option of Inductor's."""
@@ -153,7 +157,8 @@ VARIANTS = (
         )
         for choice, number in enumerate(("third", "fourth"), 2)
     ),
-    Variant("nothing kept in L2", needs=KEPT, replaces={KEPT: KEPT.replace("last", "first")}),
+    Variant("nothing kept in L2", needs=KEPT, replaces=_NOT_KEPT),
+    Variant("sums in more parts, nothing kept in L2", parts=8, replaces=_NOT_KEPT),
     Variant("looped reductions, not split", {"triton.persistent_reductions": False, **_WHOLE}),
 )
 """The most promising variants come first; those that do not change a target's code are left out."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 from fusing import live
@@ -71,3 +73,32 @@ def test_a_variant_keeps_nothing_in_l2_where_the_usual_one_does(name: str, kept:
     assert (KEPT in written["Inductor's fusion, its usual block sizes"]) is kept
     assert ("nothing kept in L2" in written) is kept
     assert KEPT not in written.get("nothing kept in L2", "")
+
+
+class Mean(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.relu().mean()
+
+
+class RowMeans(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.relu().mean(-1)
+
+
+def test_a_sum_over_everything_is_split_into_more_parts_in_one_variant() -> None:
+    [variant] = [each for each in VARIANTS if each.parts > 1]
+
+    def parts(module: nn.Module, variant: Variant, *sizes: int) -> int:
+        """Elements of the scratch between both kernels; 0 if there is but one kernel."""
+        with FakeTensorMode():
+            fake = torch.empty(*sizes)
+        found = re.search(
+            r"empty_strided_cuda\(\((?:1, )*(\d+)[,)]",
+            lower(export(module, ["x"], (fake,), {}), GPU, variant).source,
+        )
+        return int(found[1]) if found else 0
+
+    assert parts(Mean(), Variant("usual"), 4096, 4096) == 512
+    assert parts(Mean(), variant, 4096, 4096) == 4096
+    assert parts(Mean(), variant, 65536, 65536) == parts(Mean(), Variant("usual"), 65536, 65536) >= 8192
+    assert parts(RowMeans(), variant, 4096, 4096) == 4096, "its own output: rows are not split"
