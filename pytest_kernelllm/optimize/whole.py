@@ -11,6 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 import torch
@@ -26,9 +27,24 @@ ROUNDS = 15
 FEWEST = 5
 """…and fewer, but no less than these, where they take more than ``MOST_S``."""
 MOST_S = 5.0
-CLEARLY = 1.02
-"""How many times as fast a compiled example must surely be. Each call compares all that the kernels' domains name, and how long
-that and the rest of Python's part take differs from process to process by more than the rounds of one show."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """How the example is timed after a replacement, and how fast it must be."""
+
+    least: float
+    """How many times as fast it must surely be with a kernel."""
+    untimed: int
+    """Calls of it that are not timed…"""
+    timed: int
+    """…and those after them that are."""
+
+
+AS_IT_IS = Trial(least=1.0, untimed=0, timed=1)
+COMPILED = Trial(least=1.02, untimed=1, timed=2)
+"""In the first call Dynamo looks for its code; two are timed for examples that take turns. Each compares all that the kernels'
+domains name, and how long that takes differs from process to process by more than the rounds of one show."""
 
 
 def gains_in_model(
@@ -48,7 +64,7 @@ def gains_in_model(
     undecided = [
         each for each in swaps if isinstance(gain := alone.get(each.path), Ratio) and not gain.low > 1.0
     ]
-    return _one_after_the_other(undecided, model, example, 1.0)
+    return _one_after_the_other(undecided, model, example, AS_IT_IS)
 
 
 def gains_in_compiled_model(
@@ -60,7 +76,7 @@ def gains_in_compiled_model(
 ) -> dict[str, Ratio | str]:
     """Returns how many times as fast the compiled example is with the kernels that beat their compiled modules, by path.
 
-    All of them together, if that is ``CLEARLY`` faster; otherwise, and where one of them fails, as ``gains_in_model`` does.
+    All of them together, if that is as fast as ``COMPILED`` asks; otherwise, and where one of them fails, as ``gains_in_model`` does.
 
     Args:
         swaps: the replaced modules.
@@ -73,12 +89,12 @@ def gains_in_compiled_model(
     if not paying:
         return {}
     with _compiled(model, options):
-        together = _tried(paying, model, example, CLEARLY)
+        together = _tried(paying, model, example, COMPILED)
         if len({each.after for each in paying}) == 1 or all(
-            pays(gain, CLEARLY) for gain in together.values()
+            pays(gain, COMPILED.least) for gain in together.values()
         ):
             return together
-        return _one_after_the_other(paying, model, example, CLEARLY)
+        return _one_after_the_other(paying, model, example, COMPILED)
 
 
 @contextmanager
@@ -93,7 +109,7 @@ def _compiled(model: nn.Module, options: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _one_after_the_other(
-    swaps: Sequence[Swap], model: nn.Module, example: Callable[[], object], least: float
+    swaps: Sequence[Swap], model: nn.Module, example: Callable[[], object], trial: Trial
 ) -> dict[str, Ratio | str]:
     groups: defaultdict[type[nn.Module], list[Swap]] = defaultdict(list)
     for each in swaps:
@@ -101,18 +117,18 @@ def _one_after_the_other(
         each.undo()
     found: dict[str, Ratio | str] = {}
     for group in groups.values():
-        found |= _tried(group, model, example, least)
+        found |= _tried(group, model, example, trial)
     return found
 
 
 def _tried(
-    group: Sequence[Swap], model: nn.Module, example: Callable[[], object], least: float
+    group: Sequence[Swap], model: nn.Module, example: Callable[[], object], trial: Trial
 ) -> dict[str, Ratio | str]:
     """Times the example with a group and without it, and leaves its modules replaced if all that pays."""
     with torch.no_grad(), restored(model):
-        gain = _gain(group, example)
+        gain = _gain(group, example, trial)
     found = {each.path: _failed(each) or gain for each in group}
-    if all(pays(gain, least) for gain in found.values()):
+    if all(pays(gain, trial.least) for gain in found.values()):
         _replace(group)
     return found
 
@@ -134,19 +150,21 @@ def gain_of_graphs(graphed: Swap, example: Callable[[], object]) -> Ratio:
     cannot look at values then.
     """
     with torch.no_grad(), restored(graphed.module):
-        gain = _gain([graphed], example)
+        gain = _gain([graphed], example, AS_IT_IS)
     _replace([graphed])
     return gain
 
 
-def _gain(group: Sequence[Swap], example: Callable[[], object]) -> Ratio:
+def _gain(group: Sequence[Swap], example: Callable[[], object], trial: Trial) -> Ratio:
     def seconds(kernels: bool) -> float:
         if kernels:
             _replace(group)
-        example()  # what runs again finds its compiled code, and its specialised bytecode, sooner than what has just changed
+        for _ in range(trial.untimed):
+            example()
         synchronize()
         start = time.perf_counter()
-        example()
+        for _ in range(trial.timed):
+            example()
         synchronize()
         took = time.perf_counter() - start
         for each in group:
@@ -156,7 +174,8 @@ def _gain(group: Sequence[Swap], example: Callable[[], object]) -> Ratio:
     for kernels in (False, True):  # compiles, and warms up
         seconds(kernels)
     longest = max(seconds(kernels) for kernels in (False, True))
-    rounds = max(FEWEST, min(ROUNDS, int(MOST_S / (4 * longest))))
+    longest *= (trial.untimed + trial.timed) / trial.timed
+    rounds = max(FEWEST, min(ROUNDS, int(MOST_S / (2 * longest))))
     ratios = []
     for number in range(rounds):
         order = (False, True) if number % 2 else (True, False)
