@@ -195,7 +195,7 @@ class Replacement:
     ) -> ModuleReport:
         """Undoes the swap of a module whose kernel does not run at its calls or is not surely faster, and reports on it.
 
-        ``whole`` has how many times as fast the example as a whole is, where that decides: it must be ``least`` or more.
+        ``whole`` has how many times as fast the example as a whole is, where that decides: it must surely be more than ``least`` times.
         """
         gain = whole.get(report.path) or measured.get(report.path)
         if not report.kernel or gain is None:
