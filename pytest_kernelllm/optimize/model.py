@@ -200,18 +200,18 @@ class Replacement:
         gain = whole.get(report.path) or measured.get(report.path)
         if not report.kernel or gain is None:
             return report
-        if pays(gain, least if report.path in whole else 1.0):
+        where = "in the example as a whole" if report.path in whole else "at this call"
+        least = least if report.path in whole else 1.0
+        if pays(gain, least):
             return replace(report, gain=gain, whole=report.path in whole)
         [slow] = [swap for swap in self.swaps if swap.path == report.path]
         slow.undo()
         self.swaps.remove(slow)
         if isinstance(gain, Ratio):
-            faster = "faster at this call"
-            if report.path in whole:
-                faster = (
-                    "faster" if least == 1.0 else f"{least:.2f} times as fast"
-                ) + " in the example as a whole"
-            reason = f"its kernel is not {faster}: {gain.value:.2f}x [{gain.low:.2f}, {gain.high:.2f}]"
+            faster = "faster" if least == 1.0 else f"{least:.2f} times as fast"
+            reason = (
+                f"its kernel is not {faster} {where}: {gain.value:.2f}x [{gain.low:.2f}, {gain.high:.2f}]"
+            )
         else:
             reason = f"its kernel would not run at this call: {gain}"
         return ModuleReport(report.path, report.cls, reason=reason)
