@@ -154,7 +154,7 @@ class Timer:
         For a target with ``backward=True`` both passes are timed.
 
         Raises:
-            Decision: it fails, or its clock disagrees with the judge's.
+            Decision: it fails.
             OriginalError: the original fails.
             WorkerDied: the worker process ended.
             torch.cuda.OutOfMemoryError: the judge ran out of memory.
@@ -178,7 +178,7 @@ class Timer:
         with self._alone(durations):
             flush_us = self._clock.flush_us()
             runner = CandidateRunner(judging, uploaded, [prepared], lambda *call: None, flush_us, backwards)
-            return measure_alone(runner, self._measured_roofline(), self._clock, calls)
+            return measure_alone(runner, self._measured_roofline(), calls)
 
     @contextlib.contextmanager
     def _alone(self, durations: Durations) -> Iterator[None]:
