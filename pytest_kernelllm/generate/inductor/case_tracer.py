@@ -27,6 +27,7 @@ from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, expor
 from pytest_kernelllm.generate.inductor.variants import (
     BLOCKS,
     FEW_ROWS,
+    FLOAT32_CONVOLUTIONS,
     FLOAT32_PRODUCTS,
     GROUP_NORM,
     LARGE_PRODUCTS,
@@ -80,8 +81,11 @@ class CaseTracer:
             return self.gpu.tf32 > _TF32_PAYS and most > (_LARGE if what == LARGE_PRODUCTS else 0)
         if what == FEW_ROWS:
             return has_products(graph, self.gpu)
-        if what == "convolution":
-            return bool(graph.find_nodes(op="call_function", target=torch.ops.aten.convolution.default))
+        if what in ("convolution", FLOAT32_CONVOLUTIONS):
+            found = graph.find_nodes(op="call_function", target=torch.ops.aten.convolution.default)
+            if what == "convolution":
+                return bool(found)
+            return self.gpu.tf32 > _TF32_PAYS and any(n.meta["val"].dtype == torch.float32 for n in found)
         return not what or any(map(is_depthwise, graph.nodes))
 
     def section(self, variant: Variant) -> Section:

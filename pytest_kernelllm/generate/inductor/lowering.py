@@ -20,13 +20,14 @@ import torch
 import torch._inductor.config as inductor_config
 from torch._inductor.graph import GraphLowering
 
+from pytest_kernelllm.generate.inductor.convolutions import only_configuration
 from pytest_kernelllm.generate.inductor.device import Gpu
 from pytest_kernelllm.generate.inductor.few_rows import with_products
 from pytest_kernelllm.generate.inductor.heuristics import configurations
 from pytest_kernelllm.generate.inductor.on_gpu import convolution_format, moved
 from pytest_kernelllm.generate.inductor.templates import chosen_templates, for_templates
 from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, first_line
-from pytest_kernelllm.generate.inductor.variants import FEW_ROWS, Variant
+from pytest_kernelllm.generate.inductor.variants import CONVOLUTION_BLOCKS, FEW_ROWS, Variant
 from pytest_kernelllm.generate.inductor.windows import as_sums
 
 
@@ -178,6 +179,7 @@ def _as_on(gpu: Gpu, taken: list[Lowered], variant: Variant) -> Iterator[None]:
         (scheduler, "has_triton", lambda: True),
         (InductorChoices, "should_use_persistent_reduction", staticmethod(_in_one_pass(variant.longest_row))),
         (InductorChoices, "reduction_split_factor", staticmethod(_in_parts(variant.parts))),
+        *_convolutions(variant),
         (torch._C, "_conv_determine_backend_memory_format", convolution_format),
         # Not through set_active and reset_active: the latter looks for a real driver.
         (triton.runtime.driver, "_active", _Driver(gpu)),
@@ -237,6 +239,14 @@ def _in_parts(times: int) -> Callable[..., int]:
         return max(parts, min(times * parts, _LONGEST_SUM)) if inner_reduction and parts > 1 else parts
 
     return decide
+
+
+def _convolutions(variant: Variant) -> list[tuple[Any, str, Any]]:
+    """Returns the replacement that gives the templates for convolutions a variant's blocks, if it names some."""
+    from torch._inductor.choices import InductorChoices
+
+    blocks = variant.config.get(CONVOLUTION_BLOCKS)
+    return [(InductorChoices, "get_conv_configs", only_configuration(blocks))] if blocks else []
 
 
 class _Driver:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 
+from pytest_kernelllm.generate.inductor.convolutions import in_one_dimension
 from pytest_kernelllm.generate.inductor.variants import IN_PARTS
 
 _FULL = "ALLOW_TF32 : tl.constexpr = False"
@@ -45,6 +46,8 @@ def _in_parts(kernel: str) -> str:
     in any order. Where neither the other way round is possible, the parts are bfloat16, for which the order does not matter; also
     where a kernel adds up two products.
     """
+    if "stride_wc_in = " in kernel:
+        return _convolution(kernel)
     fits = [name for name in ("bk", "ak") if f"stride_{name} = 1\n" in kernel]
     if not fits or kernel.count("tl.dot(") != 1:
         return _with_precision(kernel, "bf16x6")
@@ -54,6 +57,13 @@ def _in_parts(kernel: str) -> str:
         kernel = kernel.replace(_DOT, _DOT.replace("a, b", "tl.trans(b), tl.trans(a)"))
         kernel = kernel.replace("mask = (idx_m < M)", "acc = tl.trans(acc)\n    mask = (idx_m < M)")
     return _with_precision(kernel, "tf32x3")
+
+
+def _convolution(kernel: str) -> str:
+    """Rewrites a convolution's template. TF32 needs weights whose summed dimension is innermost, see ``convolutions``."""
+    rewritten = in_one_dimension(kernel)
+    innermost = rewritten != kernel or "stride_wc_in = 1\n" in kernel
+    return _with_precision(rewritten, "tf32x3" if innermost else "bf16x6")
 
 
 def _with_precision(kernel: str, precision: str) -> str:

@@ -115,8 +115,8 @@ def for_templates(graph: torch.fx.GraphModule, gpu: Gpu, config: Mapping[str, An
     - One-dimensional convolutions get a second dimension of size 1.
     - Transposed convolutions without stride become convolutions with the turned weight.
 
-    Convolutions with dilation, and transposed ones with a stride, stay library calls. With ``BLOCKS`` among the options of the
-    variant, all convolutions do.
+    Convolutions with dilation, and transposed ones with a stride, stay library calls. If the variant has no templates for
+    convolutions, all of them do.
     """
     aten = torch.ops.aten
     rewrites: list[tuple[Any, Callable[[_Writer, Node], Node | None]]] = [
@@ -126,7 +126,7 @@ def for_templates(graph: torch.fx.GraphModule, gpu: Gpu, config: Mapping[str, An
         rewrites += [
             (each, _in_order) for each in (aten.bmm.default, aten.addmm.default, aten.baddbmm.default)
         ]
-    else:
+    if "TRITON" in config["max_autotune_conv_backends"]:
         rewrites.append((aten.convolution.default, _convolution))
     for operation, rewrite in rewrites:
         for node in graph.graph.find_nodes(op="call_function", target=operation):

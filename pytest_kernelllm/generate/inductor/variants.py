@@ -25,11 +25,12 @@ class Variant:
         "gradients",
         "float32 products",
         "large float32 products",
+        "float32 convolutions",
         "products of few rows",
         "group norm",
     ] = ""
-    """What a module must compute, or else the variant is left out. Float32 products are written in parts, see
-    ``inductor.products``, and those of few rows as one kernel, see ``inductor.few_rows``."""
+    """What a module must compute, or else the variant is left out. Float32 products and convolutions are written in parts, see
+    ``inductor.products``, and products of few rows as one kernel, see ``inductor.few_rows``."""
     needs: str = ""
     """What Inductor's code must have, or else the variant is left out."""
     replaces: Mapping[str, str] = field(default_factory=dict)
@@ -61,6 +62,9 @@ BLOCKS = "kernelllm_blocks"
 """Names the blocks, as (rows, columns, length), of the templates for float32 products, which alone become kernels. They and how
 they are launched were the fastest on an H200 for 4,096 × 4,096 × 4,096, and for few rows."""
 
+CONVOLUTION_BLOCKS = "kernelllm_convolution_blocks"
+"""Names the blocks of the templates for convolutions, as (positions, channels, length), and their stages."""
+
 IN_PARTS = "PRECISION : tl.constexpr"
 """In the code of a template whose float32 products are computed in parts, see ``inductor.products``."""
 
@@ -87,10 +91,18 @@ _WHOLE = {"split_reductions": False}
 _AS_THEY_LIE = {"layout_optimization": False}
 """Keeps Inductor from copying tensors to the layout that cuDNN prefers, and back."""
 
+_FLOAT32_CONVOLUTIONS = {
+    **_FLOAT32_PRODUCTS,
+    **_AS_THEY_LIE,
+    "max_autotune_conv_backends": "ATEN,TRITON",
+    BLOCKS: (128, 128, 64),
+}
+
 WITHOUT_COPIES = Variant("convolutions without copies", _AS_THEY_LIE, only="convolution")
 
 FLOAT32_PRODUCTS: Literal["float32 products"] = "float32 products"
 LARGE_PRODUCTS: Literal["large float32 products"] = "large float32 products"
+FLOAT32_CONVOLUTIONS: Literal["float32 convolutions"] = "float32 convolutions"
 FEW_ROWS: Literal["products of few rows"] = "products of few rows"
 GROUP_NORM: Literal["group norm"] = "group norm"
 
@@ -156,6 +168,20 @@ VARIANTS = (
             depthwise=True,
         )
         for choice, number in enumerate(("third", "fourth"), 2)
+    ),
+    *(
+        Variant(
+            f"float32 convolutions on tensor cores{which}",
+            {**_FLOAT32_CONVOLUTIONS, CONVOLUTION_BLOCKS: blocks},
+            only=FLOAT32_CONVOLUTIONS,
+            needs=IN_PARTS,
+            depthwise=True,
+        )
+        for which, blocks in (
+            ("", (128, 64, 16, 4)),
+            (", in longer blocks", (128, 64, 32, 3)),
+            (", in larger blocks", (256, 64, 16, 3)),
+        )
     ),
     Variant("nothing kept in L2", needs=KEPT, replaces=_NOT_KEPT),
     Variant("sums in more parts, nothing kept in L2", parts=8, replaces=_NOT_KEPT),

@@ -105,6 +105,20 @@ class Conv2d(nn.Module):
         return self.convolution(x)
 
 
+def images(batch: int = 3):
+    return torch.randn(batch, 6, 9, 8)
+
+
+@triton_candidate(inputs=images, dims={"batch": (1, 8)})
+class Grouped(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution = nn.Conv2d(6, 10, (3, 2), groups=2)
+
+    def forward(self, x):
+        return torch.relu(self.convolution(x))
+
+
 @triton_candidate(inputs=lambda: torch.randn(2, 16, 6, 5, 4))
 class Conv3d(nn.Module):
     def __init__(self):

@@ -11,11 +11,12 @@ import torch
 from pytest_kernelllm.core.records import Completion
 from pytest_kernelllm.discover.live import LiveTarget, load_target
 from pytest_kernelllm.discover.scan import scan_file
+from pytest_kernelllm.generate.inductor import cases
 from pytest_kernelllm.generate.inductor.device import gpu_for
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.inductor.lowering import lower
 from pytest_kernelllm.generate.inductor.trace import export
-from pytest_kernelllm.generate.inductor.variants import TEMPLATES
+from pytest_kernelllm.generate.inductor.variants import FLOAT32_CONVOLUTIONS, TEMPLATES, VARIANTS
 from pytest_kernelllm.generate.protocol import Request
 from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.judge.environment import find_environment
@@ -152,6 +153,51 @@ def test_convolutions_beside_split_products_stay_with_the_library() -> None:
     made = next(each for each in completions if each.note == SPLIT[0])
     source = render(made, live).source
     assert source.count("tl.dot(") == 1 and "torch.nn.functional.conv2d(" in source
+
+
+CONVOLUTIONS = [variant for variant in VARIANTS if variant.only == FLOAT32_CONVOLUTIONS]
+
+
+@pytest.mark.parametrize(
+    ("name", "padded"),
+    [
+        ("Grouped", False),
+        ("Conv1d", True),
+        ("Conv2d", True),
+        ("Conv3d", True),
+        ("Transposed1d", True),
+        ("Transposed2d", True),
+        ("Transposed3d", True),
+    ],
+)
+def test_float32_convolutions_on_tensor_cores_are_right(name: str, padded: bool, judge: Judge) -> None:
+    live = load_target(PROJECT, TARGETS[name])
+    made = list(cases.completions(live, gpu_for("sm_90"), CONVOLUTIONS, range(len(CONVOLUTIONS))))
+    assert [each.note for each in made] == [variant.note for variant in CONVOLUTIONS]
+    for completion in made:
+        candidate = render(completion, live)
+        assert "torch.nn.functional.conv" not in candidate.source
+        assert "PRECISION: tl.constexpr = 'tf32x3'" in candidate.source
+        assert "for start in range(0, LENGTH, BLOCK_K):" in candidate.source
+        assert ("idx_x_w >= 0" in candidate.source) is padded
+        verdict = judge.judge(candidate, Criteria(live, timing=False))
+        assert verdict.accepted, verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "arch"), [("Depthwise", "sm_90"), ("Product", "sm_90"), ("Conv2d", "sm_86")]
+)
+def test_other_modules_and_gpus_have_no_convolutions_on_tensor_cores(name: str, arch: str) -> None:
+    live = load_target(PROJECT, TARGETS[name])
+    made = cases.completions(live, gpu_for(arch), CONVOLUTIONS, range(len(CONVOLUTIONS)))
+    assert not [each for each in made if each.text]
+
+
+def test_a_pointwise_convolution_has_no_positions_to_go_through() -> None:
+    live = load_target(PROJECT, TARGETS["Pointwise"])
+    [made, *_] = cases.completions(live, gpu_for("sm_90"), CONVOLUTIONS, range(len(CONVOLUTIONS)))
+    source = render(made, live).source
+    assert "PRECISION: tl.constexpr = 'tf32x3'" in source and "LENGTH" not in source
 
 
 def test_a_product_without_rows_and_length_is_written() -> None:
