@@ -13,7 +13,7 @@ Scalar = bool | int | float | str | None
 
 def is_pin(name: str) -> bool:
     """Whether a name among a domain's attributes is that of a pin, see ``pins.names``."""
-    return name.startswith(("value:", "global:", "order:", "same:"))
+    return name.startswith(("value:", "global:", "order:", "same:", "setting:"))
 
 
 @dataclass(frozen=True)

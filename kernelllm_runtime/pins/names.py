@@ -6,7 +6,8 @@ A domain holds pins among its attributes, under names that no attribute can have
 - ``global:SCALE``: what a name is in the code of ``forward``. Each further part of the name is looked up in the value
   before it; in a function that is what its own code would find: ``global:helper.SCALE``, ``global:self.norm.SCALE``;
 - ``order:norm``: the names of all that a module or object holds, in their order; ``order:`` for the module itself;
-- ``same:head.weight``: the name of an earlier parameter or buffer that is the same object.
+- ``same:head.weight``: the name of an earlier parameter or buffer that is the same object;
+- ``setting:torch.backends.cudnn.conv.fp32_precision``: one of PyTorch's settings, see ``settings``.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch import nn
 
 from kernelllm_runtime.pins.functions import function_of, in_function
 from kernelllm_runtime.pins.objects import INTERNAL, MISSING, qualified, state_of
+from kernelllm_runtime.pins.settings import PREFIX, setting
 from kernelllm_runtime.pins.texts import text_of
 
 
@@ -30,11 +32,13 @@ def pinned(module: nn.Module, name: str) -> str:
 
     Args:
         module: the module that is called.
-        name: ``value:…``, ``global:…`` or ``order:…``.
+        name: ``value:…``, ``global:…``, ``order:…`` or ``setting:…``.
 
     Raises:
         Unpinnable: the value cannot be compared.
     """
+    if name.startswith(PREFIX):
+        return setting(name)
     value = found(module, name)
     if name.startswith("order:"):
         return order_of(value)

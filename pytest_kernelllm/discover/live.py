@@ -28,6 +28,7 @@ from pytest_kernelllm.discover.calls import Call, as_call, placed, seeded
 from pytest_kernelllm.discover.cases import Sizes, layout, used_dims
 from pytest_kernelllm.discover.errors import TargetError, in_one_line
 from pytest_kernelllm.discover.importing import import_file
+from pytest_kernelllm.discover.precision import precision_pins
 from pytest_kernelllm.discover.reach import dims_within_32_bits, output_elements
 from pytest_kernelllm.discover.state import recording, state
 from pytest_kernelllm.discover.trial import try_original
@@ -295,6 +296,7 @@ def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
     tried = "float32" if "float32" in held else next(iter(held))
     module = build.finished(module, tried, "cpu", options.training)
     ran: set[CodeType] = set()
+    settings: dict[str, str] = {}
     for case in cases:
         if case.dtype == tried:
             with live._in_stage(RUNNING):
@@ -306,12 +308,19 @@ def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
                 if sizes is not None:
                     make = partial(live.inputs, case, 0)
                     try_original(module, sizes, make, live.bind, partial(recording, ran), where)
+                settings |= precision_pins(
+                    module, None if sizes is None else partial(live.inputs, case, 0, sizes)
+                )
     meta = module.to("meta")  # frees its parameters before others are made
     # Of another one: calling a module may change it.
     fresh = live._construct()
     pins = state(fresh.train(options.training), held[tried], ran, where)
     with live._in_stage(RUNNING):
-        return replace(live, cases=tuple(_within_reach(meta, _pinned(case, pins)) for case in live.cases))
+        pinned = [
+            _pinned(case, {**pins, **(settings if case.dtype in ("float32", None) else {})})
+            for case in live.cases
+        ]
+        return replace(live, cases=tuple(_within_reach(meta, case) for case in pinned))
 
 
 def _pinned(case: Case, pins: Mapping[str, str]) -> Case:

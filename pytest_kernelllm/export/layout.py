@@ -39,7 +39,10 @@ _SHIPPED = {
         name: _RUNTIME / f"{name}.py"
         for name in ("ambient", "classes", "domain", "leaves", "methods", "record", "targets")
     },
-    **{name: _RUNTIME / "pins" / f"{name}.py" for name in ("names", "texts", "functions", "objects")},
+    **{
+        name: _RUNTIME / "pins" / f"{name}.py"
+        for name in ("names", "texts", "functions", "objects", "settings")
+    },
 }
 _OURS = re.compile(r"^from kernelllm_runtime\.(?:\w+\.)*(\w+) import ", re.MULTILINE)
 

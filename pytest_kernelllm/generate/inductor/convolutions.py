@@ -1,9 +1,9 @@
 """Rewrites the loop of TorchInductor's templates for convolutions: channels and the kernel's positions become one dimension.
 
-The templates go through the positions, and at each through blocks of channels. With few channels such a block is nearly empty: 3 of the
-16 that ``tl.dot`` takes at least. In one dimension blocks are full, and the weights of an output channel lie side by side, so that the
-summed dimension is innermost, as TF32 needs it (see ``products``), without copies to another layout. On an H200 KernelBench's 2/27, a
-three-dimensional convolution of 3 channels, took 0.46 of ``torch.compile``'s time like that.
+The templates go through the positions, and at each through blocks of channels. With few channels such a block is nearly empty: 3
+of the 16 that ``tl.dot`` takes at least. In one dimension blocks are full, and the weights of an output channel lie side by side,
+so that the summed dimension is innermost, as TF32 needs it (see ``products``), in the layout that PyTorch's weights have. On an
+H200 KernelBench's 2/27, a three-dimensional convolution of 3 channels, took 0.46 of ``torch.compile``'s time like that.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def only_configuration(blocks: Sequence[int]) -> Callable[..., Any]:
     """Returns what replaces ``InductorChoices.get_conv_configs``: the templates' only configuration.
 
     Args:
-        blocks: see ``variants.CONVOLUTION_BLOCKS``; there are no more channels in a block than the next power of two has.
+        blocks: see ``variants.CONVOLUTION_BLOCKS``; a block has no more channels than the next power of two, of all groups together.
     """
     positions, most, length, stages = blocks
 
@@ -67,7 +67,7 @@ def _loop(kernel: str, axes: Sequence[str]) -> str:
         f"LENGTH = GROUP_IN_C * {positions}",
         f"x_corner = x_base + ({corner})[:, None]",
         "for start in range(0, LENGTH, BLOCK_K):",
-        "    idx_k = start + tl.arange(0, BLOCK_K)",
+        "    idx_k = start + tl.arange(0, BLOCK_K).to(INDEX_DTYPE)",
     ]
     inside = []
     for index, (name, axis) in enumerate(zip(names, axes, strict=True)):

@@ -65,6 +65,9 @@ they are launched were the fastest on an H200 for 4,096 × 4,096 × 4,096, and f
 CONVOLUTION_BLOCKS = "kernelllm_convolution_blocks"
 """Names the blocks of the templates for convolutions, as (positions, channels, length), and their stages."""
 
+CONVOLUTION = "KERNEL_W : tl.constexpr"
+"""In the code of a template for convolutions."""
+
 IN_PARTS = "PRECISION : tl.constexpr"
 """In the code of a template whose float32 products are computed in parts, see ``inductor.products``."""
 
@@ -174,13 +177,14 @@ VARIANTS = (
             f"float32 convolutions on tensor cores{which}",
             {**_FLOAT32_CONVOLUTIONS, CONVOLUTION_BLOCKS: blocks},
             only=FLOAT32_CONVOLUTIONS,
-            needs=IN_PARTS,
+            needs=CONVOLUTION,
             depthwise=True,
+            template=_ON_TENSOR_CORES.template,
         )
         for which, blocks in (
             ("", (128, 64, 16, 4)),
             (", in longer blocks", (128, 64, 32, 3)),
-            (", in larger blocks", (256, 64, 16, 3)),
+            (", in blocks of more positions", (256, 32, 16, 3)),
         )
     ),
     Variant("nothing kept in L2", needs=KEPT, replaces=_NOT_KEPT),

@@ -39,7 +39,7 @@ FIRST_CALLS = 5
 """Calls that tell how long one takes, about."""
 
 LOOP_US = 24_000
-"""µs that a loop takes with which a search times a program, overwrites of L2 included."""
+"""About how many µs a loop takes with which a search times a program, overwrites of L2 included."""
 
 
 @dataclass(frozen=True)
@@ -214,8 +214,8 @@ def measure(
 def measure_alone(runner: CandidateRunner, roofline: Roofline, original: OriginalCalls) -> CaseTime:
     """Times one case of a candidate that is not judged, without baselines: the median of cold calls in loops, by CUDA events.
 
-    The judge's clock is not asked: what a search finds is judged. Of two loops the faster counts, the second one behind
-    twice as many overwrites of L2, because anything else that the machine does can only add to it.
+    The judge's clock is not asked: what a search finds is judged. Of two loops the faster counts, the second one behind more
+    overwrites of L2, because anything else that the machine does can only add to it.
 
     Args:
         runner: the candidate; its probe is uploaded.
@@ -223,6 +223,7 @@ def measure_alone(runner: CandidateRunner, roofline: Roofline, original: Origina
         original: the same passes of the original, of which only the operations are counted.
 
     Raises:
+        Decision: the candidate fails.
         WorkerDied: the worker process ended.
     """
     prepared = runner.prepared[0]
@@ -235,7 +236,8 @@ def measure_alone(runner: CandidateRunner, roofline: Roofline, original: Origina
         flushes = timing.flushes_to_hide([runner], runner.flush_us)[runner.name]
         about = loop(FIRST_CALLS, flushes)
         calls = max(FIRST_CALLS, min(100, int(LOOP_US / (about + flushes * runner.flush_us))))
-        took = min(loop(calls, n) for n in (flushes, min(2 * flushes, timing.MOST_FLUSHES)))
+        first = loop(calls, flushes) if calls > FIRST_CALLS else about
+        took = min(first, loop(calls, min(2 * flushes, timing.MOST_FLUSHES)))
         flops = count_flops(original.eager)
     least = _roofline_us(original, prepared, flops, roofline)
     return CaseTime(prepared.probe.case, round(took, 3), round(least, 3))

@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from pytest_kernelllm.core.tf32 import Factors, allowed
 from pytest_kernelllm.judge.reference.rows import ROW, distance, only_finite, rms
 from pytest_kernelllm.judge.shared.dispatch_mode import DispatchMode
-
-aten = torch.ops.aten
-
-CONVOLUTIONS: Mapping[Any, tuple[int, ...]] = {
-    aten.convolution.default: (0, 1),
-    aten.convolution_backward.default: (0, 1, 2),
-}
-"""Operations, with the positions of the factors among their arguments."""
-
-PRODUCTS: Mapping[Any, tuple[int, ...]] = {
-    aten.mm.default: (0, 1),
-    aten.bmm.default: (0, 1),
-    aten.addmm.default: (1, 2),
-    aten.baddbmm.default: (1, 2),
-}
 
 DROPPED = 13
 """Last bits of a float32 number that TF32 lacks."""
@@ -32,25 +18,19 @@ RARE = 12.0
 """Standard deviations that no error exceeds."""
 
 
-def allowed_operations() -> Mapping[Any, tuple[int, ...]]:
+def allowed_operations() -> Factors:
     """Returns the operations that may use TF32 on a GPU under PyTorch's present settings."""
-    allowed: dict[Any, tuple[int, ...]] = {}
-    convolutions: Any = torch.backends.cudnn.conv  # type: ignore[attr-defined]  # which torch's types lack
-    if convolutions.fp32_precision == "tf32":
-        allowed |= CONVOLUTIONS
-    if torch.backends.cuda.matmul.fp32_precision == "tf32":
-        allowed |= PRODUCTS
-    return allowed
+    return {operation: where for factors in allowed().values() for operation, where in factors.items()}
 
 
 class InTf32(DispatchMode):
     """Cuts the float32 factors of some operations to TF32's bits; ``used`` says whether there were any."""
 
-    def __init__(self, operations: Mapping[Any, tuple[int, ...]], *, truncated: bool = False) -> None:
+    def __init__(self, operations: Factors, *, truncated: bool = False) -> None:
         """Has cut nothing yet.
 
         Args:
-            operations: as in ``CONVOLUTIONS``.
+            operations: as ``allowed_operations`` returns them.
             truncated: leave the last bits out, as a tensor core does with what it is given, which makes every factor
                 smaller; else round to the nearest number.
         """

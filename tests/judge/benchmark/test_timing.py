@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from pytest_kernelllm.judge.benchmark import timing
-from pytest_kernelllm.judge.benchmark.measure import Measurement
+from pytest_kernelllm.judge.benchmark.measure import FIRST_CALLS, Measurement, measure_alone
 from pytest_kernelllm.judge.benchmark.roofline import CONVOLUTIONS, Flops, Roofline, count_flops, needed_bytes
 from pytest_kernelllm.judge.findings import Decision, Findings
 from pytest_kernelllm.judge.policy import Policy
@@ -364,3 +364,40 @@ def test_attention_counts_what_is_below_the_diagonal_for_each_head_of_queries(ke
     forward = 2 * (2 * 6) * pairs * (16 + 16)
     assert count_flops(call).total == forward
     assert count_flops(lambda: call().sum().backward()).total == 3 * forward
+
+
+class Searched(Steady):
+    """A candidate of a search: its loops take other times one after the other, the last one from then on."""
+
+    flush_us = 100.0
+
+    def __init__(self, *loops):
+        super().__init__("kernel", loops[0])
+        self.prepared = [prepare(nn.ReLU(), input=torch.ones(8))]
+        self.loops = list(loops)
+        self.made = []
+
+    def loop(self, count, flushes=0):
+        super().loop(count)
+        self.made.append((count, flushes))
+        return [self.loops.pop(0) if len(self.loops) > 1 else self.loops[0]] * count
+
+
+def searched(*loops):
+    runner = Searched(*loops)
+    original = SimpleNamespace(eager=lambda: None, bytes=2000)
+    return runner, measure_alone(runner, Roofline(100.0, {"float32": 10.0}, cache_bytes=0), original)
+
+
+def test_a_search_takes_the_faster_of_two_loops_behind_different_overwrites():
+    runner, time = searched(*[50.0] * 4, 60.0, 55.0)
+    assert (time.case, time.microseconds, time.roofline) == ("default", 55.0, 20.0)
+    [(first, few), (calls, same), (again, more)] = runner.made[-3:]
+    assert first == FIRST_CALLS < calls == again
+    assert few == same < more
+
+
+def test_a_search_calls_a_slow_candidate_few_times():
+    runner, time = searched(1e6, 9e5)
+    assert time.microseconds == 9e5
+    assert [count for count, _ in runner.made[-2:]] == [FIRST_CALLS, FIRST_CALLS]

@@ -6,11 +6,12 @@ import pytest
 import torch
 from torch import nn
 
+from pytest_kernelllm.core.tf32 import CONVOLUTIONS
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference.numerics import compare, expect
 from pytest_kernelllm.judge.reference.otherwise import collect
 from pytest_kernelllm.judge.reference.reordered import Reordered
-from pytest_kernelllm.judge.reference.tf32 import CONVOLUTIONS, InTf32, allowed_operations, farthest
+from pytest_kernelllm.judge.reference.tf32 import InTf32, allowed_operations, farthest
 
 
 def test_factors_of_convolutions_are_rounded_to_ten_bits():

@@ -8,13 +8,14 @@ import torch.nn.functional as F
 from torch import nn
 
 from pytest_kernelllm.core.records import Case, Domain
+from pytest_kernelllm.core.tf32 import PRODUCTS
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import calls, truth
 from pytest_kernelllm.judge.reference.acceptance import Trial, Unasked
 from pytest_kernelllm.judge.reference.numerics import compare
 from pytest_kernelllm.judge.reference.outputs import OriginalError, ReferenceOutputs
 from pytest_kernelllm.judge.reference.probes import Probe
-from pytest_kernelllm.judge.reference.tf32 import PRODUCTS, InTf32, _cut
+from pytest_kernelllm.judge.reference.tf32 import InTf32, _cut
 from pytest_kernelllm.judge.reference.variations import (
     OTHERS_FOR_FIXED,
     OTHERS_THAN_GIVEN,

@@ -1,0 +1,88 @@
+"""The settings of precision that a domain names: those under which the original may compute in TF32."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from loading import load
+
+from kernelllm_runtime.pins.settings import CONVOLUTIONS, PREFIX, PRODUCTS
+from pytest_kernelllm.core.records import Completion
+from pytest_kernelllm.generate.render.render import render
+
+MODULE = """
+import torch
+from torch import nn
+
+from pytest_kernelllm import triton_candidate
+
+
+@triton_candidate(inputs=lambda: torch.randn({shape}), dtypes={dtypes})
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv1d(4, 4, 3)
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return {expression}
+"""
+
+
+@pytest.fixture(autouse=True)
+def settings() -> Iterator[None]:
+    tf32, precision = torch.backends.cudnn.allow_tf32, torch.get_float32_matmul_precision()
+    yield
+    torch.backends.cudnn.allow_tf32 = tf32
+    torch.set_float32_matmul_precision(precision)
+
+
+def pins(
+    folder: Path, expression: str, shape: str = "2, 4, 8", dtypes: tuple[str, ...] = ("float32",)
+) -> list[dict[str, str]]:
+    file = folder / f"layer_{len(list(folder.iterdir()))}.py"  # imported once each
+    file.write_text(MODULE.format(expression=expression, shape=shape, dtypes=dtypes))
+    cases = load(file).cases
+    return [{n: str(v) for n, v in c.domain.attributes.items() if n.startswith(PREFIX)} for c in cases]
+
+
+@pytest.mark.parametrize("expression", ["self.conv(x)", "nn.functional.conv1d(x, self.conv.weight)"])
+def test_convolutions_depend_on_what_is_allowed_for_them(tmp_path: Path, expression: str) -> None:
+    assert pins(tmp_path, expression) == [{CONVOLUTIONS: "tf32"}]
+
+
+def test_only_float32_does(tmp_path: Path) -> None:
+    found = pins(tmp_path, "self.conv(x)", dtypes=("bfloat16", "float32"))
+    assert found == [{}, {CONVOLUTIONS: "tf32"}]
+    assert pins(tmp_path, "self.conv(x)", dtypes=("bfloat16",)) == [{}]
+
+
+def test_products_do_where_tf32_is_allowed_for_them(tmp_path: Path) -> None:
+    assert pins(tmp_path, "self.linear(x)") == [{}]
+    torch.set_float32_matmul_precision("high")
+    assert pins(tmp_path, "self.linear(x)") == [{PRODUCTS: "tf32"}]
+    assert pins(tmp_path, "torch.relu(x)") == [{}]
+
+
+def test_what_is_verified_without_tf32_holds_everywhere(tmp_path: Path) -> None:
+    torch.backends.cudnn.allow_tf32 = False
+    assert pins(tmp_path, "self.conv(x)") == [{}]
+
+
+@pytest.mark.parametrize("shape", ["2, 4, 2**20", "2, 4, 8"])
+def test_a_module_with_a_convolution_that_is_not_called(tmp_path: Path, shape: str) -> None:
+    """Where even a trial is too much work, the parts and the source tell."""
+    expected = [{CONVOLUTIONS: "tf32"}] if "**" in shape else [{}]
+    assert pins(tmp_path, "torch.relu(x)", shape) == expected
+
+
+def test_every_kernel_module_of_the_target_says_so(tmp_path: Path) -> None:
+    pins(tmp_path, "self.conv(x)")
+    text = (
+        "def forward(self, x):\n    return torch.nn.functional.conv1d(x, self.conv.weight, self.conv.bias)\n"
+    )
+    live = load(tmp_path / "layer_0.py")
+    assert CONVOLUTIONS in render(Completion("files", 0, text, "kernel_module"), live).source
